@@ -1,0 +1,435 @@
+"""Search against brute force, and a plain beam search in Python for what brute force cannot say."""
+
+import itertools
+import math
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from transduce.errors import SettingError
+from transduce.search import Hypothesis, PaperPenalty, Penalty, PowerPenalty, beam_search, length_penalty, sample
+from transduce.search.step import log_probabilities, top
+
+START, END = 1, 0
+PENALTIES = [make(alpha) for make in (PaperPenalty, PowerPenalty) for alpha in (-0.7, 0.0, 0.6, 1.0, 2.5)]
+
+History = tuple[int, ...]
+Logits = Callable[[History], list[float]]
+
+
+def model(seed: int, vocabulary: int, forbidden: int | None = None) -> Logits:
+    """Logits that depend on the whole history, so that a row out of place gives wrong answers."""
+
+    @cache
+    def logits(history: History) -> list[float]:
+        drawn = random.Random(f"{seed} {history}")
+        values = [drawn.gauss(0, 1.5) for _ in range(vocabulary)]
+        if forbidden is not None:
+            values[forbidden] = -math.inf
+        return values
+
+    return logits
+
+
+def log_softmax(logits: list[float]) -> list[float]:
+    total = math.log(sum(math.exp(value) for value in logits))
+    return [value - total for value in logits]
+
+
+@dataclass
+class Histories:
+    """A state that is each row's whole past."""
+
+    rows: list[History]
+
+    def select(self, rows: Tensor) -> "Histories":
+        return Histories([self.rows[row] for row in rows.tolist()])
+
+
+@dataclass
+class Recorder:
+    """A step over `Histories` whose sentence i follows models[i]; counts the rows of each call."""
+
+    models: list[Logits]
+    rows_per_step: list[int]
+
+    @staticmethod
+    def over(models: list[Logits]) -> tuple["Recorder", Histories]:
+        return Recorder(models, []), Histories([(sentence,) for sentence in range(len(models))])
+
+    def __call__(self, tokens: Tensor, state: Histories) -> Tensor:
+        assert len(tokens) == len(state.rows)
+        state.rows = [(*row, token) for row, token in zip(state.rows, tokens.tolist(), strict=True)]
+        self.rows_per_step.append(len(tokens))
+        return torch.tensor([self.models[sentence](tuple(past)) for sentence, _, *past in state.rows])
+
+
+def scored(logits: Logits, tokens: History, penalty: Penalty) -> Hypothesis:
+    """The definition: every token's log-probability after those before it, </s> included."""
+    sequence = (*tokens, END)
+    each = [log_softmax(logits(sequence[:i]))[token] for i, token in enumerate(sequence)]
+    return Hypothesis(list(tokens), sum(each) / penalty(float(len(sequence))), sum(each), each)
+
+
+def outputs(vocabulary: int, limit: int, prefix: History = ()) -> Iterator[History]:
+    others = [token for token in range(vocabulary) if token != END]
+    for free in range(limit - len(prefix)):
+        for rest in itertools.product(others, repeat=free):
+            yield (*prefix, *rest)
+
+
+def exhaustive(logits: Logits, vocabulary: int, limit: int, penalty: Penalty, prefix: History = ()) -> list[Hypothesis]:
+    found = [scored(logits, tokens, penalty) for tokens in outputs(vocabulary, limit, prefix)]
+    return sorted((one for one in found if one.log_probability > -math.inf), key=lambda one: -one.score)
+
+
+def reference_beam(
+    logits: Logits, limit: int, beam: int, penalty: Penalty, prefix: History = ()
+) -> list[tuple[float, History]]:
+    """The rule of beam search word for word, for one sentence, never stopping before the limit."""
+    alive: list[tuple[float, History]] = [(0.0, ())]
+    pool: list[tuple[float, History]] = []
+    for length in range(1, limit + 1):
+        candidates = []
+        for total, history in alive:
+            for token, value in enumerate(log_softmax(logits(history))):
+                must = prefix[length - 1] if length <= len(prefix) else END if length == limit else token
+                if token == must and value > -math.inf:
+                    candidates.append((total + value, (*history, token)))
+        ranked = sorted(candidates, reverse=True)[: 2 * beam]
+        ended = [(total, tokens) for total, tokens in ranked[:beam] if tokens[-1] == END]
+        pool += [(total / penalty(float(length)), tokens[:-1]) for total, tokens in ended]
+        pool = sorted(pool, reverse=True)[:beam]
+        alive = [one for one in ranked if one[1][-1] != END][:beam]
+    return pool
+
+
+def run(
+    models: list[Logits], limits: list[int], beam: int, penalty: Penalty, prefix: list[History] | None = None
+) -> tuple[list[list[Hypothesis]], list[int]]:
+    step, state = Recorder.over(models)
+    found = beam_search(
+        step,
+        state,
+        start=START,
+        end=END,
+        limits=torch.tensor(limits),
+        beam=beam,
+        n_best=beam,
+        penalty=penalty,
+        prefix=prefix,
+    )
+    return found, step.rows_per_step
+
+
+def assert_same(found: list[Hypothesis], expected: list[Hypothesis]) -> None:
+    assert [one.tokens for one in found] == [one.tokens for one in expected]
+    for one, other in zip(found, expected, strict=True):
+        assert one.score == pytest.approx(other.score, abs=1e-5)
+        assert one.log_probability == pytest.approx(other.log_probability, abs=1e-5)
+        assert one.token_log_probabilities == pytest.approx(other.token_log_probabilities, abs=1e-5)
+
+
+# Exhaustive
+
+
+@pytest.mark.parametrize("penalty", PENALTIES, ids=repr)
+@pytest.mark.parametrize(("vocabulary", "limit"), [(3, 5), (4, 4), (5, 3), (5, 1), (2, 5)])
+def test_a_wide_beam_finds_every_output_in_order(penalty: Penalty, vocabulary: int, limit: int) -> None:
+    logits = model(vocabulary * 10 + limit, vocabulary)
+    expected = exhaustive(logits, vocabulary, limit, penalty)
+    found, _ = run([logits], [limit], max(len(expected), 2), penalty)
+    assert_same(found[0], expected)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    seed=st.integers(0, 10**6),
+    vocabulary=st.integers(3, 5),
+    sentences=st.lists(st.tuples(st.integers(1, 4), st.lists(st.integers(1, 2), max_size=3)), min_size=1, max_size=5),
+    penalty=st.sampled_from(PENALTIES),
+    forbidden=st.sampled_from([None, 2]),
+)
+def test_a_wide_beam_equals_brute_force_on_batches_with_limits_and_prefixes(
+    seed: int,
+    vocabulary: int,
+    sentences: list[tuple[int, list[int]]],
+    penalty: Penalty,
+    forbidden: int | None,
+) -> None:
+    limits = [max(limit, len(prefix) + 1) for limit, prefix in sentences]
+    prefixes = [tuple(prefix) for _, prefix in sentences]
+    models = [model(seed + i, vocabulary, forbidden) for i in range(len(sentences))]
+    found, _ = run(models, limits, 90, penalty, prefixes)
+    for logits, limit, prefix, hypotheses in zip(models, limits, prefixes, found, strict=True):
+        assert_same(hypotheses, exhaustive_possible(logits, vocabulary, limit, penalty, prefix))
+
+
+def exhaustive_possible(
+    logits: Logits, vocabulary: int, limit: int, penalty: Penalty, prefix: History
+) -> list[Hypothesis]:
+    return exhaustive(logits, vocabulary, limit, penalty, prefix)[:90]
+
+
+# Narrow beams
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    seed=st.integers(0, 10**6),
+    vocabulary=st.integers(3, 9),
+    beam=st.integers(2, 5),
+    sentences=st.lists(st.tuples(st.integers(1, 9), st.lists(st.integers(1, 2), max_size=3)), min_size=1, max_size=5),
+    penalty=st.sampled_from(PENALTIES),
+)
+def test_a_narrow_beam_is_the_rule_run_to_the_limit(
+    seed: int, vocabulary: int, beam: int, sentences: list[tuple[int, list[int]]], penalty: Penalty
+) -> None:
+    """The reference never stops early and knows one sentence: stopping and batching must change nothing."""
+    limits = [max(limit, len(prefix) + 1) for limit, prefix in sentences]
+    prefixes = [tuple(prefix) for _, prefix in sentences]
+    models = [model(seed + i, vocabulary) for i in range(len(sentences))]
+    found, _ = run(models, limits, beam, penalty, prefixes)
+    for logits, limit, prefix, hypotheses in zip(models, limits, prefixes, found, strict=True):
+        expected = reference_beam(logits, limit, beam, penalty, prefix)
+        assert_same(hypotheses, [scored(logits, tokens, penalty) for _, tokens in expected])
+
+
+def test_a_sentence_in_a_batch_is_the_sentence_alone() -> None:
+    models = [model(seed, 7) for seed in range(8)]
+    limits = [3, 9, 1, 6, 12, 2, 9, 5]
+    together, _ = run(models, limits, 3, PaperPenalty(0.6))
+    for logits, limit, hypotheses in zip(models, limits, together, strict=True):
+        alone, _ = run([logits], [limit], 3, PaperPenalty(0.6))
+        assert_same(alone[0], hypotheses)
+
+
+def eager_to_end(after: int, vocabulary: int = 6) -> Logits:
+    """A model that ends after so many tokens, all but surely."""
+    drawn = model(after, vocabulary)
+    return lambda history: [12.0 if len(history) >= after else -12.0, *drawn(history)[1:]]
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_finished_sentences_leave_the_batch(beam: int) -> None:
+    found, rows = run([eager_to_end(after) for after in (1, 2, 3, 12)], [40] * 4, beam, PowerPenalty(1.0))
+    assert [len(hypotheses[0].tokens) for hypotheses in found] == [1, 2, 3, 12]
+    assert rows[0] == 4, "the first step needs one row a sentence"
+    assert max(rows) == (4 if beam == 1 else 4 * beam)
+    assert rows[-1] == beam
+    assert len(rows) < 40, "nothing better was attainable long before the limit"
+
+
+@pytest.mark.parametrize("alpha", [-1.0, 0.0])
+def test_search_stops_at_once_where_longer_can_only_be_worse(alpha: float) -> None:
+    _, rows = run([eager_to_end(0)], [50], 2, PowerPenalty(alpha))
+    assert len(rows) <= 3
+
+
+# Greedy
+
+
+@settings(deadline=None, max_examples=60)
+@given(seed=st.integers(0, 10**6), limits=st.lists(st.integers(1, 9), min_size=1, max_size=9), prefixed=st.booleans())
+def test_a_beam_of_one_is_the_argmax_chain(seed: int, limits: list[int], prefixed: bool) -> None:
+    models = [model(seed + i, 5) for i in range(len(limits))]
+    prefixes: list[History] = [(2,) * min(2, limit - 1) if prefixed else () for limit in limits]
+    found, _ = run(models, limits, 1, PaperPenalty(0.6), prefixes)
+    for logits, limit, prefix, hypotheses in zip(models, limits, prefixes, found, strict=True):
+        tokens = prefix
+        while len(tokens) < limit - 1 and (best := max(range(5), key=logits(tokens).__getitem__)) != END:
+            tokens = (*tokens, best)
+        assert_same(hypotheses, [scored(logits, tokens, PaperPenalty(0.6))])
+
+
+# What cannot be
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_a_prefix_of_probability_zero_gives_no_hypothesis_and_harms_no_other(beam: int) -> None:
+    models = [model(1, 4, forbidden=2), model(2, 4)]
+    found, _ = run(models, [4, 4], beam, PaperPenalty(0.6), [(2,), ()])
+    alone, _ = run(models[1:], [4], beam, PaperPenalty(0.6))
+    assert found[0] == []
+    assert_same(found[1], alone[0])
+
+
+def test_no_sentences_give_no_hypotheses() -> None:
+    assert run([], [], 4, PaperPenalty(0.6))[0] == []
+
+
+def draw(logits: Logits, count: int = 1, **settings: object) -> list[Hypothesis]:
+    return draws([logits], [4], count, **settings)[0]
+
+
+def draws(
+    models: list[Logits], limits: list[int], count: int, seed: int = 0, **settings: object
+) -> list[list[Hypothesis]]:
+    step, state = Recorder.over(models)
+    return sample(
+        step,
+        state,
+        start=START,
+        end=END,
+        limits=torch.tensor(limits),
+        penalty=PaperPenalty(0.6),
+        generator=torch.Generator().manual_seed(seed),
+        num_samples=count,
+        **settings,  # type: ignore[arg-type]
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"beam": 0}, "beam = 0: must be at least 1"),
+        ({"beam": 2, "n_best": 3}, "n_best = 3: must be at least 1 and at most beam = 2"),
+        ({"n_best": 0}, "n_best = 0: must be at least 1 and at most beam = 4"),
+        ({"limits": torch.tensor([0])}, "sentence 0: the length limit is 0: must be at least 1, for </s>"),
+        ({"prefix": [[2, 2, 2]]}, "sentence 0: a prefix of 3 tokens and </s> is over the length limit of 3"),
+        ({"prefix": [[2, END]]}, "sentence 0: the prefix must hold token ids other than </s>"),
+        ({"prefix": [[2], [2]]}, "2 prefixes for 1 sentences: give one each"),
+    ],
+)
+def test_beam_search_refuses(settings: dict[str, object], said: str) -> None:
+    step, state = Recorder.over([model(0, 4)])
+    given = {"start": START, "end": END, "limits": torch.tensor([3]), "beam": 4, "penalty": PaperPenalty(0.6)}
+    with pytest.raises(SettingError) as refusal:
+        beam_search(step, state, **(given | settings))  # type: ignore[arg-type]
+    assert str(refusal.value) == said
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"count": 0}, "num_samples = 0"),
+        ({"temperature": 0.0}, "temperature = 0.0: must be above 0"),
+        ({"temperature": math.nan}, "temperature = nan: must be above 0"),
+        ({"top_k": -1}, "top_k = -1: must not be negative"),
+        ({"top_p": 0.0}, "top_p = 0.0: must be above 0 and at most 1"),
+        ({"top_p": 1.5}, "top_p = 1.5: must be above 0 and at most 1"),
+    ],
+)
+def test_sampling_refuses(settings: dict[str, object], said: str) -> None:
+    with pytest.raises(SettingError, match=said.replace(".", r"\.")):
+        draw(model(0, 4), **settings)  # type: ignore[arg-type]
+
+
+# Sampling
+
+
+def assert_drawn_from(exact: dict[History, float], drawn: list[Hypothesis]) -> None:
+    """Pearson's chi-square within five standard deviations of its mean; outputs expected rarely are pooled."""
+    counts = Counter(tuple(one.tokens) for one in drawn)
+    assert set(counts) <= {tokens for tokens, probability in exact.items() if probability > 0}
+    cells = [(counts[tokens], probability * len(drawn)) for tokens, probability in exact.items()]
+    often = [cell for cell in cells if cell[1] >= 5]
+    rare = [cell for cell in cells if cell[1] < 5]
+    often.append((sum(seen for seen, _ in rare), sum(expected for _, expected in rare)))
+    statistic = sum((seen - expected) ** 2 / expected for seen, expected in often if expected > 0)
+    assert statistic < len(often) + 5 * math.sqrt(2 * len(often))
+
+
+def exact_distribution(
+    logits: Logits, limit: int, allowed: Callable[[list[float]], list[float]]
+) -> dict[History, float]:
+    """The probability of each output when each step's log-probabilities become the weights `allowed` gives."""
+    found: dict[History, float] = {}
+    for tokens in outputs(4, limit):
+        probability = 1.0
+        for place, token in enumerate((*tokens, END)):
+            weights = allowed(log_softmax(logits(tokens[:place])))
+            probability *= weights[token] / sum(weights) if place < limit - 1 else 1.0
+        found[tokens] = probability
+    return found
+
+
+def keep_top(weights: list[float], top_k: int, top_p: float) -> list[float]:
+    kept, mass = [0.0] * len(weights), 0.0
+    for token in sorted(range(len(weights)), key=lambda token: -weights[token])[:top_k]:
+        if mass < top_p:
+            kept[token] = weights[token]
+        mass += weights[token]
+    return kept
+
+
+@pytest.mark.parametrize(
+    ("temperature", "top_k", "top_p"), [(1.0, 0, 1.0), (0.5, 0, 1.0), (2.0, 0, 1.0), (1.0, 2, 1.0), (1.0, 0, 0.7)]
+)
+def test_samples_follow_the_distribution(temperature: float, top_k: int, top_p: float) -> None:
+    logits = model(5, 4)
+
+    def allowed(log_probs: list[float]) -> list[float]:
+        weights = [math.exp(value / temperature) for value in log_probs]
+        return keep_top([weight / sum(weights) for weight in weights], top_k or 4, top_p)
+
+    drawn = draw(logits, 4000, temperature=temperature, top_k=top_k, top_p=top_p)
+    assert len(drawn) == 4000
+    assert_drawn_from(exact_distribution(logits, 4, allowed), drawn)
+
+
+@settings(deadline=None, max_examples=30)
+@given(seed=st.integers(0, 10**6), temperature=st.floats(0.2, 3), top_k=st.integers(0, 6), top_p=st.floats(0.01, 1))
+def test_a_sample_has_the_model_s_own_score(seed: int, temperature: float, top_k: int, top_p: float) -> None:
+    models = [model(seed, 4, forbidden=2), model(seed + 1, 4)]
+    prefix = [(3,), ()]
+    found = draws(models, [5, 3], 4, temperature=temperature, top_k=top_k, top_p=top_p, prefix=prefix)
+    for logits, limit, start, hypotheses in zip(models, [5, 3], prefix, found, strict=True):
+        assert len(hypotheses) == 4
+        for one in hypotheses:
+            assert len(one.tokens) < limit
+            assert tuple(one.tokens[: len(start)]) == start
+            assert_same([one], [scored(logits, tuple(one.tokens), PaperPenalty(0.6))])
+
+
+def test_a_tiny_top_p_or_a_top_k_of_one_is_greedy() -> None:
+    models = [model(seed, 300) for seed in range(3)]
+    expected, _ = run(models, [6] * 3, 1, PaperPenalty(0.6))
+    assert draws(models, [6] * 3, 1, top_p=1e-9) == expected
+    assert draws(models, [6] * 3, 1, top_k=1) == expected
+
+
+def test_a_seed_gives_the_same_samples_again() -> None:
+    models = [model(seed, 9) for seed in range(3)]
+    assert draws(models, [8] * 3, 5, seed=3) == draws(models, [8] * 3, 5, seed=3)
+    assert draws(models, [8] * 3, 5, seed=3) != draws(models, [8] * 3, 5, seed=4)
+
+
+# Parts
+
+
+@settings(deadline=None, max_examples=60)
+@given(seed=st.integers(0, 10**6), columns=st.integers(8, 1000), count=st.integers(1, 8))
+def test_top_is_topk(seed: int, columns: int, count: int) -> None:
+    values = torch.randn(5, columns, generator=torch.Generator().manual_seed(seed))
+    values[1, 3:] = -math.inf
+    best, place = top(values, count)
+    assert torch.equal(best, values.topk(count).values)
+    assert torch.equal(values.gather(1, place), best)
+
+
+def test_log_probabilities_are_float32_and_never_positive() -> None:
+    logits = torch.tensor([[90.0, -90.0, -math.inf], [0.1, 0.2, 0.3]], dtype=torch.bfloat16)
+    found = log_probabilities(logits)
+    assert found.dtype == torch.float32
+    assert (found <= 0).all()
+    assert found.exp().sum(1).tolist() == pytest.approx([1, 1])
+
+
+@pytest.mark.parametrize("penalty", PENALTIES, ids=repr)
+def test_penalties_agree_on_numbers_and_tensors(penalty: Penalty) -> None:
+    on_tensor = penalty(torch.arange(1, 50))
+    assert on_tensor.tolist() == pytest.approx([penalty(length) for length in range(1, 50)], rel=1e-6)
+
+
+def test_penalties_by_the_name_of_their_setting() -> None:
+    assert length_penalty("paper", 0.6)(7) == pytest.approx((12 / 6) ** 0.6)
+    assert length_penalty("power", 0.6)(7) == pytest.approx(7**0.6)

@@ -1,0 +1,2 @@
+"""Transduce."""
+__version__ = "0.1.0"

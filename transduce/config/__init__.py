@@ -1,0 +1,36 @@
+"""The one page of configuration: what can be set, what the presets say, and how the layers combine."""
+
+from transduce.config.fitted import Corpus, Fitted, fit
+from transduce.config.presets import PRESETS
+from transduce.config.resolve import (
+    Layers,
+    assignments,
+    build,
+    differences,
+    flatten,
+    from_toml,
+    merge,
+    to_toml,
+)
+from transduce.config.settings import Config, DataConfig, ModelConfig, SearchConfig, TrainConfig, check
+
+__all__ = [
+    "PRESETS",
+    "Config",
+    "Corpus",
+    "DataConfig",
+    "Fitted",
+    "Layers",
+    "ModelConfig",
+    "SearchConfig",
+    "TrainConfig",
+    "assignments",
+    "build",
+    "check",
+    "differences",
+    "fit",
+    "flatten",
+    "from_toml",
+    "merge",
+    "to_toml",
+]

@@ -1,0 +1,10 @@
+"""Placeholder."""
+
+
+class Corpus: ...
+
+
+class Fitted: ...
+
+
+def fit() -> None: ...

@@ -1,0 +1,70 @@
+"""The named recipes. `base` and `big` are the paper's, setting for setting; `tiny` and `small` are for little data."""
+
+from typing import Any
+
+_PAPER_RECIPE: dict[str, Any] = {
+    "tokens_per_batch": 25_000,
+    "optimizer": "adam",
+    "learning_rate": 0.0,  # 0: the paper's peak
+    "schedule": "inverse_sqrt",
+    "warmup_steps": 4_000,
+    "beta1": 0.9,
+    "beta2": 0.98,
+    "epsilon": 1e-9,
+    "weight_decay": 0.0,
+    "label_smoothing": 0.1,
+    "clip_norm": 0.0,
+    "ema": 0.0,
+    "patience": 0,
+}
+_PAPER_SEARCH: dict[str, Any] = {"beam": 4, "alpha": 0.6, "length_penalty": "paper", "max_extra": 50}
+_PAPER_PARTS: dict[str, Any] = {
+    "attention_dropout": 0.0,
+    "activation_dropout": 0.0,
+    "norm": "post",
+    "norm_kind": "layer",
+    "positions": "sinusoidal",
+    "activation": "relu",
+    "output_bias": False,
+    "d_k": 0,
+    "d_v": 0,
+    "tie": "all",
+}
+_PAPER_DATA: dict[str, Any] = {
+    "source_units": "bpe",
+    "target_units": "bpe",
+    "joint": True,
+    "vocabulary_size": 37_000,
+}
+
+
+def _shape(layers: int, d_model: int, heads: int, d_ff: int, dropout: float) -> dict[str, Any]:
+    return {
+        "num_encoder_layers": layers,
+        "num_decoder_layers": layers,
+        "d_model": d_model,
+        "num_heads": heads,
+        "d_ff": d_ff,
+        "dropout": dropout,
+    }
+
+
+PRESETS: dict[str, dict[str, dict[str, Any]]] = {
+    # Shape only: everything else stays fitted to the data.
+    "tiny": {"model": _shape(3, 128, 4, 512, 0.1)},
+    "small": {"model": _shape(4, 256, 4, 1024, 0.2)},
+    # Table 3, "base": 100,000 steps; the last 5 checkpoints averaged (section 6.1).
+    "base": {
+        "model": _PAPER_PARTS | _shape(6, 512, 8, 2048, 0.1),
+        "data": _PAPER_DATA,
+        "train": _PAPER_RECIPE | {"steps": 100_000, "epochs": 0.0, "minutes": 0.0, "average": 5},
+        "search": _PAPER_SEARCH,
+    },
+    # Table 3, "big": 300,000 steps, dropout .3; the last 20 checkpoints averaged.
+    "big": {
+        "model": _PAPER_PARTS | _shape(6, 1024, 16, 4096, 0.3),
+        "data": _PAPER_DATA,
+        "train": _PAPER_RECIPE | {"steps": 300_000, "epochs": 0.0, "minutes": 0.0, "average": 20},
+        "search": _PAPER_SEARCH,
+    },
+}

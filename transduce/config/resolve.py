@@ -1,0 +1,158 @@
+"""How settings come together: defaults < fitted to the data < preset < file < `--set`.
+
+A layer is a nested dictionary, `{"model": {"d_model": 256}}`. Nothing is accepted that is not a setting, and
+every value is checked against its field's type. Knows files only as TOML text.
+"""
+
+import difflib
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, fields
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+from transduce.config.settings import Config, DataConfig, ModelConfig, SearchConfig, TrainConfig, check
+from transduce.errors import SettingError
+
+Layers = dict[str, dict[str, Any]]
+T = TypeVar("T")
+
+SECTIONS: dict[str, type] = {
+    "model": ModelConfig,
+    "data": DataConfig,
+    "train": TrainConfig,
+    "search": SearchConfig,
+}
+
+
+def merge(*layers: Mapping[str, Mapping[str, Any]]) -> Layers:
+    """Later layers win, key by key."""
+    merged: Layers = {section: {} for section in SECTIONS}
+    for layer in layers:
+        for section, values in layer.items():
+            merged.setdefault(section, {}).update(values)
+    return merged
+
+
+def build(*layers: Mapping[str, Mapping[str, Any]]) -> Config:
+    """The checked configuration the layers add up to."""
+    merged = merge(*layers)
+    for section in merged:
+        if section not in SECTIONS:
+            raise SettingError(f"unknown section [{section}]{_suggestion(section, SECTIONS)}")
+    config = Config(
+        model=_section("model", ModelConfig, merged["model"]),
+        data=_section("data", DataConfig, merged["data"]),
+        train=_section("train", TrainConfig, merged["train"]),
+        search=_section("search", SearchConfig, merged["search"]),
+    )
+    check(config)
+    return config
+
+
+def assignments(items: Iterable[str]) -> Layers:
+    """The layer that `--set section.key=value ...` describes."""
+    layer: Layers = {}
+    for item in items:
+        name, equals, text = item.partition("=")
+        section, dot, key = name.strip().partition(".")
+        if not equals or not dot or not key:
+            raise SettingError(f"--set {item}: write section.key=value, for example model.d_model=256")
+        layer.setdefault(section, {})[key] = _parse(text.strip())
+    return layer
+
+
+def from_toml(text: str, where: str) -> Layers:
+    """The layer written in a TOML text; `where` names it in errors."""
+    try:
+        layer = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SettingError(f"{where}: not valid TOML: {error}") from None
+    for section, values in layer.items():
+        if not isinstance(values, dict):
+            raise SettingError(f"{where}: '{section}' stands outside a section; put it under [model], [data], ...")
+    return layer
+
+
+def to_toml(config: Config) -> str:
+    """Every setting as TOML, in the order of the page."""
+    lines: list[str] = []
+    for section, values in asdict(config).items():
+        lines += [f"[{section}]", *(f"{key} = {_toml_value(value)}" for key, value in values.items()), ""]
+    return "\n".join(lines)
+
+
+def flatten(config: Config) -> dict[str, Any]:
+    """`{"model.d_model": 512, ...}`."""
+    return {f"{s}.{key}": value for s, values in asdict(config).items() for key, value in values.items()}
+
+
+def differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
+    """The settings that differ, with both values."""
+    before, after = flatten(old), flatten(new)
+    return {name: (before[name], after[name]) for name in before if before[name] != after[name]}
+
+
+def _section(name: str, kind: type[T], values: Mapping[str, Any]) -> T:
+    hints = get_type_hints(kind)
+    for key in values:
+        if key not in hints:
+            raise SettingError(f"unknown setting {name}.{key}{_suggestion(key, hints, name)}")
+    return kind(**{key: _coerce(f"{name}.{key}", value, hints[key]) for key, value in values.items()})
+
+
+def _suggestion(word: str, known: Iterable[str], section: str = "") -> str:
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
+    if close:
+        return f"; did you mean {section + '.' if section else ''}{close[0]}?"
+    elsewhere = [f"{s}.{word}" for s, kind in SECTIONS.items() if word in {f.name for f in fields(kind)}]
+    return f"; did you mean {elsewhere[0]}?" if elsewhere else f"; known: {', '.join(sorted(known))}"
+
+
+def _parse(text: str) -> Any:
+    """A TOML value where it is one, else the text itself (so that names need no quotes)."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _coerce(name: str, value: Any, kind: Any) -> Any:
+    if get_origin(kind) is Literal:
+        if value in get_args(kind):
+            return value
+        raise SettingError(f"{name} = {value!r}: must be one of {', '.join(map(str, get_args(kind)))}")
+    if get_origin(kind) is tuple:
+        items = value.split(",") if isinstance(value, str) and value else value or ()
+        return tuple(str(item) for item in (items if isinstance(items, list | tuple) else [items]))
+    if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    if kind is int and isinstance(value, float) and value.is_integer():
+        return int(value)
+    if kind is str and isinstance(value, int | float):
+        return str(value)
+    if type(value) is kind:
+        return value
+    raise SettingError(f"{name} = {value!r}: must be {_words(kind)}")
+
+
+def _words(kind: Any) -> str:
+    names: dict[Any, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+    return names[kind]
+
+
+def _toml_value(value: Any) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case int() | float():
+            return repr(value)
+        case str():
+            return _toml_string(value)
+        case tuple() | list():
+            return f"[{', '.join(_toml_string(item) for item in value)}]"
+    raise TypeError(f"no TOML form for {type(value)}")
+
+
+def _toml_string(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped) + '"'

@@ -1,0 +1,224 @@
+"""Every setting, its type and its default, on one page.
+
+The defaults are the paper's base model and recipe. Importable without torch; knows no files and no data.
+A count of 0 means "not limited" or "derived", as the comment beside it says.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from transduce.errors import SettingError
+
+Task = Literal["auto", "translation", "symbols"]
+Units = Literal["auto", "bpe", "unigram", "char", "word"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """The shape of the Transformer."""
+
+    d_model: int = 512
+    d_ff: int = 2048
+    num_heads: int = 8
+    num_encoder_layers: int = 6
+    num_decoder_layers: int = 6
+    d_k: int = 0  # width of a head's queries and keys; 0: d_model / num_heads
+    d_v: int = 0  # width of a head's values; 0: d_model / num_heads
+    dropout: float = 0.1  # sub-layer outputs and embedding sums, as the paper
+    attention_dropout: float = 0.0
+    activation_dropout: float = 0.0
+    norm: Literal["post", "pre"] = "post"
+    norm_kind: Literal["layer", "rms"] = "layer"
+    positions: Literal["sinusoidal", "learned", "rotary", "none"] = "sinusoidal"
+    max_positions: int = 1024  # learned positions only
+    activation: Literal["relu", "gelu", "swish", "swiglu"] = "relu"
+    output_bias: bool = False
+    tie: Literal["all", "target", "none"] = "all"  # which of the three embedding matrices are one
+
+    @property
+    def key_width(self) -> int:
+        return self.d_k or self.d_model // self.num_heads
+
+    @property
+    def value_width(self) -> int:
+        return self.d_v or self.d_model // self.num_heads
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig:
+    """What is learned from, and how text becomes ids."""
+
+    train: tuple[str, ...] = ()
+    valid: tuple[str, ...] = ()
+    languages: tuple[str, ...] = ()  # source and target, e.g. en de
+    task: Task = "auto"  # decides the metric: BLEU and chrF, or PER and WER
+    source_units: Units = "auto"
+    target_units: Units = "auto"
+    joint: bool = True  # one vocabulary for both sides
+    vocabulary_size: int = 37_000  # bpe and unigram; char and word take every symbol of the sample up to this
+    vocabulary_sample: int = 1_000_000  # pairs the vocabulary is trained on, at most
+    unknown: Literal["bytes", "unk"] = "bytes"  # what becomes of a character outside the vocabulary
+    normalization: Literal["nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity"] = "nmt_nfkc"
+    symbols: tuple[str, ...] = ()  # atomic pieces never split, e.g. ">>de<<"
+    features_column: int = 0  # TSV: a column of `A;B;C` features, appended to the source as symbols ;A;B;C
+    sampling: float = 0.0  # BPE-dropout rate, or unigram sampling when above 0
+    max_length: int = 256  # tokens; training pairs with a longer side are left out
+    identical: Literal["keep", "drop"] = "keep"  # training pairs whose source is their target
+    cache: str = ""  # where prepared data lies; "": the user's cache folder
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """How long, how fast and with what."""
+
+    steps: int = 100_000  # steps, epochs, minutes: whichever ends first; 0: not limited by it
+    epochs: float = 0.0
+    minutes: float = 0.0
+    tokens_per_batch: int = 25_000  # real target tokens per optimizer step
+    tokens_per_microbatch: int = 0  # places of a padded batch on the device at once; 0: chosen for the device
+    optimizer: Literal["adam", "adamw"] = "adam"
+    learning_rate: float = 0.0  # peak; 0: the paper's (d_model * warmup_steps)^-0.5
+    schedule: Literal["inverse_sqrt", "linear", "cosine", "constant"] = "inverse_sqrt"
+    warmup_steps: int = 4_000
+    beta1: float = 0.9
+    beta2: float = 0.98
+    epsilon: float = 1e-9
+    weight_decay: float = 0.0
+    label_smoothing: float = 0.1
+    clip_norm: float = 0.0  # 0: no clipping
+    validate_every: int = 1_000
+    checkpoint_every: int = 1_000
+    log_every: int = 50
+    average: int = 5  # the last checkpoints to average; 0: none
+    ema: float = 0.0  # decay of an exponential moving average of the weights; 0: none
+    patience: int = 0  # validations without a better score before stopping; 0: never stop early
+    seed: int = 1
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    threads: int = 0  # CPU threads; 0: one per core
+    start_from: str = ""  # another run whose weights and vocabulary this one started from
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchConfig:
+    """How translations are looked for."""
+
+    beam: int = 4
+    alpha: float = 0.6
+    length_penalty: Literal["paper", "power"] = "paper"  # ((5 + n) / 6)^alpha, or n^alpha
+    max_extra: int = 50  # output limit: input length + this
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """All settings of a run; `config.toml` is exactly this."""
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+    search: SearchConfig = field(default_factory=SearchConfig)
+
+
+def check(config: Config) -> None:
+    """Refuse what cannot work, by name, before anything is computed."""
+    for refused, message in _refusals(config):
+        if refused:
+            raise SettingError(message)
+
+
+def _refusals(config: Config) -> list[tuple[bool, str]]:
+    model, data, train, search = config.model, config.data, config.train, config.search
+    split_evenly = model.num_heads > 0 and model.d_model % model.num_heads == 0
+    rates = {
+        "model.dropout": model.dropout,
+        "model.attention_dropout": model.attention_dropout,
+        "model.activation_dropout": model.activation_dropout,
+        "train.label_smoothing": train.label_smoothing,
+        "train.ema": train.ema,
+        "train.beta1": train.beta1,
+        "train.beta2": train.beta2,
+        "data.sampling": data.sampling,
+    }
+    at_least_one = {
+        "model.d_model": model.d_model,
+        "model.d_ff": model.d_ff,
+        "model.num_heads": model.num_heads,
+        "model.num_encoder_layers": model.num_encoder_layers,
+        "model.num_decoder_layers": model.num_decoder_layers,
+        "model.max_positions": model.max_positions,
+        "data.vocabulary_sample": data.vocabulary_sample,
+        "data.max_length": data.max_length,
+        "train.tokens_per_batch": train.tokens_per_batch,
+        "train.validate_every": train.validate_every,
+        "train.checkpoint_every": train.checkpoint_every,
+        "train.log_every": train.log_every,
+        "search.beam": search.beam,
+    }
+    not_negative = {
+        "model.d_k": model.d_k,
+        "model.d_v": model.d_v,
+        "train.steps": train.steps,
+        "train.epochs": train.epochs,
+        "train.minutes": train.minutes,
+        "train.tokens_per_microbatch": train.tokens_per_microbatch,
+        "train.learning_rate": train.learning_rate,
+        "train.warmup_steps": train.warmup_steps,
+        "train.weight_decay": train.weight_decay,
+        "train.clip_norm": train.clip_norm,
+        "train.average": train.average,
+        "train.patience": train.patience,
+        "train.threads": train.threads,
+        "search.max_extra": search.max_extra,
+        "data.features_column": data.features_column,
+    }
+    return [
+        *((v < 1, f"{name} = {v}: must be at least 1") for name, v in at_least_one.items()),
+        *((v < 0, f"{name} = {v}: must not be negative") for name, v in not_negative.items()),
+        *((not 0 <= v < 1, f"{name} = {v}: must be at least 0 and below 1") for name, v in rates.items()),
+        (
+            not split_evenly and not (model.d_k and model.d_v),
+            f"model.d_model = {model.d_model} does not divide by model.num_heads = {model.num_heads}: "
+            "change one, or set model.d_k and model.d_v",
+        ),
+        (
+            model.positions == "sinusoidal" and model.d_model % 2 == 1,
+            f"model.d_model = {model.d_model}: sinusoids come in pairs, so it must be even",
+        ),
+        (
+            model.positions == "rotary" and model.key_width % 2 == 1,
+            f"model.d_k = {model.key_width}: rotary positions turn pairs, so it must be even",
+        ),
+        (
+            model.tie == "all" and not data.joint,
+            'model.tie = "all" needs one vocabulary for both sides: set data.joint=true or model.tie="target"',
+        ),
+        (
+            data.joint and data.source_units != data.target_units,
+            f"data.joint = true needs equal units, not {data.source_units} and {data.target_units}: "
+            "set data.joint=false",
+        ),
+        (
+            data.vocabulary_size < 8,
+            f"data.vocabulary_size = {data.vocabulary_size}: must be at least 8",
+        ),
+        (
+            data.sampling > 0 and not {data.source_units, data.target_units} & {"bpe", "unigram"},
+            f"data.sampling = {data.sampling} needs data.source_units or data.target_units of bpe or unigram",
+        ),
+        (
+            len(data.languages) not in (0, 2),
+            f"data.languages = {list(data.languages)}: give two, source and target, or none",
+        ),
+        (
+            not (train.steps or train.epochs or train.minutes),
+            "train.steps, train.epochs and train.minutes are all 0: set one, or the run never ends",
+        ),
+        (
+            train.schedule == "inverse_sqrt" and train.warmup_steps == 0,
+            "train.warmup_steps = 0: the inverse_sqrt schedule needs at least 1",
+        ),
+        (
+            train.schedule in ("constant", "linear", "cosine") and train.learning_rate == 0 and not train.warmup_steps,
+            f'train.learning_rate = 0 with train.schedule = "{train.schedule}" and no warm-up: set a learning rate',
+        ),
+    ]

@@ -1,0 +1,139 @@
+"""Multi-head attention (section 3.2) in its three uses, the cache of keys and values, and the taps.
+
+Knows vectors only: which token may see which comes in as `keep`, True = may be attended to.
+A tap is a function given the attention weights of a module; with no tap nothing of it is computed.
+
+Axes: R rows, Q places that ask, K places that are asked, D d_model, H heads, E width of a head.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+from torch.nn.functional import linear, scaled_dot_product_attention
+
+from transduce.config import ModelConfig
+from transduce.model.positions import rotate
+from transduce.model.shapes import Bool, Float, Int
+
+Tap = Callable[[Tensor], None]
+
+
+@dataclass
+class KeysValues:
+    """The keys and values of one attention, each [R, H, K, E]."""
+
+    keys: Float[Tensor, "R H K E"]
+    values: Float[Tensor, "R H K V"]
+
+    def select(self, rows: Int[Tensor, "N"]) -> "KeysValues":
+        return KeysValues(self.keys.index_select(0, rows), self.values.index_select(0, rows))
+
+
+class Cache:
+    """Keys and values of the target so far, with room to grow: one is written a step, none is copied."""
+
+    ROOM = 32
+
+    def __init__(self) -> None:
+        self.length = 0
+        self.room: KeysValues | None = None
+
+    def append(self, new: KeysValues) -> KeysValues:
+        """Everything so far, the new ones last."""
+        begin, self.length = self.length, self.length + new.keys.shape[2]
+        self.room = _with_room(self.room, new, begin, self.length)
+        self.room.keys[:, :, begin : self.length] = new.keys
+        self.room.values[:, :, begin : self.length] = new.values
+        return self._used()
+
+    def select(self, rows: Int[Tensor, "N"]) -> None:
+        """Keep these rows in this order; a row may come several times, or not at all."""
+        if self.room is not None:
+            chosen = self._used().select(rows)
+            self.room = _with_room(None, chosen, 0, self.room.keys.shape[2])
+            self.room.keys[:, :, : self.length] = chosen.keys
+            self.room.values[:, :, : self.length] = chosen.values
+
+    def _used(self) -> KeysValues:
+        assert self.room is not None
+        return KeysValues(self.room.keys[:, :, : self.length], self.room.values[:, :, : self.length])
+
+
+def _with_room(old: KeysValues | None, like: KeysValues, used: int, needed: int) -> KeysValues:
+    if old is not None and needed <= old.keys.shape[2]:
+        return old
+    capacity = max(needed, 2 * used, Cache.ROOM)
+    keys, values = (t.new_empty(*t.shape[:2], capacity, t.shape[3]) for t in (like.keys, like.values))
+    if old is not None:
+        keys[:, :, :used], values[:, :, :used] = old.keys[:, :, :used], old.values[:, :, :used]
+    return KeysValues(keys, values)
+
+
+class MultiHeadAttention(nn.Module):
+    """softmax(Q K^T / sqrt(d_k)) V in every head, concatenated and projected.
+
+    The matrices W^Q, W^K, W^V of all heads are stacked in one, so that self-attention is one product.
+    Differs from the paper: the projections have biases, as in torch.nn and the runtimes we export to.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.heads, self.d_k, self.d_v = config.num_heads, config.key_width, config.value_width
+        self.dropout = config.attention_dropout
+        self.rotary = config.positions == "rotary"
+        self.widths = [self.heads * self.d_k, self.heads * self.d_k, self.heads * self.d_v]
+        self.stacked = nn.Linear(config.d_model, sum(self.widths))
+        self.output = nn.Linear(self.widths[2], config.d_model)
+        self.tap: Tap | None = None
+        for weight in [*self.stacked.weight.split(self.widths), self.output.weight]:
+            nn.init.xavier_uniform_(weight)
+        nn.init.zeros_(self.stacked.bias)
+        nn.init.zeros_(self.output.bias)
+
+    def to_self(
+        self,
+        x: Float[Tensor, "R Q D"],
+        position: Int[Tensor, "R Q"],
+        keep: Bool[Tensor, "R 1 Q K"] | None,
+        cache: Cache | None = None,
+    ) -> Float[Tensor, "R Q D"]:
+        """Queries, keys and values all from `x`; with a cache, keys and values of earlier places too."""
+        queries, keys, values = map(self._split, self.stacked(x).split(self.widths, dim=-1))
+        if self.rotary:
+            queries, keys = rotate(queries, position), rotate(keys, position)
+        asked = KeysValues(keys, values)
+        return self._attend(queries, cache.append(asked) if cache else asked, keep)
+
+    def to_memory(
+        self, x: Float[Tensor, "R Q D"], asked: KeysValues, keep: Bool[Tensor, "R 1 Q K"] | None
+    ) -> Float[Tensor, "R Q D"]:
+        """Queries from the decoder, keys and values from the encoder's output (`keys_values`)."""
+        weight, bias = self.stacked.weight[: self.widths[0]], self.stacked.bias[: self.widths[0]]
+        return self._attend(self._split(linear(x, weight, bias)), asked, keep)
+
+    def keys_values(self, memory: Float[Tensor, "R K D"]) -> KeysValues:
+        """The encoder's output as this attention's keys and values: computed once, however long the target."""
+        weight, bias = self.stacked.weight[self.widths[0] :], self.stacked.bias[self.widths[0] :]
+        keys, values = linear(memory, weight, bias).split(self.widths[1:], dim=-1)
+        return KeysValues(self._split(keys), self._split(values))
+
+    def _split(self, x: Float[Tensor, "R W HE"]) -> Float[Tensor, "R H W E"]:
+        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+    def _attend(self, queries: Tensor, asked: KeysValues, keep: Tensor | None) -> Tensor:
+        if self.tap is not None:
+            self.tap(attention_weights(queries, asked.keys, keep))
+        dropout = self.dropout if self.training else 0.0
+        heads = scaled_dot_product_attention(queries, asked.keys, asked.values, keep, dropout)
+        return self.output(heads.transpose(1, 2).flatten(-2))
+
+
+def attention_weights(
+    queries: Float[Tensor, "R H Q E"], keys: Float[Tensor, "R H K E"], keep: Bool[Tensor, "R 1 Q K"] | None
+) -> Float[Tensor, "R H Q K"]:
+    """softmax(Q K^T / sqrt(d_k)), equation (1) without the values: what a picture of attention shows."""
+    scores = queries.float() @ keys.float().transpose(-1, -2) / queries.shape[-1] ** 0.5
+    if keep is not None:
+        scores = scores.masked_fill(~keep, float("-inf"))
+    return scores.softmax(dim=-1)

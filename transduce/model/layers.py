@@ -1,0 +1,101 @@
+"""The layers of both stacks (section 3.1): attention and feed-forward sub-layers, each in a residual connection.
+
+Axes: R rows, W or Q places, K places that are asked, D d_model.
+"""
+
+from collections.abc import Callable
+
+from torch import Tensor, nn
+from torch.nn.functional import gelu, relu, silu
+
+from transduce.config import ModelConfig
+from transduce.model.attention import Cache, KeysValues, MultiHeadAttention
+from transduce.model.shapes import Bool, Float, Int
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": relu, "gelu": gelu, "swish": silu}
+
+
+def make_norm(config: ModelConfig) -> nn.Module:
+    """Over the d_model features of each token by itself: never over the batch or the sentence."""
+    return (nn.LayerNorm if config.norm_kind == "layer" else nn.RMSNorm)(config.d_model, eps=1e-5)
+
+
+class Residual(nn.Module):
+    """LayerNorm(x + Dropout(Sublayer(x))), or the pre-norm x + Dropout(Sublayer(LayerNorm(x)))."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.norm = make_norm(config)
+        self.dropout = nn.Dropout(config.dropout)
+        self.pre = config.norm == "pre"
+
+    def forward(self, x: Float[Tensor, "R W D"], sublayer: Callable[[Tensor], Tensor]) -> Float[Tensor, "R W D"]:
+        if self.pre:
+            return x + self.dropout(sublayer(self.norm(x)))
+        return self.norm(x + self.dropout(sublayer(x)))
+
+
+class FeedForward(nn.Module):
+    """max(0, x W1 + b1) W2 + b2 at every place (section 3.3), or another activation.
+
+    SwiGLU has a third matrix: swish(x W1) * (x W3), then W2.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.gated = config.activation == "swiglu"
+        self.activation = silu if self.gated else ACTIVATIONS[config.activation]
+        self.inner = nn.Linear(config.d_model, config.d_ff * (2 if self.gated else 1))
+        self.dropout = nn.Dropout(config.activation_dropout)
+        self.outer = nn.Linear(config.d_ff, config.d_model)
+        for weight in [*self.inner.weight.split(config.d_ff), self.outer.weight]:
+            nn.init.xavier_uniform_(weight)
+        nn.init.zeros_(self.inner.bias)
+        nn.init.zeros_(self.outer.bias)
+
+    def forward(self, x: Float[Tensor, "R W D"]) -> Float[Tensor, "R W D"]:
+        inner = self.inner(x)
+        if self.gated:
+            gate, value = inner.chunk(2, dim=-1)
+            inner = self.activation(gate) * value
+        else:
+            inner = self.activation(inner)
+        return self.outer(self.dropout(inner))
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention, then feed-forward."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.attention, self.attention_residual = MultiHeadAttention(config), Residual(config)
+        self.feed_forward, self.feed_forward_residual = FeedForward(config), Residual(config)
+
+    def forward(
+        self, x: Float[Tensor, "R W D"], position: Int[Tensor, "R W"], keep: Bool[Tensor, "R 1 W W"]
+    ) -> Float[Tensor, "R W D"]:
+        x = self.attention_residual(x, lambda y: self.attention.to_self(y, position, keep))
+        return self.feed_forward_residual(x, self.feed_forward)
+
+
+class DecoderLayer(nn.Module):
+    """Masked self-attention, attention to the encoder's output, then feed-forward."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.attention, self.attention_residual = MultiHeadAttention(config), Residual(config)
+        self.source_attention, self.source_attention_residual = MultiHeadAttention(config), Residual(config)
+        self.feed_forward, self.feed_forward_residual = FeedForward(config), Residual(config)
+
+    def forward(
+        self,
+        x: Float[Tensor, "R Q D"],
+        position: Int[Tensor, "R Q"],
+        keep: Bool[Tensor, "R 1 Q Q"] | None,
+        source: KeysValues,
+        source_keep: Bool[Tensor, "R 1 Q K"],
+        cache: Cache | None = None,
+    ) -> Float[Tensor, "R Q D"]:
+        x = self.attention_residual(x, lambda y: self.attention.to_self(y, position, keep, cache))
+        x = self.source_attention_residual(x, lambda y: self.source_attention.to_memory(y, source, source_keep))
+        return self.feed_forward_residual(x, self.feed_forward)

@@ -1,0 +1,65 @@
+"""Where in its sentence a token stands: sinusoids (section 3.5), learned vectors, rotations, or nothing.
+
+Axes: R rows, W places, D d_model, H heads, K width of a head.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from transduce.config import ModelConfig
+from transduce.model.shapes import Float, Int
+
+
+def sinusoids(position: Int[Tensor, "*places"], width: int) -> Float[Tensor, "*places {width}"]:
+    """PE(pos, 2i) = sin(pos / 10000^(2i/width)) and PE(pos, 2i+1) = the cosine at that very frequency."""
+    angle = _angles(position, width)
+    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-2)
+
+
+def rotate(x: Float[Tensor, "R H W K"], position: Int[Tensor, "R W"]) -> Float[Tensor, "R H W K"]:
+    """Turn each pair (2i, 2i+1) of a query or key by its position times the pair's frequency (rotary positions)."""
+    angle = _angles(position, x.shape[-1])[:, None]
+    cosine, sine = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
+    even, odd = x[..., 0::2], x[..., 1::2]
+    return torch.stack([even * cosine - odd * sine, even * sine + odd * cosine], dim=-1).flatten(-2)
+
+
+def _angles(position: Tensor, width: int) -> Tensor:
+    # In double precision until the angle is known: position 1000 in float32 would cost three digits.
+    exponent = torch.arange(0, width, 2, dtype=torch.float64, device=position.device) / width
+    return (position[..., None] / 10_000.0**exponent).float()
+
+
+class Positions(nn.Module):
+    """What is added to the embeddings; the rotary kind acts inside attention and adds nothing here."""
+
+    TABLE = 1024  # places whose sinusoids are computed once; later ones are computed as they come
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.kind, self.d_model = config.positions, config.d_model
+        if self.kind == "learned":
+            self.table: Tensor = nn.Parameter(torch.empty(config.max_positions, config.d_model))
+            nn.init.normal_(self.table, std=config.d_model**-0.5)
+        elif self.kind == "sinusoidal":
+            self.register_buffer("table", sinusoids(torch.arange(self.TABLE), config.d_model), persistent=False)
+
+    @property
+    def limit(self) -> int | None:
+        """The longest sentence there are positions for, where there is a limit."""
+        return self.table.shape[0] if self.kind == "learned" else None
+
+    def forward(
+        self, embedded: Float[Tensor, "R W D"], position: Int[Tensor, "R W"], longest: int
+    ) -> Float[Tensor, "R W D"]:
+        """`longest` bounds the positions, known without looking at them (looking would wait for the device)."""
+        if self.kind == "learned":
+            return embedded + nn.functional.embedding(position, self.table)
+        if self.kind == "sinusoidal":
+            return embedded + self._sinusoids(position, longest).to(embedded.dtype)
+        return embedded
+
+    def _sinusoids(self, position: Tensor, longest: int) -> Tensor:
+        if longest <= self.TABLE:
+            return nn.functional.embedding(position, self.table)
+        return sinusoids(position, self.d_model)

@@ -1,0 +1,142 @@
+"""The Transformer: `encode(source) -> Memory`, `decode(target, memory) -> hidden`, `project(hidden) -> logits`.
+
+Sees ids, never text, files, loss or search. The last id of a vocabulary is `<pad>`: the decoder starts from it, its
+embedding stays zero, and it is no class of the output, so that the same weights mean the same in every runtime.
+
+Axes: R rows, S source places, W target places, D d_model, V target classes (all ids but `<pad>`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import embedding, linear
+
+from transduce.config import ModelConfig
+from transduce.errors import DataError
+from transduce.model.attention import Cache, KeysValues
+from transduce.model.layers import DecoderLayer, EncoderLayer, make_norm
+from transduce.model.positions import Positions
+from transduce.model.shapes import Bool, Float, Int
+from transduce.model.tokens import Tokens, keep_earlier, keep_same_sentence, keep_source
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What the decoder may look at: the encoder's output and whose it is."""
+
+    hidden: Float[Tensor, "R S D"]
+    segment: Int[Tensor, "R S"]
+
+
+@dataclass
+class DecoderState:
+    """A translation in progress, one sentence a row, all rows equally far: what `step` needs and leaves behind."""
+
+    source: list[KeysValues]
+    source_keep: Bool[Tensor, "R 1 1 S"]
+    caches: list[Cache]
+    length: int = 0
+
+    def select(self, rows: Int[Tensor, "N"]) -> "DecoderState":
+        """Keep these rows in this order; beams are duplicated and finished sentences leave this way."""
+        self.source = [layer.select(rows) for layer in self.source]
+        self.source_keep = self.source_keep.index_select(0, rows)
+        for cache in self.caches:
+            cache.select(rows)
+        return self
+
+
+class Transformer(nn.Module):
+    """Figure 1 of the paper, with the variants that `ModelConfig` names."""
+
+    def __init__(self, config: ModelConfig, source_size: int, target_size: int) -> None:
+        super().__init__()
+        self.config = config
+        self.target_pad = target_size - 1
+        self.source_embedding = make_embedding(source_size, config.d_model)
+        self.target_embedding = make_embedding(target_size, config.d_model)
+        self.output_embedding = make_embedding(target_size, config.d_model)
+        if config.tie != "none":
+            self.output_embedding = self.target_embedding
+        if config.tie == "all":
+            self.source_embedding = self.target_embedding
+        self.output_bias = nn.Parameter(torch.zeros(self.target_pad)) if config.output_bias else None
+        self.source_positions, self.target_positions = Positions(config), Positions(config)
+        self.embedding_dropout = nn.Dropout(config.dropout)
+        self.encoder: Sequence[EncoderLayer] = nn.ModuleList(  # type: ignore[assignment]
+            EncoderLayer(config) for _ in range(config.num_encoder_layers)
+        )
+        self.decoder: Sequence[DecoderLayer] = nn.ModuleList(  # type: ignore[assignment]
+            DecoderLayer(config) for _ in range(config.num_decoder_layers)
+        )
+        # Pre-norm leaves the sum of all sub-layers unnormalised: each stack then ends in a norm of its own.
+        pre = config.norm == "pre"
+        self.encoder_norm = make_norm(config) if pre else nn.Identity()
+        self.decoder_norm = make_norm(config) if pre else nn.Identity()
+
+    def encode(self, source: Tokens) -> Memory:
+        """The source as the decoder will see it."""
+        self._check_length(source.width, self.source_positions)
+        x = self._embed(self.source_embedding, source.ids)
+        x = self.embedding_dropout(self.source_positions(x, source.position, source.width))
+        keep = keep_same_sentence(source.segment, source.segment)
+        for layer in self.encoder:
+            x = layer(x, source.position, keep)
+        return Memory(self.encoder_norm(x), source.segment)
+
+    def decode(self, target: Tokens, memory: Memory) -> Float[Tensor, "R W D"]:
+        """The hidden states from which each next token is predicted, all places at once."""
+        keep = keep_earlier(target.segment)
+        source_keep = keep_source(target.segment, memory.segment)
+        x = self._embed_target(target.ids, target.position, target.width)
+        for layer in self.decoder:
+            x = layer(x, target.position, keep, layer.source_attention.keys_values(memory.hidden), source_keep)
+        return self.decoder_norm(x)
+
+    def project(self, hidden: Float[Tensor, "*places D"]) -> Float[Tensor, "*places V"]:
+        """Logits over every target id but `<pad>`, which is the last and so is cut off."""
+        return linear(hidden, self.output_embedding.weight[: self.target_pad], self.output_bias)
+
+    def begin(self, memory: Memory) -> DecoderState:
+        """The state before the first target token; the encoder's output is projected here, once."""
+        source = [layer.source_attention.keys_values(memory.hidden) for layer in self.decoder]
+        keep = keep_source(torch.ones_like(memory.segment[:, :1]), memory.segment)
+        return DecoderState(source, keep, [Cache() for _ in self.decoder])
+
+    def step(self, tokens: Int[Tensor, "R"], state: DecoderState) -> Float[Tensor, "R V"]:
+        """Logits of the token after these, which are the newest of each row."""
+        position = torch.full_like(tokens[:, None], state.length)
+        state.length += 1
+        x = self._embed_target(tokens[:, None], position, state.length)
+        for layer, source, cache in zip(self.decoder, state.source, state.caches, strict=True):
+            x = layer(x, position, None, source, state.source_keep, cache)
+        return self.project(self.decoder_norm(x)[:, 0])
+
+    def _embed_target(self, ids: Tensor, position: Tensor, longest: int) -> Tensor:
+        self._check_length(longest, self.target_positions)
+        x = self._embed(self.target_embedding, ids)
+        return self.embedding_dropout(self.target_positions(x, position, longest))
+
+    def _embed(self, table: nn.Embedding, ids: Tensor) -> Tensor:
+        return embedding(ids, table.weight, table.padding_idx) * self.config.d_model**0.5
+
+    def _check_length(self, width: int, positions: Positions) -> None:
+        if positions.limit is not None and width > positions.limit:
+            raise DataError(
+                f"a row of {width} tokens, but model.max_positions = {positions.limit} positions were learned: "
+                "shorten the sentence, or train with sinusoidal positions"
+            )
+
+
+def make_embedding(size: int, d_model: int) -> nn.Embedding:
+    """N(0, 1/d_model), so that a vector times sqrt(d_model) has unit variance and tied logits do too; `<pad>` zero.
+
+    `padding_idx` keeps the gradient of looked-up `<pad>` at zero, and `project` never touches its row.
+    """
+    table = nn.Embedding(size, d_model, padding_idx=size - 1)
+    nn.init.normal_(table.weight, std=d_model**-0.5)
+    with torch.no_grad():
+        table.weight[size - 1].zero_()
+    return table

@@ -1,0 +1,135 @@
+"""Beam search, batched over sentences; exact in its stopping rule.
+
+Each step ranks the 2 * beam best continuations of a sentence. Those of the first `beam` ranks that are `</s>` become
+hypotheses, of which the `beam` best by score are kept; the best `beam` others stay alive. A sentence leaves the batch
+when nothing alive can still beat the worst hypothesis kept.
+
+Axes: B sentences (A of them unfinished), W beams alive (1 at first, then `beam`), K candidates of a sentence
+(2 * beam), N hypotheses kept (`beam`), T places of an output, V vocabulary. Fewer where V is tiny.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from transduce.errors import SettingError
+from transduce.search.lattice import Alive, Candidates, Pool, Trail
+from transduce.search.penalty import Penalty
+from transduce.search.step import (
+    FREE,
+    Hypothesis,
+    Paths,
+    State,
+    Step,
+    forced_tokens,
+    hypotheses,
+    log_probabilities,
+    top,
+)
+from transduce.search.walk import greedy, walk
+
+
+@torch.no_grad()
+def beam_search(
+    step: Step,
+    state: State,
+    *,
+    start: int,
+    end: int,
+    limits: Tensor,
+    beam: int,
+    penalty: Penalty,
+    n_best: int = 1,
+    prefix: Sequence[Sequence[int]] | None = None,
+) -> list[list[Hypothesis]]:
+    """The `n_best` hypotheses found for each sentence, best score first; a beam of 1 is greedy search.
+
+    The state has one row per sentence. `limits` [B] are the longest outputs, counting `</s>`, which is forced there.
+    A sentence has fewer hypotheses where fewer outputs of a probability above 0 were found, and none after a
+    prefix of probability 0.
+    """
+    _check(beam, n_best)
+    if len(limits) == 0:
+        return []
+    forced = forced_tokens(limits, prefix, end)
+    if beam == 1:
+        paths = walk(step, state, start=start, end=end, forced=forced, choose=greedy)
+    else:
+        best_divisors = _best_divisors(penalty, limits, forced.shape[1])
+        paths = _search(step, state, start, end, forced, beam, penalty, best_divisors)
+    return [found[:n_best] for found in hypotheses(paths, len(limits), end, penalty)]
+
+
+def _check(beam: int, n_best: int) -> None:
+    if beam < 1:
+        raise SettingError(f"beam = {beam}: must be at least 1")
+    if not 1 <= n_best <= beam:
+        raise SettingError(f"n_best = {n_best}: must be at least 1 and at most beam = {beam}")
+
+
+def _search(
+    step: Step,
+    state: State,
+    start: int,
+    end: int,
+    forced: Tensor,
+    beam: int,
+    penalty: Penalty,
+    best_divisors: Tensor,
+) -> Paths:
+    alive = Alive.at_start(len(forced), start, forced.device)
+    trail = Trail.empty(forced, 2 * beam)
+    pool = Pool.empty(len(forced), beam, forced.device)
+    for place in range(forced.shape[1]):
+        log_probs = log_probabilities(step(alive.tokens.flatten(), state))
+        found = _continuations(log_probs, alive, forced[alive.sentence, place], 2 * beam)
+        trail.record(place, alive.sentence, found)
+        pool.add(alive.sentence, found, found.tokens == end, place + 1, penalty)
+        # The most any continuation can still score: log-probabilities only fall, divisors are known beforehand.
+        following = alive.continue_with(found, found.tokens == end, beam)
+        attainable = following.totals[:, 0] / best_divisors[alive.sentence, place + 1]
+        unfinished = (attainable > pool.scores[alive.sentence, -1]).nonzero().squeeze(1)
+        if len(unfinished) == 0:
+            break
+        beams = found.beams.gather(1, following.slots)[unfinished]
+        state = state.select((unfinished[:, None] * alive.totals.shape[1] + beams).flatten())
+        alive = following.only(unfinished)
+    return trail.follow(pool)
+
+
+def _continuations(log_probs: Tensor, alive: Alive, must: Tensor, count: int) -> Candidates:
+    """The `count` most probable continuations of each sentence's beams; log_probs [A * W, V]."""
+    sentences, width = alive.totals.shape
+    values, tokens = top(log_probs, min(count, log_probs.shape[1]))
+    values, tokens = _force(log_probs, values, tokens, must.repeat_interleave(width))
+    sums = (alive.totals.flatten()[:, None] + values).view(sentences, -1)
+    totals, place = sums.topk(min(count, sums.shape[1]), dim=1)
+    beams = place // values.shape[1]
+    return Candidates(
+        totals=totals,
+        log_probs=values.view(sentences, -1).gather(1, place),
+        tokens=tokens.view(sentences, -1).gather(1, place),
+        beams=beams,
+        origins=alive.slots.gather(1, beams),
+    )
+
+
+def _force(log_probs: Tensor, values: Tensor, tokens: Tensor, must: Tensor) -> tuple[Tensor, Tensor]:
+    """Leave a row that must take a token [A * W] no other candidate: the rest repeat it at probability 0."""
+    held = (must != FREE)[:, None]
+    only = torch.full_like(values, -torch.inf)
+    only[:, :1] = log_probs.gather(1, must.clamp(min=0)[:, None])
+    return torch.where(held, only, values), torch.where(held, must[:, None], tokens)
+
+
+def _best_divisors(penalty: Penalty, limits: Tensor, places: int) -> Tensor:
+    """The largest divisor among the lengths above n that are within the limit, for each n [B, T + 1].
+
+    The most favourable one, as log-probabilities are not positive; whether the penalty rises or falls with the
+    length does not matter. At the limit itself it is 0, and dividing by it leaves nothing attainable.
+    """
+    lengths = torch.arange(1, places + 2, device=limits.device)
+    divisors = penalty(lengths.double()).expand(len(limits), -1)
+    within = divisors.masked_fill(lengths > limits[:, None], 0)
+    return within.flip(1).cummax(1).values.flip(1)

@@ -1,0 +1,42 @@
+"""Length penalties: what a hypothesis's log-probability is divided by, so that short ones do not win by being short.
+
+A length n counts `</s>`. Each works on Python numbers and on tensors.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeVar
+
+from torch import Tensor
+
+Length = TypeVar("Length", float, Tensor)
+
+
+class Penalty(Protocol):
+    """The positive divisor of a log-probability at a length."""
+
+    def __call__(self, length: Length, /) -> Length: ...
+
+
+@dataclass(frozen=True)
+class PaperPenalty:
+    """The paper's ((5 + n) / 6)^alpha, after Wu et al. 2016, equation 14."""
+
+    alpha: float
+
+    def __call__(self, length: Length, /) -> Length:
+        return ((5 + length) / 6) ** self.alpha
+
+
+@dataclass(frozen=True)
+class PowerPenalty:
+    """n^alpha, as in Marian, HF and CTranslate2; alpha = 1 is the mean log-probability of a token."""
+
+    alpha: float
+
+    def __call__(self, length: Length, /) -> Length:
+        return length**self.alpha
+
+
+def length_penalty(kind: Literal["paper", "power"], alpha: float) -> Penalty:
+    """The penalty that the settings `search.length_penalty` and `search.alpha` name."""
+    return PaperPenalty(alpha) if kind == "paper" else PowerPenalty(alpha)
