@@ -25,13 +25,13 @@ History = tuple[int, ...]
 Logits = Callable[[History], list[float]]
 
 
-def model(seed: int, vocabulary: int, forbidden: int | None = None) -> Logits:
+def model(seed: int, vocabulary: int, forbidden: int | None = None, spread: float = 1.5) -> Logits:
     """Logits that depend on the whole history, so that a row out of place gives wrong answers."""
 
     @cache
     def logits(history: History) -> list[float]:
         drawn = random.Random(f"{seed} {history}")
-        values = [drawn.gauss(0, 1.5) for _ in range(vocabulary)]
+        values = [drawn.gauss(0, spread) for _ in range(vocabulary)]
         if forbidden is not None:
             values[forbidden] = -math.inf
         return values
@@ -150,7 +150,7 @@ def test_a_wide_beam_finds_every_output_in_order(penalty: Penalty, vocabulary: i
     assert_same(found[0], expected)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=60, derandomize=True)  # near ties differ in float32
 @given(
     seed=st.integers(0, 10**6),
     vocabulary=st.integers(3, 5),
@@ -176,25 +176,46 @@ def test_a_wide_beam_equals_brute_force_on_batches_with_limits_and_prefixes(
 # Narrow beams
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=200, derandomize=True)  # near ties differ in float32
 @given(
     seed=st.integers(0, 10**6),
     vocabulary=st.integers(3, 9),
+    spread=st.sampled_from([1.5, 3.0]),
     beam=st.integers(2, 5),
     sentences=st.lists(st.tuples(st.integers(1, 9), st.lists(st.integers(1, 2), max_size=3)), min_size=1, max_size=5),
     penalty=st.sampled_from(PENALTIES),
 )
 def test_a_narrow_beam_is_the_rule_run_to_the_limit(
-    seed: int, vocabulary: int, beam: int, sentences: list[tuple[int, list[int]]], penalty: Penalty
+    seed: int,
+    vocabulary: int,
+    spread: float,
+    beam: int,
+    sentences: list[tuple[int, list[int]]],
+    penalty: Penalty,
 ) -> None:
     """The reference never stops early and knows one sentence: stopping and batching must change nothing."""
     limits = [max(limit, len(prefix) + 1) for limit, prefix in sentences]
     prefixes = [tuple(prefix) for _, prefix in sentences]
-    models = [model(seed + i, vocabulary) for i in range(len(sentences))]
+    models = [model(seed + i, vocabulary, spread=spread) for i in range(len(sentences))]
     found, _ = run(models, limits, beam, penalty, prefixes)
     for logits, limit, prefix, hypotheses in zip(models, limits, prefixes, found, strict=True):
         expected = reference_beam(logits, limit, beam, penalty, prefix)
         assert_same(hypotheses, [scored(logits, tokens, penalty) for _, tokens in expected])
+
+
+@pytest.mark.parametrize("limit", [4, 9])
+def test_what_only_the_limit_makes_good_is_waited_for(limit: int) -> None:
+    """Two good short outputs fill the pool; a bad start that costs nothing more beats both, but only at length 9."""
+    early = {(): [0.9, 0.09, 0.01], (1,): [0.995, 0.004, 0.001]}
+
+    def logits(history: History) -> list[float]:
+        late = [2e-4, 0.9997, 1e-4] if history[0:1] == (1,) else [3e-4, 0.9995, 2e-4]
+        return [math.log(probability) for probability in early.get(history, late)]
+
+    found, _ = run([logits], [limit], 2, PowerPenalty(2.5))
+    expected = reference_beam(logits, limit, 2, PowerPenalty(2.5))
+    assert [tuple(one.tokens) for one in found[0]] == [tokens for _, tokens in expected]
+    assert (len(found[0][0].tokens) == 8) == (limit == 9)
 
 
 def test_a_sentence_in_a_batch_is_the_sentence_alone() -> None:
@@ -356,7 +377,7 @@ def keep_top(weights: list[float], top_k: int, top_p: float) -> list[float]:
 
 
 @pytest.mark.parametrize(
-    ("temperature", "top_k", "top_p"), [(1.0, 0, 1.0), (0.5, 0, 1.0), (2.0, 0, 1.0), (1.0, 2, 1.0), (1.0, 0, 0.7)]
+    ("temperature", "top_k", "top_p"), [(1.0, 0, 1.0), (0.5, 0, 1.0), (2.0, 0, 1.0), (2.0, 3, 1.0), (0.7, 0, 0.8)]
 )
 def test_samples_follow_the_distribution(temperature: float, top_k: int, top_p: float) -> None:
     logits = model(5, 4)
