@@ -1,6 +1,6 @@
 """The one page of configuration: what can be set, what the presets say, and how the layers combine."""
 
-from transduce.config.fitted import Corpus, Fitted, fit
+from transduce.config.fitted import Corpus, Fitted, Side, fit
 from transduce.config.presets import PRESETS
 from transduce.config.resolve import (
     Layers,
@@ -23,6 +23,7 @@ __all__ = [
     "Layers",
     "ModelConfig",
     "SearchConfig",
+    "Side",
     "TrainConfig",
     "assignments",
     "build",

@@ -1,10 +1,154 @@
-"""Placeholder."""
+"""Settings fitted to the data: one small table from the number of pairs to a whole recipe, with its reasons.
+
+Used where no preset, file or `--set` says otherwise. Each row rests on runs in docs/log.md. Everything chosen here can
+be expressed by Hugging Face transformers and CTranslate2. Sees counts only, never the data.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from transduce.config.resolve import Layers
+
+SYMBOL_KINDS = 500  # at most this many different whitespace-separated tokens: symbols, not words
 
 
-class Corpus: ...
+@dataclass(frozen=True)
+class Side:
+    """What one side of a corpus looks like."""
+
+    tokens_per_line: float  # whitespace-separated
+    distinct_tokens: int  # in a sample of the corpus
+    characters_per_line: float
 
 
-class Fitted: ...
+@dataclass(frozen=True)
+class Corpus:
+    """What the rule looks at."""
+
+    pairs: int
+    source: Side
+    target: Side
 
 
-def fit() -> None: ...
+@dataclass(frozen=True)
+class Fitted:
+    """A layer of settings and, for people, why they are what they are."""
+
+    layer: Layers
+    reasons: list[str]
+
+
+@dataclass(frozen=True)
+class Row:
+    """The recipe for corpora of at most this many pairs."""
+
+    pairs: float
+    d_model: int
+    heads: int
+    layers: int
+    dropout: float
+    vocabulary: int
+    tokens_per_batch: int
+    epochs: float
+    learning_rate: float
+
+
+TRANSLATION = [
+    Row(8_000, 256, 4, 3, 0.3, 2_000, 2_048, 60, 1e-3),
+    Row(60_000, 256, 4, 3, 0.3, 6_000, 4_096, 30, 2e-3),
+    Row(250_000, 384, 6, 4, 0.2, 8_000, 8_192, 20, 1.5e-3),
+    Row(1_000_000, 512, 8, 6, 0.1, 16_000, 16_384, 12, 1e-3),
+    Row(float("inf"), 512, 8, 6, 0.1, 32_000, 25_000, 8, 1e-3),
+]
+SYMBOLS = [
+    Row(3_000, 128, 4, 3, 0.3, 1_000, 1_024, 80, 1e-3),
+    Row(30_000, 256, 4, 3, 0.2, 1_000, 2_048, 40, 1e-3),
+    Row(float("inf"), 256, 4, 3, 0.1, 1_000, 4_096, 20, 1.5e-3),
+]
+
+
+def fit(corpus: Corpus, task: str = "auto") -> Fitted:
+    """The recipe for a corpus; `task` overrules what is inferred."""
+    inferred, why = infer_task(corpus)
+    task, why = (inferred, why) if task == "auto" else (task, "as set")
+    row = next(r for r in (SYMBOLS if task == "symbols" else TRANSLATION) if corpus.pairs <= r.pairs)
+    units = _symbol_units(corpus) if task == "symbols" else ("bpe", "bpe")
+    joint = units[0] == units[1] and task == "translation"
+    return Fitted(_layer(row, task, units, joint, corpus), _reasons(row, task, why, units, joint, corpus))
+
+
+def infer_task(corpus: Corpus) -> tuple[str, str]:
+    """Symbols where the target is made of few kinds of tokens, or of single words; translation otherwise."""
+    target = corpus.target
+    if target.tokens_per_line < 1.2:
+        return "symbols", f"targets are single words ({target.tokens_per_line:.1f} a line)"
+    if target.distinct_tokens <= SYMBOL_KINDS and target.tokens_per_line * corpus.pairs > 10 * target.distinct_tokens:
+        return "symbols", f"targets are made of {target.distinct_tokens} different symbols"
+    return "translation", f"targets are text ({target.tokens_per_line:.0f} words a line)"
+
+
+def _symbol_units(corpus: Corpus) -> tuple[str, str]:
+    def units(side: Side) -> str:
+        few = side.distinct_tokens <= SYMBOL_KINDS and side.tokens_per_line >= 1.2
+        return "word" if few and side.tokens_per_line * 5 > side.characters_per_line / 4 else "char"
+
+    return units(corpus.source), units(corpus.target)
+
+
+def _layer(row: Row, task: str, units: tuple[str, str], joint: bool, corpus: Corpus) -> Layers:
+    batches_per_epoch = corpus.pairs * _tokens_per_pair(units[1], corpus) / row.tokens_per_batch
+    steps = max(1, round(batches_per_epoch * row.epochs))
+    model: dict[str, Any] = {
+        "d_model": row.d_model,
+        "d_ff": 4 * row.d_model,
+        "num_heads": row.heads,
+        "num_encoder_layers": row.layers,
+        "num_decoder_layers": row.layers,
+        "dropout": row.dropout,
+        "norm": "pre",
+        "tie": "all" if joint else "target",
+    }
+    data: dict[str, Any] = {
+        "task": task,
+        "source_units": units[0],
+        "target_units": units[1],
+        "joint": joint,
+        "vocabulary_size": row.vocabulary,
+        "normalization": "nmt_nfkc" if task == "translation" else "identity",
+        "unknown": "bytes" if task == "translation" else "unk",
+        "identical": "drop" if task == "translation" else "keep",
+    }
+    train: dict[str, Any] = {
+        "steps": 0,
+        "epochs": float(row.epochs),
+        "tokens_per_batch": row.tokens_per_batch,
+        "learning_rate": row.learning_rate,
+        "schedule": "linear",
+        "warmup_steps": max(20, min(4_000, steps // 20)),
+        "clip_norm": 1.0,
+        "validate_every": max(20, steps // 20),
+        "checkpoint_every": max(20, steps // 20),
+        "average": 5,
+    }
+    search: dict[str, Any] = {"beam": 4, "alpha": 1.0, "length_penalty": "power"}
+    return {"model": model, "data": data, "train": train, "search": search}
+
+
+def _tokens_per_pair(units: str, corpus: Corpus) -> float:
+    """Roughly: subwords are a little shorter than words; every line ends in `</s>`."""
+    per_line = {
+        "word": corpus.target.tokens_per_line,
+        "char": corpus.target.characters_per_line,
+        "bpe": 1.3 * corpus.target.tokens_per_line,
+    }
+    return per_line[units] + 1
+
+
+def _reasons(row: Row, task: str, why: str, units: tuple[str, str], joint: bool, corpus: Corpus) -> list[str]:
+    vocabulary = "one vocabulary for both sides" if joint else "a vocabulary per side"
+    return [
+        f"task {task}: {why}",
+        f"units {units[0]} -> {units[1]}, {vocabulary}",
+        f"{corpus.pairs:,} pairs: d_model {row.d_model}, {row.layers} + {row.layers} layers, dropout {row.dropout}, "
+        f"{row.tokens_per_batch:,} tokens a batch, {row.epochs:g} epochs, learning rate {row.learning_rate:g}",
+    ]

@@ -87,6 +87,7 @@ class TrainConfig:
     label_smoothing: float = 0.1
     clip_norm: float = 0.0  # 0: no clipping
     validate_every: int = 1_000
+    validate_lines: int = 1_000  # translated for the metric at a validation (greedily); the loss takes all
     checkpoint_every: int = 1_000
     log_every: int = 50
     average: int = 5  # the last checkpoints to average; 0: none
@@ -150,6 +151,7 @@ def _refusals(config: Config) -> list[tuple[bool, str]]:
         "data.max_length": data.max_length,
         "train.tokens_per_batch": train.tokens_per_batch,
         "train.validate_every": train.validate_every,
+        "train.validate_lines": train.validate_lines,
         "train.checkpoint_every": train.checkpoint_every,
         "train.log_every": train.log_every,
         "search.beam": search.beam,

@@ -10,6 +10,7 @@ Axes: R rows, W places of a row, Q places that ask, K places that are asked.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -27,7 +28,12 @@ class Tokens:
     @staticmethod
     def padded(sentences: Sequence[Sequence[int]], pad: int) -> "Tokens":
         """One sentence a row."""
-        return Tokens.packed([[sentence] for sentence in sentences], pad)
+        lengths = torch.tensor([len(sentence) for sentence in sentences], dtype=torch.long)
+        position = torch.arange(int(lengths.max()) if len(sentences) else 0).expand(len(sentences), -1)
+        real = position < lengths[:, None]
+        ids = torch.full(real.shape, pad)
+        ids[real] = torch.from_numpy(np.concatenate([np.asarray(sentence, np.int64) for sentence in sentences]))
+        return Tokens(ids, position * real, real.long())
 
     @staticmethod
     def packed(rows: Sequence[Sequence[Sequence[int]]], pad: int) -> "Tokens":

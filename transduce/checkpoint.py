@@ -1,0 +1,234 @@
+"""The run folder: what is in it, and how files get there without ever being half there.
+
+Everything is written under a temporary name, flushed to the disk and renamed. Tensors are safetensors whose header
+holds a hash of their bytes, so that a torn or altered file is known when it is read; nothing is ever unpickled.
+Knows tensors by name only: no model, no optimizer, no data.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from transduce.errors import DamagedFile, RunError, TrainingError
+
+Tensors = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The names of things in a run folder."""
+
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        return self.path / "config.toml"
+
+    @property
+    def metrics(self) -> Path:
+        return self.path / "metrics.jsonl"
+
+    @property
+    def card(self) -> Path:
+        return self.path / "README.md"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    def vocabulary(self, side: str) -> Path:
+        """`side` is source or target, or joint for a vocabulary both share."""
+        return self.path / {"joint": "vocabulary.spm"}.get(side, f"{side}.spm")
+
+    def weights(self, which: str) -> Path:
+        """`which` is best, last or averaged."""
+        return self.path / f"{which}.safetensors"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Everything a run needs to go on as if it had never stopped."""
+
+    weights: Tensors
+    optimizer: Tensors
+    progress: dict[str, Any]
+
+
+# --- files -----------------------------------------------------------------------------------------------------
+
+
+def write_tensors(path: Path, tensors: Tensors, about: Mapping[str, str] | None = None) -> None:
+    """A safetensors file with its hash in the header, whole or not at all."""
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in sorted(tensors.items())}
+    header = {**(about or {}), "sha256": _digest(tensors), "format": "pt"}
+    with _replacing(path) as temporary:
+        save_file(tensors, temporary, header)
+
+
+def read_tensors(path: Path) -> Tensors:
+    """The tensors of a file whose hash fits them."""
+    try:
+        with safe_open(path, "pt") as file:
+            about = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+    except (SafetensorError, OSError, ValueError) as error:
+        raise DamagedFile(f"{path}: cannot be read as safetensors ({error})") from None
+    if about.get("sha256") != _digest(tensors):
+        raise DamagedFile(f"{path}: altered or torn (its hash does not fit its content)")
+    return tensors
+
+
+def read_about(path: Path) -> dict[str, str]:
+    """What was written beside the tensors of a file: step, metric, score."""
+    try:
+        with safe_open(path, "pt") as file:
+            return dict(file.metadata() or {})
+    except (SafetensorError, OSError) as error:
+        raise DamagedFile(f"{path}: cannot be read as safetensors ({error})") from None
+
+
+def write_text(path: Path, text: str) -> None:
+    """A text file, whole or not at all."""
+    with _replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="\n")
+
+
+def _digest(tensors: Mapping[str, Tensor]) -> str:
+    digest = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[Path]:
+    """A temporary name beside `path` that takes its place once it is safely on the disk."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with disk_errors(path):
+            yield temporary
+            _flush(temporary)
+            os.replace(temporary, path)
+            _flush(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """A full or failing disk as one line instead of a traceback."""
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise TrainingError(
+            f"{path}: cannot be written ({reason}); earlier checkpoints are intact: make room and run the same again"
+        ) from None
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+# --- checkpoints -----------------------------------------------------------------------------------------------
+
+
+def save(folder: RunFolder, step: int, checkpoint: Checkpoint) -> Path:
+    """Write the checkpoint of a step; its directory appears complete or not at all."""
+    path = folder.checkpoints / f"step-{step:08d}"
+    temporary = folder.checkpoints / f".step-{step:08d}.{os.getpid()}"
+    try:
+        with disk_errors(path):
+            temporary.mkdir(parents=True, exist_ok=True)
+            write_tensors(temporary / "weights.safetensors", checkpoint.weights, {"step": str(step)})
+            write_tensors(temporary / "optimizer.safetensors", checkpoint.optimizer)
+            write_text(temporary / "progress.json", _sealed(checkpoint.progress))
+            if path.exists():
+                shutil.rmtree(path)
+            os.replace(temporary, path)
+            _flush(folder.checkpoints)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return path
+
+
+def restore(path: Path) -> Checkpoint:
+    """A checkpoint as it was saved, or `DamagedFile`."""
+    return Checkpoint(
+        weights=read_tensors(path / "weights.safetensors"),
+        optimizer=read_tensors(path / "optimizer.safetensors"),
+        progress=_unsealed(path / "progress.json"),
+    )
+
+
+def steps_saved(folder: RunFolder) -> list[int]:
+    """The steps that have a checkpoint directory, oldest first."""
+    return sorted(int(path.name.removeprefix("step-")) for path in folder.checkpoints.glob("step-*"))
+
+
+def checkpoint_path(folder: RunFolder, step: int) -> Path:
+    return folder.checkpoints / f"step-{step:08d}"
+
+
+def prune(folder: RunFolder, keep_weights: set[int], full_states: int = 2) -> None:
+    """Keep the newest full states, and of the others the weights that averaging will want."""
+    for leftover in folder.checkpoints.glob(".step-*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+    for step in steps_saved(folder)[:-full_states]:
+        path = checkpoint_path(folder, step)
+        if step in keep_weights:
+            (path / "optimizer.safetensors").unlink(missing_ok=True)
+        else:
+            shutil.rmtree(path)
+
+
+def link(existing: Path, path: Path) -> None:
+    """`path` becomes another name of `existing`, or a copy where the file system has no links."""
+    with _replacing(path) as temporary:
+        try:
+            os.link(existing, temporary)
+        except OSError:
+            shutil.copyfile(existing, temporary)
+
+
+def average(paths: list[Path]) -> Tensors:
+    """The mean of several files' tensors (section 6.1), summed in double precision."""
+    if not paths:
+        raise RunError("nothing to average")
+    total = {name: tensor.double() for name, tensor in read_tensors(paths[0]).items()}
+    for path in paths[1:]:
+        for name, tensor in read_tensors(path).items():
+            total[name] += tensor
+    return {name: (tensor / len(paths)).float() for name, tensor in total.items()}
+
+
+def _sealed(progress: Mapping[str, Any]) -> str:
+    text = json.dumps(progress, sort_keys=True)
+    return json.dumps({"sha256": hashlib.sha256(text.encode()).hexdigest(), "progress": text})
+
+
+def _unsealed(path: Path) -> dict[str, Any]:
+    try:
+        sealed = json.loads(path.read_text(encoding="utf-8"))
+        text = sealed["progress"]
+        if hashlib.sha256(text.encode()).hexdigest() != sealed["sha256"]:
+            raise DamagedFile(f"{path}: altered or torn (its hash does not fit its content)")
+        return dict(json.loads(text))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DamagedFile(f"{path}: cannot be read ({error})") from None

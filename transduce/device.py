@@ -1,0 +1,50 @@
+"""Where tensors live and in what precision they are multiplied.
+
+Knows the machine, nothing of models or data.
+"""
+
+import contextlib
+import os
+from dataclasses import dataclass
+
+import torch
+
+from transduce.errors import SettingError
+
+
+@dataclass(frozen=True)
+class Device:
+    """A place to compute, and whether matrix products there run in bfloat16."""
+
+    kind: str  # "cpu" or "cuda"
+    bf16: bool
+
+    @property
+    def torch(self) -> torch.device:
+        return torch.device(self.kind)
+
+    @property
+    def name(self) -> str:
+        """What a person calls it."""
+        if self.kind == "cuda":
+            return torch.cuda.get_device_name()
+        return f"CPU, {torch.get_num_threads()} threads"
+
+    def mixed_precision(self) -> contextlib.AbstractContextManager[object]:
+        """Weights stay in float32; inside this context matrix products take bfloat16 where that is chosen."""
+        return torch.autocast(self.kind, torch.bfloat16, enabled=self.bf16)
+
+
+def choose_device(kind: str = "auto", precision: str = "auto", threads: int = 0) -> Device:
+    """The device the settings ask for; `auto` is the GPU if there is one, and bf16 where the device gains by it.
+
+    On CPUs `auto` is float32: bf16 was slower on one we measured and an illegal instruction on another that
+    claims to have it (docs/log.md).
+    """
+    if kind == "auto":
+        kind = "cuda" if torch.cuda.is_available() else "cpu"
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise SettingError("train.device = cuda, but PyTorch sees no GPU here: use cpu or auto")
+    torch.set_num_threads(threads or len(os.sched_getaffinity(0)))
+    bf16 = precision == "bf16" or (precision == "auto" and kind == "cuda" and torch.cuda.is_bf16_supported())
+    return Device(kind, bf16)

@@ -1,0 +1,27 @@
+"""What training minimises: from a batch to one number."""
+
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from transduce.data import Batch
+from transduce.model import Transformer
+
+
+def smoothed_loss(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
+    """Cross-entropy summed over real tokens against 1 - smoothing on the label and smoothing spread over all classes.
+
+    `<pad>` is no class of the output, so the spread leaves it out (section 5.4).
+    """
+    return cross_entropy(
+        logits.flatten(0, -2).float(),
+        labels.flatten(),
+        ignore_index=Batch.IGNORED,
+        label_smoothing=smoothing,
+        reduction="sum",
+    )
+
+
+def batch_loss(model: Transformer, batch: Batch, smoothing: float) -> Tensor:
+    """The loss of a batch, summed over its target tokens."""
+    hidden = model.decode(batch.target, model.encode(batch.source))
+    return smoothed_loss(model.project(hidden), batch.labels, smoothing)

@@ -1,0 +1,52 @@
+"""The learning rate as plain functions of the step, which counts from 1. Knows nothing else."""
+
+import math
+from collections.abc import Callable
+
+from transduce.config import Config
+
+Schedule = Callable[[int, int], float]  # (step, last step) -> learning rate
+
+
+def paper_peak(d_model: int, warmup_steps: int) -> float:
+    """The rate at which equation (3) of the paper turns: (d_model * warmup_steps)^-0.5."""
+    return float((d_model * warmup_steps) ** -0.5)
+
+
+def inverse_sqrt(step: int, last: int, peak: float, warmup: int) -> float:
+    """Equation (3): with the paper's peak, d_model^-0.5 * min(step^-0.5, step * warmup^-1.5)."""
+    return peak * min(step / warmup, (warmup / step) ** 0.5)
+
+
+def linear(step: int, last: int, peak: float, warmup: int) -> float:
+    """Up to the peak, then straight down to zero just after the last step."""
+    return peak * min(_rise(step, warmup), _left(step, last, warmup))
+
+
+def cosine(step: int, last: int, peak: float, warmup: int) -> float:
+    """Up to the peak, then down half a cosine."""
+    return peak * min(_rise(step, warmup), (1 - math.cos(math.pi * _left(step, last, warmup))) / 2)
+
+
+def constant(step: int, last: int, peak: float, warmup: int) -> float:
+    """Up to the peak, and there it stays."""
+    return peak * _rise(step, warmup)
+
+
+def _rise(step: int, warmup: int) -> float:
+    return min(1.0, step / warmup) if warmup else 1.0
+
+
+def _left(step: int, last: int, warmup: int) -> float:
+    return max(0.0, min(1.0, (last + 1 - step) / max(1, last + 1 - warmup)))
+
+
+SCHEDULES = {"inverse_sqrt": inverse_sqrt, "linear": linear, "cosine": cosine, "constant": constant}
+
+
+def make_schedule(config: Config) -> Schedule:
+    """The schedule of a configuration."""
+    train = config.train
+    peak = train.learning_rate or paper_peak(config.model.d_model, train.warmup_steps)
+    function = SCHEDULES[train.schedule]
+    return lambda step, last: function(step, last, peak, train.warmup_steps)

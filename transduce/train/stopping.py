@@ -1,0 +1,29 @@
+"""Ctrl-C and SIGTERM as a wish the loop grants at its next safe moment. A second Ctrl-C does not wait."""
+
+import signal
+from types import FrameType
+from typing import Any
+
+
+class StopSignals:
+    """Inside this context a first signal is remembered instead of ending the program."""
+
+    def __init__(self) -> None:
+        self.received: int | None = None
+        self._previous: dict[int, Any] = {}
+
+    def __enter__(self) -> "StopSignals":
+        for number in (signal.SIGINT, signal.SIGTERM):
+            try:
+                self._previous[number] = signal.signal(number, self._remember)
+            except ValueError:  # not the main thread: the embedding program keeps its own handlers
+                break
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _remember(self, number: int, frame: FrameType | None) -> None:
+        self.received = number
+        signal.signal(number, self._previous[number])

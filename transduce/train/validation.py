@@ -1,0 +1,66 @@
+"""How good the weights are at this moment: loss, perplexity, the task's metric, and a few translations to read."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from transduce.data import Batch, Pairs, in_order, make_batch
+from transduce.evaluate import TestSet, score_texts
+from transduce.metrics import Scores
+from transduce.train.loss import batch_loss
+from transduce.translator import Translator
+
+PLACES = 8_192  # of a padded validation batch
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One line, what the model makes of it and what it should be."""
+
+    source: str
+    output: str
+    reference: str
+
+
+@dataclass(frozen=True)
+class Validation:
+    """The measurements of one moment."""
+
+    loss: float  # cross-entropy per target token, without smoothing
+    scores: Scores
+    samples: list[Sample]
+
+    @property
+    def perplexity(self) -> float:
+        return math.exp(min(self.loss, 100.0))
+
+    @property
+    def rank(self) -> float:
+        """The main score with its sign turned so that higher is better."""
+        return self.scores.main.value if self.scores.main.higher_is_better else -self.scores.main.value
+
+
+def validate(translator: Translator, pairs: Pairs, texts: TestSet, samples: int = 3) -> Validation:
+    """Loss over all validation pairs, the metric over the translated `texts`, greedily."""
+    outputs = translator.translate(texts.sources, translator.request(beam=1))
+    shown = [Sample(s, o, r[0]) for s, o, r in zip(texts.sources, outputs, texts.references, strict=True)]
+    return Validation(
+        loss=cross_entropy(translator, pairs),
+        scores=score_texts(outputs, texts, translator.config),
+        samples=shown[:: max(1, len(shown) // samples)][:samples],
+    )
+
+
+@torch.inference_mode()
+def cross_entropy(translator: Translator, pairs: Pairs) -> float:
+    """Per target token, the model as it translates: no dropout, no smoothing."""
+    translator.model.eval()
+    vocabularies, device = translator.vocabularies, translator.device
+    total, tokens = 0.0, 0
+    for numbers in in_order(pairs, PLACES):
+        batch: Batch = make_batch(pairs, numbers, vocabularies.source.pad, vocabularies.target.pad)
+        with device.mixed_precision():
+            total += float(batch_loss(translator.model, batch.to(device.torch), smoothing=0.0))
+        tokens += batch.tokens
+    return total / tokens

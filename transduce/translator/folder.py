@@ -1,0 +1,86 @@
+"""A model folder as objects: configuration, vocabularies, weights. Needs nothing outside the folder."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from transduce.checkpoint import RunFolder, Tensors, read_about, read_tensors
+from transduce.config import Config, build, from_toml
+from transduce.errors import DamagedFile, RunError
+from transduce.model import Transformer
+from transduce.text import Vocabularies, Vocabulary
+
+
+@dataclass(frozen=True)
+class ModelFolder:
+    """What a folder says of its model; the weights are read when asked for."""
+
+    folder: RunFolder
+    config: Config
+    vocabularies: Vocabularies
+
+    def model(self, which: str = "auto") -> Transformer:
+        """The model with these weights, ready to translate; `auto` is the better validated of best and averaged."""
+        path = self.folder.weights(better_weights(self.folder) if which == "auto" else which)
+        if not path.exists():
+            raise RunError(f"{self.folder.path}: no {path.name} there")
+        model = Transformer(self.config.model, self.vocabularies.source.size, self.vocabularies.target.size)
+        load_weights(model, read_tensors(path), str(path))
+        return model.eval()
+
+
+def open_folder(path: str | Path) -> ModelFolder:
+    """The folder of a run, checked for what every model needs."""
+    folder = RunFolder(Path(path))
+    if not folder.config.is_file():
+        what = "not a model folder (it has no config.toml)" if folder.path.is_dir() else "no such folder"
+        raise RunError(f"{path}: {what}; `transduce train {path} --train SOURCE TARGET` makes one")
+    config = read_config(folder)
+    return ModelFolder(folder, config, read_vocabularies(folder, config))
+
+
+def read_config(folder: RunFolder) -> Config:
+    try:
+        text = folder.config.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DamagedFile(f"{folder.config}: cannot be read ({error})") from None
+    return build(from_toml(text, str(folder.config)))
+
+
+def read_vocabularies(folder: RunFolder, config: Config) -> Vocabularies:
+    if config.data.joint:
+        return Vocabularies.joint(Vocabulary.load(folder.vocabulary("joint")))
+    return Vocabularies(Vocabulary.load(folder.vocabulary("source")), Vocabulary.load(folder.vocabulary("target")))
+
+
+def better_weights(folder: RunFolder) -> str:
+    """`averaged` where it validated better than `best`; `last` before anything was validated."""
+    if not folder.weights("best").exists():
+        return "last"
+    if not folder.weights("averaged").exists():
+        return "best"
+    best, averaged = read_about(folder.weights("best")), read_about(folder.weights("averaged"))
+    return "averaged" if _rank(averaged) >= _rank(best) else "best"
+
+
+def _rank(about: dict[str, str]) -> float:
+    """Higher is better, whatever the metric."""
+    return float(about.get("rank", "-inf"))
+
+
+def load_weights(model: nn.Module, tensors: Tensors, where: str) -> None:
+    """Copy tensors into the parameters of the same name; what does not fit is refused by name."""
+    parameters = dict(model.named_parameters())
+    for name in sorted(parameters.keys() | tensors.keys()):
+        if name not in tensors:
+            raise RunError(f"{where}: lacks {name}, which this model has")
+        if name not in parameters:
+            raise RunError(f"{where}: has {name}, which this model lacks")
+        if parameters[name].shape != tensors[name].shape:
+            expected, found = list(parameters[name].shape), list(tensors[name].shape)
+            raise RunError(f"{where}: {name} is {found}, but this model's is {expected}")
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            parameter.copy_(tensors[name])
