@@ -1,0 +1,219 @@
+"""Vocabularies: strings <-> ids, with sentencepiece inside (bpe, unigram, char and word models alike).
+
+Ids are laid out as Marian does, so that exports carry the model unchanged: `</s>` 0, `<unk>` 1, the pieces, and
+`<pad>` last; `<pad>` is ours and no piece of the sentencepiece model, so no text can produce it.
+Knows no files but its own, no corpora and no tensors.
+"""
+
+import io
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from threading import Lock
+from typing import Literal, Self
+
+import sentencepiece
+
+from transduce.errors import DamagedFile, DataError, SettingError
+
+EOS = 0
+UNKNOWN = 1
+
+_RESERVED = ("</s>", "<unk>", "<pad>")
+_SUBWORDS = ("bpe", "unigram")
+_LONGEST_LINE = 4_000  # characters of a line the trainer sees: unigram's suffix array takes minutes on more
+_LONGEST_WORD = 256  # characters: sentencepiece aborts the process on a BPE word of 65,536
+_OVERLONG_WORD = re.compile(rf"(\S{{{_LONGEST_WORD}}})(?=\S)")
+_SEPARATORS = str.maketrans("\0\t\n\r", "    ")  # what ends a field or a line of the trainer's own format
+_SEEDING = Lock()
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """Texts, one line each, and how many line breaks (byte fallback can spell one) became spaces for that."""
+
+    texts: list[str]
+    newlines: int
+
+
+class Vocabulary:
+    """One sentencepiece model, and `<pad>` after its last piece."""
+
+    def __init__(self, model: bytes) -> None:
+        self.model = model
+        self._processor = _processor(model)
+        self.size: int = self._processor.get_piece_size() + 1
+
+    @property
+    def pad(self) -> int:
+        return self.size - 1
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        try:
+            return cls(Path(path).read_bytes())
+        except DamagedFile as error:
+            raise DamagedFile(f"{path}: {error}") from None
+        except OSError as error:
+            raise DamagedFile(f"{path}: the vocabulary cannot be read ({error.strerror})") from None
+
+    def save(self, path: str | Path) -> None:
+        Path(path).write_bytes(self.model)
+
+    def encode(self, lines: Sequence[str]) -> list[list[int]]:
+        """The ids of each line, `</s>` last."""
+        try:
+            # One thread: the work runs outside Python's lock, so callers who want more cores bring their own threads.
+            ids: list[list[int]] = self._processor.encode(list(lines), add_eos=True, num_threads=1)
+        except (TypeError, UnicodeError, RuntimeError):
+            raise _not_unicode(lines) from None
+        return ids
+
+    def encode_sampled(self, lines: Sequence[str], rate: float, seed: int) -> list[list[int]]:
+        """The ids of one random segmentation of each line, the same for the same lines, rate and seed.
+
+        `rate` is the dropout of BPE (Provilkov et al. 2020) or the alpha of unigram (Kudo 2018; smaller is wilder).
+        Characters and words have one segmentation only.
+        """
+        if rate == 0 or not self._samples:
+            return self.encode(lines)
+        # sentencepiece takes its seed when a thread draws for the first time, from one variable for all threads.
+        with ThreadPoolExecutor(max_workers=1) as fresh_thread:
+            with _SEEDING:
+                sentencepiece.set_random_generator_seed(seed % 2**32)
+                fresh_thread.submit(self._sample, [self._longest_piece], rate).result()
+            return fresh_thread.submit(self._sample, lines, rate).result()
+
+    def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
+        """The text of each sequence, always a single line."""
+        return self.decode_counted(ids).texts
+
+    def decode_counted(self, ids: Sequence[Sequence[int]]) -> Decoded:
+        """The texts, with the line breaks that had to become spaces counted."""
+        kept = [[int(i) for i in row if i not in (EOS, self.pad)] for row in ids]
+        texts: list[str] = self._processor.decode(kept) if kept else []
+        newlines = sum(text.count("\n") for text in texts)
+        return Decoded([text.replace("\n", " ") for text in texts], newlines)
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """The name of each id, as pictures and `--json` show it."""
+        return ["<pad>" if i == self.pad else self._processor.id_to_piece(int(i)) for i in ids]
+
+    def _sample(self, lines: Sequence[str], rate: float) -> list[list[int]]:
+        encode = self._processor.encode
+        return [encode(text, add_eos=True, enable_sampling=True, nbest_size=-1, alpha=rate) for text in lines]
+
+    @cached_property
+    def _samples(self) -> bool:
+        try:
+            self._sample(["a"], 0.5)
+        except RuntimeError:
+            return False
+        return True
+
+    @cached_property
+    def _longest_piece(self) -> str:
+        """A text whose segmentation surely draws a random number, where any does."""
+        return max((self._processor.id_to_piece(i) for i in range(2, self.pad)), key=len, default="")
+
+
+def train_vocabulary(
+    lines: Iterable[str],
+    *,
+    units: Literal["bpe", "unigram", "char", "word"],
+    size: int,
+    unknown: Literal["bytes", "unk"] = "bytes",
+    normalization: str = "nmt_nfkc",
+    symbols: Sequence[str] = (),
+) -> Vocabulary:
+    """The vocabulary of at most `size` ids learned from these lines; `symbols` become pieces never split.
+
+    Characters and words have no byte fallback: what is outside their vocabulary is `<unk>`.
+    """
+    _check_symbols(symbols)
+    model = io.BytesIO()
+    by_bytes = unknown == "bytes" and units in _SUBWORDS
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=_training_lines(lines),
+            input_format="tsv",
+            model_writer=model,
+            model_type=units,
+            vocab_size=size - 1,  # `<pad>` is the last
+            hard_vocab_limit=False,
+            byte_fallback=by_bytes,
+            character_coverage=0.9999 if by_bytes else 1.0,  # the rarest characters cost less as bytes than as pieces
+            normalization_rule_name=normalization,
+            remove_extra_whitespaces=normalization != "identity",
+            add_dummy_prefix=units != "char",
+            user_defined_symbols=list(dict.fromkeys(symbols)),
+            max_sentence_length=4 * _LONGEST_LINE,  # bytes; a longer line would be skipped in silence
+            input_sentence_size=0,
+            train_extremely_large_corpus=False,
+            num_threads=2,
+            minloglevel=3,
+            bos_id=-1,
+            pad_id=-1,
+            eos_id=EOS,
+            unk_id=UNKNOWN,
+        )
+    except RuntimeError as error:
+        raise _training_error(str(error), size) from None
+    return Vocabulary(model.getvalue())
+
+
+def _training_lines(lines: Iterable[str]) -> Iterator[str]:
+    """`line<TAB>count` as the trainer can bear it: bounded, without endless words, equal lines only once.
+
+    Written out again and again, equal lines keep unigram's suffix array busy for minutes.
+    """
+    for text, count in Counter(map(_bounded, lines)).items():
+        yield f"{text}\t{count}"
+
+
+def _bounded(line: str) -> str:
+    text = line[:_LONGEST_LINE].translate(_SEPARATORS)
+    return _OVERLONG_WORD.sub(r"\1 ", text) if len(text) > _LONGEST_WORD else text
+
+
+def _training_error(message: str, size: int) -> DataError | SettingError:
+    required = re.search(r"smaller than required_chars\. \d+ vs (\d+)", message)
+    if required:
+        return SettingError(
+            f"data.vocabulary_size = {size}: the characters of the text alone need {int(required[1]) + 1}: "
+            f"set data.vocabulary_size={int(required[1]) + 1} or more"
+        )
+    if "sentences_.empty()" in message:
+        return DataError("no text to learn a vocabulary from: every line is empty")
+    return DataError(f"no vocabulary can be learned from this text: {' '.join(message.split())}")
+
+
+def _check_symbols(symbols: Sequence[str]) -> None:
+    for symbol in symbols:
+        if symbol in _RESERVED or not symbol or symbol.split() != [symbol] or "▁" in symbol:
+            raise SettingError(f"data.symbols: {symbol!r} cannot be a symbol: it is reserved, empty or has a space in it")
+
+
+def _processor(model: bytes) -> sentencepiece.SentencePieceProcessor:
+    processor = sentencepiece.SentencePieceProcessor()
+    try:
+        processor.LoadFromSerializedProto(model)
+    except RuntimeError:
+        raise DamagedFile("not a sentencepiece model") from None
+    names = [processor.id_to_piece(i) for i in range(min(2, processor.get_piece_size()))]
+    if names != ["</s>", "<unk>"] or not (processor.is_control(EOS) and processor.is_unknown(UNKNOWN)):
+        raise DamagedFile(f"a sentencepiece model whose ids begin {', '.join(names)}, not </s>, <unk>")
+    return processor
+
+
+def _not_unicode(lines: Sequence[str]) -> DataError:
+    for number, line in enumerate(lines, 1):
+        try:
+            line.encode()
+        except UnicodeError:
+            return DataError(f"line {number} of the text holds half a surrogate pair: it is no valid Unicode")
+    return DataError("sentencepiece cannot encode this text")
