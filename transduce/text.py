@@ -20,6 +20,8 @@ import sentencepiece
 
 from transduce.errors import DamagedFile, DataError, SettingError
 
+Units = Literal["bpe", "unigram", "char", "word"]
+
 EOS = 0
 UNKNOWN = 1
 
@@ -121,10 +123,18 @@ class Vocabulary:
         return max((self._processor.id_to_piece(i) for i in range(2, self.pad)), key=len, default="")
 
 
+@dataclass(frozen=True)
+class Vocabularies:
+    """One for each side; a joint vocabulary is both."""
+
+    source: Vocabulary
+    target: Vocabulary
+
+
 def train_vocabulary(
     lines: Iterable[str],
     *,
-    units: Literal["bpe", "unigram", "char", "word"],
+    units: Units,
     size: int,
     unknown: Literal["bytes", "unk"] = "bytes",
     normalization: str = "nmt_nfkc",
@@ -195,7 +205,9 @@ def _training_error(message: str, size: int) -> DataError | SettingError:
 def _check_symbols(symbols: Sequence[str]) -> None:
     for symbol in symbols:
         if symbol in _RESERVED or not symbol or symbol.split() != [symbol] or "▁" in symbol:
-            raise SettingError(f"data.symbols: {symbol!r} cannot be a symbol: it is reserved, empty or has a space in it")
+            raise SettingError(
+                f"data.symbols: {symbol!r} cannot be a symbol: it is reserved, empty or has a space in it"
+            )
 
 
 def _processor(model: bytes) -> sentencepiece.SentencePieceProcessor:

@@ -1,0 +1,26 @@
+"""From files of pairs to a memory-mapped store of ids. (`batches` is imported by name: it needs torch.)"""
+
+from transduce.data.cache import cache_folder
+from transduce.data.corpus import Block, Corpus, groups_from_setting, groups_to_setting, read_pairs, with_stdin_in
+from transduce.data.scan import Scan, Side, scan
+from transduce.data.store import EVERYTHING, Report, Rules, Store, open_or_build
+from transduce.data.vocabularies import vocabularies
+
+__all__ = [
+    "EVERYTHING",
+    "Block",
+    "Corpus",
+    "Report",
+    "Rules",
+    "Scan",
+    "Side",
+    "Store",
+    "cache_folder",
+    "groups_from_setting",
+    "groups_to_setting",
+    "open_or_build",
+    "read_pairs",
+    "scan",
+    "vocabularies",
+    "with_stdin_in",
+]

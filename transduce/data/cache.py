@@ -1,0 +1,136 @@
+"""The cache: finished folders, each named by the hash of all it was made from.
+
+An entry is written under a temporary name, synchronized and renamed, so a killed build never looks finished and two
+builds of the same entry do not disturb each other. Knows nothing of what an entry holds beyond its files' sizes.
+"""
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from transduce.errors import DataError
+
+MANIFEST = "files.json"  # name and size of each file, written last
+_UNFINISHED = ".building-"
+_ABANDONED_S = 3600  # an unfinished entry that nobody has written to for so long
+
+
+def cache_folder(setting: str) -> Path:
+    """`data.cache`, else $TRANSDUCE_CACHE, else the user's cache folder."""
+    chosen = setting or os.environ.get("TRANSDUCE_CACHE", "")
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(chosen).expanduser() if chosen else Path(home) / "transduce"
+
+
+def entry_key(*parts: object) -> str:
+    """A name for what these parts determine."""
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
+
+
+def to_stderr(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
+def open_or_write(folder: Path, name: str, write: Callable[[Path], None], notify: Callable[[str], None]) -> Path:
+    """The finished entry `name`, written now unless it lies there whole."""
+    entry = folder / name
+    with disk_errors(folder):
+        if entry.is_dir() and not is_whole(entry):
+            notify(f"{entry}: incomplete or altered: prepared again")
+            _discard(entry)
+        if not entry.is_dir():
+            _write_and_rename(folder, entry, write)
+    return entry
+
+
+def unfinished(folder: Path) -> Path:
+    """A fresh folder for a build, after clearing away what killed builds left behind."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for left in folder.glob(_UNFINISHED + "*"):
+        if time.time() - _last_written(left) > _ABANDONED_S:
+            shutil.rmtree(left, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=folder))
+
+
+def is_whole(entry: Path) -> bool:
+    """Whether every file of the entry is there with its full size."""
+    try:
+        sizes: dict[str, int] = json.loads((entry / MANIFEST).read_text())
+        return all((entry / name).stat().st_size == size for name, size in sizes.items())
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
+@contextmanager
+def disk_errors(folder: Path) -> Iterator[None]:
+    """A disk that is full or closed to us is the user's to mend, in one line."""
+    try:
+        yield
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        advice = "free some space or choose" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "choose"
+        raise DataError(
+            f"{folder}: prepared data cannot be written: {reason}: {advice} another place with data.cache "
+            "or $TRANSDUCE_CACHE"
+        ) from None
+
+
+def _write_and_rename(folder: Path, entry: Path, write: Callable[[Path], None]) -> None:
+    building = unfinished(folder)
+    try:
+        write(building)
+        sizes = {file.name: file.stat().st_size for file in sorted(building.iterdir())}
+        write_durably(building / MANIFEST, json.dumps(sizes, indent=1).encode())
+        _synchronize_folder(building)
+        _rename(building, entry)
+        _synchronize_folder(folder)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+
+
+def _rename(building: Path, entry: Path) -> None:
+    try:
+        building.rename(entry)
+    except OSError:
+        if not is_whole(entry):  # else another process has finished the same entry first
+            raise
+
+
+def _discard(entry: Path) -> None:
+    aside = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=entry.parent))
+    try:
+        entry.rename(aside / entry.name)
+    except FileNotFoundError:  # another process was faster
+        pass
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def write_durably(path: Path, content: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _synchronize_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _last_written(folder: Path) -> float:
+    try:
+        return max(path.stat().st_mtime for path in (folder, *folder.iterdir()))
+    except OSError:
+        return time.time()

@@ -1,0 +1,130 @@
+"""The first reading of a corpus: checks every line, counts, hashes, and takes a sample for the vocabulary.
+
+Nothing is written before it succeeds. Knows pairs of strings, not ids; memory is bounded by the sample.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from operator import eq
+
+import numpy as np
+
+from transduce.data.corpus import Block, Corpus
+from transduce.errors import DataError
+
+SAMPLE_CHARACTERS = 100_000_000
+TOKEN_PAIRS = 20_000  # pairs of the sample whose whitespace tokens are counted
+DISTINCT_TOKENS = 100_000  # counted no further
+
+
+@dataclass(frozen=True)
+class Side:
+    """What the source or the target texts are like."""
+
+    characters: int
+    tokens_per_line: float  # whitespace tokens, in the sample
+    distinct_tokens: int  # in the sample, at most DISTINCT_TOKENS
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What is known of a corpus after one reading."""
+
+    pairs: int
+    content: str  # sha256 of the pairs, whatever files, formats and compression they came in
+    empty: int  # pairs with a side of nothing but whitespace
+    identical: int
+    carriage_returns: int
+    byte_order_marks: int
+    source: Side
+    target: Side
+    symbols: tuple[str, ...]  # of the features column
+    sample: tuple[list[str], list[str]]  # sources and targets, evenly spread over the corpus
+
+
+@dataclass
+class _Sample:
+    """Every `stride`-th pair; when it outgrows its bounds every second one goes and the stride doubles."""
+
+    most_pairs: int
+    stride: int = 1
+    seen: int = 0
+    characters: int = 0
+    source: list[str] = field(default_factory=list)
+    target: list[str] = field(default_factory=list)
+
+    def add(self, block: Block) -> None:
+        taken = slice(-self.seen % self.stride, None, self.stride)
+        self.source += block.source[taken]
+        self.target += block.target[taken]
+        self.characters += _characters(block.source[taken]) + _characters(block.target[taken])
+        self.seen += len(block.source)
+        while len(self.source) > max(1, self.most_pairs) or (
+            self.characters > SAMPLE_CHARACTERS and len(self.source) > 1
+        ):
+            self._thin()
+
+    def _thin(self) -> None:
+        self.source, self.target = self.source[::2], self.target[::2]
+        self.characters = _characters(self.source) + _characters(self.target)
+        self.stride *= 2
+
+
+def scan(corpus: Corpus, sample_pairs: int) -> Scan:
+    """Read everything once; any fault of the data is raised here, before anything is built."""
+    counts = dict.fromkeys(("empty", "identical", "carriage_returns", "byte_order_marks"), 0)
+    characters = [0, 0]
+    symbols: set[str] = set()
+    content = hashlib.sha256()
+    sample = _Sample(sample_pairs)
+    for block in corpus.blocks():
+        content.update(_fingerprint(block))
+        sample.add(block)
+        symbols |= block.symbols
+        counts["empty"] += sum(is_empty(*pair) for pair in zip(block.source, block.target, strict=True))
+        counts["identical"] += sum(map(eq, block.source, block.target))
+        counts["carriage_returns"] += block.carriage_returns
+        counts["byte_order_marks"] += block.byte_order_marks
+        characters[0] += _characters(block.source)
+        characters[1] += _characters(block.target)
+    if sample.seen == 0:
+        names = " ".join(path for group in corpus.groups for path in group)
+        raise DataError(f"{names}: empty: there is not a single pair to learn from")
+    return Scan(
+        pairs=sample.seen,
+        content=content.hexdigest(),
+        source=_side(characters[0], sample.source),
+        target=_side(characters[1], sample.target),
+        symbols=tuple(sorted(symbols)),
+        sample=(sample.source, sample.target),
+        **counts,
+    )
+
+
+def is_empty(source: str, target: str) -> bool:
+    return not (source and target) or source.isspace() or target.isspace()
+
+
+def _fingerprint(block: Block) -> bytes:
+    """A digest that tells apart any two blocks: the lengths say where the run-together texts are to be cut."""
+    digest = hashlib.sha256()
+    for side in (block.source, block.target):
+        digest.update(np.fromiter(map(len, side), "<i8", len(side)).tobytes())
+        digest.update("".join(side).encode())
+    return digest.digest()
+
+
+def _characters(lines: Iterable[str]) -> int:
+    return sum(map(len, lines))
+
+
+def _side(characters: int, lines: list[str]) -> Side:
+    looked_at = lines[:: max(1, len(lines) // TOKEN_PAIRS)]
+    tokens, distinct = 0, set[str]()
+    for line in looked_at:
+        words = line.split()
+        tokens += len(words)
+        if len(distinct) < DISTINCT_TOKENS:
+            distinct.update(words)
+    return Side(characters, tokens / len(looked_at), min(len(distinct), DISTINCT_TOKENS))

@@ -1,0 +1,270 @@
+"""The store: a corpus as ids, built once in parallel, memory-mapped, reused by whoever asks for the same again.
+
+An entry of the cache, keyed by the pairs, the vocabularies and the rules. Knows no tensors and no batches.
+"""
+
+import json
+import os
+import shutil
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from transduce.config import DataConfig
+from transduce.data import cache
+from transduce.data.corpus import LINES_PER_BLOCK, Block, Corpus
+from transduce.data.ragged import Numbers, Ragged, RaggedWriter, Rows
+from transduce.data.scan import Scan, is_empty
+from transduce.errors import DataError
+from transduce.text import UNKNOWN, Vocabularies
+
+FORMAT = 1
+
+_META = "meta.json"
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """Which pairs are left out of the store, and whether their text is kept for sampled segmentation."""
+
+    max_length: int = 0  # tokens, `</s>` included; 0: any
+    drop_empty: bool = False
+    drop_identical: bool = False
+    keep_text: bool = False
+
+    @classmethod
+    def for_training(cls, settings: DataConfig) -> Self:
+        return cls(
+            max_length=settings.max_length,
+            drop_empty=True,
+            drop_identical=settings.identical == "drop",
+            keep_text=settings.sampling > 0,
+        )
+
+
+EVERYTHING = Rules()  # validation and test: what is scored is what was given
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What became of the pairs of a corpus."""
+
+    pairs: int = 0
+    kept: int = 0
+    empty: int = 0
+    identical: int = 0
+    too_long: int = 0
+    source_tokens: int = 0
+    target_tokens: int = 0
+    source_unknown: int = 0
+    target_unknown: int = 0
+
+    def __add__(self, other: "Report") -> "Report":
+        mine, others = asdict(self), asdict(other)
+        return Report(**{name: mine[name] + others[name] for name in mine})
+
+    def summary(self) -> str:
+        """One line for people; what did not happen is not mentioned."""
+        out = {"empty": self.empty, "identical": self.identical, "too long": self.too_long}
+        left_out = ", ".join(f"{count:,} {why}" for why, count in out.items() if count)
+        unknown = self.source_unknown + self.target_unknown
+        return (
+            f"{self.kept:,} of {self.pairs:,} pairs"
+            + (f" (left out: {left_out})" if left_out else "")
+            + f", {self.source_tokens:,} source and {self.target_tokens:,} target tokens"
+            + (f", of them unknown {self.source_unknown:,} and {self.target_unknown:,}" if unknown else "")
+        )
+
+
+class Store:
+    """Pairs of ids, each side ending in `</s>`."""
+
+    def __init__(self, path: Path) -> None:
+        meta = json.loads((path / _META).read_text())
+        self.path = path
+        self.report = Report(**meta["report"])
+        self.rules = Rules(**meta["rules"])
+        self._source = Ragged(path, "source", meta["source_type"])
+        self._target = Ragged(path, "target", meta["target_type"])
+        self.source_lengths: NDArray[np.int32] = self._source.lengths
+        self.target_lengths: NDArray[np.int32] = self._target.lengths
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    def source(self, index: int) -> Numbers:
+        return self._source[index]
+
+    def target(self, index: int) -> Numbers:
+        return self._target[index]
+
+    def resampled(self, vocabularies: Vocabularies, rate: float, seed: int, epoch: int) -> "Store":
+        """The same pairs in another random segmentation, a pure function of (seed, epoch).
+
+        It lies in a folder without a name: gone from the disk as soon as nobody reads it.
+        """
+        assert self.rules.keep_text, "a store built with data.sampling = 0 has no text"
+        resample = partial(self._resampled_block, vocabularies, rate, seed, epoch)
+        begins = range(0, len(self), LINES_PER_BLOCK)
+        scratch = cache.unfinished(self.path.parent)
+        try:
+            with cache.disk_errors(self.path.parent):
+                _write(in_parallel(resample, begins), vocabularies, replace(self.rules, keep_text=False), scratch)
+            return Store(scratch)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+    def _resampled_block(
+        self, vocabularies: Vocabularies, rate: float, seed: int, epoch: int, begin: int
+    ) -> "_Encoded":
+        end = min(begin + LINES_PER_BLOCK, len(self))
+        seeds = np.random.SeedSequence([seed, epoch, begin]).generate_state(2)
+        source_texts = Ragged(self.path, "source_text", "u1").texts(begin, end)
+        target_texts = Ragged(self.path, "target_text", "u1").texts(begin, end)
+        sources = vocabularies.source.encode_sampled(source_texts, rate, int(seeds[0]))
+        targets = vocabularies.target.encode_sampled(target_texts, rate, int(seeds[1]))
+        for row, index in enumerate(range(begin, end)):
+            if self.rules.max_length and max(len(sources[row]), len(targets[row])) > self.rules.max_length:
+                sources[row] = self.source(index).tolist()  # the plain segmentation is within the limit
+                targets[row] = self.target(index).tolist()
+        counts = Report(pairs=end - begin, kept=end - begin)
+        return _encoded(sources, targets, vocabularies, counts, texts=())
+
+
+def open_or_build(
+    corpus: Corpus,
+    scan: Scan,
+    vocabularies: Vocabularies,
+    rules: Rules,
+    folder: Path,
+    *,
+    notify: Callable[[str], None] = cache.to_stderr,
+    progress: Callable[[int], None] = lambda pairs: None,
+) -> Store:
+    """The store of this corpus, built now unless the cache in `folder` has it; `progress` hears of pairs done."""
+    models = (vocabularies.source.model, vocabularies.target.model)
+    name = "store-" + cache.entry_key(FORMAT, scan.content, models, rules)
+
+    def build(path: Path) -> None:
+        encode = partial(_encode_block, vocabularies, rules)
+        report = _write(in_parallel(encode, corpus.blocks()), vocabularies, rules, path, progress)
+        if report.kept == 0:
+            raise DataError(f"no pair is left to learn from: {report.summary()}")
+
+    return Store(cache.open_or_write(folder, name, build, notify))
+
+
+@dataclass(frozen=True)
+class _Encoded:
+    """The part of a store that one block of text becomes."""
+
+    arrays: dict[str, Rows]
+    report: Report
+
+
+def _encode_block(vocabularies: Vocabularies, rules: Rules, block: Block) -> _Encoded:
+    sources = vocabularies.source.encode(block.source)
+    targets = vocabularies.target.encode(block.target)
+    reasons = [
+        _left_out(source, target, max(len(source_ids), len(target_ids)), min(len(source_ids), len(target_ids)), rules)
+        for source, target, source_ids, target_ids in zip(block.source, block.target, sources, targets, strict=True)
+    ]
+    kept = [row for row, reason in enumerate(reasons) if not reason]
+    counts = Report(
+        pairs=len(reasons),
+        kept=len(kept),
+        empty=reasons.count("empty"),
+        identical=reasons.count("identical"),
+        too_long=reasons.count("too long"),
+    )
+    texts = (block.source, block.target) if rules.keep_text else ()
+    return _encoded(
+        [sources[row] for row in kept],
+        [targets[row] for row in kept],
+        vocabularies,
+        counts,
+        tuple([side[row] for row in kept] for side in texts),
+    )
+
+
+def _left_out(source: str, target: str, longest: int, shortest: int, rules: Rules) -> str:
+    """Why the pair is left out, or nothing; a side can be empty for the vocabulary alone, as control characters are."""
+    if rules.drop_empty and (shortest == 1 or is_empty(source, target)):
+        return "empty"
+    if rules.drop_identical and source == target:
+        return "identical"
+    return "too long" if rules.max_length and longest > rules.max_length else ""
+
+
+def _encoded(
+    sources: list[list[int]],
+    targets: list[list[int]],
+    vocabularies: Vocabularies,
+    counts: Report,
+    texts: tuple[list[str], ...],
+) -> _Encoded:
+    source = Rows.of_ids(sources, _id_type(vocabularies.source.size))
+    target = Rows.of_ids(targets, _id_type(vocabularies.target.size))
+    text = dict(zip(("source_text", "target_text"), map(Rows.of_texts, texts), strict=False))
+    report = replace(
+        counts,
+        source_tokens=len(source.values),
+        target_tokens=len(target.values),
+        source_unknown=int(np.count_nonzero(source.values == UNKNOWN)),
+        target_unknown=int(np.count_nonzero(target.values == UNKNOWN)),
+    )
+    return _Encoded({"source": source, "target": target, **text}, report)
+
+
+def _write(
+    blocks: Iterable[_Encoded],
+    vocabularies: Vocabularies,
+    rules: Rules,
+    path: Path,
+    progress: Callable[[int], None] = lambda pairs: None,
+) -> Report:
+    """Write the blocks in order as one store, and add up their reports."""
+    report = Report()
+    names = ["source", "target"] + ["source_text", "target_text"] * rules.keep_text
+    with ExitStack() as files:
+        writers = {name: files.enter_context(RaggedWriter(path, name)) for name in names}
+        for block in blocks:
+            for name, writer in writers.items():
+                writer.append(block.arrays[name])
+            report += block.report
+            progress(report.pairs)
+    meta = {
+        "report": asdict(report),
+        "rules": asdict(rules),
+        "source_type": _id_type(vocabularies.source.size),
+        "target_type": _id_type(vocabularies.target.size),
+    }
+    cache.write_durably(path / _META, json.dumps(meta, indent=1).encode())
+    return report
+
+
+def _id_type(vocabulary_size: int) -> str:
+    return "<u2" if vocabulary_size <= 1 << 16 else "<u4"
+
+
+def in_parallel(work: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
+    """The results in order, a few items ahead on all cores: sentencepiece runs outside Python's lock."""
+    workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    waiting: deque[Future[_Result]] = deque()
+    with ThreadPoolExecutor(max_workers=workers) as pool:
+        for item in items:
+            waiting.append(pool.submit(work, item))
+            if len(waiting) > 2 * workers:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()

@@ -1,0 +1,94 @@
+"""Vocabularies learned from a scanned corpus, and kept in the cache: training one takes longer than reading it.
+
+Knows scans and the cache; how a vocabulary is learned is `text`'s.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Literal
+
+import sentencepiece
+
+from transduce.config import DataConfig
+from transduce.config.settings import Units
+from transduce.data import cache
+from transduce.data.scan import Scan
+from transduce.errors import DamagedFile
+from transduce.text import Vocabularies, Vocabulary, train_vocabulary
+
+Sides = Literal["both", "source", "target"]
+
+_MODEL, _DIGEST = "model", "sha256"
+
+
+@dataclass(frozen=True)
+class _Recipe:
+    """All that a vocabulary depends on, beside the text."""
+
+    sides: Sides
+    units: str
+    size: int
+    unknown: str
+    normalization: str
+    symbols: tuple[str, ...]
+    sample: int
+    sentencepiece: str = sentencepiece.__version__
+
+
+def vocabularies(
+    scan: Scan, settings: DataConfig, folder: Path, *, notify: Callable[[str], None] = cache.to_stderr
+) -> Vocabularies:
+    """The vocabulary of each side as the settings want it (their units resolved), from the cache or learned now."""
+    if settings.joint:
+        joint = _vocabulary(scan, settings, "both", settings.source_units, folder, notify)
+        return Vocabularies(joint, joint)
+    return Vocabularies(
+        _vocabulary(scan, settings, "source", settings.source_units, folder, notify),
+        _vocabulary(scan, settings, "target", settings.target_units, folder, notify),
+    )
+
+
+def _vocabulary(
+    scan: Scan, settings: DataConfig, sides: Sides, units: Units, folder: Path, notify: Callable[[str], None]
+) -> Vocabulary:
+    assert units != "auto", "units are resolved before a vocabulary is learned"
+    symbols = settings.symbols if sides == "target" else (*settings.symbols, *scan.symbols)
+    recipe = _Recipe(
+        sides,
+        units,
+        settings.vocabulary_size,
+        settings.unknown,
+        settings.normalization,
+        symbols,
+        len(scan.sample[0]),
+    )
+    name = "vocabulary-" + cache.entry_key(scan.content, recipe)
+
+    def learn(path: Path) -> None:
+        learned = train_vocabulary(
+            _lines(scan, sides),
+            units=units,
+            size=settings.vocabulary_size,
+            unknown=settings.unknown,
+            normalization=settings.normalization,
+            symbols=symbols,
+        )
+        cache.write_durably(path / _MODEL, learned.model)
+        cache.write_durably(path / _DIGEST, hashlib.sha256(learned.model).hexdigest().encode())
+
+    return _load(cache.open_or_write(folder, name, learn, notify))
+
+
+def _lines(scan: Scan, sides: Sides) -> Iterable[str]:
+    source, target = scan.sample
+    return {"both": chain(source, target), "source": source, "target": target}[sides]
+
+
+def _load(entry: Path) -> Vocabulary:
+    vocabulary = Vocabulary.load(entry / _MODEL)
+    if hashlib.sha256(vocabulary.model).hexdigest() != (entry / _DIGEST).read_text():
+        raise DamagedFile(f"{entry / _MODEL}: altered: delete {entry} and it is learned again")
+    return vocabulary
