@@ -1,2 +1,56 @@
-"""Transduce."""
+"""Transduce: the Transformer of "Attention Is All You Need", from pairs of sequences to a translator.
+
+    import transduce
+    transduce.train("runs/en-de", train=[("train.en", "train.de")], valid=[("valid.en", "valid.de")])
+    transduce.load("runs/en-de").translate(["a sentence"])
+
+Importing this loads no torch; calling does.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from transduce.api import Model
+    from transduce.train import Result
+
 __version__ = "0.1.0"
+__all__ = ["__version__", "load", "train"]
+
+
+def load(folder: str | Path, *, weights: str = "auto", device: str = "auto", threads: int = 0) -> "Model":
+    """The model of a run folder; `weights` is auto, best, last or averaged."""
+    from transduce.api import Model
+    from transduce.translator import Translator
+
+    return Model(Translator.load(folder, weights, device, threads))
+
+
+def train(
+    run: str | Path,
+    *,
+    train: Sequence[tuple[str, ...]] = (),
+    valid: Sequence[tuple[str, ...]] = (),
+    languages: tuple[str, ...] = (),
+    preset: str = "",
+    config: str = "",
+    settings: Sequence[str] = (),
+    start_from: str = "",
+    quiet: bool = False,
+) -> "Result":
+    """Train a model or go on where a run stopped; `train` and `valid` hold one tuple of files per corpus."""
+    from transduce.train import make_voice
+    from transduce.train import train as run_training
+
+    return run_training(
+        run,
+        train=train,
+        valid=valid,
+        languages=languages,
+        preset=preset,
+        config=config,
+        settings=settings,
+        start_from=start_from,
+        voice=make_voice(quiet),
+    )

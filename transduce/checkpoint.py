@@ -40,6 +40,11 @@ class RunFolder:
         return self.path / "metrics.jsonl"
 
     @property
+    def data(self) -> Path:
+        """Hashes of the data the run learned from."""
+        return self.path / "data.json"
+
+    @property
     def card(self) -> Path:
         return self.path / "README.md"
 
@@ -119,6 +124,7 @@ def _replacing(path: Path) -> Iterator[Path]:
     try:
         with disk_errors(path):
             yield temporary
+            temporary.chmod(0o666 & ~_umask())  # as any file of the user's; safetensors makes it private
             _flush(temporary)
             os.replace(temporary, path)
             _flush(path.parent)
@@ -136,6 +142,12 @@ def disk_errors(path: Path) -> Iterator[None]:
         raise TrainingError(
             f"{path}: cannot be written ({reason}); earlier checkpoints are intact: make room and run the same again"
         ) from None
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 def _flush(path: Path) -> None:

@@ -67,7 +67,6 @@ def evaluate(translator: Translator, test: TestSet, request: Request | None = No
 def score_texts(outputs: Sequence[str], test: TestSet, config: Config) -> Scores:
     """BLEU, chrF and TER for translation; PER, WER and exact match for symbols."""
     if config.data.task == "symbols":
-        units = "word" if config.data.target_units == "word" else "char"
-        return symbol_scores(outputs, test.references, units)
+        return symbol_scores(outputs, test.references, "word" if config.data.target_units == "word" else "char")
     language = config.data.languages[1] if config.data.languages else ""
     return translation_scores(outputs, test.references, language)

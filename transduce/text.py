@@ -204,10 +204,8 @@ def _training_error(message: str, size: int) -> DataError | SettingError:
 
 def _check_symbols(symbols: Sequence[str]) -> None:
     for symbol in symbols:
-        if symbol in _RESERVED or not symbol or symbol.split() != [symbol] or "▁" in symbol:
-            raise SettingError(
-                f"data.symbols: {symbol!r} cannot be a symbol: it is reserved, empty or has a space in it"
-            )
+        if symbol in _RESERVED or symbol.split() != [symbol] or "▁" in symbol:
+            raise SettingError(f"data.symbols: {symbol!r} cannot be one: it is reserved, empty or has a space in it")
 
 
 def _processor(model: bytes) -> sentencepiece.SentencePieceProcessor:

@@ -22,7 +22,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Corpus:
+class Counts:
     """What the rule looks at."""
 
     pairs: int
@@ -67,7 +67,7 @@ SYMBOLS = [
 ]
 
 
-def fit(corpus: Corpus, task: str = "auto") -> Fitted:
+def fit(corpus: Counts, task: str = "auto") -> Fitted:
     """The recipe for a corpus; `task` overrules what is inferred."""
     inferred, why = infer_task(corpus)
     task, why = (inferred, why) if task == "auto" else (task, "as set")
@@ -77,7 +77,7 @@ def fit(corpus: Corpus, task: str = "auto") -> Fitted:
     return Fitted(_layer(row, task, units, joint, corpus), _reasons(row, task, why, units, joint, corpus))
 
 
-def infer_task(corpus: Corpus) -> tuple[str, str]:
+def infer_task(corpus: Counts) -> tuple[str, str]:
     """Symbols where the target is made of few kinds of tokens, or of single words; translation otherwise."""
     target = corpus.target
     if target.tokens_per_line < 1.2:
@@ -87,7 +87,7 @@ def infer_task(corpus: Corpus) -> tuple[str, str]:
     return "translation", f"targets are text ({target.tokens_per_line:.0f} words a line)"
 
 
-def _symbol_units(corpus: Corpus) -> tuple[str, str]:
+def _symbol_units(corpus: Counts) -> tuple[str, str]:
     def units(side: Side) -> str:
         few = side.distinct_tokens <= SYMBOL_KINDS and side.tokens_per_line >= 1.2
         return "word" if few and side.tokens_per_line * 5 > side.characters_per_line / 4 else "char"
@@ -95,7 +95,7 @@ def _symbol_units(corpus: Corpus) -> tuple[str, str]:
     return units(corpus.source), units(corpus.target)
 
 
-def _layer(row: Row, task: str, units: tuple[str, str], joint: bool, corpus: Corpus) -> Layers:
+def _layer(row: Row, task: str, units: tuple[str, str], joint: bool, corpus: Counts) -> Layers:
     batches_per_epoch = corpus.pairs * _tokens_per_pair(units[1], corpus) / row.tokens_per_batch
     steps = max(1, round(batches_per_epoch * row.epochs))
     model: dict[str, Any] = {
@@ -134,7 +134,7 @@ def _layer(row: Row, task: str, units: tuple[str, str], joint: bool, corpus: Cor
     return {"model": model, "data": data, "train": train, "search": search}
 
 
-def _tokens_per_pair(units: str, corpus: Corpus) -> float:
+def _tokens_per_pair(units: str, corpus: Counts) -> float:
     """Roughly: subwords are a little shorter than words; every line ends in `</s>`."""
     per_line = {
         "word": corpus.target.tokens_per_line,
@@ -144,7 +144,7 @@ def _tokens_per_pair(units: str, corpus: Corpus) -> float:
     return per_line[units] + 1
 
 
-def _reasons(row: Row, task: str, why: str, units: tuple[str, str], joint: bool, corpus: Corpus) -> list[str]:
+def _reasons(row: Row, task: str, why: str, units: tuple[str, str], joint: bool, corpus: Counts) -> list[str]:
     vocabulary = "one vocabulary for both sides" if joint else "a vocabulary per side"
     return [
         f"task {task}: {why}",

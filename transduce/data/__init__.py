@@ -2,9 +2,9 @@
 
 from transduce.data.cache import cache_folder
 from transduce.data.corpus import Block, Corpus, groups_from_setting, groups_to_setting, read_pairs, with_stdin_in
-from transduce.data.scan import Scan, Side, scan
+from transduce.data.scanning import Scan, Side, scan
 from transduce.data.store import EVERYTHING, Report, Rules, Store, open_or_build
-from transduce.data.vocabularies import vocabularies
+from transduce.data.vocabularies import learn_vocabularies
 
 __all__ = [
     "EVERYTHING",
@@ -18,9 +18,9 @@ __all__ = [
     "cache_folder",
     "groups_from_setting",
     "groups_to_setting",
+    "learn_vocabularies",
     "open_or_build",
     "read_pairs",
     "scan",
-    "vocabularies",
     "with_stdin_in",
 ]

@@ -13,6 +13,7 @@ import lzma
 import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -149,14 +150,15 @@ class _Reader:
             text = "".join(islice(self._file, LINES_PER_BLOCK))
         except UnicodeDecodeError:
             raise _undecodable(self.path) from None
-        except _DAMAGED:
-            raise DataError(
-                f"{self.path}:{self.read + 1}: the compressed file is damaged or cut short at or after this line: "
-                "fetch it again"
-            ) from None
-        except OSError as error:
-            raise DataError(f"{self.path}:{self.read + 1}: cannot be read: {_reason(error)}") from None
+        except (*_DAMAGED, OSError) as error:
+            raise self._unreadable(error) from None
         return self._split(text)
+
+    def _unreadable(self, error: Exception) -> DataError:
+        where = f"{self.path}:{self.read + 1}"
+        if isinstance(error, OSError) and error.errno:  # bz2's own complaint is an OSError without a number
+            return DataError(f"{where}: cannot be read: {_reason(error)}")
+        return DataError(f"{where}: the compressed file is damaged or cut short at or after this line: fetch it again")
 
     def _split(self, text: str) -> _Lines:
         if not text:
@@ -199,19 +201,14 @@ def _undecodable(path: str) -> DataError:
 
 def _lines_together(group: Group) -> Iterator[list[_Lines]]:
     """The same lines of each file of the group; the next ones are being read while these are used."""
-    readers = [_Reader(path) for path in group]
-    with ThreadPoolExecutor(max_workers=len(readers)) as pool:
-        try:
+    with ExitStack() as files, ThreadPoolExecutor(max_workers=len(group)) as pool:
+        readers = [files.enter_context(closing(_Reader(path))) for path in group]
+        ahead = [pool.submit(reader.take) for reader in readers]
+        while any(side.lines for side in (sides := [side.result() for side in ahead])):
+            if len({len(side.lines) for side in sides}) > 1:
+                raise _unequal(readers)
             ahead = [pool.submit(reader.take) for reader in readers]
-            while any((sides := [side.result() for side in ahead])[i].lines for i in range(len(readers))):
-                if len({len(side.lines) for side in sides}) > 1:
-                    raise _unequal(readers)
-                ahead = [pool.submit(reader.take) for reader in readers]
-                yield sides
-        finally:
-            pool.shutdown()
-            for reader in readers:
-                reader.close()
+            yield sides
 
 
 def _unequal(readers: list[_Reader]) -> DataError:

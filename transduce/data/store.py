@@ -22,7 +22,7 @@ from transduce.config import DataConfig
 from transduce.data import cache
 from transduce.data.corpus import LINES_PER_BLOCK, Block, Corpus
 from transduce.data.ragged import Numbers, Ragged, RaggedWriter, Rows
-from transduce.data.scan import Scan, is_empty
+from transduce.data.scanning import Scan, is_empty
 from transduce.errors import DataError
 from transduce.text import UNKNOWN, Vocabularies
 

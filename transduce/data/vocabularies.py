@@ -15,7 +15,7 @@ import sentencepiece
 from transduce.config import DataConfig
 from transduce.config.settings import Units
 from transduce.data import cache
-from transduce.data.scan import Scan
+from transduce.data.scanning import Scan
 from transduce.errors import DamagedFile
 from transduce.text import Vocabularies, Vocabulary, train_vocabulary
 
@@ -38,7 +38,7 @@ class _Recipe:
     sentencepiece: str = sentencepiece.__version__
 
 
-def vocabularies(
+def learn_vocabularies(
     scan: Scan, settings: DataConfig, folder: Path, *, notify: Callable[[str], None] = cache.to_stderr
 ) -> Vocabularies:
     """The vocabulary of each side as the settings want it (their units resolved), from the cache or learned now."""

@@ -12,9 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from transduce.model.shapes import Bool, Int
+
+Sentence = Sequence[int] | NDArray[np.integer]  # ids
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,7 @@ class Tokens:
     segment: Int[Tensor, "R W"]
 
     @staticmethod
-    def padded(sentences: Sequence[Sequence[int]], pad: int) -> "Tokens":
+    def padded(sentences: Sequence[Sentence], pad: int) -> "Tokens":
         """One sentence a row."""
         lengths = torch.tensor([len(sentence) for sentence in sentences], dtype=torch.long)
         position = torch.arange(int(lengths.max()) if len(sentences) else 0).expand(len(sentences), -1)
@@ -36,7 +39,7 @@ class Tokens:
         return Tokens(ids, position * real, real.long())
 
     @staticmethod
-    def packed(rows: Sequence[Sequence[Sequence[int]]], pad: int) -> "Tokens":
+    def packed(rows: Sequence[Sequence[Sentence]], pad: int) -> "Tokens":
         """Several whole sentences a row, in the order given."""
         width = max((sum(map(len, row)) for row in rows), default=0)
         ids = torch.full((len(rows), width), pad)
@@ -45,7 +48,7 @@ class Tokens:
             begin = 0
             for number, sentence in enumerate(row, start=1):
                 place = slice(begin, begin := begin + len(sentence))
-                ids[r, place] = torch.as_tensor(sentence, dtype=torch.long)
+                ids[r, place] = torch.as_tensor(np.asarray(sentence, np.int64))
                 position[r, place] = torch.arange(len(sentence))
                 segment[r, place] = number
         return Tokens(ids, position, segment)

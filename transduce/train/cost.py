@@ -7,7 +7,9 @@ backward, and the products of attention. The paper multiplied GPU hours by a rat
 from transduce.config import ModelConfig
 
 
-def training_flops(config: ModelConfig, classes: int, source_tokens: int, target_tokens: int, mean_length: float) -> float:
+def training_flops(
+    config: ModelConfig, classes: int, source_tokens: int, target_tokens: int, mean_length: float
+) -> float:
     """Operations to train on this many real tokens of sentences of about `mean_length`."""
     per_source, per_target = weights_met(config, classes)
     attention = config.num_heads * (config.key_width + config.value_width) * mean_length

@@ -3,7 +3,7 @@
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from transduce.data import Batch
+from transduce.data.batches import Batch
 from transduce.model import Transformer
 
 

@@ -5,17 +5,18 @@ Training calls this and knows nothing of how it looks. `Silent` is a report that
 
 import json
 import os
-import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
-from transduce.checkpoint import disk_errors
+from transduce.checkpoint import RunFolder, disk_errors
+from transduce.train.progress import UNKNOWN_END
+from transduce.train.progress import Progress as RunProgress
 from transduce.train.validation import Validation
 
 PLAIN_EVERY_S = 15.0  # off a terminal: at most one line of progress in this time
@@ -26,11 +27,9 @@ class StepReport:
     """The state of training at a step."""
 
     step: int
-    last_step: int  # 0 while the budget in minutes is not yet turned into steps
+    last_step: int
     epoch: int
     loss: float
-    learning_rate: float
-    gradient_norm: float
     tokens_per_second: float
     best: str  # the best score so far, or ""
 
@@ -40,7 +39,7 @@ class Voice(Protocol):
 
     def say(self, text: str) -> None: ...
     def step(self, report: StepReport) -> None: ...
-    def validated(self, step: int, validation: Validation, better: bool) -> None: ...
+    def validated(self, event: str, step: int, validation: Validation, better: bool) -> None: ...
     def close(self) -> None: ...
 
 
@@ -49,7 +48,7 @@ class Silent:
 
     def say(self, text: str) -> None: ...
     def step(self, report: StepReport) -> None: ...
-    def validated(self, step: int, validation: Validation, better: bool) -> None: ...
+    def validated(self, event: str, step: int, validation: Validation, better: bool) -> None: ...
     def close(self) -> None: ...
 
 
@@ -72,14 +71,17 @@ class Terminal:
             self._said = time.monotonic()
             self.say(_line(report))
 
-    def validated(self, step: int, validation: Validation, better: bool) -> None:
+    def validated(self, event: str, step: int, validation: Validation, better: bool) -> None:
+        what = "average of the last checkpoints" if event == "averaged" else f"step {step:,}"
         mark = "  (best so far)" if better else ""
         self.say(
-            f"step {step}: validation loss {validation.loss:.4f}, perplexity {validation.perplexity:.2f}, "
+            f"{what}: validation loss {validation.loss:.4f}, perplexity {validation.perplexity:.2f}, "
             f"{validation.scores}{mark}"
         )
-        for sample in validation.samples:
-            self.say(f"    source     {sample.source}\n    output     {sample.output}\n    reference  {sample.reference}")
+        for sample in validation.samples if event == "valid" else []:
+            self.say(f"    source     {sample.source}")
+            self.say(f"    output     {sample.output}")
+            self.say(f"    reference  {sample.reference}")
 
     def close(self) -> None:
         if self._bar is not None:
@@ -92,70 +94,106 @@ class Terminal:
             self._bar = Progress(*columns, console=self.console, transient=True)
             self._task = self._bar.add_task("")
             self._bar.start()
-        self._bar.update(
-            self._task, description=_line(report), completed=report.step, total=report.last_step or None
-        )
+        self._bar.update(self._task, description=_line(report), completed=report.step, total=_total(report))
+
+
+def _total(report: StepReport) -> int | None:
+    return report.last_step if report.last_step != UNKNOWN_END else None
 
 
 def _line(report: StepReport) -> str:
-    of = f"/{report.last_step}" if report.last_step else ""
+    of = f"/{total:,}" if (total := _total(report)) else ""
     best = f" | best {report.best}" if report.best else ""
     return (
-        f"step {report.step}{of} | epoch {report.epoch + 1} | loss {report.loss:.3f} | "
+        f"step {report.step:,}{of} | epoch {report.epoch + 1} | loss {report.loss:.3f} | "
         f"{report.tokens_per_second:,.0f} tokens/s{best}"
     )
 
 
-class MetricsFile:
-    """`metrics.jsonl`: one object a line, cut back to where a resumed run was when it was saved."""
+class Recorder:
+    """The log of a run: `metrics.jsonl`, TensorBoard events and the voice, from the same figures."""
 
-    def __init__(self, path: Path, size: int) -> None:
-        self._path = path
-        with disk_errors(path):
-            self._file = open(path, "ab")  # noqa: SIM115 - closed by `close`
-            if self._file.tell() > size:
-                self._file.truncate(size)
-
-    def write(self, event: Mapping[str, Any]) -> None:
+    def __init__(self, folder: RunFolder, progress: RunProgress, voice: Voice) -> None:
+        self.voice = voice
+        self._path = folder.metrics
         with disk_errors(self._path):
-            self._file.write(json.dumps(event, ensure_ascii=False).encode() + b"\n")
-            self._file.flush()
+            self._file = open(self._path, "ab")  # noqa: SIM115 - closed by `close`
+            # What a killed run wrote after its last checkpoint will be written again.
+            os.truncate(self._path, min(progress.metrics_size, os.path.getsize(self._path)))
+        self._board = _tensorboard(folder.path / "tensorboard", progress.step)
+        self._tokens, self._since = 0, time.perf_counter()
+
+    def step(self, progress: RunProgress, last_step: int, tokens: int) -> None:
+        self._tokens += tokens
+        self.voice.step(
+            StepReport(
+                step=progress.step,
+                last_step=last_step,
+                epoch=progress.epoch,
+                loss=progress.logged_loss / progress.logged_tokens,
+                tokens_per_second=self._speed(),
+                best=progress.best_score,
+            )
+        )
+
+    def log(self, progress: RunProgress, learning_rate: float, gradient_norm: float) -> None:
+        """A line on training since the last one."""
+        loss = progress.logged_loss / progress.logged_tokens
+        figures = {"loss": loss, "learning_rate": learning_rate, "gradient_norm": gradient_norm}
+        progress.logged_loss, progress.logged_tokens = 0.0, 0
+        speed = {"tokens_per_second": round(self._speed(), 1)}
+        where = {"event": "train", "step": progress.step, "epoch": progress.epoch}
+        self._write({**where, **figures, "target_tokens": progress.target_tokens, **speed})
+        self._draw(progress.step, "train", figures | speed)
+        self._restart_clock()
+
+    def validated(self, event: str, step: int, validation: Validation, better: bool) -> None:
+        """A line on weights that were measured."""
+        figures = {"loss": validation.loss, "perplexity": validation.perplexity}
+        samples = [asdict(sample) for sample in validation.samples]
+        self._write(
+            {"event": event, "step": step, **figures, "scores": validation.scores.as_dict(), "samples": samples}
+        )
+        self._draw(step, event, figures | {score.name: score.value for score in validation.scores.all})
+        self.voice.validated(event, step, validation, better)
+        self._restart_clock()
 
     def size(self) -> int:
-        """How much of it is safely on the disk once this returns."""
+        """How many bytes of the log are safely on the disk."""
         with disk_errors(self._path):
             os.fsync(self._file.fileno())
             return os.fstat(self._file.fileno()).st_size
 
     def close(self) -> None:
+        self.voice.close()
         self._file.close()
+        if self._board is not None:
+            self._board.close()
+
+    def _write(self, event: Mapping[str, Any]) -> None:
+        with disk_errors(self._path):
+            self._file.write(json.dumps(event, ensure_ascii=False).encode() + b"\n")
+            self._file.flush()
+
+    def _draw(self, step: int, event: str, figures: Mapping[str, float]) -> None:
+        for name, value in figures.items() if self._board is not None else ():
+            self._board.add_scalar(f"{event}/{name}", value, step)
+
+    def _speed(self) -> float:
+        return self._tokens / max(1e-9, time.perf_counter() - self._since)
+
+    def _restart_clock(self) -> None:
+        self._tokens, self._since = 0, time.perf_counter()
 
 
-class TensorBoard:
-    """The same figures as TensorBoard events; silent where that package is missing."""
-
-    def __init__(self, path: Path, step: int) -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError:
-            self._writer: Any = None
-        else:
-            self._writer = SummaryWriter(str(path), purge_step=step or None)  # type: ignore[no-untyped-call]
-
-    def write(self, step: int, values: Mapping[str, float]) -> None:
-        if self._writer is not None:
-            for name, value in values.items():
-                self._writer.add_scalar(name, value, step)
-
-    def close(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
+def _tensorboard(path: Path, step: int) -> Any:
+    """A TensorBoard writer, or None where that package is missing."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        return None
+    return SummaryWriter(str(path), purge_step=step or None)
 
 
 def make_voice(quiet: bool) -> Voice:
     return Silent() if quiet else Terminal()
-
-
-def warn(text: str) -> None:
-    """What must be heard even when a run is quiet."""
-    print(f"transduce: {text}", file=sys.stderr)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from transduce.data import Batch, Pairs, in_order, make_batch
+from transduce.data.batches import Pairs, in_order, make_batch
 from transduce.evaluate import TestSet, score_texts
 from transduce.metrics import Scores
 from transduce.train.loss import batch_loss
@@ -59,7 +59,7 @@ def cross_entropy(translator: Translator, pairs: Pairs) -> float:
     vocabularies, device = translator.vocabularies, translator.device
     total, tokens = 0.0, 0
     for numbers in in_order(pairs, PLACES):
-        batch: Batch = make_batch(pairs, numbers, vocabularies.source.pad, vocabularies.target.pad)
+        batch = make_batch(pairs, numbers, vocabularies.source.pad, vocabularies.target.pad)
         with device.mixed_precision():
             total += float(batch_loss(translator.model, batch.to(device.torch), smoothing=0.0))
         tokens += batch.tokens

@@ -1,7 +1,14 @@
 """Text in, text out: the translator, its engine, and the model folder it is loaded from."""
 
 from transduce.translator.engine import Request, TorchEngine
-from transduce.translator.folder import ModelFolder, better_weights, load_weights, open_folder, read_config, read_vocabularies
+from transduce.translator.folder import (
+    ModelFolder,
+    better_weights,
+    load_weights,
+    open_folder,
+    read_config,
+    read_vocabularies,
+)
 from transduce.translator.translator import Attention, Output, Translation, Translator
 
 __all__ = [

@@ -5,7 +5,7 @@ Other engines will stand beside it behind the same `search`.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 
@@ -47,7 +47,7 @@ class Request:
 class TorchEngine:
     """A model on a device."""
 
-    PLACES = {"cpu": 4_096, "cuda": 65_536}  # rows x width of the sources searched at once, beams counted
+    PLACES: ClassVar = {"cpu": 4_096, "cuda": 65_536}  # rows x width of the sources searched at once, beams counted
 
     def __init__(self, model: Transformer, device: Device, source_pad: int, target_pad: int, end: int) -> None:
         self.model, self.device = model, device
@@ -60,7 +60,9 @@ class TorchEngine:
         found: list[list[Hypothesis]] = [[] for _ in sources]
         for numbers in self._batches(sources, request.n_best if request.sampling else request.beam):
             batch = [sources[n] for n in numbers]
-            for number, hypotheses in zip(numbers, self._search(batch, [prefixes[n] for n in numbers], request), strict=True):
+            for number, hypotheses in zip(
+                numbers, self._search(batch, [prefixes[n] for n in numbers], request), strict=True
+            ):
                 found[number] = hypotheses
         return found
 

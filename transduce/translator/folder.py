@@ -51,7 +51,8 @@ def read_config(folder: RunFolder) -> Config:
 
 def read_vocabularies(folder: RunFolder, config: Config) -> Vocabularies:
     if config.data.joint:
-        return Vocabularies.joint(Vocabulary.load(folder.vocabulary("joint")))
+        joint = Vocabulary.load(folder.vocabulary("joint"))
+        return Vocabularies(joint, joint)
     return Vocabularies(Vocabulary.load(folder.vocabulary("source")), Vocabulary.load(folder.vocabulary("target")))
 
 

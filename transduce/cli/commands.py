@@ -1,0 +1,194 @@
+"""What each verb does: read, call the API, write. Data goes to stdout, everything for people to stderr."""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO, Any
+
+from transduce.data import Corpus, read_pairs
+from transduce.errors import DataError, SettingError
+from transduce.explore import check_picture_path, draw_attention
+from transduce.translator import Request, Translation, Translator
+
+Options = argparse.Namespace
+
+
+def demo(options: Options) -> int:
+    from transduce.demo import run_demo
+
+    run_demo(Path(options.folder))
+    return 0
+
+
+def train(options: Options) -> int:
+    from transduce.train import Stopped, make_voice, train
+
+    try:
+        result = train(
+            options.run,
+            train=[tuple(group) for group in options.train],
+            valid=[tuple(group) for group in options.valid],
+            languages=tuple(options.languages),
+            preset=options.preset,
+            config=options.config,
+            settings=options.settings,
+            start_from=options.start_from,
+            voice=make_voice(options.quiet),
+        )
+    except Stopped as stopped:
+        print(f"transduce: {stopped}", file=sys.stderr)
+        return 128 + stopped.signal_number
+    if options.json:
+        _print_json(asdict(result))
+    return 0
+
+
+def translate(options: Options) -> int:
+    translator = _load(options)
+    request = _request(translator, options).but(
+        n_best=options.n_best,
+        sampling=options.sample,
+        temperature=options.temperature,
+        top_k=options.top_k,
+        top_p=options.top_p,
+        seed=options.seed,
+    )
+    if options.n_best > request.beam and not options.sample:
+        request = request.but(beam=options.n_best)
+    lines = Lines(options.input)
+    prefixes = Lines(options.prefix) if options.prefix else None
+    noted = Noted()
+    for number, translation in enumerate(translator.stream(lines, request, prefixes)):
+        noted.add(translation)
+        _print_translation(number, translation, options)
+    if not options.quiet:
+        noted.undecodable = lines.undecodable
+        noted.tell()
+    return 0
+
+
+def evaluate(options: Options) -> int:
+    from transduce.evaluate import TestSet
+    from transduce.evaluate import evaluate as run
+
+    pairs = read_pairs(Corpus((tuple(options.files),)))
+    translator = _load(options)
+    evaluation = run(translator, TestSet.of(*pairs), _request(translator, options))
+    if options.output:
+        Path(options.output).write_text("".join(f"{line}\n" for line in evaluation.outputs), encoding="utf-8")
+    if options.json:
+        speed = {
+            "sentences_per_second": evaluation.sentences_per_second,
+            "tokens_per_second": evaluation.tokens_per_second,
+        }
+        _print_json({"scores": evaluation.scores.as_dict(), "sentences": evaluation.sentences, **speed})
+    else:
+        print(evaluation.scores.with_signatures())
+        print(
+            f"{evaluation.sentences} sentences in {evaluation.seconds:.1f} s: "
+            f"{evaluation.sentences_per_second:.1f} sentences/s, {evaluation.tokens_per_second:.0f} tokens/s",
+            file=sys.stderr,
+        )
+    return 0
+
+
+def score(options: Options) -> int:
+    sources, targets = read_pairs(Corpus((tuple(options.files),)))
+    translator = _load(options)
+    for tokens in translator.score(sources, targets):
+        if options.json:
+            _print_json({"log_probability": sum(tokens), "token_log_probabilities": tokens})
+        else:
+            print(f"{sum(tokens):.6f}")
+    return 0
+
+
+def attention(options: Options) -> int:
+    path = check_picture_path(options.output)
+    if not options.sentence.strip():
+        raise SettingError("the sentence is empty: there is nothing to attend to")
+    seen = _load(options).attention(options.sentence, options.target)
+    draw_attention(seen, path)
+    print(f"{path}: {' '.join(seen.source)} -> {' '.join(seen.target[1:])}", file=sys.stderr)
+    return 0
+
+
+def _load(options: Options) -> Translator:
+    return Translator.load(options.run, options.weights, options.device, options.threads)
+
+
+def _request(translator: Translator, options: Options) -> Request:
+    return translator.request(
+        beam=options.beam,
+        alpha=options.alpha,
+        length_penalty=options.length_penalty,
+        max_extra=options.max_extra,
+    )
+
+
+class Lines:
+    """The lines of a file or stdin: split on "\\n" only, each of them kept, whatever bytes it is made of."""
+
+    def __init__(self, path: str) -> None:
+        self.path, self.undecodable = path, 0
+
+    def __iter__(self) -> Iterator[str]:
+        with self._open() as file:
+            for line in file:
+                yield self._decode(line.removesuffix(b"\n").removesuffix(b"\r"))
+
+    def _open(self) -> IO[bytes]:
+        if self.path == "-":
+            return sys.stdin.buffer
+        try:
+            return open(self.path, "rb")
+        except OSError as error:
+            raise DataError(f"{self.path}: cannot be read: {error.strerror}") from None
+
+    def _decode(self, line: bytes) -> str:
+        try:
+            return line.decode()
+        except UnicodeDecodeError:
+            self.undecodable += 1
+            return line.decode(errors="replace")
+
+
+class Noted:
+    """What a reader of the output should know, counted over all lines."""
+
+    def __init__(self) -> None:
+        self.cut = self.unknown = self.newlines = self.undecodable = 0
+
+    def add(self, translation: Translation) -> None:
+        self.cut += translation.cut > 0
+        self.unknown += translation.unknown
+        self.newlines += translation.newlines
+
+    def tell(self) -> None:
+        for count, what in [
+            (self.cut, "lines were longer than the model takes and were cut"),
+            (self.unknown, "source tokens were unknown to the vocabulary"),
+            (self.newlines, "line breaks in outputs became spaces"),
+            (self.undecodable, "lines were not UTF-8; what could not be read became \ufffd"),
+        ]:
+            if count:
+                print(f"transduce: {count} {what}", file=sys.stderr)
+
+
+def _print_translation(number: int, translation: Translation, options: Options) -> None:
+    if options.json:
+        _print_json(asdict(translation))
+    elif options.n_best > 1:
+        for output in translation.outputs:
+            print(f"{number} ||| {output.text} ||| {output.score:.6f}")
+        if not translation.outputs:
+            print(f"{number} |||  ||| 0")
+    else:
+        print(translation.text)
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, ensure_ascii=False))

@@ -1,0 +1,27 @@
+"""From the arguments to an exit code: 0 done, 2 a mistake one can mend, 128 + n stopped by signal n."""
+
+import os
+import sys
+
+from transduce.cli.parser import make_parser
+from transduce.errors import TransduceError
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a command; errors a user can cause are one line on stderr."""
+    # Idle worker threads that spin steal the cores from those that work; read once, when torch is loaded.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    options = make_parser().parse_args(arguments)
+    from transduce.cli import commands
+
+    try:
+        return getattr(commands, options.command)(options)
+    except TransduceError as error:
+        print(f"transduce: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has gone; point stdout elsewhere, or Python complains when it flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141

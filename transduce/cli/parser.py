@@ -1,0 +1,102 @@
+"""What can be typed. Imports nothing heavy: `transduce --help` must answer at once."""
+
+import argparse
+
+from transduce import __version__
+from transduce.config import PRESETS
+
+FILES = "two aligned text files, or one .tsv or .jsonl file; each may be .gz, .xz or .bz2; - is stdin; may be repeated"
+EXAMPLES = """examples:
+  transduce demo
+  transduce train runs/en-de --train train.en train.de --valid valid.en valid.de --languages en de
+  transduce translate runs/en-de < input.en > output.de
+  transduce evaluate runs/en-de test.en test.de
+  transduce attention runs/en-de "a sentence" -o attention.png
+"""
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Every verb and option."""
+    parser = argparse.ArgumentParser(
+        prog="transduce",
+        description="Pairs of sequences in; a trained Transformer, its score, its attention and a translator out.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"transduce {__version__}")
+    verbs = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    _demo(verbs.add_parser("demo", help="train on built-in data, score, translate, draw attention"))
+    _train(verbs.add_parser("train", help="train a model, or go on where a run stopped"))
+    _translate(verbs.add_parser("translate", help="translate lines from stdin to stdout"))
+    _evaluate(verbs.add_parser("evaluate", help="score a model on a test set"))
+    _score(verbs.add_parser("score", help="log-probability of given pairs"))
+    _attention(verbs.add_parser("attention", help="draw what attends to what"))
+    return parser
+
+
+def _demo(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", nargs="?", default="demo", help="where the run goes (default: demo)")
+
+
+def _train(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("run", help="the run folder; one that exists is resumed")
+    add("--train", nargs="+", action="append", metavar="FILE", default=[], help=f"training data: {FILES}")
+    add("--valid", nargs="+", action="append", metavar="FILE", default=[], help="validation data, likewise")
+    add("--languages", nargs=2, metavar=("SOURCE", "TARGET"), default=[], help="what they are, e.g. en de")
+    add("--from", dest="start_from", metavar="MODEL", default="", help="start from another run's weights")
+    add("--preset", choices=sorted(PRESETS), default="", help="a named recipe (default: fitted to the data)")
+    add("--config", metavar="FILE.toml", default="", help="settings from a file")
+    add("--set", nargs="+", action="extend", metavar="section.key=value", default=[], dest="settings")
+    add("--quiet", action="store_true", help="say nothing but errors")
+    add("--json", action="store_true", help="print the result as JSON on stdout")
+
+
+def _model(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", help="a run folder")
+    parser.add_argument("--weights", choices=["auto", "best", "last", "averaged"], default="auto")
+    parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto")
+    parser.add_argument("--threads", type=int, default=0, help="CPU threads (default: one per core)")
+
+
+def _search(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--beam", type=int, help="width of the beam; 1 is greedy (default: the model's setting)")
+    parser.add_argument("--alpha", type=float, help="strength of the length penalty")
+    parser.add_argument("--length-penalty", choices=["paper", "power"], help="((5 + n) / 6)^alpha, or n^alpha")
+    parser.add_argument("--max-extra", type=int, metavar="N", help="output limit: input length + N tokens")
+
+
+def _translate(parser: argparse.ArgumentParser) -> None:
+    _model(parser)
+    _search(parser)
+    parser.add_argument("--input", default="-", metavar="FILE", help="read lines from here instead of stdin")
+    parser.add_argument("--n-best", type=int, default=1, metavar="N", help="N outputs: `line ||| text ||| score`")
+    parser.add_argument("--sample", action="store_true", help="draw from the model instead of searching")
+    parser.add_argument("--temperature", type=float, default=1.0)
+    parser.add_argument("--top-k", type=int, default=0, metavar="K")
+    parser.add_argument("--top-p", type=float, default=1.0, metavar="P")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--prefix", metavar="FILE", help="a beginning for each line's output, line by line")
+    parser.add_argument("--json", action="store_true", help="one object a line: texts, tokens, log-probabilities")
+    parser.add_argument("--quiet", action="store_true", help="do not say what was cut or unknown")
+
+
+def _evaluate(parser: argparse.ArgumentParser) -> None:
+    _model(parser)
+    parser.add_argument("files", nargs="+", metavar="FILE", help="SOURCE and REFERENCE files, or one .tsv or .jsonl")
+    _search(parser)
+    parser.add_argument("--output", metavar="FILE", help="write the translations here")
+    parser.add_argument("--json", action="store_true")
+
+
+def _score(parser: argparse.ArgumentParser) -> None:
+    _model(parser)
+    parser.add_argument("files", nargs="+", metavar="FILE", help="SOURCE and TARGET files, or one .tsv or .jsonl")
+    parser.add_argument("--json", action="store_true", help="one object a line, with the log-probability of each token")
+
+
+def _attention(parser: argparse.ArgumentParser) -> None:
+    _model(parser)
+    parser.add_argument("sentence")
+    parser.add_argument("--target", help="look at this output instead of the model's own")
+    parser.add_argument("-o", "--output", required=True, metavar="FILE", help="a .png, .pdf or .svg file")

@@ -1,0 +1,136 @@
+"""From a store of ids to batches under a token budget, in an order that anyone can compute again.
+
+The plan of an epoch is a pure function of (lengths, seed, epoch): a killed run recomputes it and goes on at its
+position. Knows ids and tensors, not text, model or files.
+
+A *step* is what one optimizer update sees, about `tokens_per_batch` real target tokens. A *batch* is what the device
+sees at once, at most `places` padded places a side. A step is one batch, or several whose gradients add up.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from transduce.model import Tokens
+from transduce.text import Vocabularies
+
+Ids = NDArray[np.integer]
+Step = list[Ids]  # the pair numbers of each batch of the step
+
+WINDOW = 1 << 20  # pairs sorted by length together: enough for tight batches, and bounded for any corpus
+
+
+class Pairs(Protocol):
+    """What batches are made from; the store is one."""
+
+    source_lengths: NDArray[np.int32]
+    target_lengths: NDArray[np.int32]
+
+    def source(self, index: int) -> Ids: ...
+    def target(self, index: int) -> Ids: ...
+    def resampled(self, vocabularies: Vocabularies, rate: float, seed: int, epoch: int) -> "Pairs": ...
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sources, decoder inputs, and the token to be predicted at each place of those."""
+
+    IGNORED = -100  # the label of a padding place
+
+    source: Tokens
+    target: Tokens
+    labels: Tensor
+
+    @property
+    def tokens(self) -> int:
+        """Real target tokens, `</s>` included."""
+        return int(self.target.real.sum())
+
+    @property
+    def padding(self) -> float:
+        """The share of places on both sides that hold no token."""
+        places = self.source.ids.numel() + self.target.ids.numel()
+        return 1 - (int(self.source.real.sum()) + int(self.target.real.sum())) / places
+
+    def to(self, device: torch.device | str) -> "Batch":
+        return Batch(self.source.to(device), self.target.to(device), self.labels.to(device, non_blocking=True))
+
+
+@dataclass(frozen=True)
+class Batching:
+    """How pairs become steps; everything the order depends on."""
+
+    tokens_per_batch: int
+    places: int
+    seed: int
+
+    def plan(self, pairs: Pairs, epoch: int) -> list[Step]:
+        """The steps of an epoch: every pair exactly once, similar lengths together, in random order."""
+        order = np.random.default_rng([self.seed, epoch])
+        shuffled = order.permutation(len(pairs.source_lengths))
+        batches: list[Ids] = []
+        for begin in range(0, len(shuffled), WINDOW):
+            batches += self._cut(pairs, shuffled[begin : begin + WINDOW])
+        order.shuffle(batches)
+        return self._group(batches, pairs.target_lengths)
+
+    def _cut(self, pairs: Pairs, numbers: Ids) -> list[Ids]:
+        """Sorted by target length, then source length, and cut where another row would break the budget."""
+        source, target = pairs.source_lengths[numbers], pairs.target_lengths[numbers]
+        by_length = np.lexsort((source, target))
+        numbers, source, target = numbers[by_length], source[by_length], target[by_length]
+        widths, totals = np.maximum(source, target), np.cumsum(target)
+        batches, begin = [], 0
+        while begin < len(numbers):
+            ahead = slice(begin, begin + self.places)
+            width = np.maximum.accumulate(widths[ahead])
+            tokens = totals[ahead] - (totals[begin] - target[begin])
+            fits = (width * np.arange(1, len(width) + 1) <= self.places) & (tokens <= self.tokens_per_batch)
+            end = begin + max(1, int(np.argmin(fits)) if not fits.all() else len(fits))
+            batches.append(numbers[begin:end])
+            begin = end
+        return batches
+
+    def _group(self, batches: list[Ids], target_lengths: NDArray[np.int32]) -> list[Step]:
+        """Batches one after the other, each in the step its middle token falls in."""
+        sizes = np.array([int(target_lengths[batch].sum()) for batch in batches])
+        step_of = ((np.cumsum(sizes) - sizes / 2) // self.tokens_per_batch).astype(int)
+        steps: dict[int, Step] = {}
+        for step, batch in zip(step_of, batches, strict=True):
+            steps.setdefault(int(step), []).append(batch)
+        return list(steps.values())
+
+
+def make_batch(pairs: Pairs, numbers: Ids, source_pad: int, target_pad: int) -> Batch:
+    """One sentence a row. The decoder's input is its target moved right, beginning with `<pad>`."""
+    targets = [pairs.target(int(n)) for n in numbers]
+    labels = Tokens.padded(targets, Batch.IGNORED)
+    inputs = torch.roll(labels.ids, 1, dims=1)
+    inputs[:, 0] = target_pad
+    inputs = torch.where(labels.real, inputs, target_pad)
+    return Batch(
+        source=Tokens.padded([pairs.source(int(n)) for n in numbers], source_pad),
+        target=Tokens(inputs, labels.position, labels.segment),
+        labels=labels.ids,
+    )
+
+
+def in_order(pairs: Pairs, places: int) -> Iterator[Ids]:
+    """Every pair once, the same way every time: for validation, where nothing is random."""
+    plan = Batching(tokens_per_batch=places, places=places, seed=0)
+    return iter(plan._cut(pairs, np.arange(len(pairs.source_lengths))))
+
+
+def padding_share(steps: list[Step], pairs: Pairs) -> float:
+    """The share of places without a token over these steps, from lengths alone."""
+    places = tokens = 0
+    for batch in (batch for step in steps for batch in step):
+        source, target = pairs.source_lengths[batch], pairs.target_lengths[batch]
+        places += len(batch) * (int(source.max()) + int(target.max()))
+        tokens += int(source.sum()) + int(target.sum())
+    return 1 - tokens / places

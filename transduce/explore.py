@@ -1,0 +1,62 @@
+"""A picture of attention: every head of every layer, in the paper's three uses, for one sentence pair.
+
+Sees tokens and weights; the translator provides both.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from transduce.errors import SettingError
+from transduce.translator import Attention
+
+FORMATS = (".png", ".pdf", ".svg")
+PANEL = 1.5  # inches a side of one head's small picture, at least
+PER_TOKEN = 0.13  # inches a token needs to be legible
+
+
+def check_picture_path(path: str | Path) -> Path:
+    """Refused before anything is computed: a format that cannot be drawn, a folder that is not there."""
+    path = Path(path)
+    if path.suffix.lower() not in FORMATS:
+        raise SettingError(f"{path}: a picture's name must end in {', '.join(FORMATS)}")
+    if not path.parent.is_dir():
+        raise SettingError(f"{path}: there is no folder {path.parent}")
+    return path
+
+
+def draw_attention(attention: Attention, path: str | Path) -> None:
+    """Rows are layers, columns are heads; a row of a panel is who asks, a column who is looked at."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib.figure import Figure
+
+    path = check_picture_path(path)
+    source, target = attention.source, attention.target
+    parts = [
+        ("Encoder: source looks at source", attention.maps.encoder, source, source),
+        ("Decoder: target looks at earlier target", attention.maps.decoder, target, target),
+        ("Decoder: target looks at source", attention.maps.source, target, source),
+    ]
+    heights = [len(maps) for _, maps, _, _ in parts]
+    side = max(PANEL, PER_TOKEN * max(len(source), len(target)))
+    heads = parts[0][1][0].shape[1]
+    figure = Figure(figsize=(side * heads + 1.5, side * sum(heights) + 1.2 * len(parts)), dpi=110, layout="constrained")
+    figures = figure.subfigures(len(parts), 1, height_ratios=heights, squeeze=False)[:, 0]
+    for part, (title, maps, asking, asked) in zip(figures, parts, strict=True):
+        part.suptitle(title, fontsize=12, fontweight="bold")
+        _draw_part(part, [layer[0].float().cpu().numpy() for layer in maps], asking, asked)
+    figure.savefig(path)
+
+
+def _draw_part(figure: Any, layers: list[Any], asking: list[str], asked: list[str]) -> None:
+    panels = figure.subplots(len(layers), layers[0].shape[0], squeeze=False)
+    for number, (row, heads) in enumerate(zip(panels, layers, strict=True), start=1):
+        for head, (panel, weights) in enumerate(zip(row, heads, strict=True), start=1):
+            panel.imshow(weights, cmap="Blues", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
+            panel.set_xticks(range(len(asked)), asked if number == len(layers) else [], rotation=90, fontsize=7)
+            panel.set_yticks(range(len(asking)), asking if head == 1 else [], fontsize=7)
+            panel.tick_params(length=0)
+            if number == 1:
+                panel.set_title(f"head {head}", fontsize=8)
+        row[0].set_ylabel(f"layer {number}", fontsize=8)

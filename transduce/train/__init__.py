@@ -1,0 +1,125 @@
+"""Training: from files to a run folder. `train` is the whole of it."""
+
+import fcntl
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from transduce.checkpoint import RunFolder, read_about
+from transduce.data.batches import padding_share
+from transduce.device import choose_device
+from transduce.errors import RunError
+from transduce.model import Transformer
+from transduce.train.card import Facts, draw_curves, write_card
+from transduce.train.loop import Stopped, Trainer
+from transduce.train.prepare import Prepared, prepare, wishes
+from transduce.train.report import Silent, Voice, make_voice
+from transduce.translator import better_weights, load_weights
+
+__all__ = ["Result", "Silent", "Stopped", "Voice", "make_voice", "train"]
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished run."""
+
+    run: str
+    steps: int
+    seconds: float
+    weights: str  # which weights are the better ones: best or averaged
+    metric: str
+    score: float
+    signature: str
+
+
+def train(
+    run: str | Path,
+    *,
+    train: Sequence[tuple[str, ...]] = (),
+    valid: Sequence[tuple[str, ...]] = (),
+    languages: tuple[str, ...] = (),
+    preset: str = "",
+    config: str = "",
+    settings: Sequence[str] = (),
+    start_from: str = "",
+    voice: Voice | None = None,
+) -> Result:
+    """Begin a run or go on with it, until its budget ends; raises `Stopped` if a signal comes first."""
+    folder, voice = RunFolder(Path(run)), voice or Silent()
+    wished = wishes(
+        train=train, valid=valid, languages=languages, preset=preset, config=config, settings=settings,
+        start_from=start_from,
+    )  # fmt: skip
+    with _alone_in(folder):
+        prepared = prepare(folder, wished, voice.say)
+        trainer = make_trainer(folder, prepared, voice)
+        trainer.run()
+        return _conclude(folder, prepared, trainer)
+
+
+@contextmanager
+def _alone_in(folder: RunFolder) -> Iterator[None]:
+    """Two processes must not train one run; the lock goes with the process, however it ends."""
+    lock = folder.path.with_name(f".{folder.path.name}.lock")
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with open(lock, "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise RunError(f"{folder.path}: another process is training this run") from None
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
+
+
+def make_trainer(folder: RunFolder, prepared: Prepared, voice: Voice) -> Trainer:
+    """The model in its first state, or the state it was saved in, with all that trains it."""
+    material, config = prepared.material, prepared.material.config
+    device = choose_device(config.train.device, config.train.precision, config.train.threads)
+    torch.manual_seed(config.train.seed)
+    model = Transformer(config.model, material.vocabularies.source.size, material.vocabularies.target.size)
+    if prepared.start is not None:
+        load_weights(model, dict(prepared.start.model().named_parameters()), str(prepared.start.folder.path))
+    trainer = Trainer(folder, material, model, device, voice)
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    padding = padding_share(trainer.batching.plan(material.train, 0), material.train)
+    voice.say(
+        f"model: {parameters / 1e6:.2f} M parameters on {device.name}{', bf16' if device.bf16 else ''}; "
+        f"{trainer.steps_per_epoch:,} steps an epoch, {100 * padding:.1f} % padding"
+    )
+    return trainer
+
+
+def _conclude(folder: RunFolder, prepared: Prepared, trainer: Trainer) -> Result:
+    """The card and the curves, and what the run came to."""
+    material, progress = prepared.material, trainer.progress
+    lengths = material.train.source_lengths
+    facts = Facts(
+        data=prepared.about_data,
+        parameters=sum(parameter.numel() for parameter in trainer.model.parameters()),
+        source_size=material.vocabularies.source.size,
+        target_size=material.vocabularies.target.size,
+        source_tokens=progress.source_tokens,
+        target_tokens=progress.target_tokens,
+        mean_length=float(lengths.mean()),
+        steps=progress.step,
+        seconds=progress.seconds,
+        device=trainer.device.name,
+    )
+    write_card(folder, material.config, facts)
+    draw_curves(folder.metrics, folder.path / "curves.png")
+    which = better_weights(folder)
+    about = read_about(folder.weights(which))
+    return Result(
+        run=str(folder.path),
+        steps=progress.step,
+        seconds=progress.seconds,
+        weights=which,
+        metric=about["metric"],
+        score=float(about["score"]),
+        signature=about["signature"],
+    )

@@ -1,0 +1,121 @@
+"""What a finished run leaves for people: `README.md`, the model card, and `curves.png`."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from transduce import __version__
+from transduce.checkpoint import RunFolder, read_about, write_text
+from transduce.config import Config, flatten
+from transduce.train.cost import training_flops
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the card tells that the configuration does not."""
+
+    data: list[str]  # one line for each thing to know of the data
+    parameters: int
+    source_size: int
+    target_size: int
+    source_tokens: int
+    target_tokens: int
+    mean_length: float
+    steps: int
+    seconds: float
+    device: str
+
+
+def write_card(folder: RunFolder, config: Config, facts: Facts) -> None:
+    """The model card: data, settings, scores with signatures, cost, use."""
+    name = folder.path.resolve().name
+    languages = " -> ".join(config.data.languages) or "sequence -> sequence"
+    lines = [
+        f"# {name}: {languages}",
+        "",
+        f"A Transformer of {facts.parameters / 1e6:.1f} M parameters, trained with Transduce {__version__}.",
+        "",
+        "## Use",
+        "",
+        "```",
+        f"transduce translate {name} < input > output",
+        "```",
+        "",
+        "```python",
+        "import transduce",
+        f'transduce.load("{name}").translate(["..."])',
+        "```",
+        "",
+        "## Scores on the validation data",
+        "",
+        *_scores(folder),
+        "",
+        "## Data",
+        "",
+        *(f"- {line}" for line in facts.data),
+        f"- vocabulary: {facts.source_size:,} source and {facts.target_size:,} target ids"
+        + (" (one vocabulary for both)" if config.data.joint else ""),
+        "",
+        "## Training",
+        "",
+        f"- {facts.steps:,} steps, {facts.target_tokens:,} target tokens",
+        f"- {facts.seconds / 60:.1f} minutes on {facts.device}",
+        f"- cost: {flops(config, facts):.2e} FLOPs (matrix products, forward and backward, real tokens)",
+        "",
+        "| setting | value |",
+        "| --- | --- |",
+        *(f"| {key} | {_cell(value)} |" for key, value in flatten(config).items() if value not in ("", ())),
+        "",
+    ]
+    write_text(folder.card, "\n".join(lines))
+
+
+def flops(config: Config, facts: Facts) -> float:
+    return training_flops(
+        config.model, facts.target_size - 1, facts.source_tokens, facts.target_tokens, facts.mean_length
+    )
+
+
+def _cell(value: Any) -> str:
+    text = ", ".join(value) if isinstance(value, tuple) else str(value)
+    return text.replace("|", "\\|").replace("\t", " ")
+
+
+def _scores(folder: RunFolder) -> list[str]:
+    lines = ["| weights | step | loss | score | signature |", "| --- | --- | --- | --- | --- |"]
+    for which in ("best", "averaged"):
+        if folder.weights(which).exists():
+            about = read_about(folder.weights(which))
+            score = f"{about['metric']} {float(about['score']):.2f}"
+            lines.append(
+                f"| {which} | {about['step']} | {float(about['loss']):.4f} | {score} | `{about['signature']}` |"
+            )
+    return lines
+
+
+def draw_curves(metrics: Path, picture: Path) -> None:
+    """Loss, the main score and the learning rate over the steps, as the log has them."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib.figure import Figure
+
+    events = [json.loads(line) for line in metrics.read_text(encoding="utf-8").split("\n") if line]
+    train = [e for e in events if e["event"] == "train"]
+    valid = [e for e in events if e["event"] == "valid"]
+    figure = Figure(figsize=(12, 3.6), dpi=110, layout="constrained")
+    loss, score, rate = figure.subplots(1, 3)
+    loss.plot([e["step"] for e in train], [e["loss"] for e in train], label="training (smoothed)")
+    loss.plot([e["step"] for e in valid], [e["loss"] for e in valid], "o-", label="validation")
+    loss.set(title="loss per target token", xlabel="step")
+    loss.legend()
+    for name in list(valid[0]["scores"])[:2] if valid else []:
+        score.plot([e["step"] for e in valid], [e["scores"][name]["value"] for e in valid], "o-", label=name)
+        score.legend()
+    score.set(title="validation score", xlabel="step", ylim=(0, None))
+    rate.plot([e["step"] for e in train], [e["learning_rate"] for e in train])
+    rate.set(title="learning rate", xlabel="step")
+    for panel in (loss, score, rate):
+        panel.grid(alpha=0.3)
+    figure.savefig(picture)

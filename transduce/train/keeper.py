@@ -1,0 +1,86 @@
+"""Keeps a run: saves checkpoints, finds the newest whole one, and gives out the best, last and averaged weights."""
+
+from dataclasses import asdict
+
+import torch
+
+from transduce import checkpoint
+from transduce.checkpoint import Checkpoint, RunFolder, Tensors
+from transduce.config import TrainConfig
+from transduce.errors import DamagedFile
+from transduce.model import Transformer
+from transduce.train.optimizer import load_optimizer, optimizer_tensors
+from transduce.train.progress import Progress
+from transduce.train.report import Voice
+from transduce.train.validation import Validation
+from transduce.translator import load_weights
+
+EMA = "ema."  # the moving average's names among the optimizer's tensors
+
+
+class Keeper:
+    """One run's folder."""
+
+    def __init__(self, folder: RunFolder, config: TrainConfig, voice: Voice) -> None:
+        self.folder, self.config, self.voice = folder, config, voice
+
+    def save(
+        self, progress: Progress, model: Transformer, optimizer: torch.optim.Adam, ema: Tensors, last_step: int
+    ) -> None:
+        """A checkpoint of this moment; older ones are thinned out."""
+        progress.threads = torch.get_num_threads()
+        tensors = optimizer_tensors(optimizer, model) | {EMA + name: tensor for name, tensor in ema.items()}
+        saved = Checkpoint(weights_of(model), tensors, asdict(progress))
+        path = checkpoint.save(self.folder, progress.step, saved)
+        checkpoint.link(path / "weights.safetensors", self.folder.weights("last"))
+        checkpoint.prune(self.folder, set(self.to_average(last_step)))
+
+    def restore(self, model: Transformer, optimizer: torch.optim.Adam, ema: Tensors) -> Progress:
+        """The newest checkpoint that is whole, loaded; a run without one is at its beginning."""
+        steps = checkpoint.steps_saved(self.folder)
+        for step in reversed(steps):
+            try:
+                saved = checkpoint.restore(checkpoint.checkpoint_path(self.folder, step))
+                progress = Progress(**saved.progress)
+                load_weights(model, saved.weights, "the checkpoint")
+                ema |= {name.removeprefix(EMA): t for name, t in saved.optimizer.items() if name.startswith(EMA)}
+                load_optimizer(optimizer, model, saved.optimizer)
+            except DamagedFile as error:
+                self.voice.say(f"{error}; trying the checkpoint before it")
+                continue
+            self.voice.say(f"resuming at step {progress.step:,}")
+            return progress
+        if steps:
+            raise DamagedFile(
+                f"{self.folder.checkpoints}: no checkpoint there is whole; move the folder away to begin anew"
+            )
+        return Progress()
+
+    def to_average(self, last_step: int) -> list[int]:
+        """The newest regular checkpoints; one that a signal made is none of them, or stopping would change the run."""
+        every = self.config.checkpoint_every
+        regular = [s for s in checkpoint.steps_saved(self.folder) if s % every == 0 or s == last_step]
+        return regular[-self.config.average :] if self.config.average else []
+
+    def averaged(self, last_step: int) -> Tensors:
+        """The mean of the last checkpoints; nothing where there are not two."""
+        steps = self.to_average(last_step)
+        paths = [checkpoint.checkpoint_path(self.folder, step) / "weights.safetensors" for step in steps]
+        return checkpoint.average(paths) if len(paths) > 1 else {}
+
+    def give(self, which: str, weights: Tensors, step: int, validation: Validation) -> None:
+        """Write best or averaged weights, with what is known of them."""
+        main = validation.scores.main
+        about = {
+            "step": str(step),
+            "metric": main.name,
+            "score": f"{main.value:.4f}",
+            "signature": main.signature,
+            "loss": f"{validation.loss:.6f}",
+            "rank": repr(validation.rank),
+        }
+        checkpoint.write_tensors(self.folder.weights(which), weights, about)
+
+
+def weights_of(model: Transformer) -> Tensors:
+    return {name: parameter.detach() for name, parameter in model.named_parameters()}

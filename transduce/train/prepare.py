@@ -1,0 +1,281 @@
+"""From the user's files and wishes to everything a run needs: settings, vocabularies, stores of ids.
+
+Nothing is written into the run folder before all of it has been checked. A folder that already holds a run gives its
+own settings; then only budgets and logging may change.
+"""
+
+import json
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from transduce.checkpoint import RunFolder, write_text
+from transduce.config import (
+    PRESETS,
+    Config,
+    Counts,
+    Layers,
+    Side,
+    assignments,
+    build,
+    differences,
+    fit,
+    from_toml,
+    merge,
+    to_toml,
+)
+from transduce.data import (
+    EVERYTHING,
+    Corpus,
+    Rules,
+    Scan,
+    cache_folder,
+    groups_from_setting,
+    groups_to_setting,
+    open_or_build,
+    read_pairs,
+    scan,
+    vocabularies,
+    with_stdin_in,
+)
+from transduce.errors import DataError, RunError, SettingError
+from transduce.evaluate import TestSet
+from transduce.text import Vocabularies
+from transduce.train.loop import Material
+from transduce.translator import ModelFolder, open_folder, read_config, read_vocabularies
+
+Say = Callable[[str], None]
+
+# What may differ when a run goes on: how long, how often, where. Files may move, their content may not change.
+MAY_CHANGE = {
+    "train.steps", "train.epochs", "train.minutes", "train.patience", "train.average",
+    "train.validate_every", "train.validate_lines", "train.checkpoint_every", "train.log_every",
+    "train.device", "train.threads", "data.train", "data.valid", "data.cache",
+}  # fmt: skip
+# What fine-tuning takes from the model it starts from.
+TAKEN_FROM_MODEL = {
+    "data": ("task", "source_units", "target_units", "joint", "vocabulary_size", "unknown", "normalization", "symbols"),
+}
+FINE_TUNING_RATE = 0.25  # of the fitted learning rate: the weights are near a good place already
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the user asked for, as layers of settings and as files."""
+
+    train: tuple[tuple[str, ...], ...]
+    valid: tuple[tuple[str, ...], ...]
+    layers: tuple[Layers, ...]
+    start_from: str = ""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A run ready to begin or to go on."""
+
+    material: Material
+    start: ModelFolder | None  # the model a new run starts from
+    about_data: list[str]
+
+
+def wishes(
+    *,
+    train: Sequence[tuple[str, ...]],
+    valid: Sequence[tuple[str, ...]],
+    languages: tuple[str, ...],
+    preset: str,
+    config: str,
+    settings: Sequence[str],
+    start_from: str,
+) -> Wishes:
+    """The layers above the fitted ones: preset < file < options and `--set`."""
+    if preset and preset not in PRESETS:
+        raise SettingError(f"no preset '{preset}'; there are {', '.join(PRESETS)}")
+    options: dict[str, Any] = {}
+    if train:
+        options["train"] = groups_to_setting(tuple(train))
+    if valid:
+        options["valid"] = groups_to_setting(tuple(valid))
+    if languages:
+        options["languages"] = languages
+    layers = (PRESETS.get(preset, {}), _file_layer(config), {"data": options}, assignments(settings))
+    return Wishes(tuple(train), tuple(valid), layers, start_from)
+
+
+def _file_layer(path: str) -> Layers:
+    if not path:
+        return {}
+    try:
+        return from_toml(Path(path).read_text(encoding="utf-8"), path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingError(f"{path}: cannot be read: {error}") from None
+
+
+def prepare(folder: RunFolder, wished: Wishes, say: Say) -> Prepared:
+    """A new run where there is none, else the one that is there."""
+    build(*wished.layers) if not wished.start_from else None  # a misspelt setting is refused before anything is read
+    if folder.config.exists():
+        return _prepare_again(folder, wished, say)
+    if folder.path.exists() and (not folder.path.is_dir() or any(folder.path.iterdir())):
+        raise RunError(f"{folder.path}: there is something else there; a new run needs a new or empty folder")
+    return _prepare_new(folder, wished, say)
+
+
+def _prepare_new(folder: RunFolder, wished: Wishes, say: Say) -> Prepared:
+    with tempfile.TemporaryDirectory() as scratch:
+        data = merge(*wished.layers)["data"]
+        corpora = _corpora(data, Path(scratch))
+        start = open_folder(wished.start_from) if wished.start_from else None
+        scanned = _scan(corpora, data, say)
+        config = _resolve(scanned.train, wished, start, say)
+        cache = cache_folder(config.data.cache)
+        say("learning the vocabulary" if start is None else f"vocabulary and weights from {wished.start_from}")
+        both = start.vocabularies if start else vocabularies(scanned.train, config.data, cache, notify=say)
+        material, about = _material(config, both, corpora, scanned, say)
+    _write_folder(folder, material, scanned)
+    return Prepared(material, start, about)
+
+
+def _prepare_again(folder: RunFolder, wished: Wishes, say: Say) -> Prepared:
+    stored = read_config(folder)
+    config = build(_as_layers(stored), *wished.layers)
+    for name, (old, new) in differences(stored, config).items():
+        if name not in MAY_CHANGE:
+            raise RunError(
+                f"{folder.path}: this run has {name} = {old}, not {new}; only budgets and logging may change when a "
+                "run goes on: use another folder"
+            )
+    with tempfile.TemporaryDirectory() as scratch:
+        corpora = _corpora(_as_layers(config)["data"], Path(scratch))
+        scanned = _scan(corpora, _as_layers(config)["data"], say)
+        _check_unchanged(folder, scanned)
+        material, about = _material(config, read_vocabularies(folder, config), corpora, scanned, say)
+    if config != stored:
+        write_text(folder.config, to_toml(config))
+    return Prepared(material, None, about)
+
+
+# --- data ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Corpora:
+    train: Corpus
+    valid: Corpus
+
+
+@dataclass(frozen=True)
+class _Scans:
+    train: Scan
+    valid: Scan
+
+
+def _corpora(data: dict[str, Any], scratch: Path) -> _Corpora:
+    if not data.get("train"):
+        raise SettingError("no training data: --train SOURCE TARGET, or --train FILE.tsv")
+    if not data.get("valid"):
+        raise SettingError("no validation data: --valid SOURCE TARGET, or --valid FILE.tsv")
+    languages, column = tuple(data.get("languages", ())), int(data.get("features_column", 0))
+    train = Corpus(groups_from_setting(tuple(data["train"])), languages, column)
+    valid = Corpus(groups_from_setting(tuple(data["valid"])), languages, column)
+    return _Corpora(with_stdin_in(scratch, train, sys.stdin.buffer), valid)
+
+
+def _scan(corpora: _Corpora, data: dict[str, Any], say: Say) -> _Scans:
+    say("reading the data")
+    valid = scan(corpora.valid, sample_pairs=1)
+    train = scan(corpora.train, sample_pairs=int(data.get("vocabulary_sample", 1_000_000)))
+    for name, scanned in (("training", train), ("validation", valid)):
+        say(f"{name} data: {scanned.pairs:,} pairs{_oddities(scanned)}")
+    return _Scans(train, valid)
+
+
+def _oddities(scanned: Scan) -> str:
+    counts = {
+        "empty": scanned.empty,
+        "source equal to target": scanned.identical,
+        "carriage returns removed": scanned.carriage_returns,
+        "byte order marks removed": scanned.byte_order_marks,
+    }
+    return "".join(f", {count:,} {what}" for what, count in counts.items() if count)
+
+
+def _material(
+    config: Config, both: Vocabularies, corpora: _Corpora, scanned: _Scans, say: Say
+) -> tuple[Material, list[str]]:
+    cache = cache_folder(config.data.cache)
+    train = open_or_build(corpora.train, scanned.train, both, Rules.for_training(config.data), cache, notify=say)
+    valid = open_or_build(corpora.valid, scanned.valid, both, EVERYTHING, cache, notify=say)
+    about = [f"training: {train.report.summary()}", f"validation: {valid.report.summary()}"]
+    for line in about:
+        say(line)
+    texts = TestSet.of(*read_pairs(corpora.valid), limit=config.train.validate_lines)
+    return Material(config, both, train, valid, texts), about
+
+
+def _write_folder(folder: RunFolder, material: Material, scanned: _Scans) -> None:
+    """The configuration last: a folder without one is no run yet."""
+    folder.path.mkdir(parents=True, exist_ok=True)
+    both, config = material.vocabularies, material.config
+    if config.data.joint:
+        both.source.save(folder.vocabulary("joint"))
+    else:
+        both.source.save(folder.vocabulary("source"))
+        both.target.save(folder.vocabulary("target"))
+    write_text(folder.data, json.dumps({"train": scanned.train.content, "valid": scanned.valid.content}) + "\n")
+    write_text(folder.config, to_toml(config))
+
+
+def _check_unchanged(folder: RunFolder, scanned: _Scans) -> None:
+    known = json.loads(folder.data.read_text(encoding="utf-8"))
+    for name, now in (("train", scanned.train.content), ("valid", scanned.valid.content)):
+        if known[name] != now:
+            raise DataError(f"{folder.path}: the {name} data changed since this run began: use another folder")
+
+
+# --- settings --------------------------------------------------------------------------------------------------
+
+
+def _resolve(scanned: Scan, wished: Wishes, start: ModelFolder | None, say: Say) -> Config:
+    asked = merge(*wished.layers)
+    fitted = fit(counts(scanned), asked["data"].get("task", "auto"))
+    if start is None:
+        for reason in fitted.reasons:
+            say(f"fitted: {reason}")
+        return build(fitted.layer, *wished.layers)
+    taken = _taken_from(start, wished, fitted.layer)
+    return build(fitted.layer, taken, *wished.layers)
+
+
+def _taken_from(start: ModelFolder, wished: Wishes, fitted: Layers) -> Layers:
+    """The layer that another model dictates; a wish that contradicts it is refused by name."""
+    stored = _as_layers(start.config)
+    dictated: Layers = {
+        "model": {k: v for k, v in stored["model"].items() if "dropout" not in k},
+        "data": {k: stored["data"][k] for k in TAKEN_FROM_MODEL["data"]},
+    }
+    for section, values in merge(*wished.layers).items():
+        for key, value in values.items():
+            if key in dictated.get(section, {}) and value != dictated[section][key]:
+                raise SettingError(
+                    f"{section}.{key} = {value}: the model {wished.start_from} has {dictated[section][key]}, and "
+                    "starting from it cannot change that"
+                )
+    rate = float(fitted["train"]["learning_rate"]) * FINE_TUNING_RATE
+    return merge(dictated, {"train": {"learning_rate": rate, "start_from": wished.start_from}})
+
+
+def counts(scanned: Scan) -> Counts:
+    """What the fitting rule looks at."""
+    sides = [
+        Side(side.tokens_per_line, side.distinct_tokens, side.characters / scanned.pairs)
+        for side in (scanned.source, scanned.target)
+    ]
+    return Counts(scanned.pairs, *sides)
+
+
+def _as_layers(config: Config) -> Layers:
+    return from_toml(to_toml(config), "the run's settings")
