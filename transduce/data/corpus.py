@@ -203,12 +203,13 @@ def _lines_together(group: Group) -> Iterator[list[_Lines]]:
     """The same lines of each file of the group; the next ones are being read while these are used."""
     with ExitStack() as files, ThreadPoolExecutor(max_workers=len(group)) as pool:
         readers = [files.enter_context(closing(_Reader(path))) for path in group]
-        ahead = [pool.submit(reader.take) for reader in readers]
-        while any(side.lines for side in (sides := [side.result() for side in ahead])):
+        sides = [reader.take() for reader in readers]
+        while any(side.lines for side in sides):
             if len({len(side.lines) for side in sides}) > 1:
                 raise _unequal(readers)
             ahead = [pool.submit(reader.take) for reader in readers]
             yield sides
+            sides = [side.result() for side in ahead]
 
 
 def _unequal(readers: list[_Reader]) -> DataError:
