@@ -1,0 +1,276 @@
+"""Corpora: every format gives the same pairs, and every fault one line that names its place."""
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import os
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from transduce.data import corpus as reading
+from transduce.data import scanning
+from transduce.data.corpus import Corpus, groups_from_setting, groups_to_setting, with_stdin_in
+from transduce.data.scanning import scan
+from transduce.errors import DataError
+
+PAIRS = [("a cat", "eine Katze"), ("dogs", "Hunde"), ("  ", "leer"), ("same", "same"), ("ünï\u2028\x85", "x\x0c☃")]
+PACKERS = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress}
+
+
+def aligned(folder: Path, pairs, packed: str = "", name: str = "train") -> tuple[str, str]:
+    paths = tuple(str(folder / f"{name}.{side}{packed}") for side in ("src", "tgt"))
+    for side, path in enumerate(paths):
+        Path(path).write_bytes(PACKERS[packed]("".join(pair[side] + "\n" for pair in pairs).encode()))
+    return paths[0], paths[1]
+
+
+def one_file(folder: Path, name: str, lines, packed: str = "") -> tuple[str]:
+    path = folder / (name + packed)
+    path.write_bytes(PACKERS[packed]("".join(line + "\n" for line in lines).encode()))
+    return (str(path),)
+
+
+def pairs_of(*groups, **options) -> list[tuple[str, str]]:
+    blocks = Corpus(groups, **options).blocks()
+    return [pair for block in blocks for pair in zip(block.source, block.target, strict=True)]
+
+
+def error_of(*groups, **options) -> str:
+    with pytest.raises(DataError) as caught:
+        scan(Corpus(groups, **options), 100)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("packed", PACKERS)
+def test_all_formats_give_the_same_pairs(tmp_path, packed):
+    tsv = one_file(tmp_path, "a.tsv", ["\t".join((*pair, "extra")) for pair in PAIRS], packed)
+    flat = one_file(tmp_path, "b.jsonl", [json.dumps({"source": s, "target": t}) for s, t in PAIRS], packed)
+    nested = [json.dumps({"id": 1, "translation": {"en": s, "de": t}}) for s, t in PAIRS]
+    groups = [aligned(tmp_path, PAIRS, packed), tsv, flat, one_file(tmp_path, "c.json", nested, packed)]
+    for group in groups:
+        assert pairs_of(group) == PAIRS
+    assert pairs_of(*groups) == PAIRS * 4
+    assert len({scan(Corpus((group,)), 100).content for group in groups}) == 1
+
+
+def test_languages_choose_the_direction(tmp_path):
+    nested = one_file(tmp_path, "c.jsonl", [json.dumps({"translation": {"en": "a", "de": "b", "fr": "c"}})])
+    assert pairs_of(nested, languages=("fr", "en")) == [("c", "a")]
+
+
+def test_only_newline_ends_a_line(tmp_path):
+    text = "one\x0btwo\x0cthree\x1cfour\x85five\u2028six\0seven\rstill"
+    assert pairs_of(aligned(tmp_path, [(text, "x")])) == [(text, "x")]
+
+
+def test_a_last_line_without_newline_is_a_line(tmp_path):
+    source, target = aligned(tmp_path, [("a", "b")])
+    Path(source).write_text("a\nb")
+    Path(target).write_text("c\nd\n")
+    assert pairs_of((source, target)) == [("a", "c"), ("b", "d")]
+
+
+def test_carriage_returns_and_byte_order_marks_are_stripped_and_counted(tmp_path):
+    group = aligned(tmp_path, [("\ufeffa\r", "b\r"), ("\ufeffc", "d\r")])
+    assert pairs_of(group) == [("a", "b"), ("\ufeffc", "d")]
+    found = scan(Corpus((group,)), 100)
+    assert (found.carriage_returns, found.byte_order_marks) == (3, 1)
+
+
+def test_features_become_symbols_of_the_source(tmp_path):
+    group = one_file(tmp_path, "a.tsv", ["gehen\tging\tV;PST", "Haus\tHaus\t", "gut\tbesser\tADJ;V"])
+    assert pairs_of(group, features_column=3)[0] == ("gehen ;V;PST", "ging")
+    assert pairs_of(group, features_column=3)[1] == ("Haus", "Haus")
+    assert scan(Corpus((group,), features_column=3), 100).symbols == (";ADJ", ";PST", ";V")
+
+
+@pytest.mark.parametrize(("content", "name"), [(b'{"source": "a", "target": "b"}\n', "jsonl"), (b"a\tb\n", "tsv")])
+def test_standard_input_is_read_as_often_as_needed(tmp_path, content, name):
+    corpus = with_stdin_in(tmp_path, Corpus((("-",),)), io.BytesIO(content))
+    assert corpus.groups[0][0].endswith(name)
+    assert list(corpus.blocks()) == list(corpus.blocks())
+    assert pairs_of(*corpus.groups) == [("a", "b")]
+
+
+def test_without_standard_input_a_corpus_stays_as_it_is(tmp_path):
+    corpus = Corpus((("a.tsv",),))
+    assert with_stdin_in(tmp_path, corpus, io.BytesIO()) is corpus
+
+
+def test_groups_survive_the_settings():
+    groups = (("a b.en", "c.de"), ("-",), ("x.tsv",))
+    assert groups_from_setting(groups_to_setting(groups)) == groups
+
+
+@settings(max_examples=30)
+@given(st.lists(st.tuples(*[st.text(st.characters(exclude_characters="\n\r\ufeff", codec="utf-8"))] * 2), min_size=1))
+def test_aligned_text_comes_back(tmp_path_factory, pairs):
+    assert pairs_of(aligned(tmp_path_factory.mktemp("c"), pairs)) == pairs
+
+
+def test_blocks_are_bounded_and_lose_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "LINES_PER_BLOCK", 7)
+    pairs = [(str(i), str(-i)) for i in range(100)]
+    corpus = Corpus((aligned(tmp_path, pairs),))
+    assert max(len(block.source) for block in corpus.blocks()) == 7
+    assert pairs_of(*corpus.groups) == pairs
+
+
+# --- faults
+
+
+def test_unequal_line_counts(tmp_path):
+    source, target = aligned(tmp_path, PAIRS)
+    Path(target).write_text("only\ntwo\n")
+    assert error_of((source, target)) == (
+        f"{source}:3: no line beside it in {target}: the files have 5 and 2 lines: a pair is one line in each"
+    )
+
+
+def test_unequal_line_counts_after_whole_blocks(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "LINES_PER_BLOCK", 2)
+    source, target = aligned(tmp_path, PAIRS)
+    Path(target).write_text("1\n2\n3\n4\n5\n6\n7\n8\n9\n")
+    assert error_of((source, target)).startswith(f"{target}:6: no line beside it in {source}: the files have 9 and 5")
+
+
+@pytest.mark.parametrize("packed", PACKERS)
+def test_undecodable_byte(tmp_path, packed):
+    source, target = aligned(tmp_path, [("a", "b")] * 3, packed)
+    Path(source).write_bytes(PACKERS[packed](b"good\nalso good\nb\xe4d\n"))
+    assert error_of((source, target)) == (
+        f"{source}:3: byte 0xe4 at column 2 is not UTF-8: convert the file, e.g. with iconv"
+    )
+
+
+def test_missing_file_and_directory(tmp_path):
+    source, _ = aligned(tmp_path, PAIRS)
+    assert error_of((source, f"{tmp_path}/no")) == f"{tmp_path}/no: cannot be read: no such file"
+    assert error_of((source, str(tmp_path))) == f"{tmp_path}: cannot be read: it is a directory"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_unreadable_file(tmp_path):
+    source, target = aligned(tmp_path, PAIRS)
+    Path(target).chmod(0)
+    assert error_of((source, target)) == f"{target}: cannot be read: permission denied"
+
+
+@pytest.mark.parametrize("packed", [".gz", ".xz", ".bz2"])
+@pytest.mark.parametrize("damage", ["cut", "altered", "another format"])
+def test_damaged_compression(tmp_path, packed, damage):
+    lines = [f"{i * 7919 % 10007} words {i}" for i in range(8_000)]
+    (path,) = one_file(tmp_path, "a.tsv", [f"{line}\t{line}" for line in lines], packed)
+    content = Path(path).read_bytes()
+    middle = len(content) // 2
+    altered = content[:middle] + b"damage!" * 20 + content[middle + 140 :]
+    Path(path).write_bytes({"cut": content[:middle], "altered": altered, "another format": b"plain\n"}[damage])
+    message = error_of((path,))
+    assert message.startswith(f"{path}:")
+    if (packed, damage) != (".gz", "altered"):  # gzip notices only at the end, the parser before it
+        assert "damaged or cut short at or after this line: fetch it again" in message
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("{", "not JSON"),
+        ("", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ("[1]", 'no texts "source" and "target"'),
+        ('{"source": "a"}', 'no texts "source" and "target"'),
+        ('{"source": "a", "target": 3}', 'no texts "source" and "target"'),
+        ('{"translation": {"en": "a"}}', 'no texts "source" and "target"'),
+        ('{"translation": "a"}', 'no texts "source" and "target"'),
+        ('{"source": "a", "target": "\\ud800"}', "stands alone: it is no character"),
+    ],
+)
+def test_bad_json(tmp_path, line, complaint):
+    (path,) = one_file(tmp_path, "a.jsonl", ['{"source": "a", "target": "b"}', line])
+    message = error_of((path,))
+    assert message.startswith(f"{path}:2: ")
+    assert complaint in message
+
+
+def test_missing_language(tmp_path):
+    group = one_file(tmp_path, "c.jsonl", [json.dumps({"translation": {"en": "a", "de": "b"}})])
+    assert 'c.jsonl:1: no texts "en" and "xx"' in error_of(group, languages=("en", "xx"))
+
+
+def test_missing_column(tmp_path):
+    (path,) = one_file(tmp_path, "a.tsv", ["a\tb", "alone"])
+    assert error_of((path,)) == (
+        f"{path}:2: 1 column where 2 are needed: source and target stand in columns 1 and 2, with a tab between"
+    )
+    assert error_of((path,), features_column=3).startswith(f"{path}:1: 2 columns where 3 are needed")
+
+
+def test_empty_corpus(tmp_path):
+    source, target = aligned(tmp_path, [])
+    assert error_of((source, target)) == f"{source} {target}: empty: there is not a single pair to learn from"
+
+
+def test_groups_that_make_no_sense():
+    assert error_of(("a.txt",)) == "a.txt: one file must be .tsv or .jsonl; else give a source and a target file"
+    assert error_of(("a", "b", "c")) == "a b c: give one TSV or JSONL file, or a source and a target file"
+    assert error_of(("a.tsv.gz", "b.tsv")).startswith("a.tsv.gz b.tsv: each TSV or JSONL file needs an option")
+    assert error_of(("-", "b")) == "-: standard input stands alone after an option (as TSV or JSONL), and only once"
+
+
+# --- scanning
+
+
+def test_scan_counts(tmp_path):
+    found = scan(Corpus((aligned(tmp_path, PAIRS),)), 100)
+    assert (found.pairs, found.empty, found.identical) == (5, 1, 1)
+    assert found.source.characters == sum(len(source) for source, _ in PAIRS)
+    assert found.target.tokens_per_line == sum(len(target.split()) for _, target in PAIRS) / 5
+    assert found.target.distinct_tokens == len({word for _, target in PAIRS for word in target.split()})
+
+
+@pytest.mark.parametrize("limit", [1, 10, 64, 99, 1000])
+def test_the_sample_is_spread_over_the_corpus(tmp_path, monkeypatch, limit):
+    monkeypatch.setattr(reading, "LINES_PER_BLOCK", 7)
+    sources, targets = scan(Corpus((aligned(tmp_path, [(str(i), str(i)) for i in range(100)]),)), limit).sample
+    numbers = list(map(int, sources))
+    assert sources == targets
+    assert min(limit, 100) / 2 <= len(numbers) <= limit
+    assert len({b - a for a, b in pairwise(numbers)}) <= 1
+    assert numbers[0] == 0
+    assert 100 - numbers[-1] <= 100 / len(numbers) * 2
+
+
+def test_the_sample_is_bounded_in_characters(tmp_path, monkeypatch):
+    monkeypatch.setattr(scanning, "SAMPLE_CHARACTERS", 1000)
+    sources, targets = scan(Corpus((aligned(tmp_path, [("x" * 10, "y" * 10)] * 500),)), 10_000).sample
+    assert 500 <= 20 * len(sources) <= 1000
+    assert len(sources) == len(targets)
+
+
+def test_the_hash_sees_every_change(tmp_path):
+    variants = [
+        PAIRS,
+        PAIRS[::-1],
+        PAIRS[:-1],
+        [(t, s) for s, t in PAIRS],
+        [("a", "b"), ("", "")],
+        [("a", ""), ("", "b")],
+    ]
+    hashes = {scan(Corpus((aligned(tmp_path, pairs),)), 100).content for pairs in variants}
+    assert len(hashes) == len(variants)
+
+
+def test_a_real_corpus(shared_data):
+    folder = shared_data / "europarl-de-en"
+    found = scan(Corpus(((str(folder / "valid.de"), str(folder / "valid.en")),)), 500)
+    lines = (folder / "valid.de").read_bytes().count(b"\n")
+    assert found.pairs == lines
+    assert 250 <= len(found.sample[0]) <= 500
+    assert found.source.tokens_per_line > 15
