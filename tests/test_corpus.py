@@ -99,6 +99,11 @@ def test_standard_input_is_read_as_often_as_needed(tmp_path, content, name):
     assert pairs_of(*corpus.groups) == [("a", "b")]
 
 
+def test_standard_input_comes_only_once(tmp_path):
+    with pytest.raises(DataError, match="only once"):
+        with_stdin_in(tmp_path, Corpus((("-",), ("-",))), io.BytesIO(b"a\tb"))
+
+
 def test_without_standard_input_a_corpus_stays_as_it_is(tmp_path):
     corpus = Corpus((("a.tsv",),))
     assert with_stdin_in(tmp_path, corpus, io.BytesIO()) is corpus

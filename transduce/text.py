@@ -87,7 +87,7 @@ class Vocabulary:
         with ThreadPoolExecutor(max_workers=1) as fresh_thread:
             with _SEEDING:
                 sentencepiece.set_random_generator_seed(seed % 2**32)
-                fresh_thread.submit(self._sample, [self._longest_piece], rate).result()
+                fresh_thread.submit(self._sample, [self._longest_learned], rate).result()
             return fresh_thread.submit(self._sample, lines, rate).result()
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
@@ -118,9 +118,10 @@ class Vocabulary:
         return True
 
     @cached_property
-    def _longest_piece(self) -> str:
-        """A text whose segmentation surely draws a random number, where any does."""
-        return max((self._processor.id_to_piece(i) for i in range(2, self.pad)), key=len, default="")
+    def _longest_learned(self) -> str:
+        """A text whose segmentation surely draws a random number, where any does: bytes and symbols score 0."""
+        learned = (i for i in range(2, self.pad) if self._processor.get_score(i) < 0)
+        return max(map(self._processor.id_to_piece, learned), key=len, default="")
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ LINES_PER_BLOCK = 4096
 Group = tuple[str, ...]
 
 _OPENERS: dict[str, Callable[[str], IO[bytes]]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}  # type: ignore[dict-item]
+_STDIN_ALONE = "-: standard input stands alone after an option (as TSV or JSONL), and only once"
 _DAMAGED = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error)
 
 
@@ -96,6 +97,8 @@ def with_stdin_in(folder: Path, corpus: Corpus, stdin: BinaryIO) -> Corpus:
     """The corpus with `-` replaced by a file in `folder` that holds standard input: a corpus is read twice."""
     if ("-",) not in corpus.groups:
         return corpus
+    if corpus.groups.count(("-",)) > 1:
+        raise DataError(_STDIN_ALONE)
     first = stdin.read(1)
     spooled = folder / ("stdin.jsonl" if first == b"{" else "stdin.tsv")
     with spooled.open("wb") as file:
@@ -111,7 +114,7 @@ def _kind(group: Group) -> str:
     kinds = {".tsv": "tsv", ".jsonl": "json", ".json": "json"}
     endings = [Path(_uncompressed_name(path)).suffix.lower() for path in group]
     if "-" in group:
-        raise DataError("-: standard input stands alone after an option (as TSV or JSONL), and only once")
+        raise DataError(_STDIN_ALONE)
     if len(group) == 1 and endings[0] in kinds:
         return kinds[endings[0]]
     if len(group) == 1:

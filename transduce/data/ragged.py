@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 
 Numbers = NDArray[np.integer]
 
+_PARTS = ("values", "offsets", "lengths")
+
 
 @dataclass(frozen=True)
 class Rows:
@@ -82,9 +84,6 @@ class Ragged:
     def texts(self, begin: int, end: int) -> list[str]:
         """Rows of UTF-8 bytes as strings."""
         return [self[index].tobytes().decode() for index in range(begin, end)]
-
-
-_PARTS = ("values", "offsets", "lengths")
 
 
 def _path(folder: Path, name: str, part: str) -> Path:

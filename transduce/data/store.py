@@ -175,10 +175,8 @@ class _Encoded:
 def _encode_block(vocabularies: Vocabularies, rules: Rules, block: Block) -> _Encoded:
     sources = vocabularies.source.encode(block.source)
     targets = vocabularies.target.encode(block.target)
-    reasons = [
-        _left_out(source, target, max(len(source_ids), len(target_ids)), min(len(source_ids), len(target_ids)), rules)
-        for source, target, source_ids, target_ids in zip(block.source, block.target, sources, targets, strict=True)
-    ]
+    pairs = zip(block.source, block.target, sources, targets, strict=True)
+    reasons = [_left_out(*pair, rules) for pair in pairs]
     kept = [row for row, reason in enumerate(reasons) if not reason]
     counts = Report(
         pairs=len(reasons),
@@ -197,9 +195,10 @@ def _encode_block(vocabularies: Vocabularies, rules: Rules, block: Block) -> _En
     )
 
 
-def _left_out(source: str, target: str, longest: int, shortest: int, rules: Rules) -> str:
-    """Why the pair is left out, or nothing; a side can be empty for the vocabulary alone, as control characters are."""
-    if rules.drop_empty and (shortest == 1 or is_empty(source, target)):
+def _left_out(source: str, target: str, source_ids: list[int], target_ids: list[int], rules: Rules) -> str:
+    """Why the pair is left out, or nothing."""
+    shortest, longest = sorted((len(source_ids), len(target_ids)))
+    if rules.drop_empty and (shortest == 1 or is_empty(source, target)):  # control characters encode to nothing
         return "empty"
     if rules.drop_identical and source == target:
         return "identical"

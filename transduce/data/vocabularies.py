@@ -5,7 +5,6 @@ Knows scans and the cache; how a vocabulary is learned is `text`'s.
 
 import hashlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Literal
@@ -22,20 +21,6 @@ from transduce.text import Vocabularies, Vocabulary, train_vocabulary
 Sides = Literal["both", "source", "target"]
 
 _MODEL, _DIGEST = "model", "sha256"
-
-
-@dataclass(frozen=True)
-class _Recipe:
-    """All that a vocabulary depends on, beside the text."""
-
-    sides: Sides
-    units: str
-    size: int
-    unknown: str
-    normalization: str
-    symbols: tuple[str, ...]
-    sample: int
-    sentencepiece: str = sentencepiece.__version__
 
 
 def learn_vocabularies(
@@ -56,16 +41,9 @@ def _vocabulary(
 ) -> Vocabulary:
     assert units != "auto", "units are resolved before a vocabulary is learned"
     symbols = settings.symbols if sides == "target" else (*settings.symbols, *scan.symbols)
-    recipe = _Recipe(
-        sides,
-        units,
-        settings.vocabulary_size,
-        settings.unknown,
-        settings.normalization,
-        symbols,
-        len(scan.sample[0]),
-    )
-    name = "vocabulary-" + cache.entry_key(scan.content, recipe)
+    learning = (units, settings.vocabulary_size, settings.unknown, settings.normalization, symbols)
+    sample = (scan.content, len(scan.sample[0]), sides)
+    name = "vocabulary-" + cache.entry_key(sample, learning, sentencepiece.__version__)
 
     def learn(path: Path) -> None:
         learned = train_vocabulary(
