@@ -147,7 +147,7 @@ def processes(job: Job) -> dict[str, float]:
         seconds += max(queue.get() for _ in workers)
         for worker in workers:
             worker.join()
-    return {"seconds": round(seconds, 2), "peak_resident_mb": peak_resident_mb()}
+    return {"seconds": round(seconds, 2)}
 
 
 def encode_into(
