@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from transduce.api import Model
-    from transduce.train import Result
+    from transduce.training import Result
 
 __version__ = "0.1.0"
 __all__ = ["__version__", "load", "train"]
@@ -40,8 +40,8 @@ def train(
     quiet: bool = False,
 ) -> "Result":
     """Train a model or go on where a run stopped; `train` and `valid` hold one tuple of files per corpus."""
-    from transduce.train import make_voice
-    from transduce.train import train as run_training
+    from transduce.training import make_voice
+    from transduce.training import train as run_training
 
     return run_training(
         run,

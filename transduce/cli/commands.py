@@ -24,7 +24,7 @@ def demo(options: Options) -> int:
 
 
 def train(options: Options) -> int:
-    from transduce.train import Stopped, make_voice, train
+    from transduce.training import Stopped, make_voice, train
 
     try:
         result = train(

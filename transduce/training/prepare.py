@@ -35,16 +35,16 @@ from transduce.data import (
     cache_folder,
     groups_from_setting,
     groups_to_setting,
+    learn_vocabularies,
     open_or_build,
     read_pairs,
     scan,
-    vocabularies,
     with_stdin_in,
 )
 from transduce.errors import DataError, RunError, SettingError
 from transduce.evaluate import TestSet
 from transduce.text import Vocabularies
-from transduce.train.loop import Material
+from transduce.training.loop import Material
 from transduce.translator import ModelFolder, open_folder, read_config, read_vocabularies
 
 Say = Callable[[str], None]
@@ -133,7 +133,7 @@ def _prepare_new(folder: RunFolder, wished: Wishes, say: Say) -> Prepared:
         config = _resolve(scanned.train, wished, start, say)
         cache = cache_folder(config.data.cache)
         say("learning the vocabulary" if start is None else f"vocabulary and weights from {wished.start_from}")
-        both = start.vocabularies if start else vocabularies(scanned.train, config.data, cache, notify=say)
+        both = start.vocabularies if start else learn_vocabularies(scanned.train, config.data, cache, notify=say)
         material, about = _material(config, both, corpora, scanned, say)
     _write_folder(folder, material, scanned)
     return Prepared(material, start, about)

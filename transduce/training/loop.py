@@ -19,14 +19,14 @@ from transduce.errors import TrainingError
 from transduce.evaluate import TestSet
 from transduce.model import Transformer
 from transduce.text import Vocabularies
-from transduce.train.keeper import Keeper, weights_of
-from transduce.train.loss import batch_loss
-from transduce.train.optimizer import make_optimizer
-from transduce.train.progress import last_step
-from transduce.train.report import Recorder, Voice
-from transduce.train.schedule import make_schedule
-from transduce.train.stopping import StopSignals
-from transduce.train.validation import validate
+from transduce.training.keeper import Keeper, weights_of
+from transduce.training.loss import batch_loss
+from transduce.training.optimizer import make_optimizer
+from transduce.training.progress import last_step
+from transduce.training.report import Recorder, Voice
+from transduce.training.schedule import make_schedule
+from transduce.training.stopping import StopSignals
+from transduce.training.validation import validate
 from transduce.translator import Translator, load_weights
 
 PLACES = {"cpu": 2_048, "cuda": 65_536}  # of a padded batch: what fits a CPU's caches is also fastest there
@@ -77,6 +77,9 @@ class Trainer:
 
     def run(self) -> None:
         """Train to the end of the budget; raises `Stopped` when a signal asks for it."""
+        if self._is_over() and self.keeper.is_complete(self.progress.step, self.last_step):
+            self.voice.say(f"already finished at step {self.progress.step:,}; a larger budget goes on from there")
+            return
         self.begun = time.perf_counter() - self.progress.seconds
         try:
             with StopSignals() as signals:

@@ -13,10 +13,10 @@ from transduce.data.batches import padding_share
 from transduce.device import choose_device
 from transduce.errors import RunError
 from transduce.model import Transformer
-from transduce.train.card import Facts, draw_curves, write_card
-from transduce.train.loop import Stopped, Trainer
-from transduce.train.prepare import Prepared, prepare, wishes
-from transduce.train.report import Silent, Voice, make_voice
+from transduce.training.card import Facts, draw_curves, write_card
+from transduce.training.loop import Stopped, Trainer
+from transduce.training.prepare import Prepared, prepare, wishes
+from transduce.training.report import Silent, Voice, make_voice
 from transduce.translator import better_weights, load_weights
 
 __all__ = ["Result", "Silent", "Stopped", "Voice", "make_voice", "train"]

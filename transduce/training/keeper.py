@@ -5,14 +5,14 @@ from dataclasses import asdict
 import torch
 
 from transduce import checkpoint
-from transduce.checkpoint import Checkpoint, RunFolder, Tensors
+from transduce.checkpoint import Checkpoint, RunFolder, Tensors, read_about
 from transduce.config import TrainConfig
 from transduce.errors import DamagedFile
 from transduce.model import Transformer
-from transduce.train.optimizer import load_optimizer, optimizer_tensors
-from transduce.train.progress import Progress
-from transduce.train.report import Voice
-from transduce.train.validation import Validation
+from transduce.training.optimizer import load_optimizer, optimizer_tensors
+from transduce.training.progress import Progress
+from transduce.training.report import Voice
+from transduce.training.validation import Validation
 from transduce.translator import load_weights
 
 EMA = "ema."  # the moving average's names among the optimizer's tensors
@@ -67,6 +67,12 @@ class Keeper:
         steps = self.to_average(last_step)
         paths = [checkpoint.checkpoint_path(self.folder, step) / "weights.safetensors" for step in steps]
         return checkpoint.average(paths) if len(paths) > 1 else {}
+
+    def is_complete(self, step: int, last_step: int) -> bool:
+        """Whether the weights a run ends with are there, made at this very step."""
+        wanted = ["best", "averaged"] if len(self.to_average(last_step)) > 1 else ["best"]
+        paths = [self.folder.weights(which) for which in wanted]
+        return all(path.exists() for path in paths) and read_about(paths[-1])["step"] == str(step)
 
     def give(self, which: str, weights: Tensors, step: int, validation: Validation) -> None:
         """Write best or averaged weights, with what is known of them."""

@@ -8,7 +8,7 @@ import torch
 from transduce.data.batches import Pairs, in_order, make_batch
 from transduce.evaluate import TestSet, score_texts
 from transduce.metrics import Scores
-from transduce.train.loss import batch_loss
+from transduce.training.loss import batch_loss
 from transduce.translator import Translator
 
 PLACES = 8_192  # of a padded validation batch

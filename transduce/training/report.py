@@ -15,9 +15,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
 from transduce.checkpoint import RunFolder, disk_errors
-from transduce.train.progress import UNKNOWN_END
-from transduce.train.progress import Progress as RunProgress
-from transduce.train.validation import Validation
+from transduce.training.progress import UNKNOWN_END
+from transduce.training.progress import Progress as RunProgress
+from transduce.training.validation import Validation
 
 PLAIN_EVERY_S = 15.0  # off a terminal: at most one line of progress in this time
 

