@@ -4,8 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-# Idle worker threads that spin steal the cores from those that work.
+# Idle worker threads that spin for long steal the cores from those that work.
 export OMP_WAIT_POLICY ?= PASSIVE
+export GOMP_SPINCOUNT ?= 10000
 
 .PHONY: setup demo test test-full lint types clean
 

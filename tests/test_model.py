@@ -11,6 +11,7 @@ from transduce.config import PRESETS, ModelConfig
 from transduce.errors import DataError
 from transduce.model import Tokens, Transformer, watch
 from transduce.model.attention import KeysValues, MultiHeadAttention, attention_weights
+from transduce.model.dropout import Dropout
 from transduce.model.layers import DecoderLayer, EncoderLayer, make_norm
 from transduce.model.positions import rotate, sinusoids
 from transduce.model.tokens import keep_earlier, keep_same_sentence, keep_source
@@ -180,7 +181,9 @@ def test_embeddings_are_scaled_and_tied() -> None:
     model = make()
     assert model.source_embedding is model.target_embedding is model.output_embedding
     ids = torch.tensor([[5]])
-    torch.testing.assert_close(model._embed(model.source_embedding, ids)[0, 0], model.target_embedding.weight[5] * 32**0.5)
+    torch.testing.assert_close(
+        model._embed(model.source_embedding, ids)[0, 0], model.target_embedding.weight[5] * 32**0.5
+    )
 
 
 def test_norm_is_over_the_features_of_one_token() -> None:
@@ -207,6 +210,22 @@ def test_dropout_settings_act_in_training_only(setting: str) -> None:
     assert not torch.equal(logits(model, source, target), logits(model, source, target))
     model.eval()
     assert torch.equal(logits(model, source, target), logits(model, source, target))
+
+
+def test_fast_dropout_is_dropout() -> None:
+    """The share that is zeroed, and the mean that stays, are what torch's own has."""
+    torch.manual_seed(0)
+    x = torch.ones(1000, 1001)
+    for rate in (0.1, 0.3, 0.5):
+        found = Dropout(rate)(x)
+        assert (found == 0).float().mean() == pytest.approx(rate, abs=0.003)
+        assert found.mean() == pytest.approx(1.0, abs=0.005)
+        assert found.max() == pytest.approx(1 / (1 - rate), rel=1e-3)
+    assert torch.equal(Dropout(0.5).eval()(x), x)
+    torch.manual_seed(1)
+    once = Dropout(0.5)(x)
+    torch.manual_seed(1)
+    assert torch.equal(once, Dropout(0.5)(x))
 
 
 def test_pad_is_no_class_and_stays_zero(model: Transformer) -> None:
@@ -260,7 +279,8 @@ def test_later_tokens_change_nothing_earlier(model: Transformer) -> None:
 def test_alone_padded_and_packed_are_the_same(model: Transformer) -> None:
     sources, targets = sentences(5, 9, 1, 3), decoder_inputs(sentences(7, 2, 1, 6, seed=6))
     alone = [
-        logits(model, Tokens.padded([s], PAD), Tokens.padded([t], PAD))[0] for s, t in zip(sources, targets, strict=True)
+        logits(model, Tokens.padded([s], PAD), Tokens.padded([t], PAD))[0]
+        for s, t in zip(sources, targets, strict=True)
     ]
     padded = logits(model, Tokens.padded(sources, PAD), Tokens.padded(targets, PAD))
     packed = logits(

@@ -10,6 +10,7 @@ from torch.nn.functional import gelu, relu, silu
 
 from transduce.config import ModelConfig
 from transduce.model.attention import Cache, KeysValues, MultiHeadAttention
+from transduce.model.dropout import Dropout
 from transduce.model.shapes import Bool, Float, Int
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": relu, "gelu": gelu, "swish": silu}
@@ -26,7 +27,7 @@ class Residual(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.norm = make_norm(config)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.pre = config.norm == "pre"
 
     def forward(self, x: Float[Tensor, "R W D"], sublayer: Callable[[Tensor], Tensor]) -> Float[Tensor, "R W D"]:
@@ -46,7 +47,7 @@ class FeedForward(nn.Module):
         self.gated = config.activation == "swiglu"
         self.activation = silu if self.gated else ACTIVATIONS[config.activation]
         self.inner = nn.Linear(config.d_model, config.d_ff * (2 if self.gated else 1))
-        self.dropout = nn.Dropout(config.activation_dropout)
+        self.dropout = Dropout(config.activation_dropout)
         self.outer = nn.Linear(config.d_ff, config.d_model)
         for weight in [*self.inner.weight.split(config.d_ff), self.outer.weight]:
             nn.init.xavier_uniform_(weight)

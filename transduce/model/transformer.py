@@ -16,6 +16,7 @@ from torch.nn.functional import embedding, linear
 from transduce.config import ModelConfig
 from transduce.errors import DataError
 from transduce.model.attention import Cache, KeysValues
+from transduce.model.dropout import Dropout
 from transduce.model.layers import DecoderLayer, EncoderLayer, make_norm
 from transduce.model.positions import Positions
 from transduce.model.shapes import Bool, Float, Int
@@ -64,7 +65,7 @@ class Transformer(nn.Module):
             self.source_embedding = self.target_embedding
         self.output_bias = nn.Parameter(torch.zeros(self.target_pad)) if config.output_bias else None
         self.source_positions, self.target_positions = Positions(config), Positions(config)
-        self.embedding_dropout = nn.Dropout(config.dropout)
+        self.embedding_dropout = Dropout(config.dropout)
         self.encoder: Sequence[EncoderLayer] = nn.ModuleList(  # type: ignore[assignment]
             EncoderLayer(config) for _ in range(config.num_encoder_layers)
         )

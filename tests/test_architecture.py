@@ -1,0 +1,333 @@
+"""The shape of the code: arrows point one way, what the documents name exists, help is quick, nothing is unpickled."""
+
+import ast
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import transduce
+from transduce.cli.parser import make_parser
+from transduce.config import PRESETS, build, flatten
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "transduce"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+DOCUMENTS = ["docs/paper.md", "docs/architecture.md"]
+
+# From the bottom up. A part may import those of lower rows, never one of its own row: they are islands.
+LEVELS = [
+    ["errors"],
+    ["config", "device"],
+    ["text", "model", "search", "metrics"],
+    ["data", "checkpoint"],
+    ["translator"],
+    ["evaluate"],
+    ["training"],
+    ["explore"],
+    ["api", "demo"],
+    ["cli"],
+    ["__main__"],
+]
+LEVEL = {part: number for number, parts in enumerate(LEVELS) for part in parts}
+# Narrower than the rows: what the rules of the house say of each island.
+SEES_ONLY = {
+    "text": {"errors"},
+    "metrics": {"errors"},
+    "search": {"errors"},
+    "model": {"errors", "config"},
+    "checkpoint": {"errors"},
+    "explore": {"errors", "translator"},
+}
+FACE = "__init__"  # the package itself: lazily over everything, and anyone may ask it for the version
+
+
+# --- arrows ----------------------------------------------------------------------------------------------------
+
+
+def part_of(module: Path) -> str:
+    return module.relative_to(PACKAGE).with_suffix("").parts[0]
+
+
+def imports(module: Path) -> Iterator[tuple[int, str]]:
+    """(line, dotted name) of everything a module imports, wherever in the file; relative names made absolute."""
+    package = ["transduce", *module.relative_to(PACKAGE).parent.parts]
+    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            origin = ".".join([*base, *filter(None, [node.module])])
+            yield from ((node.lineno, f"{origin}.{alias.name}") for alias in node.names)
+
+
+def imported_parts(module: Path) -> Iterator[tuple[int, str]]:
+    """(line, part of the package) of its imports from the package."""
+    for line, name in imports(module):
+        owner, _, rest = name.partition(".")
+        if owner == "transduce" and rest != "__version__":
+            part = rest.partition(".")[0]
+            yield line, part if (PACKAGE / part).is_dir() or (PACKAGE / f"{part}.py").is_file() else FACE
+
+
+def wrong_arrows(module: Path) -> Iterator[str]:
+    here = part_of(module)
+    for line, part in imported_parts(module):
+        where = f"{module.relative_to(ROOT)}:{line}: {here} imports {part}"
+        if part == here:
+            continue
+        if part == FACE or LEVEL[part] > LEVEL[here]:
+            yield f"{where}, which is above it"
+        elif LEVEL[part] == LEVEL[here]:
+            yield f"{where}, which is beside it: islands do not know each other"
+        elif part not in SEES_ONLY.get(here, {part}):
+            yield f"{where}, and may see only {', '.join(sorted(SEES_ONLY[here]))}"
+
+
+def test_every_part_has_a_level() -> None:
+    """A new module is given its place in LEVELS before anything else."""
+    assert {part_of(module) for module in MODULES} - {FACE} == set(LEVEL)
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_arrows_point_down(module: Path) -> None:
+    if part_of(module) != FACE:
+        assert list(wrong_arrows(module)) == []
+
+
+@pytest.mark.parametrize(
+    ("where", "line", "complaint"),
+    [
+        ("model/new.py", "def f():\n    from transduce.training import loss", "above"),
+        ("search/new.py", "import transduce.model.tokens", "beside"),
+        ("text.py", "from transduce.config import Config", "only errors"),
+        ("model/new.py", "from .. import metrics", "beside"),
+        ("data/new.py", "if TYPE_CHECKING:\n    from transduce import cli", "above"),
+        ("training/new.py", "from transduce import load", "above"),
+        ("data/new.py", "from transduce.model import Tokens\nfrom transduce import __version__", ""),
+    ],
+)
+def test_a_wrong_arrow_is_found(
+    where: str, line: str, complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for part in ("model", "training", "data", "search"):
+        (tmp_path / part).mkdir()
+    for part in ("text", "metrics", "config", "cli"):
+        (tmp_path / f"{part}.py").touch()
+    (tmp_path / where).write_text(line)
+    monkeypatch.setattr(sys.modules[__name__], "PACKAGE", tmp_path)
+    monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
+    found = list(wrong_arrows(tmp_path / where))
+    assert len(found) == bool(complaint)
+    assert complaint in "".join(found)
+
+
+def test_the_face_imports_nothing_of_the_package_until_it_is_called() -> None:
+    tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
+    eager = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+    assert not [ast.unparse(node) for node in eager if "transduce" in ast.unparse(node)]
+
+
+# --- what documents name ---------------------------------------------------------------------------------------
+
+
+def spans(document: str) -> list[str]:
+    """Everything between backticks, fenced blocks aside."""
+    text = re.sub(r"^```.*?^```", "", (ROOT / document).read_text(encoding="utf-8"), flags=re.S | re.M)
+    return re.findall(r"`([^`\n]+)`", text)
+
+
+def missing(span: str) -> str:
+    """Why a reference leads nowhere, or nothing; what is no reference leads nowhere wrong."""
+    path, _, name = span.partition("::")
+    if re.fullmatch(r"[\w.-]+(/[\w.*-]+)+/?", path) or name:
+        return missing_path(path, name)
+    if re.fullmatch(r"(model|data|train|search)\.\w+", span):
+        return "" if span in SETTINGS else "no such setting"
+    if re.fullmatch(r"[a-z_]+(\.\w+)+\(?\)?", span) and span.partition(".")[0] in LEVEL:
+        return "" if is_dotted(span.rstrip("()")) else "no such thing in the package"
+    if re.fullmatch(r"[A-Za-z_]\w*", span):
+        return "" if re.search(rf"\b{span}\b", SOURCE) else "no such word in the code"
+    if span.startswith("transduce "):
+        return "" if span.split()[1] in VERBS else "no such verb"
+    if span.startswith("make "):
+        return "" if re.search(rf"^{span.split()[1]}:", MAKEFILE, re.M) else "no such target"
+    return ""
+
+
+SOURCE = "\n".join(module.read_text(encoding="utf-8") for module in MODULES)
+SETTINGS = flatten(build(PRESETS["base"]))
+VERBS = {*next(iter(make_parser()._subparsers._group_actions)).choices, "--help"}  # type: ignore[union-attr,arg-type]
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+
+
+def missing_path(path: str, name: str) -> str:
+    if not list(ROOT.glob(path)):
+        return "no such file"
+    return "" if not name or defines(ROOT / path, name.split(".")) else f"defines no {name}"
+
+
+def is_dotted(name: str) -> bool:
+    """Whether `module.submodule.Class.method` is one, without the leading package name."""
+    parts = name.split(".")
+    for cut in range(len(parts), 0, -1):
+        stem = PACKAGE.joinpath(*parts[:cut])
+        for module in (stem.with_suffix(".py"), stem / "__init__.py"):
+            if module.is_file():
+                return defines(module, parts[cut:])
+    return False
+
+
+def defines(module: Path, names: list[str]) -> bool:
+    """Whether a file defines a function, class or value, or a member of one."""
+    scope: list[ast.stmt] = ast.parse(module.read_text(encoding="utf-8")).body
+    for name in names:
+        found = [node for node in scope if name in names_of(node)]
+        if not found:
+            return False
+        scope = getattr(found[0], "body", [])
+    return True
+
+
+def names_of(node: ast.stmt) -> list[str]:
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        return [node.name]
+    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+    return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_what_the_documents_name_exists(document: str) -> None:
+    named = spans(document)
+    assert len(named) > 60
+    assert {span: why for span in named if (why := missing(span))} == {}
+
+
+@pytest.mark.parametrize(
+    ("span", "wrong"),
+    [
+        ("tests/test_model.py::test_parameter_counts", False),
+        ("tests/test_model.py::test_that_never_was", True),
+        ("transduce/model/attention.py::MultiHeadAttention.to_memory", False),
+        ("transduce/model/attention.py::MultiHeadAttention.to_nothing", True),
+        ("transduce/training/schedule.py::SCHEDULES", False),
+        ("transduce/model/gone.py", True),
+        ("checkpoint.average", False),
+        ("checkpoint.median", True),
+        ("model.d_model", False),
+        ("model.d_modle", True),
+        ("transduce translate", False),
+        ("transduce transalte", True),
+        ("DecoderState", False),
+        ("DecoderStatue", True),
+        ("make test", False),
+        ("make toast", True),
+    ],
+)
+def test_a_reference_that_leads_nowhere_is_found(span: str, wrong: bool) -> None:
+    assert bool(missing(span)) == wrong
+
+
+def test_every_difference_from_the_paper_is_in_the_list() -> None:
+    """A module that says `Differs from the paper` is named in that section of the document."""
+    text = (ROOT / "docs/paper.md").read_text(encoding="utf-8")
+    listed = text.partition("## Differs from the paper")[2].partition("\n## ")[0]
+    loud = [m for m in MODULES if "Differs from the paper" in m.read_text(encoding="utf-8")]
+    assert loud
+    assert [str(m.relative_to(ROOT)) for m in loud if str(m.relative_to(ROOT)) not in listed] == []
+
+
+def test_the_diagram_shows_every_part() -> None:
+    """The drawing of `docs/architecture.md` has the rows of LEVELS, top down."""
+    text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    drawing = re.search(r"```\n(.*?)```", text, re.S)
+    assert drawing
+    rows = [line.partition("  :")[0].split() for line in drawing[1].splitlines() if line.strip()]
+    expected = [parts for parts in reversed(LEVELS) if parts != ["__main__"]]
+    assert rows == expected
+
+
+def test_every_module_has_its_line() -> None:
+    named = spans("docs/architecture.md")
+    modules = [str(m.relative_to(ROOT)) for m in MODULES if m.name != "__init__.py"]
+    assert [module for module in modules if module not in named] == []
+
+
+# --- quick help ------------------------------------------------------------------------------------------------
+
+HEAVY = {"torch", "numpy", "sentencepiece", "sacrebleu", "matplotlib", "rich", "safetensors"}
+
+
+def loaded_by(*arguments: str) -> set[str]:
+    """The top-level modules that a Python process with these arguments imports."""
+    command = [sys.executable, "-X", "importtime", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    names = re.findall(r"^import time:.*\|\s*(\S+)$", done.stderr, re.M)
+    assert "transduce" in names
+    return {name.partition(".")[0] for name in names}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["-c", "import transduce"],
+        ["-m", "transduce", "--help"],
+        ["-m", "transduce", "train", "--help"],
+        ["-m", "transduce", "--version"],
+    ],
+    ids=" ".join,
+)
+def test_nothing_heavy_is_imported_for_help(arguments: list[str]) -> None:
+    assert loaded_by(*arguments) & HEAVY == set()
+
+
+def test_help_answers_at_once() -> None:
+    """Under half a second, the best of five: other processes may be busy, the answer may not be slow."""
+    command = [sys.executable, "-m", "transduce", "--help"]
+    times = []
+    for _ in range(5):
+        begun = time.perf_counter()
+        subprocess.run(command, capture_output=True, check=True, timeout=60)
+        times.append(time.perf_counter() - begun)
+    assert min(times) < 0.5
+
+
+# --- habits ----------------------------------------------------------------------------------------------------
+
+
+def test_no_drawers() -> None:
+    drawers = {"utils", "util", "helpers", "helper", "common", "base", "misc"}
+    assert [m for m in MODULES if drawers & set(m.relative_to(PACKAGE).with_suffix("").parts)] == []
+
+
+def test_every_folder_holds_at_least_two_files() -> None:
+    """`__init__.py` aside: a folder of one file is a file."""
+    folders = [folder for folder in PACKAGE.rglob("*") if folder.is_dir() and folder.name != "__pycache__"]
+    assert folders
+    assert [f for f in folders if len([file for file in f.glob("*.py") if file.name != "__init__.py"]) < 2] == []
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_nothing_is_pickled(module: Path) -> None:
+    forbidden = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
+    assert {name.partition(".")[0] for _, name in imports(module)} & forbidden == set()
+    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            assert (node.value.id, node.attr) not in {("torch", "load"), ("torch", "save")}, f"line {node.lineno}"
+        assert not (isinstance(node, ast.keyword) and node.arg == "allow_pickle")
+
+
+def test_all_is_what_is_exported() -> None:
+    tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
+    defined = {name for node in tree.body for name in names_of(node)} - {"__all__"}
+    assert set(transduce.__all__) == defined
+    assert transduce.__all__ == sorted(transduce.__all__)
+
+
+def test_exported_functions_stay_functions() -> None:
+    """A submodule of the same name would take a function's place as soon as anything imports it."""
+    assert set(transduce.__all__) & set(LEVEL) == set()
