@@ -56,7 +56,7 @@ def translate(options: Options) -> int:
         top_p=options.top_p,
         seed=options.seed,
     )
-    if options.n_best > request.beam and not options.sample:
+    if options.beam is None and options.n_best > request.beam and not options.sample:
         request = request.but(beam=options.n_best)
     lines = Lines(options.input)
     prefixes = Lines(options.prefix) if options.prefix else None

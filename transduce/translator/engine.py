@@ -11,6 +11,7 @@ import torch
 
 from transduce.config import SearchConfig
 from transduce.device import Device
+from transduce.errors import SettingError
 from transduce.model import Tokens, Transformer
 from transduce.search import Hypothesis, beam_search, length_penalty, sample
 
@@ -31,6 +32,11 @@ class Request:
     top_k: int = 0
     top_p: float = 1.0
     seed: int = 1
+
+    def __post_init__(self) -> None:
+        for name, value, least in [("beam", self.beam, 1), ("n_best", self.n_best, 1), ("max_extra", self.max_extra, 0)]:
+            if value < least:
+                raise SettingError(f"{name} = {value}: must be at least {least}")
 
     @staticmethod
     def of(config: SearchConfig) -> "Request":

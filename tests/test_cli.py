@@ -1,0 +1,220 @@
+"""The command line as its users meet it: verbs on a real trained model, and every mistake in one line."""
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import transduce
+from transduce.cli import main
+
+SETTINGS = """
+model.d_model=64 model.d_ff=128 model.num_heads=4 model.num_encoder_layers=1 model.num_decoder_layers=1
+model.dropout=0 train.steps=160 train.epochs=0 train.tokens_per_batch=400 train.learning_rate=5e-3 train.warmup_steps=10
+train.validate_every=160 train.checkpoint_every=160 train.threads=1
+""".split()
+WORDS = ["ab", "ba", "abba", "baab", "aab", "bba", "abab", "baba", "aa", "bb", "aba", "bab"]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Spellings to sounds: each letter is said as a capital."""
+    folder = tmp_path_factory.mktemp("cli")
+    pairs = [f"{word}\t{' '.join(word.upper())}\n" for word in WORDS]
+    (folder / "train.tsv").write_text("".join(pairs * 10))
+    (folder / "valid.tsv").write_text("".join(pairs))
+    files = ["--train", str(folder / "train.tsv"), "--valid", str(folder / "valid.tsv")]
+    cache = f"data.cache={folder / 'cache'}"
+    assert main(["train", str(folder / "run"), *files, "--quiet", "--set", *SETTINGS, cache]) == 0
+    return folder / "run"
+
+
+def pipe(arguments: list[str], text: bytes) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run([sys.executable, "-m", "transduce", *arguments], input=text, capture_output=True, check=False)
+
+
+# --- translate -------------------------------------------------------------------------------------------------
+
+
+def test_a_line_in_is_a_line_out(model: Path) -> None:
+    """Empty lines, blanks, odd separators, control characters, bad bytes, very long lines, no newline at the end."""
+    lines = [b"ab", b"", b"   ", b"\tab", b"a\xc2\x85b", b"a\xe2\x80\xa8b", b"\xff\xfe", b"</s> <pad>", b"\x00", b"ab\r",
+             b"zzz", "日本語".encode(), b"ab" * 3000, b"last"]  # fmt: skip
+    done = pipe(["translate", str(model), "--beam", "1", "--max-extra", "3"], b"\n".join(lines))
+    assert done.returncode == 0, done.stderr
+    outputs = done.stdout.split(b"\n")
+    assert len(outputs) == len(lines) + 1
+    assert outputs[-1] == b""
+    assert outputs[0] == outputs[9] == b"A B"
+    assert outputs[1] == outputs[2] == b""
+    said = done.stderr.decode()
+    assert "1 lines were longer than the model takes and were cut" in said
+    assert "source tokens were unknown to the vocabulary" in said
+    assert "1 lines were not UTF-8" in said
+
+
+def test_nothing_in_nothing_out(model: Path) -> None:
+    done = pipe(["translate", str(model)], b"")
+    assert (done.returncode, done.stdout) == (0, b"")
+
+
+def test_n_best_and_json(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "in").write_text("ab\n\nba\n")
+    common = ["translate", str(model), "--input", str(tmp_path / "in"), "--n-best", "3"]
+    assert main(common) == 0
+    rows = [line.split(" ||| ") for line in capsys.readouterr().out.split("\n") if line]
+    assert [row[0] for row in rows] == ["0", "0", "0", "1", "2", "2", "2"]
+    assert main([*common, "--json"]) == 0
+    first = json.loads(capsys.readouterr().out.split("\n")[0])
+    outputs = first["outputs"]
+    assert outputs[0]["text"] == rows[0][1] == "A B"
+    assert [o["score"] for o in outputs] == sorted((o["score"] for o in outputs), reverse=True)
+    for output in outputs:
+        assert sum(output["token_log_probabilities"]) == pytest.approx(output["log_probability"], abs=1e-5)
+        assert len(output["token_log_probabilities"]) == len(output["tokens"]) + 1
+
+
+def test_sampling_follows_its_seed(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "in").write_text("ab\nabba\n" * 4)
+
+    def drawn(*options: str) -> str:
+        assert main(["translate", str(model), "--input", str(tmp_path / "in"), "--sample", "--quiet", *options]) == 0
+        return capsys.readouterr().out
+
+    hot = ["--temperature", "5"]
+    assert drawn(*hot, "--seed", "3") == drawn(*hot, "--seed", "3")
+    assert drawn(*hot, "--seed", "3") != drawn(*hot, "--seed", "4")
+    assert drawn("--top-k", "1") == drawn("--top-k", "1", "--seed", "9")
+    assert drawn("--top-p", "0.0001") == drawn("--top-k", "1")
+    assert drawn("--n-best", "2").count("0 ||| ") == 2
+
+
+def test_a_forced_beginning(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "in").write_text("ab\nab\n")
+    (tmp_path / "prefix").write_text("B B\n\n")
+    assert main(["translate", str(model), "--input", str(tmp_path / "in"), "--prefix", str(tmp_path / "prefix")]) == 0
+    first, second, _ = capsys.readouterr().out.split("\n")
+    assert first.startswith("B B")
+    assert second == "A B"
+
+
+# --- evaluate, score, attention --------------------------------------------------------------------------------
+
+
+def test_evaluate_as_text_and_json(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "test.tsv").write_text("ab\tA B\nab\tX\nba\tB A\n")
+    assert main(["evaluate", str(model), str(tmp_path / "test.tsv"), "--output", str(tmp_path / "out")]) == 0
+    said = capsys.readouterr()
+    assert "WER 0.00" in said.out
+    assert "units:word" in said.out
+    assert "sentences/s" in said.err
+    assert (tmp_path / "out").read_text() == "A B\nB A\n"  # one line for each different source
+    assert main(["evaluate", str(model), str(tmp_path / "test.tsv"), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["scores"]["exact match"]["value"] == 100
+    assert report["sentences"] == 2
+
+
+def test_score_is_what_search_reported(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = transduce.load(model).n_best(["abab", "ba"], 2)
+    pairs = [(t.source, o.text, o.log_probability) for t in found for o in t.outputs]
+    (tmp_path / "pairs.tsv").write_text("".join(f"{source}\t{text}\n" for source, text, _ in pairs))
+    assert main(["score", str(model), str(tmp_path / "pairs.tsv")]) == 0
+    scores = [float(line) for line in capsys.readouterr().out.split()]
+    assert scores == pytest.approx([log_probability for _, _, log_probability in pairs], abs=1e-4)
+    assert main(["score", str(model), str(tmp_path / "pairs.tsv"), "--json"]) == 0
+    first = json.loads(capsys.readouterr().out.split("\n")[0])
+    assert math.fsum(first["token_log_probabilities"]) == pytest.approx(scores[0], abs=1e-4)
+
+
+def test_attention_is_drawn(model: Path, tmp_path: Path) -> None:
+    picture = tmp_path / "attention.png"
+    assert main(["attention", str(model), "abba", "-o", str(picture)]) == 0
+    assert picture.read_bytes()[:4] == b"\x89PNG"
+    assert picture.stat().st_size > 5000
+
+
+# --- the Python API --------------------------------------------------------------------------------------------
+
+
+def test_the_python_api(model: Path, tmp_path: Path) -> None:
+    loaded = transduce.load(model)
+    assert loaded.translate(["ab", "", "ba"]) == ["A B", "", "B A"]
+    assert loaded.translate(["ab"], beam=1) == ["A B"]
+    assert loaded.evaluate(["ab"], ["A B"]).scores.main.value == 0
+    assert loaded.score(["ab"], ["A B"])[0] > loaded.score(["ab"], ["B B"])[0]
+    seen = loaded.attention("ab", picture=tmp_path / "a.svg")
+    assert len(seen.maps.source) == 1
+    assert seen.target[0] == "<pad>"
+    assert len(loaded.sample(["ab"], 3, seed=2)[0].outputs) == 3
+    with pytest.raises(TypeError, match="give a list of lines"):
+        loaded.translate("ab")
+
+
+@pytest.mark.parametrize("which", ["best", "last"])
+def test_other_weights_can_be_asked_for(model: Path, which: str) -> None:
+    assert transduce.load(model, weights=which).translate(["ab"]) == ["A B"]
+
+
+# --- mistakes --------------------------------------------------------------------------------------------------
+
+MISTAKES = [
+    (["translate", "nowhere"], "nowhere: no such folder"),
+    (["translate", "MODEL/checkpoints"], "not a model folder (it has no config.toml)"),
+    (["translate", "MODEL", "--weights", "averaged"], "no averaged.safetensors there"),
+    (["translate", "MODEL", "--input", "missing"], "missing: cannot be read"),
+    (["translate", "MODEL", "--input", "INPUT", "--beam", "0"], "beam = 0: must be at least 1"),
+    (["translate", "MODEL", "--input", "INPUT", "--sample", "--temperature", "0"], "temperature"),
+    (["translate", "MODEL", "--input", "INPUT", "--prefix", "EMPTY"], "fewer prefixes than lines"),
+    (["evaluate", "MODEL", "missing.tsv"], "missing.tsv: cannot be read: no such file"),
+    (["evaluate", "MODEL", "INPUT", "EMPTY"], "the files have"),
+    (["attention", "MODEL", "ab", "-o", "picture.bmp"], "a picture's name must end in .png"),
+    (["attention", "MODEL", "ab", "-o", "no/such/folder/a.png"], "there is no folder"),
+    (["attention", "MODEL", "  ", "-o", "a.png"], "the sentence is empty"),
+    (["train", "new"], "no training data"),
+    (["train", "new", "--train", "INPUT", "INPUT"], "no validation data"),
+    (["train", "new", "--train", "a", "b", "--valid", "c", "d"], "cannot be read: no such file"),
+    (["train", "new", "--set", "model.dmodel=3"], "unknown setting model.dmodel; did you mean model.d_model?"),
+    (["train", "new", "--set", "nonsense"], "write section.key=value"),
+    (["train", "new", "--config", "missing.toml"], "missing.toml: cannot be read"),
+    (["train", "FULL", "--train", "INPUT", "INPUT", "--valid", "INPUT", "INPUT"], "there is something else there"),
+    (["train", "new", "--from", "nowhere", "--train", "INPUT", "INPUT", "--valid", "INPUT", "INPUT"], "no such folder"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), MISTAKES, ids=[" ".join(a)[:60] for a, _ in MISTAKES])
+def test_a_mistake_is_one_line(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    (tmp_path / "input").write_text("ab\nba\n")
+    (tmp_path / "empty").write_text("")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "letter.txt").write_text("dear")
+    names = {"MODEL": model, "INPUT": tmp_path / "input", "EMPTY": tmp_path / "empty", "FULL": tmp_path / "full"}
+    filled = [a.replace("MODEL", str(model)) if "MODEL" in a else str(names.get(a, a)) for a in arguments]
+    if filled[0] == "train" and filled[1] == "new":
+        filled[1] = str(tmp_path / "new")
+    assert main(filled) == 2
+    said = capsys.readouterr()
+    assert message in said.err
+    assert said.err.strip().split("\n")[-1].startswith("transduce: ")
+    assert "Traceback" not in said.err
+    assert not (tmp_path / "new").exists()
+
+
+def test_help_of_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
+    for verb in ("demo", "train", "translate", "evaluate", "score", "attention"):
+        with pytest.raises(SystemExit) as ended:
+            main([verb, "--help"])
+        assert ended.value.code == 0
+        assert verb in capsys.readouterr().out
+
+
+def test_a_reader_that_goes_away_is_no_error(model: Path) -> None:
+    line = f"yes ab | head -200000 | {sys.executable} -m transduce translate {model} --beam 1 | head -1"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout == "A B\n"
+    assert "Traceback" not in done.stderr
