@@ -11,13 +11,16 @@ from pathlib import Path
 import pytest
 
 import transduce
+from transduce import checkpoint
 from transduce.cli.parser import make_parser
 from transduce.config import PRESETS, build, flatten
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "transduce"
 MODULES = sorted(PACKAGE.rglob("*.py"))
-DOCUMENTS = ["docs/paper.md", "docs/architecture.md"]
+# docs/log.md is not among them: it tells what was, with the names of its day.
+DOCUMENTS = ["docs/paper.md", "docs/architecture.md", "CONTRIBUTING.md", "CHANGELOG.md"]
+DOCUMENTS += sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/decisions/*.md"))
 
 # From the bottom up. A part may import those of lower rows, never one of its own row: they are islands.
 LEVELS = [
@@ -161,7 +164,7 @@ def missing(span: str) -> str:
 
 SOURCE = "\n".join(module.read_text(encoding="utf-8") for module in MODULES)
 SETTINGS = flatten(build(PRESETS["base"]))
-VERBS = {*next(iter(make_parser()._subparsers._group_actions)).choices, "--help"}  # type: ignore[union-attr,arg-type]
+VERBS = {*re.findall(r"^    (\w+)\b", make_parser().format_help(), re.M), "--help"}
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 
 
@@ -203,7 +206,7 @@ def names_of(node: ast.stmt) -> list[str]:
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_what_the_documents_name_exists(document: str) -> None:
     named = spans(document)
-    assert len(named) > 60
+    assert named
     assert {span: why for span in named if (why := missing(span))} == {}
 
 
@@ -255,6 +258,20 @@ def test_every_module_has_its_line() -> None:
     named = spans("docs/architecture.md")
     modules = [str(m.relative_to(ROOT)) for m in MODULES if m.name != "__init__.py"]
     assert [module for module in modules if module not in named] == []
+
+
+def test_the_run_folder_is_drawn_as_it_is() -> None:
+    """The names of the drawing are those that the code has, and none is forgotten."""
+    text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    drawing = text.partition("## The run folder")[2].split("```")[1]
+    drawn = set(re.findall(r"[\w-]+\.\w+|[\w-]+(?=/)", drawing)) - {"RUN"}
+    folder = checkpoint.RunFolder(Path("RUN"))
+    named = [folder.config, folder.metrics, folder.data, folder.card, folder.checkpoints]
+    named += [folder.vocabulary(side) for side in ("joint", "source", "target")]
+    named += [folder.weights(which) for which in ("best", "last", "averaged")]
+    written = {"curves.png", "tensorboard", "weights.safetensors", "optimizer.safetensors", "progress.json"}
+    assert {name for name in written if f'"{name}"' not in SOURCE} == set()
+    assert drawn == {path.name for path in named} | written | {checkpoint.checkpoint_path(folder, 12_000).name}
 
 
 # --- quick help ------------------------------------------------------------------------------------------------

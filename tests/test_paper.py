@@ -113,6 +113,18 @@ def test_without_a_preset_the_recipe_is_not_the_papers() -> None:
     assert (config.search.length_penalty, config.search.alpha) == ("power", 1.0)
 
 
+@pytest.mark.parametrize("preset", ["base", "big"])
+def test_what_the_presets_leave_to_the_data(preset: str) -> None:
+    """Of what is fitted, the preset overrules all but these."""
+    left = {
+        f"{section}.{name}"
+        for section, values in fit(CORPUS).layer.items()
+        for name in values.keys() - PRESETS[preset].get(section, {}).keys()
+    }
+    of_data = {"data.task", "data.normalization", "data.unknown", "data.identical"}
+    assert left == of_data | {"train.validate_every", "train.checkpoint_every"}
+
+
 @pytest.mark.parametrize("row", TABLE_3)
 def test_every_row_of_table_3_is_a_setting(row: str) -> None:
     """Parameters rounded to millions are the paper's, if its vocabulary had 41,000 rows rather than 37,000."""

@@ -11,7 +11,7 @@ from typing import IO, Any
 from transduce.data import Corpus, read_pairs
 from transduce.errors import DataError, SettingError
 from transduce.explore import check_picture_path, draw_attention
-from transduce.translator import Request, Translation, Translator
+from transduce.translator import Request, Translation, Translator, open_folder
 
 Options = argparse.Namespace
 
@@ -74,9 +74,8 @@ def evaluate(options: Options) -> int:
     from transduce.evaluate import TestSet
     from transduce.evaluate import evaluate as run
 
-    pairs = read_pairs(Corpus((tuple(options.files),)))
-    translator = _load(options)
-    evaluation = run(translator, TestSet.of(*pairs), _request(translator, options))
+    translator, sources, references = _load_with_pairs(options)
+    evaluation = run(translator, TestSet.of(sources, references), _request(translator, options))
     if options.output:
         Path(options.output).write_text("".join(f"{line}\n" for line in evaluation.outputs), encoding="utf-8")
     if options.json:
@@ -96,8 +95,7 @@ def evaluate(options: Options) -> int:
 
 
 def score(options: Options) -> int:
-    sources, targets = read_pairs(Corpus((tuple(options.files),)))
-    translator = _load(options)
+    translator, sources, targets = _load_with_pairs(options)
     for tokens in translator.score(sources, targets):
         if options.json:
             _print_json({"log_probability": sum(tokens), "token_log_probabilities": tokens})
@@ -118,6 +116,15 @@ def attention(options: Options) -> int:
 
 def _load(options: Options) -> Translator:
     return Translator.load(options.run, options.weights, options.device, options.threads)
+
+
+def _load_with_pairs(options: Options) -> tuple[Translator, list[str], list[str]]:
+    """The model, and pairs read as its own data were; the files first, since they are checked faster."""
+    data = open_folder(options.run).config.data
+    sources, targets = read_pairs(Corpus((tuple(options.files),), data.languages, data.features_column))
+    if not sources:
+        raise DataError(f"{' '.join(options.files)}: empty: there is not a single pair")
+    return _load(options), sources, targets
 
 
 def _request(translator: Translator, options: Options) -> Request:

@@ -34,9 +34,9 @@ class Request:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        for name, value, least in [("beam", self.beam, 1), ("n_best", self.n_best, 1), ("max_extra", self.max_extra, 0)]:
-            if value < least:
-                raise SettingError(f"{name} = {value}: must be at least {least}")
+        for name, least in [("beam", 1), ("n_best", 1), ("max_extra", 0)]:
+            if getattr(self, name) < least:
+                raise SettingError(f"{name} = {getattr(self, name)}: must be at least {least}")
 
     @staticmethod
     def of(config: SearchConfig) -> "Request":
