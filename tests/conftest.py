@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from jaxtyping import install_import_hook
 
 
 @pytest.fixture(scope="session")
@@ -13,3 +14,7 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"{folder} is not there: set TRANSDUCE_DATA to the folder of corpora")
     return folder
+
+
+# Every shape written in the model's annotations is checked whenever tests run.
+install_import_hook("transduce.model", "beartype.beartype")

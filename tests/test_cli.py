@@ -175,7 +175,6 @@ MISTAKES = [
     (["attention", "MODEL", "ab", "-o", "no/such/folder/a.png"], "there is no folder"),
     (["attention", "MODEL", "  ", "-o", "a.png"], "the sentence is empty"),
     (["train", "new"], "no training data"),
-    (["train", "new", "--train", "INPUT", "INPUT"], "no validation data"),
     (["train", "new", "--train", "a", "b", "--valid", "c", "d"], "cannot be read: no such file"),
     (["train", "new", "--set", "model.dmodel=3"], "unknown setting model.dmodel; did you mean model.d_model?"),
     (["train", "new", "--set", "nonsense"], "write section.key=value"),

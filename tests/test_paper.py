@@ -122,7 +122,7 @@ def test_what_the_presets_leave_to_the_data(preset: str) -> None:
         for name in values.keys() - PRESETS[preset].get(section, {}).keys()
     }
     of_data = {"data.task", "data.normalization", "data.unknown", "data.identical"}
-    assert left == of_data | {"train.validate_every", "train.checkpoint_every"}
+    assert left == of_data
 
 
 @pytest.mark.parametrize("row", TABLE_3)

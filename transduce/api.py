@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from transduce.evaluate import Evaluation, TestSet, evaluate
-from transduce.explore import draw_attention
 from transduce.translator import Attention, Translation, Translator
 
 
@@ -60,6 +59,8 @@ class Model:
         """Every layer's and head's weights for a pair, drawn to a file if one is named."""
         attention = self.translator.attention(source, target)
         if picture:
+            from transduce.explore import draw_attention
+
             draw_attention(attention, picture)
         return attention
 

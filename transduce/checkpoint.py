@@ -20,6 +20,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from transduce import __version__
 from transduce.errors import DamagedFile, RunError, TrainingError
 
 Tensors = dict[str, Tensor]
@@ -76,7 +77,7 @@ class Checkpoint:
 def write_tensors(path: Path, tensors: Tensors, about: Mapping[str, str] | None = None) -> None:
     """A safetensors file with its hash in the header, whole or not at all."""
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in sorted(tensors.items())}
-    header = {**(about or {}), "sha256": _digest(tensors), "format": "pt"}
+    header = {**(about or {}), "sha256": _digest(tensors), "format": "pt", "transduce": __version__}
     with _replacing(path) as temporary:
         save_file(tensors, temporary, header)
 

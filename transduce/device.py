@@ -38,8 +38,7 @@ class Device:
 def choose_device(kind: str = "auto", precision: str = "auto", threads: int = 0) -> Device:
     """The device the settings ask for; `auto` is the GPU if there is one, and bf16 where the device gains by it.
 
-    On CPUs `auto` is float32: bf16 was slower on one we measured and an illegal instruction on another that
-    claims to have it (docs/log.md).
+    On CPUs `auto` is float32: on the one we measured bf16 was slower, or an illegal instruction (docs/log.md).
     """
     if kind == "auto":
         kind = "cuda" if torch.cuda.is_available() else "cpu"

@@ -2,6 +2,8 @@
 
 Ids are laid out as Marian does, so that exports carry the model unchanged: `</s>` 0, `<unk>` 1, the pieces, and
 `<pad>` last; `<pad>` is ours and no piece of the sentencepiece model, so no text can produce it.
+Differs from the paper: the byte-pair encoding is sentencepiece's, on raw text, where the paper's was subword-nmt's on
+tokenised text.
 Knows no files but its own, no corpora and no tensors.
 """
 

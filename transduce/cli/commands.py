@@ -1,4 +1,7 @@
-"""What each verb does: read, call the API, write. Data goes to stdout, everything for people to stderr."""
+"""What each verb does: read, call the translator or the training, write.
+
+Data goes to stdout, everything for people to stderr.
+"""
 
 import argparse
 import json
@@ -10,7 +13,6 @@ from typing import IO, Any
 
 from transduce.data import Corpus, read_pairs
 from transduce.errors import DataError, SettingError
-from transduce.explore import check_picture_path, draw_attention
 from transduce.translator import Request, Translation, Translator, open_folder
 
 Options = argparse.Namespace
@@ -105,6 +107,8 @@ def score(options: Options) -> int:
 
 
 def attention(options: Options) -> int:
+    from transduce.explore import check_picture_path, draw_attention
+
     path = check_picture_path(options.output)
     if not options.sentence.strip():
         raise SettingError("the sentence is empty: there is nothing to attend to")

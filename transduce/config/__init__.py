@@ -4,6 +4,7 @@ from transduce.config.fitted import Counts, Fitted, Side, fit
 from transduce.config.presets import PRESETS
 from transduce.config.resolve import (
     Layers,
+    assemble,
     assignments,
     build,
     differences,
@@ -25,6 +26,7 @@ __all__ = [
     "SearchConfig",
     "Side",
     "TrainConfig",
+    "assemble",
     "assignments",
     "build",
     "check",

@@ -16,6 +16,8 @@ _PAPER_RECIPE: dict[str, Any] = {
     "clip_norm": 0.0,
     "ema": 0.0,
     "patience": 0,
+    "validate_every": 1_000,
+    "checkpoint_every": 1_000,  # the paper: every 10 minutes
 }
 _PAPER_SEARCH: dict[str, Any] = {"beam": 4, "alpha": 0.6, "length_penalty": "paper", "max_extra": 50}
 _PAPER_PARTS: dict[str, Any] = {

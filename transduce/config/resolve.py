@@ -34,19 +34,24 @@ def merge(*layers: Mapping[str, Mapping[str, Any]]) -> Layers:
 
 
 def build(*layers: Mapping[str, Mapping[str, Any]]) -> Config:
-    """The checked configuration the layers add up to."""
+    """The configuration the layers add up to, refused where it cannot work."""
+    config = assemble(*layers)
+    check(config)
+    return config
+
+
+def assemble(*layers: Mapping[str, Mapping[str, Any]]) -> Config:
+    """The configuration the layers add up to; names and types are checked, combinations are not."""
     merged = merge(*layers)
     for section in merged:
         if section not in SECTIONS:
             raise SettingError(f"unknown section [{section}]{_suggestion(section, SECTIONS)}")
-    config = Config(
+    return Config(
         model=_section("model", ModelConfig, merged["model"]),
         data=_section("data", DataConfig, merged["data"]),
         train=_section("train", TrainConfig, merged["train"]),
         search=_section("search", SearchConfig, merged["search"]),
     )
-    check(config)
-    return config
 
 
 def assignments(items: Iterable[str]) -> Layers:

@@ -50,6 +50,7 @@ class DataConfig:
 
     train: tuple[str, ...] = ()
     valid: tuple[str, ...] = ()
+    hold_out: int = 0  # without validation data: about one source in this many is kept from training for it
     languages: tuple[str, ...] = ()  # source and target, e.g. en de
     task: Task = "auto"  # decides the metric: BLEU and chrF, or PER and WER
     source_units: Units = "auto"
@@ -172,6 +173,7 @@ def _refusals(config: Config) -> list[tuple[bool, str]]:
         "train.threads": train.threads,
         "search.max_extra": search.max_extra,
         "data.features_column": data.features_column,
+        "data.hold_out": data.hold_out,
     }
     return [
         *((v < 1, f"{name} = {v}: must be at least 1") for name, v in at_least_one.items()),
@@ -204,7 +206,7 @@ def _refusals(config: Config) -> list[tuple[bool, str]]:
             f"data.vocabulary_size = {data.vocabulary_size}: must be at least 8",
         ),
         (
-            data.sampling > 0 and not {data.source_units, data.target_units} & {"bpe", "unigram"},
+            data.sampling > 0 and not {data.source_units, data.target_units} & {"bpe", "unigram", "auto"},
             f"data.sampling = {data.sampling} needs data.source_units or data.target_units of bpe or unigram",
         ),
         (

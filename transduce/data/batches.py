@@ -1,7 +1,7 @@
 """From a store of ids to batches under a token budget, in an order that anyone can compute again.
 
 The plan of an epoch is a pure function of (lengths, seed, epoch): a killed run recomputes it and goes on at its
-position. Knows ids and tensors, not text, model or files.
+position. Knows ids and tensors; the model's `Tokens` are what it makes, text and files it never sees.
 
 A *step* is what one optimizer update sees, about `tokens_per_batch` real target tokens. A *batch* is what the device
 sees at once, at most `places` padded places a side. A step is one batch, or several whose gradients add up.
@@ -107,7 +107,10 @@ class Batching:
 
 
 def make_batch(pairs: Pairs, numbers: Ids, source_pad: int, target_pad: int) -> Batch:
-    """One sentence a row. The decoder's input is its target moved right, beginning with `<pad>`."""
+    """One sentence a row. The decoder's input is its target moved right.
+
+    Differs from the paper: it begins with `<pad>`, whose embedding is zero, where the paper has no word on it.
+    """
     targets = [pairs.target(int(n)) for n in numbers]
     labels = Tokens.padded(targets, Batch.IGNORED)
     inputs = torch.roll(labels.ids, 1, dims=1)

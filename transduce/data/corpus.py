@@ -17,7 +17,8 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import IO, BinaryIO, Literal
+from zlib import crc32
 
 from transduce.errors import DataError
 
@@ -48,11 +49,20 @@ class Corpus:
     groups: tuple[Group, ...]
     languages: tuple[str, ...] = ()  # keys of {"translation": {...}}; without them, the first two in order
     features_column: int = 0  # TSV: the column, counted from 1, whose `A;B` makes the source `... ;A;B`
+    hold_out: int = 0  # about one source in this many belongs to the held-out part; 0: there is none
+    part: Literal["kept", "held out"] = "kept"
 
     def blocks(self) -> Iterator[Block]:
-        """All pairs in order, `LINES_PER_BLOCK` at a time."""
+        """The pairs of this part in order, read `LINES_PER_BLOCK` at a time."""
         for group in self.groups:
-            yield from self._group_blocks(group)
+            for block in self._group_blocks(group):
+                yield self._part_of(block) if self.hold_out else block
+
+    def _part_of(self, block: Block) -> Block:
+        """By a hash of the source, so that equal sources (a word and its pronunciations) are never in both parts."""
+        wanted = self.part == "held out"
+        rows = [n for n, text in enumerate(block.source) if (crc32(text.encode()) % self.hold_out == 0) == wanted]
+        return replace(block, source=[block.source[n] for n in rows], target=[block.target[n] for n in rows])
 
     def _group_blocks(self, group: Group) -> Iterator[Block]:
         kind = _kind(group)

@@ -1,7 +1,7 @@
 """Dropout whose random numbers do not cost more than the layer they follow.
 
 Torch draws a double for every element on CPUs, one thread at a time, which was a quarter of a small model's step
-(docs/log.md). Sixteen random bits an element are enough: the rate is then a multiple of 1/65,536.
+(docs/log.md). Sixteen random bits an element are enough. Differs from the paper: the rate is a multiple of 1/65,536.
 """
 
 import torch
@@ -23,6 +23,6 @@ def random_scale(like: Tensor, rate: float) -> Tensor:
     """0 with probability `rate`, else 1 / (1 - rate), for each element; from torch's generator."""
     words = torch.empty((like.numel() + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None)
     bits = words.view(torch.int16)[: like.numel()].view(like.shape)
-    dropped = round(rate * GRAIN)
+    dropped = min(round(rate * GRAIN), GRAIN - 1)
     keep = bits >= dropped - GRAIN // 2
     return keep.to(like.dtype).mul_(GRAIN / (GRAIN - dropped))

@@ -17,7 +17,10 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": relu, "gelu": gelu
 
 
 def make_norm(config: ModelConfig) -> nn.Module:
-    """Over the d_model features of each token by itself: never over the batch or the sentence."""
+    """Over the d_model features of each token by itself: never over the batch or the sentence.
+
+    Differs from the paper: eps is 1e-5 (the paper names none, its code had 1e-6), as in torch.nn and what we export to.
+    """
     return (nn.LayerNorm if config.norm_kind == "layer" else nn.RMSNorm)(config.d_model, eps=1e-5)
 
 

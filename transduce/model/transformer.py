@@ -97,7 +97,10 @@ class Transformer(nn.Module):
         return self.decoder_norm(x)
 
     def project(self, hidden: Float[Tensor, "*places D"]) -> Float[Tensor, "*places V"]:
-        """Logits over every target id but `<pad>`, which is the last and so is cut off."""
+        """Logits over every target id but `<pad>`, which is the last and so is cut off.
+
+        Differs from the paper: there every id is a class. A `<pad>` nobody predicts need not be learned away.
+        """
         return linear(hidden, self.output_embedding.weight[: self.target_pad], self.output_bias)
 
     def begin(self, memory: Memory) -> DecoderState:

@@ -50,7 +50,11 @@ class Paths:
 
 
 def forced_tokens(limits: Tensor, prefix: Sequence[Sequence[int]] | None, end: int) -> Tensor:
-    """The token each place must take, or FREE [B, T]: the prefix, and `</s>` at the limit."""
+    """The token each place must take, or FREE [B, T]: the prefix, and `</s>` at the limit.
+
+    Differs from the paper: an output that reaches the limit is ended by `</s>` rather than broken off, so that every
+    hypothesis is a whole one with a probability.
+    """
     prefix = prefix or [[] for _ in limits]
     _check_places(limits.tolist(), prefix, end)
     forced = torch.full((len(limits), int(limits.max())), FREE, dtype=torch.long)

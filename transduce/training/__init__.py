@@ -1,6 +1,7 @@
 """Training: from files to a run folder. `train` is the whole of it."""
 
 import fcntl
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -63,11 +64,15 @@ def train(
 @contextmanager
 def _alone_in(folder: RunFolder) -> Iterator[None]:
     """Two processes must not train one run; the lock goes with the process, however it ends."""
-    lock = folder.path.with_name(f".{folder.path.name}.lock")
+    path = folder.path.resolve()
+    lock = path.with_name(f".{path.name}.lock")
     lock.parent.mkdir(parents=True, exist_ok=True)
     with open(lock, "w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # The one who had it before may have removed the name since we opened it: then it locks nothing.
+            if not lock.exists() or os.fstat(file.fileno()).st_ino != lock.stat().st_ino:
+                raise BlockingIOError
         except OSError:
             raise RunError(f"{folder.path}: another process is training this run") from None
         try:

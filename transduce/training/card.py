@@ -89,7 +89,7 @@ def _scores(folder: RunFolder) -> list[str]:
             about = read_about(folder.weights(which))
             score = f"{about['metric']} {float(about['score']):.2f}"
             lines.append(
-                f"| {which} | {about['step']} | {float(about['loss']):.4f} | {score} | `{about['signature']}` |"
+                f"| {which} | {about['step']} | {float(about['loss']):.4f} | {score} | `{_cell(about['signature'])}` |"
             )
     return lines
 

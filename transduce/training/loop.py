@@ -69,7 +69,6 @@ class Trainer:
         places = self.config.tokens_per_microbatch or PLACES[device.kind]
         self.batching = Batching(self.config.tokens_per_batch, places, self.config.seed)
         self.steps_per_epoch = len(self.batching.plan(material.train, epoch=0))
-        self.recorder = Recorder(folder, self.progress, voice)
 
     @property
     def last_step(self) -> int:
@@ -80,6 +79,7 @@ class Trainer:
         if self._is_over() and self.keeper.is_complete(self.progress.step, self.last_step):
             self.voice.say(f"already finished at step {self.progress.step:,}; a larger budget goes on from there")
             return
+        self.recorder = Recorder(self.keeper.folder, self.progress, self.voice)
         self.begun = time.perf_counter() - self.progress.seconds
         try:
             with StopSignals() as signals:

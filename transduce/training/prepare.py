@@ -8,7 +8,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from transduce.config import (
     Counts,
     Layers,
     Side,
+    assemble,
     assignments,
     build,
     differences,
@@ -59,6 +60,7 @@ MAY_CHANGE = {
 TAKEN_FROM_MODEL = {
     "data": ("task", "source_units", "target_units", "joint", "vocabulary_size", "unknown", "normalization", "symbols"),
 }
+HELD_OUT_PAIRS = 1_000
 FINE_TUNING_RATE = 0.25  # of the fitted learning rate: the weights are near a good place already
 
 
@@ -116,7 +118,7 @@ def _file_layer(path: str) -> Layers:
 
 def prepare(folder: RunFolder, wished: Wishes, say: Say) -> Prepared:
     """A new run where there is none, else the one that is there."""
-    build(*wished.layers) if not wished.start_from else None  # a misspelt setting is refused before anything is read
+    assemble(*wished.layers)  # a misspelt setting is refused before anything is read
     if folder.config.exists():
         return _prepare_again(folder, wished, say)
     if folder.path.exists() and (not folder.path.is_dir() or any(folder.path.iterdir())):
@@ -126,11 +128,13 @@ def prepare(folder: RunFolder, wished: Wishes, say: Say) -> Prepared:
 
 def _prepare_new(folder: RunFolder, wished: Wishes, say: Say) -> Prepared:
     with tempfile.TemporaryDirectory() as scratch:
+        start = open_folder(wished.start_from) if wished.start_from else None
         data = merge(*wished.layers)["data"]
         corpora = _corpora(data, Path(scratch))
-        start = open_folder(wished.start_from) if wished.start_from else None
+        if not data.get("valid") and not corpora.hold_out:
+            corpora = _hold_out(corpora, say)
         scanned = _scan(corpora, data, say)
-        config = _resolve(scanned.train, wished, start, say)
+        config = _resolve(scanned.train, wished, start, corpora.hold_out, say)
         cache = cache_folder(config.data.cache)
         say("learning the vocabulary" if start is None else f"vocabulary and weights from {wished.start_from}")
         both = start.vocabularies if start else learn_vocabularies(scanned.train, config.data, cache, notify=say)
@@ -166,6 +170,10 @@ class _Corpora:
     train: Corpus
     valid: Corpus
 
+    @property
+    def hold_out(self) -> int:
+        return self.train.hold_out
+
 
 @dataclass(frozen=True)
 class _Scans:
@@ -176,12 +184,24 @@ class _Scans:
 def _corpora(data: dict[str, Any], scratch: Path) -> _Corpora:
     if not data.get("train"):
         raise SettingError("no training data: --train SOURCE TARGET, or --train FILE.tsv")
-    if not data.get("valid"):
-        raise SettingError("no validation data: --valid SOURCE TARGET, or --valid FILE.tsv")
     languages, column = tuple(data.get("languages", ())), int(data.get("features_column", 0))
     train = Corpus(groups_from_setting(tuple(data["train"])), languages, column)
-    valid = Corpus(groups_from_setting(tuple(data["valid"])), languages, column)
-    return _Corpora(with_stdin_in(scratch, train, sys.stdin.buffer), valid)
+    train = with_stdin_in(scratch, train, sys.stdin.buffer)
+    if data.get("valid"):
+        return _Corpora(train, replace(train, groups=groups_from_setting(tuple(data["valid"]))))
+    return _split(train, int(data.get("hold_out", 0)))
+
+
+def _split(train: Corpus, hold_out: int) -> _Corpora:
+    return _Corpora(replace(train, hold_out=hold_out), replace(train, hold_out=hold_out, part="held out"))
+
+
+def _hold_out(corpora: _Corpora, say: Say) -> _Corpora:
+    """No validation data: about a thousand pairs of the training data, at most a tenth, are kept from training."""
+    pairs = scan(corpora.train, sample_pairs=1).pairs
+    every = max(10, pairs // HELD_OUT_PAIRS)
+    say(f"no validation data given: about one pair in {every} is held out for it (data.hold_out)")
+    return _split(corpora.train, every)
 
 
 def _scan(corpora: _Corpora, data: dict[str, Any], say: Say) -> _Scans:
@@ -239,15 +259,18 @@ def _check_unchanged(folder: RunFolder, scanned: _Scans) -> None:
 # --- settings --------------------------------------------------------------------------------------------------
 
 
-def _resolve(scanned: Scan, wished: Wishes, start: ModelFolder | None, say: Say) -> Config:
+def _resolve(scanned: Scan, wished: Wishes, start: ModelFolder | None, hold_out: int, say: Say) -> Config:
     asked = merge(*wished.layers)
-    fitted = fit(counts(scanned), asked["data"].get("task", "auto"))
-    if start is None:
-        for reason in fitted.reasons:
-            say(f"fitted: {reason}")
-        return build(fitted.layer, *wished.layers)
-    taken = _taken_from(start, wished, fitted.layer)
-    return build(fitted.layer, taken, *wished.layers)
+    fitted = fit(counts(scanned), asked["data"].get("task", "auto"), asked["data"].get("joint"))
+    taken = _taken_from(start, wished, fitted.layer) if start else {}
+    alone = build(fitted.layer, taken, {"data": asked["data"]})
+    config = build(fitted.layer, taken, *wished.layers, {"data": {"hold_out": hold_out}})
+    for reason in fitted.reasons if start is None else []:
+        say(f"fitted to the data: {reason}")
+    said = [f"{name}={new}" for name, (_, new) in differences(alone, config).items() if name != "data.hold_out"]
+    if said:
+        say(f"but as asked: {', '.join(said)}")
+    return config
 
 
 def _taken_from(start: ModelFolder, wished: Wishes, fitted: Layers) -> Layers:

@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from transduce import __version__
 from transduce.checkpoint import RunFolder, Tensors, read_about, read_tensors
 from transduce.config import Config, build, from_toml
 from transduce.errors import DamagedFile, RunError
@@ -26,6 +27,7 @@ class ModelFolder:
         path = self.folder.weights(better_weights(self.folder) if which == "auto" else which)
         if not path.exists():
             raise RunError(f"{self.folder.path}: no {path.name} there")
+        check_version(path)
         model = Transformer(self.config.model, self.vocabularies.source.size, self.vocabularies.target.size)
         load_weights(model, read_tensors(path), str(path))
         return model.eval()
@@ -64,6 +66,19 @@ def better_weights(folder: RunFolder) -> str:
         return "best"
     best, averaged = read_about(folder.weights("best")), read_about(folder.weights("averaged"))
     return "averaged" if _rank(averaged) >= _rank(best) else "best"
+
+
+def check_version(path: Path) -> None:
+    """Weights of a later version may mean something we cannot know."""
+    written = read_about(path).get("transduce", __version__)
+    if _numbers(written)[:2] > _numbers(__version__)[:2]:
+        raise RunError(
+            f"{path}: written by transduce {written}; this is {__version__}: install that version or a later one"
+        )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdigit())
 
 
 def _rank(about: dict[str, str]) -> float:

@@ -1,0 +1,246 @@
+"""HF transformers as oracle: our weights in its Marian (post-norm) and Pegasus (pre-norm) give the same answers.
+
+`as_hf` holds what must be known to carry a model there, and the tests check it down to the tokens of `generate`.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from transduce.config import ModelConfig
+from transduce.model import MultiHeadAttention, Tokens, Transformer
+from transduce.search import Hypothesis, PowerPenalty, beam_search
+
+transformers = pytest.importorskip("transformers", reason="transformers is not installed: pip install transformers")
+
+POST = ModelConfig(
+    d_model=64, d_ff=128, num_heads=4, num_encoder_layers=3, num_decoder_layers=2, dropout=0.0, output_bias=True
+)
+PRE = dataclasses.replace(POST, norm="pre")
+SIZE, END = 300, 0
+PAD = SIZE - 1
+LIMIT = 64  # of an output, counting `</s>`; no output of `ends_its_sentences` comes near it
+TOLERANCE = 1e-4
+BOTH = pytest.mark.parametrize("config", [POST, PRE], ids=["post-norm is Marian", "pre-norm is Pegasus"])
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Models this small gain nothing from a second one, and wait for it on a busy machine."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+# --- our weights in their model --------------------------------------------------------------------------------
+
+
+def as_hf(model: Transformer) -> Any:
+    """The same model as a `MarianMTModel`, or as a `PegasusForConditionalGeneration` where it is pre-norm."""
+    name = "Pegasus" if model.config.norm == "pre" else "Marian"
+    make = transformers.PegasusForConditionalGeneration if name == "Pegasus" else transformers.MarianMTModel
+    theirs = make(getattr(transformers, f"{name}Config")(**hf_settings(model)))
+    missing, unexpected = theirs.load_state_dict(dict(hf_tensors(model)), strict=False)
+    assert not unexpected
+    assert all("embed_positions" in key for key in missing), missing  # sinusoids, which they compute themselves
+    return theirs.eval()
+
+
+def hf_settings(model: Transformer) -> dict[str, Any]:
+    config, pad = model.config, model.target_pad
+    return {
+        "vocab_size": pad + 1,
+        "d_model": config.d_model,
+        "encoder_layers": config.num_encoder_layers,
+        "decoder_layers": config.num_decoder_layers,
+        **{f"{side}_attention_heads": config.num_heads for side in ("encoder", "decoder")},
+        **{f"{side}_ffn_dim": config.d_ff for side in ("encoder", "decoder")},
+        "activation_function": config.activation,
+        "scale_embedding": True,
+        "dropout": config.dropout,
+        "max_position_embeddings": 256,
+        "pad_token_id": pad,
+        "decoder_start_token_id": pad,
+        "eos_token_id": END,
+        "forced_eos_token_id": None,  # would end an output at the limit at no cost, where we count its probability
+    }
+
+
+def hf_tensors(model: Transformer) -> Iterator[tuple[str, Tensor]]:
+    """Every parameter under its name there.
+
+    Their sinusoids are all sines and then all cosines where ours alternate, so each axis that is d_model wide is put
+    in that order. Widths inside a head or a feed-forward layer stay as they are.
+    """
+    assert model.config.tie == "all"
+    assert model.config.positions == "sinusoidal"
+    d_model, pad = model.config.d_model, model.target_pad
+    order = torch.cat([torch.arange(0, d_model, 2), torch.arange(1, d_model, 2)])
+
+    def reads(name: str, weight: Tensor, bias: Tensor) -> Iterator[tuple[str, Tensor]]:
+        yield from {f"{name}.weight": weight[:, order], f"{name}.bias": bias}.items()
+
+    def writes(name: str, module: nn.Linear | nn.LayerNorm) -> Iterator[tuple[str, Tensor]]:
+        yield from {f"{name}.weight": module.weight[order], f"{name}.bias": module.bias[order]}.items()
+
+    def attends(name: str, attention: MultiHeadAttention) -> Iterator[tuple[str, Tensor]]:
+        weights, biases = (
+            attention.stacked.weight.split(attention.widths),
+            attention.stacked.bias.split(attention.widths),
+        )
+        for letter, weight, bias in zip("qkv", weights, biases, strict=True):
+            yield from reads(f"{name}.{letter}_proj", weight, bias)
+        yield from writes(f"{name}.out_proj", attention.output)
+
+    for side, layers in [("encoder", model.encoder), ("decoder", model.decoder)]:
+        for number, layer in enumerate(layers):
+            place = f"model.{side}.layers.{number}"
+            yield from attends(f"{place}.self_attn", layer.attention)
+            yield from writes(f"{place}.self_attn_layer_norm", layer.attention_residual.norm)
+            if side == "decoder":
+                yield from attends(f"{place}.encoder_attn", layer.source_attention)
+                yield from writes(f"{place}.encoder_attn_layer_norm", layer.source_attention_residual.norm)
+            yield from reads(f"{place}.fc1", layer.feed_forward.inner.weight, layer.feed_forward.inner.bias)
+            yield from writes(f"{place}.fc2", layer.feed_forward.outer)
+            yield from writes(f"{place}.final_layer_norm", layer.feed_forward_residual.norm)
+    if model.config.norm == "pre":
+        yield from writes("model.encoder.layer_norm", model.encoder_norm)
+        yield from writes("model.decoder.layer_norm", model.decoder_norm)
+    for name in ["model.shared", "model.encoder.embed_tokens", "model.decoder.embed_tokens", "lm_head"]:
+        yield f"{name}.weight", model.target_embedding.weight[:, order]
+    bias = torch.full((1, pad + 1), -torch.inf)  # `<pad>`, the last, is a class of theirs: it must never win
+    bias[0, :pad] = 0 if model.output_bias is None else model.output_bias
+    yield "final_logits_bias", bias
+
+
+# --- models and sentences --------------------------------------------------------------------------------------
+
+
+@cache
+def ends_its_sentences(config: ModelConfig) -> Transformer:
+    """A random model of peaked distributions whose `</s>` grows likely with the position.
+
+    A random model rambles to the limit. So one feature is left to the position alone, a slow sine that no sub-layer
+    writes to, and only `</s>` looks at it.
+    """
+    torch.manual_seed(1)
+    model = Transformer(config, SIZE, SIZE).eval()
+    last_norm = model.decoder_norm if config.norm == "pre" else model.decoder[-1].feed_forward_residual.norm
+    sine = 20  # sin(position / 17.8)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.dim() == 1:
+                parameter.add_(0.2 * torch.randn_like(parameter))
+            if name.endswith(("output.weight", "output.bias", "outer.weight", "outer.bias", "norm.bias")):
+                parameter[sine] = 0
+        last_norm.weight.mul_(2 * torch.randn(config.d_model).sign())
+        last_norm.weight[sine] = 8
+        model.target_embedding.weight[:, sine] = 0
+        model.target_embedding.weight[END, sine] = 7
+        model.output_bias[END] -= 5  # type: ignore[index]
+    return model
+
+
+def sources(count: int, seed: int) -> list[list[int]]:
+    generator = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(1, 25, (count,), generator=generator).tolist()
+    return [[*torch.randint(1, PAD, (n,), generator=generator).tolist(), END] for n in lengths]
+
+
+def our_search(model: Transformer, beam: int, alpha: float, n_best: int = 1) -> list[list[Hypothesis]]:
+    asked = sources(30, seed=2)
+    with torch.no_grad():
+        state = model.begin(model.encode(Tokens.padded(asked, PAD)))
+    limits = torch.full((len(asked),), LIMIT)
+    penalty = PowerPenalty(alpha)
+    return beam_search(model.step, state, start=PAD, end=END, limits=limits, beam=beam, penalty=penalty, n_best=n_best)
+
+
+def their_search(model: Transformer, **settings: Any) -> Any:
+    """Their maximum length counts the `<pad>` that decoding starts from; the one of new tokens is our limit."""
+    asked = Tokens.padded(sources(30, seed=2), PAD)
+    return as_hf(model).generate(
+        input_ids=asked.ids,
+        attention_mask=asked.real.long(),
+        max_new_tokens=LIMIT,
+        do_sample=False,
+        return_dict_in_generate=True,
+        output_scores=True,
+        **settings,
+    )
+
+
+def outputs(generated: Tensor) -> list[list[int]]:
+    """Without the `<pad>` it starts from, `</s>` and the padding after it."""
+    return [row[1:][: row.index(END) - 1] for row in generated.tolist()]
+
+
+# --- the same answers ------------------------------------------------------------------------------------------
+
+
+@BOTH
+@pytest.mark.parametrize("bias", [True, False], ids=["output bias", "none"])
+def test_logits_are_theirs(config: ModelConfig, bias: bool) -> None:
+    torch.manual_seed(3)
+    model = (
+        ends_its_sentences(config) if bias else Transformer(dataclasses.replace(config, output_bias=False), SIZE, SIZE)
+    )
+    source, target = (
+        Tokens.padded(sources(16, seed=3), PAD),
+        Tokens.padded([[PAD, *s] for s in sources(16, seed=4)], PAD),
+    )
+    with torch.no_grad():
+        ours = model.eval().project(model.decode(target, model.encode(source)))
+        theirs = as_hf(model)(
+            input_ids=source.ids,
+            attention_mask=source.real.long(),
+            decoder_input_ids=target.ids,
+            decoder_attention_mask=target.real.long(),
+        ).logits
+    assert (theirs[..., PAD] == -torch.inf).all()
+    difference = float((ours - theirs[..., :PAD])[target.real].abs().max())
+    print(f"largest difference {difference:.1e}")
+    assert float(ours.std()) > 0.5
+    assert difference <= TOLERANCE
+
+
+@BOTH
+def test_the_models_searched_are_worth_searching(config: ModelConfig) -> None:
+    """Outputs differ between sources, end well before the limit, and a wider beam finds others."""
+    model = ends_its_sentences(config)
+    greedy, beam = our_search(model, 1, 1.0), our_search(model, 4, 1.0, n_best=4)
+    lengths = [len(one.tokens) for found in (*greedy, *beam) for one in found]
+    assert max(lengths) < LIMIT // 2
+    assert len(set(lengths)) > 5
+    assert len({tuple(found[0].tokens) for found in beam}) >= 15
+    assert sum(one[0].tokens != wide[0].tokens for one, wide in zip(greedy, beam, strict=True)) > 10
+    scores = [[one.score for one in found] for found in beam]
+    assert min(a - b for found in scores for a, b in itertools.pairwise(found)) > 1e-5, "a tie decides nothing"
+
+
+@BOTH
+def test_greedy_search_is_theirs(config: ModelConfig) -> None:
+    model = ends_its_sentences(config)
+    theirs = their_search(model, num_beams=1)
+    assert [found[0].tokens for found in our_search(model, 1, 1.0)] == outputs(theirs.sequences)
+
+
+@BOTH
+@pytest.mark.parametrize("alpha", [0.6, 1.0])
+@pytest.mark.parametrize("n_best", [1, 4])
+def test_beam_search_is_theirs(config: ModelConfig, alpha: float, n_best: int) -> None:
+    """Tokens and scores, which both divide by n^alpha, where n counts `</s>` and not the first `<pad>`."""
+    model = ends_its_sentences(config)
+    theirs = their_search(model, num_beams=4, num_return_sequences=n_best, length_penalty=alpha, early_stopping="never")
+    ours = [one for found in our_search(model, 4, alpha, n_best) for one in found]
+    assert [one.tokens for one in ours] == outputs(theirs.sequences)
+    differences = (torch.tensor([one.score for one in ours]) - theirs.sequences_scores).abs()
+    print(f"largest difference {differences.max():.1e}")
+    assert float(differences.max()) <= TOLERANCE
