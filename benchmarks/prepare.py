@@ -14,8 +14,6 @@ import argparse
 import json
 import lzma
 import multiprocessing
-import os
-import platform
 import resource
 import subprocess
 import sys
@@ -26,15 +24,13 @@ from dataclasses import dataclass
 from multiprocessing import synchronize
 from pathlib import Path
 
-import numpy
 import sentencepiece
+from facts import CORES, default_data, write_result
 
 from transduce.config import DataConfig
 from transduce.data import Corpus, Rules, learn_vocabularies, open_or_build, scan
 from transduce.text import Vocabularies, Vocabulary
 
-HERE = Path(__file__).parent
-CORES = len(os.sched_getaffinity(0))
 LINES = 50_000  # encoded at a time by sentencepiece alone, so that results need not be kept
 
 
@@ -66,8 +62,7 @@ def main() -> None:
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    default = os.environ.get("TRANSDUCE_DATA", str(HERE.parent.parent / "shared" / "data"))
-    parser.add_argument("--data", type=Path, default=Path(default), help="folder that holds europarl-de-en/")
+    parser.add_argument("--data", type=Path, default=default_data(), help="folder that holds europarl-de-en/")
     parser.add_argument("--vocabulary-size", type=int, default=16_000)
     parser.add_argument("--cache", default="", help="where the temporary store is written")
     parser.add_argument("--stage", default="", help=argparse.SUPPRESS)
@@ -173,31 +168,9 @@ def peak_resident_mb() -> int:
 
 
 def write(results: dict[str, object], arguments: argparse.Namespace) -> None:
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=HERE, capture_output=True, text=True).stdout.strip()
-    record = {
-        "command": f"python benchmarks/prepare.py --vocabulary-size {arguments.vocabulary_size}",
-        "date": time.strftime("%Y-%m-%d"),
-        "commit": commit,
-        "data": "europarl-de-en, train-0 to train-3",
-        "versions": {
-            "python": platform.python_version(),
-            "numpy": numpy.__version__,
-            "sentencepiece": sentencepiece.__version__,
-        },
-        "hardware": {"cpu": cpu_name(), "cores": CORES},
-        "results": results,
-    }
-    path = HERE / "results" / "prepare.json"
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps(record, indent=1) + "\n")
-    print(path)
-
-
-def cpu_name() -> str:
-    names = [
-        line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().split("\n") if "model name" in line
-    ]
-    return names[0] if names else platform.processor()
+    command = f"python benchmarks/prepare.py --vocabulary-size {arguments.vocabulary_size}"
+    data = "europarl-de-en, train-0 to train-3"
+    print(write_result("prepare", command, ["numpy", "sentencepiece"], data=data, results=results))
 
 
 # Ours stands between the two others, so that a machine that grows slower or busier meanwhile is seen in one of them.

@@ -1,6 +1,8 @@
 """Many small trainings side by side, to back the table of fitted settings with runs.
 
-    python benchmarks/sweep.py benchmarks/sweeps/multi30k.toml --data ../shared/data --jobs 8 --out sweep.jsonl
+    python benchmarks/sweep.py benchmarks/sweeps/*.toml --data FOLDER --jobs 8 --out sweep.jsonl
+
+benchmarks/results/sweeps.json holds what such runs gave.
 
 A sweep file names its data once and lists variants as `--set` strings. Every run goes through the command line; the
 test score is `transduce evaluate` with the run's own search settings.
@@ -16,15 +18,17 @@ import tomllib
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
+from facts import default_data
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("sweep", nargs="+")
-    parser.add_argument("--data", default="../shared/data")
+    parser.add_argument("--data", type=Path, default=default_data())
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--out", default="sweep.jsonl")
     options = parser.parse_args()
-    runs = [run for path in options.sweep for run in read_sweep(Path(path), Path(options.data))]
+    runs = [run for path in options.sweep for run in read_sweep(Path(path), options.data)]
     with ThreadPoolExecutor(options.jobs) as pool, open(options.out, "a") as out:
         for done in as_completed([pool.submit(execute, run) for run in runs]):
             out.write(json.dumps(done.result()) + "\n")
