@@ -17,6 +17,7 @@ from transduce.config import Config, differences
 from transduce.translator import read_config
 
 PACKAGES = ["torch", "numpy", "sentencepiece", "sacrebleu"]
+LEFT_OUT = ("data.train", "data.valid", "data.cache")  # where things lay on one machine
 
 
 def main() -> None:
@@ -37,9 +38,7 @@ def training(run: Path) -> dict:
     folder = RunFolder(run)
     progress = checkpoint.restore(checkpoint.checkpoint_path(folder, checkpoint.steps_saved(folder)[-1])).progress
     settings = {name: new for name, (_, new) in differences(Config(), read_config(folder)).items()}
-    settings = {
-        name: value for name, value in settings.items() if name not in ("data.train", "data.valid", "data.cache")
-    }
+    settings = {name: value for name, value in settings.items() if name not in LEFT_OUT}
     kept = ("step", "epoch", "target_tokens", "threads")
     return {"settings": settings, "seconds": round(progress["seconds"]), **{key: progress[key] for key in kept}}
 

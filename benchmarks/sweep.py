@@ -55,8 +55,9 @@ def execute(run: dict) -> dict:
         seconds = time.time() - begun
         tested = call([*command("evaluate", model), *run["test"], "--json"]) if "error" not in trained else {}
     scores = {name: round(score["value"], 2) for name, score in tested.get("scores", {}).items()}
-    return {**run, "valid_score": trained.get("score"), "test_scores": scores, "steps": trained.get("steps"),
-            "seconds": round(seconds), "weights": trained.get("weights"), "error": trained.get("error", "")}  # fmt: skip
+    found = {key: trained.get(key) for key in ("steps", "weights")}
+    score = {"valid_score": trained.get("score"), "test_scores": scores}
+    return {**run, **found, **score, "seconds": round(seconds), "error": trained.get("error", "")}
 
 
 def command(verb: str, model: str) -> list[str]:
