@@ -353,8 +353,7 @@ def trainer_of(run: Path, *changes: str) -> Trainer:
     material = prepared.material
     config = build(from_toml(to_toml(material.config), ""), assignments(changes))
     model = Transformer(config.model, material.vocabularies.source.size, material.vocabularies.target.size)
-    trainer = Trainer(folder, dataclasses.replace(material, config=config), model, choose_device("cpu"), Silent())
-    return trainer
+    return Trainer(folder, dataclasses.replace(material, config=config), model, choose_device("cpu"), Silent())
 
 
 def test_clipping_bounds_the_step(finished: Path) -> None:

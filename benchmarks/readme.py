@@ -1,0 +1,103 @@
+"""The README's table of results, from the result files: nothing there is typed by hand.
+
+python benchmarks/readme.py            writes it between its two marks
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+README = HERE.parent / "README.md"
+BEGIN, END = "<!-- results: python benchmarks/readme.py -->", "<!-- end of results -->"
+
+
+def main() -> None:
+    before, _, rest = README.read_text(encoding="utf-8").partition(BEGIN)
+    _, _, after = rest.partition(END)
+    README.write_text(f"{before}{BEGIN}\n{section()}\n{END}{after}", encoding="utf-8")
+
+
+def section() -> str:
+    rows = [row for make in (demo_row, multi30k_row, kills_row, prepare_row, *THROUGHPUT) for row in make()]
+    return "\n".join(["| what | figure | where and how |", "| --- | --- | --- |", *rows])
+
+
+def demo_row() -> list[str]:
+    record = read("demo")
+    if not record:
+        return []
+    demo = record["demo"]
+    figure = (
+        f"phoneme error rate {demo['plain']['PER']['value']:.1f} % (with stress marks {demo['stressed']['PER']['value']:.1f} %), "
+        f"word error rate {demo['plain']['WER']['value']:.1f} % ({demo['stressed']['WER']['value']:.1f} %)"
+    )
+    how = f"`make demo`, {demo['words']:,} held-out words, beam 4; {demo['seconds']} s in all on {cores(record)}"
+    return [row("English spelling to sound, CMUdict", figure, how)]
+
+
+def multi30k_row() -> list[str]:
+    record = read("multi30k-cpu")
+    if not record:
+        return []
+    bleu, chrf = (record["test"]["scores"][name] for name in ("BLEU", "chrF2"))
+    figure = f"BLEU {bleu['value']:.1f}, chrF2 {chrf['value']:.1f}"
+    how = (
+        f"`configs/multi30k-cpu.toml`, trained {record['seconds'] / 60:.0f} minutes on {cores(record)}, test_2016_flickr, "
+        f"raw text, beam 4; `{bleu['signature']}`"
+    )
+    return [row("Multi30k English to German", figure, how)]
+
+
+def kills_row() -> list[str]:
+    record = read("kills")
+    if not record:
+        return []
+    figure = f"{record['equal']} of {record['kills']} weights hash equal to the uninterrupted run's"
+    return [row("`kill -9` at random moments, then resumed", figure, f"`benchmarks/kills.py` on {cores(record)}")]
+
+
+def prepare_row() -> list[str]:
+    record = read("prepare")
+    if not record:
+        return []
+    prepare, ratio = record["results"]["prepare"], record["results"]["prepare_over_sentencepiece"]
+    figure = f"{prepare['seconds']:.0f} s, {prepare['peak_resident_mb']} MB; {ratio:.2f} times sentencepiece alone"
+    return [
+        row(f"Preparing {prepare['pairs']:,} pairs (Europarl)", figure, f"`benchmarks/prepare.py` on {cores(record)}")
+    ]
+
+
+def throughput_rows() -> list[str]:
+    record = read("throughput")
+    if not record:
+        return []
+    where = f"`benchmarks/throughput.py` on {cores(record)}, in turns"
+    return [
+        row(f"{line['what']}, beside HF MarianMT of the same size", ratio(line), where) for line in record["summary"]
+    ]
+
+
+THROUGHPUT = [throughput_rows]
+
+
+def ratio(line: dict[str, Any]) -> str:
+    low, high = line["spread"]
+    return f"{line['ratio']:.2f} times as fast ({low:.2f} to {high:.2f}); {line['ours']:,.0f} tokens/s"
+
+
+def read(name: str) -> dict[str, Any]:
+    path = HERE / "results" / f"{name}.json"
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def cores(record: dict[str, Any]) -> str:
+    return f"{record['hardware']['cores']} cores ({record['hardware']['cpu'].strip()})"
+
+
+def row(what: str, figure: str, how: str) -> str:
+    return f"| {what} | {figure} | {how.replace('|', chr(92) + '|')} |"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+"""What the README says is so: its table is generated, its tree complete, its commands understood."""
+
+import ast
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from transduce.cli.parser import make_parser
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_results_are_generated() -> None:
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    try:
+        import readme
+    finally:
+        sys.path.pop(0)
+    assert f"{readme.BEGIN}\n{readme.section()}\n{readme.END}" in README, "run: python benchmarks/readme.py"
+
+
+def test_the_tree_names_every_file() -> None:
+    tree = README[README.index("transduce/\n") : README.index("benchmarks/  ")]
+    named = set(re.findall(r"^\s+(\w+\.py)", tree, flags=re.MULTILINE))
+    files = {p.name for p in (ROOT / "transduce").rglob("*.py") if not p.name.startswith("__")}
+    assert named == files
+
+
+@pytest.mark.parametrize("line", [ln for ln in README.split("\n") if ln.startswith("transduce ")])
+def test_the_commands_are_understood(line: str) -> None:
+    words = shlex.split(line.partition("<")[0])
+    make_parser().parse_args(words[1:])
+
+
+def test_the_python_is_python() -> None:
+    for block in re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL):
+        ast.parse(block)
+
+
+def test_the_links_lead_somewhere() -> None:
+    for link in re.findall(r"\]\(([^)#]+)\)", README):
+        assert (ROOT / link).exists(), link
