@@ -1,0 +1,262 @@
+"""The translator on a small random model: a line in is a line out, whatever stands beside it."""
+
+import dataclasses
+import random
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from transduce.config import Config, ModelConfig, SearchConfig
+from transduce.device import Device
+from transduce.errors import DataError
+from transduce.model import Tokens, Transformer
+from transduce.text import EOS, Vocabularies, Vocabulary, train_vocabulary
+from transduce.translator import Request, TorchEngine, Translation, Translator, translator
+
+WORDS = (
+    "the cat sat on a mat while seven small dogs ran under old bridges in winter rain and nobody knew why "
+    "they had come so far from home only to look at water moving slowly past stones"
+).split()
+MODEL = ModelConfig(d_model=32, d_ff=64, num_heads=4, num_encoder_layers=2, num_decoder_layers=2, dropout=0.1)
+GREEDY, BEAM = Request(beam=1, max_extra=5), Request(beam=4, max_extra=5)
+BOTH = pytest.mark.parametrize("request_", [GREEDY, BEAM], ids=["greedy", "beam"])
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Models this small gain nothing from a second one, and wait for it on a busy machine."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def random_lines(count: int, seed: int, longest: int = 12) -> list[str]:
+    draw = random.Random(seed)
+    return [" ".join(draw.choices(WORDS, k=draw.randint(1, longest))) for _ in range(count)]
+
+
+@pytest.fixture(scope="module")
+def subwords() -> Vocabulary:
+    return train_vocabulary(random_lines(300, seed=1), units="bpe", size=400)
+
+
+@pytest.fixture(scope="module")
+def words() -> Vocabulary:
+    return train_vocabulary(random_lines(300, seed=1), units="word", size=100)
+
+
+def make(vocabulary: Vocabulary, model: ModelConfig = MODEL) -> Translator:
+    torch.manual_seed(1)
+    transformer = Transformer(model, vocabulary.size, vocabulary.size)
+    with torch.no_grad():  # logits far enough apart that the last bit of a sum decides nothing
+        transformer.target_embedding.weight.mul_(2)
+    config = Config(model=model, search=SearchConfig(beam=4, max_extra=5))
+    return Translator(transformer, Vocabularies(vocabulary, vocabulary), config, Device("cpu", bf16=False))
+
+
+@pytest.fixture
+def ours(subwords: Vocabulary) -> Translator:
+    return make(subwords)
+
+
+def assert_same(found: Translation, expected: Translation) -> None:
+    assert found.source == expected.source
+    assert [one.tokens for one in found.outputs] == [one.tokens for one in expected.outputs]
+    assert [one.score for one in found.outputs] == pytest.approx([one.score for one in expected.outputs], abs=1e-4)
+
+
+# --- a line is translated by itself ----------------------------------------------------------------------------
+
+
+@BOTH
+def test_a_line_alone_is_the_line_in_a_batch(ours: Translator, request_: Request) -> None:
+    lines = random_lines(50, seed=2)
+    together = list(ours.stream(lines, request_))
+    assert len({found.text for found in together}) > 25, "the source must matter"
+    for line, found in zip(lines, together, strict=True):
+        assert_same(found, next(ours.stream([line], request_)))
+
+
+@BOTH
+def test_small_batches_give_what_large_ones_give(
+    ours: Translator, request_: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = random_lines(30, seed=3)
+    expected = list(ours.stream(lines, request_))
+    monkeypatch.setattr(TorchEngine, "PLACES", {"cpu": 60})
+    assert len(list(ours.engine._batches(ours.vocabularies.source.encode(lines), request_.beam))) > 4
+    for found, other in zip(ours.stream(lines, request_), expected, strict=True):
+        assert_same(found, other)
+
+
+def test_the_order_of_lines_is_kept_whatever_their_lengths(ours: Translator) -> None:
+    lines = [" ".join(WORDS[:n]) for n in (3, 30, 1, 12, 2, 25, 1, 7)]
+    expected = [ours.translate([line], BEAM)[0] for line in lines]
+    assert len(set(expected)) == len(set(lines))
+    assert ours.translate(lines, BEAM) == expected
+    assert ours.translate(lines[::-1], BEAM) == expected[::-1]
+    assert [found.source for found in ours.stream(lines, BEAM)] == lines
+
+
+def test_n_best_lists_are_sorted_and_begin_with_the_best(ours: Translator) -> None:
+    lines = random_lines(10, seed=4)
+    for found, best in zip(ours.stream(lines, BEAM.but(n_best=4)), ours.stream(lines, BEAM), strict=True):
+        scores = [one.score for one in found.outputs]
+        assert len(scores) == 4
+        assert scores == sorted(scores, reverse=True)
+        assert len({tuple(one.tokens) for one in found.outputs}) == 4
+        assert found.outputs[0].tokens == best.outputs[0].tokens
+
+
+# --- nothing is lost -------------------------------------------------------------------------------------------
+
+
+@BOTH
+def test_empty_lines_are_empty_translations(ours: Translator, request_: Request) -> None:
+    lines = ["", "the cat", " \t ", "winter rain", "\u00a0", ""]
+    found = list(ours.stream(lines, request_))
+    assert [one.source for one in found] == lines
+    assert [bool(one.outputs) for one in found] == [False, True, False, True, False, False]
+    assert [one.text for one in found if not one.outputs] == [""] * 4
+    assert found[1].text == ours.translate(["the cat"], request_)[0]
+
+
+def test_no_lines_are_no_translations(ours: Translator) -> None:
+    assert ours.translate([]) == []
+    assert ours.translate([""]) == [""]
+    assert ours.score([], []) == []
+
+
+@BOTH
+def test_a_source_too_long_is_cut_and_counted(ours: Translator, request_: Request) -> None:
+    ours.longest_source = 16
+    short, long = "the cat sat", " ".join(WORDS)
+    ids = ours.vocabularies.source.encode([long])[0]
+    found = list(ours.stream([short, long, short], request_))
+    assert [one.cut for one in found] == [0, len(ids) - 16, 0]
+    assert [one.source_tokens for one in found][1] == len(ids)
+    expected = ours.engine.search([[*ids[:15], EOS]], [[]], request_)[0][0]
+    assert found[1].outputs[0].tokens == ours.vocabularies.target.pieces(expected.tokens)
+    assert found[0].text == found[2].text == ours.translate([short], request_)[0]
+
+
+@pytest.mark.xfail(strict=True, raises=DataError, reason="outputs are not bounded by the positions learned")
+def test_learned_positions_bound_the_source(subwords: Vocabulary) -> None:
+    limited = make(subwords, dataclasses.replace(MODEL, positions="learned", max_positions=24))
+    found = next(limited.stream([" ".join(WORDS)], GREEDY))
+    assert limited.longest_source == 24
+    assert found.cut == found.source_tokens - 24
+    assert found.outputs
+
+
+def test_unknown_symbols_are_counted(words: Vocabulary) -> None:
+    found = list(make(words).stream(["the cat sat", "the zebra sat", "zebra sat lion"], GREEDY))
+    assert [one.unknown for one in found] == [0, 1, 2]
+    assert [one.source_tokens for one in found] == [4, 4, 4]
+
+
+# --- prefixes --------------------------------------------------------------------------------------------------
+
+
+@BOTH
+def test_outputs_begin_with_their_prefixes(ours: Translator, request_: Request) -> None:
+    lines = random_lines(4, seed=5, longest=4)
+    prefixes = ["", "small dogs", " ".join(WORDS), "winter"]  # one is longer than its output may be
+    found = list(ours.stream(lines, request_, prefixes))
+    for one, prefix in zip(found, prefixes, strict=True):
+        forced = ours.vocabularies.target.encode([prefix])[0][:-1]
+        assert one.outputs[0].tokens[: len(forced)] == ours.vocabularies.target.pieces(forced)
+        assert one.text.startswith(prefix)
+    assert_same(found[0], next(ours.stream(lines[:1], request_)))
+    for n, prefix in enumerate(prefixes):
+        assert_same(next(ours.stream([lines[n]], request_, [prefix])), found[n])
+
+
+def test_fewer_prefixes_than_lines_are_refused(ours: Translator) -> None:
+    with pytest.raises(DataError, match="fewer prefixes than lines"):
+        list(ours.stream(["the cat", "a mat"], GREEDY, ["x"]))
+
+
+# --- scores ----------------------------------------------------------------------------------------------------
+
+
+@BOTH
+def test_scoring_ids_gives_what_the_search_said(ours: Translator, request_: Request) -> None:
+    sources = ours.vocabularies.source.encode(random_lines(20, seed=6))
+    found = ours.engine.search(sources, [[]] * len(sources), request_.but(n_best=request_.beam))
+    pairs = [(source, one) for source, hypotheses in zip(sources, found, strict=True) for one in hypotheses]
+    scored = ours.engine.score([source for source, _ in pairs], [[*one.tokens, EOS] for _, one in pairs])
+    assert len(scored) == 20 * request_.beam
+    for (_, one), values in zip(pairs, scored, strict=True):
+        assert values == pytest.approx(one.token_log_probabilities, abs=1e-4)
+        assert sum(values) == pytest.approx(one.log_probability, abs=1e-4)
+
+
+def test_scoring_text_gives_what_the_translation_said(words: Vocabulary) -> None:
+    """Whole words segment in one way only, so that the text has the very tokens of the search."""
+    translator_ = make(words)
+    lines = random_lines(20, seed=7)
+    found = [one for one in translator_.stream(lines, BEAM) if "<unk>" not in one.outputs[0].tokens]
+    assert len(found) > 10
+    scored = translator_.score([one.source for one in found], [one.text for one in found])
+    for one, values in zip(found, scored, strict=True):
+        assert values == pytest.approx(one.outputs[0].token_log_probabilities, abs=1e-4)
+
+
+def test_scoring_needs_pairs(ours: Translator) -> None:
+    with pytest.raises(DataError, match="2 sources but 1 targets"):
+        ours.score(["a", "b"], ["c"])
+
+
+# --- what it leaves alone --------------------------------------------------------------------------------------
+
+
+def test_streaming_reads_no_further_than_a_block(ours: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(translator, "LINES_AT_ONCE", 4)
+    lines, read = random_lines(10, seed=8), 0
+
+    def pulled() -> Iterator[str]:
+        nonlocal read
+        for line in lines:
+            read += 1
+            yield line
+
+    stream = ours.stream(pulled(), GREEDY)
+    assert read == 0
+    for number, line in enumerate(lines):
+        assert next(stream).source == line
+        assert read == min(4 * (number // 4 + 1), len(lines))
+    assert next(stream, None) is None
+    assert [ours.translate([line], GREEDY)[0] for line in lines] == ours.translate(lines, GREEDY)
+
+
+@pytest.mark.parametrize(
+    "request_", [GREEDY, BEAM, Request(sampling=True, max_extra=5)], ids=["greedy", "beam", "sample"]
+)
+def test_translating_in_the_middle_of_training_changes_nothing(subwords: Vocabulary, request_: Request) -> None:
+    lines = random_lines(8, seed=9)
+
+    def gradients(translate: bool) -> list[torch.Tensor]:
+        """After two batches with dropout, whose random numbers follow one another."""
+        ours = make(subwords)
+        torch.manual_seed(3)
+        for batch in (lines[:4], lines[4:]):
+            ours.model.train()
+            accumulate(ours, batch)
+            if translate:
+                list(ours.stream(lines, request_))
+                ours.score(lines, lines)
+        return [parameter.grad for parameter in ours.model.parameters() if parameter.grad is not None]
+
+    for untouched, between in zip(gradients(False), gradients(True), strict=True):
+        assert torch.equal(untouched, between)
+
+
+def accumulate(ours: Translator, lines: list[str]) -> None:
+    pad = ours.vocabularies.source.pad
+    ids = ours.vocabularies.source.encode(lines)
+    target = Tokens.padded([[pad, *row[:-1]] for row in ids], pad)
+    hidden = ours.model.decode(target, ours.model.encode(Tokens.padded(ids, pad)))
+    ours.model.project(hidden)[target.real].logsumexp(-1).sum().backward()
