@@ -5,6 +5,8 @@ Knows the machine, nothing of models or data.
 
 import contextlib
 import os
+import subprocess
+import sys
 from dataclasses import dataclass
 
 import torch
@@ -35,6 +37,12 @@ class Device:
         return torch.autocast(self.kind, torch.bfloat16, enabled=self.bf16)
 
 
+def _survives_bf16() -> bool:
+    """Tried in another process: a virtual machine may advertise instructions that it does not have."""
+    product = "import torch; a = torch.ones(64, 64, dtype=torch.bfloat16); torch.nn.functional.linear(a, a)"
+    return subprocess.run([sys.executable, "-c", product], capture_output=True, check=False).returncode == 0
+
+
 def choose_device(kind: str = "auto", precision: str = "auto", threads: int = 0) -> Device:
     """The device the settings ask for; `auto` is the GPU if there is one, and bf16 where the device gains by it.
 
@@ -44,6 +52,8 @@ def choose_device(kind: str = "auto", precision: str = "auto", threads: int = 0)
         kind = "cuda" if torch.cuda.is_available() else "cpu"
     if kind == "cuda" and not torch.cuda.is_available():
         raise SettingError("train.device = cuda, but PyTorch sees no GPU here: use cpu or auto")
+    if kind == "cpu" and precision == "bf16" and not _survives_bf16():
+        raise SettingError("train.precision = bf16: a product in bfloat16 kills the process on this CPU: use fp32")
     torch.set_num_threads(threads or len(os.sched_getaffinity(0)))
     bf16 = precision == "bf16" or (precision == "auto" and kind == "cuda" and torch.cuda.is_bf16_supported())
     return Device(kind, bf16)

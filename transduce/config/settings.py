@@ -4,6 +4,7 @@ The defaults are the paper's base model and recipe. Importable without torch; kn
 A count of 0 means "not limited" or "derived", as the comment beside it says.
 """
 
+import math
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -123,14 +124,17 @@ class Config:
 
 def check(config: Config) -> None:
     """Refuse what cannot work, by name, before anything is computed."""
-    for refused, message in _refusals(config):
-        if refused:
-            raise SettingError(message)
+    for refusals in (_out_of_range, _contradictions):  # the second rests on the first
+        for refused, message in refusals(config):
+            if refused:
+                raise SettingError(message)
 
 
-def _refusals(config: Config) -> list[tuple[bool, str]]:
+Refusal = tuple[bool, str]  # whether it applies, and what to say
+
+
+def _out_of_range(config: Config) -> list[Refusal]:
     model, data, train, search = config.model, config.data, config.train, config.search
-    split_evenly = model.num_heads > 0 and model.d_model % model.num_heads == 0
     rates = {
         "model.dropout": model.dropout,
         "model.attention_dropout": model.attention_dropout,
@@ -176,9 +180,22 @@ def _refusals(config: Config) -> list[tuple[bool, str]]:
         "data.hold_out": data.hold_out,
     }
     return [
-        *((v < 1, f"{name} = {v}: must be at least 1") for name, v in at_least_one.items()),
+        *((not math.isfinite(v), f"{name} = {v}: must be finite") for name, v in not_negative.items()),
         *((v < 0, f"{name} = {v}: must not be negative") for name, v in not_negative.items()),
+        *((v < 1, f"{name} = {v}: must be at least 1") for name, v in at_least_one.items()),
         *((not 0 <= v < 1, f"{name} = {v}: must be at least 0 and below 1") for name, v in rates.items()),
+        (data.vocabulary_size < 8, f"data.vocabulary_size = {data.vocabulary_size}: must be at least 8"),
+        (
+            len(data.languages) not in (0, 2),
+            f"data.languages = {list(data.languages)}: give two, source and target, or none",
+        ),
+    ]
+
+
+def _contradictions(config: Config) -> list[Refusal]:
+    model, data, train = config.model, config.data, config.train
+    split_evenly = model.d_model % model.num_heads == 0
+    return [
         (
             not split_evenly and not (model.d_k and model.d_v),
             f"model.d_model = {model.d_model} does not divide by model.num_heads = {model.num_heads}: "
@@ -202,16 +219,8 @@ def _refusals(config: Config) -> list[tuple[bool, str]]:
             "set data.joint=false",
         ),
         (
-            data.vocabulary_size < 8,
-            f"data.vocabulary_size = {data.vocabulary_size}: must be at least 8",
-        ),
-        (
             data.sampling > 0 and not {data.source_units, data.target_units} & {"bpe", "unigram", "auto"},
             f"data.sampling = {data.sampling} needs data.source_units or data.target_units of bpe or unigram",
-        ),
-        (
-            len(data.languages) not in (0, 2),
-            f"data.languages = {list(data.languages)}: give two, source and target, or none",
         ),
         (
             not (train.steps or train.epochs or train.minutes),

@@ -75,11 +75,11 @@ class Batching:
         shuffled = order.permutation(len(pairs.source_lengths))
         batches: list[Ids] = []
         for begin in range(0, len(shuffled), WINDOW):
-            batches += self._cut(pairs, shuffled[begin : begin + WINDOW])
+            batches += self.cut(pairs, shuffled[begin : begin + WINDOW])
         order.shuffle(batches)
         return self._group(batches, pairs.target_lengths)
 
-    def _cut(self, pairs: Pairs, numbers: Ids) -> list[Ids]:
+    def cut(self, pairs: Pairs, numbers: Ids) -> list[Ids]:
         """Sorted by target length, then source length, and cut where another row would break the budget."""
         source, target = pairs.source_lengths[numbers], pairs.target_lengths[numbers]
         by_length = np.lexsort((source, target))
@@ -125,8 +125,8 @@ def make_batch(pairs: Pairs, numbers: Ids, source_pad: int, target_pad: int) -> 
 
 def in_order(pairs: Pairs, places: int) -> Iterator[Ids]:
     """Every pair once, the same way every time: for validation, where nothing is random."""
-    plan = Batching(tokens_per_batch=places, places=places, seed=0)
-    return iter(plan._cut(pairs, np.arange(len(pairs.source_lengths))))
+    batching = Batching(tokens_per_batch=places, places=places, seed=0)
+    return iter(batching.cut(pairs, np.arange(len(pairs.source_lengths))))
 
 
 def padding_share(steps: list[Step], pairs: Pairs) -> float:

@@ -10,7 +10,6 @@ from pathlib import Path
 import torch
 
 from transduce.checkpoint import RunFolder, read_about
-from transduce.data.batches import padding_share
 from transduce.device import choose_device
 from transduce.errors import RunError
 from transduce.model import Transformer
@@ -91,10 +90,9 @@ def make_trainer(folder: RunFolder, prepared: Prepared, voice: Voice) -> Trainer
         load_weights(model, dict(prepared.start.model().named_parameters()), str(prepared.start.folder.path))
     trainer = Trainer(folder, material, model, device, voice)
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    padding = padding_share(trainer.batching.plan(material.train, 0), material.train)
     voice.say(
         f"model: {parameters / 1e6:.2f} M parameters on {device.name}{', bf16' if device.bf16 else ''}; "
-        f"{trainer.steps_per_epoch:,} steps an epoch, {100 * padding:.1f} % padding"
+        f"{trainer.steps_per_epoch:,} steps an epoch, {100 * trainer.padding:.1f} % padding"
     )
     return trainer
 

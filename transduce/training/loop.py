@@ -13,7 +13,7 @@ import torch
 
 from transduce.checkpoint import RunFolder, Tensors
 from transduce.config import Config
-from transduce.data.batches import Batching, Ids, Pairs, Step, make_batch
+from transduce.data.batches import Batching, Ids, Pairs, Step, make_batch, padding_share
 from transduce.device import Device
 from transduce.errors import TrainingError
 from transduce.evaluate import TestSet
@@ -68,7 +68,9 @@ class Trainer:
         self.progress = self.keeper.restore(self.model, self.optimizer, self.ema)
         places = self.config.tokens_per_microbatch or PLACES[device.kind]
         self.batching = Batching(self.config.tokens_per_batch, places, self.config.seed)
-        self.steps_per_epoch = len(self.batching.plan(material.train, epoch=0))
+        first_epoch = self.batching.plan(material.train, epoch=0)
+        self.steps_per_epoch = len(first_epoch)
+        self.padding = padding_share(first_epoch, material.train)
 
     @property
     def last_step(self) -> int:

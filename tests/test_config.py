@@ -1,0 +1,108 @@
+"""Settings: how layers combine, what is refused and how, and what is fitted to the data."""
+
+import pytest
+
+from transduce.config import PRESETS, Config, Counts, Side, assignments, build, differences, fit, from_toml, to_toml
+from transduce.errors import SettingError
+
+WORDS = Side(tokens_per_line=11, distinct_tokens=9000, characters_per_line=60)
+SPELLINGS = Side(tokens_per_line=1, distinct_tokens=20_000, characters_per_line=8)
+SOUNDS = Side(tokens_per_line=7, distinct_tokens=70, characters_per_line=18)
+
+
+def test_later_layers_win() -> None:
+    config = build(fit(Counts(29_000, WORDS, WORDS)).layer, PRESETS["base"], {"model": {"d_model": 256}})
+    assert (config.model.d_model, config.model.d_ff, config.model.norm) == (256, 2048, "post")
+    assert config.data.task == "translation"
+
+
+def test_toml_round_trip() -> None:
+    odd = {"data": {"languages": ["en", "de"], "symbols": ['a"b', "c\\d", "é\u2028"]}, "train": {"learning_rate": 1e-7}}
+    config = build(odd, {"data": {"train": ["x\ty"]}})
+    assert build(from_toml(to_toml(config), "")) == config
+
+
+def test_set_takes_every_kind_of_value() -> None:
+    layer = assignments(
+        ["model.d_model=64", "train.minutes=2", "data.joint=false", "model.tie=target", "data.symbols=a,b"]
+    )
+    config = build(layer)
+    assert (config.model.d_model, config.train.minutes, config.data.joint) == (64, 2.0, False)
+    assert config.data.symbols == ("a", "b")
+
+
+def test_differences_names_them() -> None:
+    assert differences(Config(), build({"model": {"d_ff": 8}})) == {"model.d_ff": (2048, 8)}
+
+
+REFUSED = [
+    ("model.dmodel=3", "unknown setting model.dmodel; did you mean model.d_model?"),
+    ("train.d_model=3", "unknown setting train.d_model; did you mean model.d_model?"),
+    ("modle.d_model=3", r"unknown section \[modle\]; did you mean model?"),
+    ("model.d_model", "write section.key=value"),
+    ("model.d_model=big", "model.d_model = 'big': must be a whole number"),
+    ("model.d_model=2.5", "model.d_model = 2.5: must be a whole number"),
+    ("model.d_model=true", "model.d_model = True: must be a whole number"),
+    ("model.dropout=much", "model.dropout = 'much': must be a number"),
+    ("data.joint=1", "data.joint = 1: must be true or false"),
+    ("model.norm=sideways", "model.norm = 'sideways': must be one of post, pre"),
+    ("model.dropout=1.5", "model.dropout = 1.5: must be at least 0 and below 1"),
+    ("model.dropout=nan", "model.dropout = nan: must be at least 0 and below 1"),
+    ("model.num_heads=0", "model.num_heads = 0: must be at least 1"),
+    ("model.num_heads=7", "model.d_model = 512 does not divide by model.num_heads = 7"),
+    ("model.d_model=513 model.num_heads=1", "sinusoids come in pairs"),
+    ("model.positions=rotary model.d_k=3 model.d_v=4", "rotary positions turn pairs"),
+    ("data.joint=false", 'model.tie = "all" needs one vocabulary'),
+    ("data.source_units=char", "data.joint = true needs equal units"),
+    ("data.vocabulary_size=3", "data.vocabulary_size = 3: must be at least 8"),
+    ("data.source_units=char data.target_units=char data.sampling=0.1", "data.sampling = 0.1 needs"),
+    ("data.languages=en", "give two, source and target, or none"),
+    ("train.steps=0", "are all 0: set one, or the run never ends"),
+    ("train.steps=-1", "train.steps = -1: must not be negative"),
+    ("train.learning_rate=inf", "train.learning_rate = inf: must be finite"),
+    ("train.warmup_steps=0", "the inverse_sqrt schedule needs at least 1"),
+    ("train.schedule=constant train.warmup_steps=0", "set a learning rate"),
+]
+
+
+@pytest.mark.parametrize(("settings", "message"), REFUSED, ids=[s for s, _ in REFUSED])
+def test_what_cannot_work_is_refused_by_name(settings: str, message: str) -> None:
+    with pytest.raises(SettingError, match=message):
+        build(assignments(settings.split()))
+
+
+@pytest.mark.parametrize("text", ["a = ", "x = 1"])
+def test_a_bad_file_is_named(text: str) -> None:
+    with pytest.raises(SettingError, match=r"my\.toml: "):
+        from_toml(text, "my.toml")
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_presets_are_valid(preset: str) -> None:
+    build(fit(Counts(29_000, WORDS, WORDS)).layer, PRESETS[preset])
+
+
+@pytest.mark.parametrize("pairs", [10, 5_000, 29_000, 150_000, 500_000, 5_000_000])
+@pytest.mark.parametrize(("source", "target"), [(WORDS, WORDS), (SPELLINGS, SOUNDS), (SPELLINGS, SPELLINGS)])
+def test_whatever_is_fitted_works_and_is_explained(pairs: int, source: Side, target: Side) -> None:
+    fitted = fit(Counts(pairs, source, target))
+    config = build(fitted.layer)
+    assert any(f"{pairs:,} pairs" in reason for reason in fitted.reasons)
+    assert config.train.epochs > 0
+    assert config.search.length_penalty == "power"  # what HF and CTranslate2 can express
+
+
+def test_the_task_is_inferred() -> None:
+    def settings(source: Side, target: Side) -> tuple[str, str, str, bool]:
+        data = build(fit(Counts(100_000, source, target)).layer).data
+        return data.task, data.source_units, data.target_units, data.joint
+
+    assert settings(WORDS, WORDS) == ("translation", "bpe", "bpe", True)
+    assert settings(SPELLINGS, SOUNDS) == ("symbols", "char", "word", False)
+    assert settings(SPELLINGS, SPELLINGS) == ("symbols", "char", "char", True)
+    assert build(fit(Counts(100, SPELLINGS, SOUNDS), task="translation").layer).data.task == "translation"
+
+
+def test_one_vocabulary_or_two_as_asked() -> None:
+    two = build(fit(Counts(29_000, WORDS, WORDS), joint=False).layer)
+    assert (two.data.joint, two.model.tie) == (False, "target")
