@@ -20,7 +20,7 @@ from transduce.checkpoint import RunFolder, read_about
 
 SETTINGS = """
 model.d_model=64 model.d_ff=128 model.num_encoder_layers=1 model.num_decoder_layers=1 model.dropout=0.1 train.steps=120
-train.epochs=0 train.tokens_per_batch=512 train.log_every=5 train.validate_every=40 train.checkpoint_every=15
+train.tokens_per_batch=512 train.log_every=5 train.validate_every=40 train.checkpoint_every=15
 train.validate_lines=40 train.average=3
 """.split()
 

@@ -13,7 +13,7 @@ from transduce.cli import main
 
 SETTINGS = """
 model.d_model=64 model.d_ff=128 model.num_heads=4 model.num_encoder_layers=1 model.num_decoder_layers=1
-model.dropout=0 train.steps=160 train.epochs=0 train.tokens_per_batch=400 train.learning_rate=5e-3 train.warmup_steps=10
+model.dropout=0 train.steps=160 train.tokens_per_batch=400 train.learning_rate=5e-3 train.warmup_steps=10
 train.validate_every=160 train.checkpoint_every=160 train.threads=1
 """.split()
 WORDS = ["ab", "ba", "abba", "baab", "aab", "bba", "abab", "baba", "aa", "bb", "aba", "bab"]

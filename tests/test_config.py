@@ -2,7 +2,19 @@
 
 import pytest
 
-from transduce.config import PRESETS, Config, Counts, Side, assignments, build, differences, fit, from_toml, to_toml
+from transduce.config import (
+    PRESETS,
+    Asked,
+    Config,
+    Counts,
+    Side,
+    assignments,
+    build,
+    differences,
+    fit,
+    from_toml,
+    to_toml,
+)
 from transduce.errors import SettingError
 
 WORDS = Side(tokens_per_line=11, distinct_tokens=9000, characters_per_line=60)
@@ -100,9 +112,20 @@ def test_the_task_is_inferred() -> None:
     assert settings(WORDS, WORDS) == ("translation", "bpe", "bpe", True)
     assert settings(SPELLINGS, SOUNDS) == ("symbols", "char", "word", False)
     assert settings(SPELLINGS, SPELLINGS) == ("symbols", "char", "char", True)
-    assert build(fit(Counts(100, SPELLINGS, SOUNDS), task="translation").layer).data.task == "translation"
+    assert build(fit(Counts(100, SPELLINGS, SOUNDS), Asked(task="translation")).layer).data.task == "translation"
 
 
 def test_one_vocabulary_or_two_as_asked() -> None:
-    two = build(fit(Counts(29_000, WORDS, WORDS), joint=False).layer)
+    two = build(fit(Counts(29_000, WORDS, WORDS), Asked(joint=False)).layer)
     assert (two.data.joint, two.model.tie) == (False, "target")
+
+
+@pytest.mark.parametrize(
+    ("asked", "budget"), [("steps=50000", (50_000, 0, 0)), ("epochs=3", (0, 3, 0)), ("minutes=5", (0, 0, 5))]
+)
+def test_a_budget_that_was_given_is_the_only_one(asked: str, budget: tuple[float, ...]) -> None:
+    layer = assignments([f"train.{asked}"])
+    train = build(fit(Counts(29_000, WORDS, WORDS), Asked.of(layer)).layer, layer).train
+    assert (train.steps, train.epochs, train.minutes) == budget
+    if train.steps:
+        assert train.validate_every == train.checkpoint_every == train.warmup_steps == 2_500

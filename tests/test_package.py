@@ -29,7 +29,12 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(*command: object, **environment: str) -> str:
     done = subprocess.run(
-        [str(part) for part in command], capture_output=True, text=True, check=False, env=os.environ | environment, cwd="/"
+        [str(part) for part in command],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | environment,
+        cwd="/",
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -51,7 +56,7 @@ def test_help_from_the_wheel(installed: Path) -> None:
 def test_a_tiny_training_from_the_wheel(installed: Path, tmp_path: Path) -> None:
     data = tmp_path / "data.tsv"
     data.write_text("".join(f"{word}\t{' '.join(word.upper())}\n" for word in ["ab", "ba", "abba", "bab"] * 20))
-    settings = "model.d_model=32 model.d_ff=64 train.steps=6 train.epochs=0 train.validate_every=6 train.threads=1"
+    settings = "model.d_model=32 model.d_ff=64 train.steps=6 train.validate_every=6 train.threads=1"
     run(
         installed / "transduce", "train", tmp_path / "run", "--train", data, "--valid", data, "--set", *settings.split(),
         TRANSDUCE_CACHE=str(tmp_path / "cache"),

@@ -32,7 +32,7 @@ from transduce.translator import read_config
 TIMES = {"tokens_per_second"}  # of the log: what may differ between two equal runs
 SMALL = """
 model.d_model=32 model.d_ff=64 model.num_heads=2 model.num_encoder_layers=1 model.num_decoder_layers=1
-model.dropout=0.1 train.tokens_per_batch=120 train.tokens_per_microbatch=64 train.steps=24 train.epochs=0
+model.dropout=0.1 train.tokens_per_batch=120 train.tokens_per_microbatch=64 train.steps=24
 train.log_every=3 train.validate_every=8 train.checkpoint_every=6 train.average=3 train.threads=1
 train.learning_rate=3e-3 train.warmup_steps=5
 """.split()

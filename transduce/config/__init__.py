@@ -1,6 +1,6 @@
 """The one page of configuration: what can be set, what the presets say, and how the layers combine."""
 
-from transduce.config.fitted import Counts, Fitted, Side, fit
+from transduce.config.fitted import Asked, Counts, Fitted, Side, fit
 from transduce.config.presets import PRESETS
 from transduce.config.resolve import (
     Layers,
@@ -17,6 +17,7 @@ from transduce.config.settings import Config, DataConfig, ModelConfig, SearchCon
 
 __all__ = [
     "PRESETS",
+    "Asked",
     "Config",
     "Counts",
     "DataConfig",

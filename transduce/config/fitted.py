@@ -69,18 +69,36 @@ SYMBOLS = [  # spellings, sounds, word forms
 # fmt: on
 
 
-def fit(counts: Counts, task: str = "auto", joint: bool | None = None) -> Fitted:
-    """The recipe for a corpus; `task` and `joint` overrule what is inferred.
+@dataclass(frozen=True)
+class Asked:
+    """What the user decided already and the rest is fitted around."""
+
+    task: str = "auto"
+    joint: bool | None = None
+    steps: int = 0
+    epochs: float = 0.0
+    minutes: float = 0.0
+
+    @staticmethod
+    def of(layers: Layers) -> "Asked":
+        data, train = layers.get("data", {}), layers.get("train", {})
+        budget = {name: train.get(name, 0) for name in ("steps", "epochs", "minutes")}
+        return Asked(data.get("task", "auto"), data.get("joint"), **budget)
+
+
+def fit(counts: Counts, asked: Asked | None = None) -> Fitted:
+    """The recipe for a corpus, around what was asked for: a budget that was given takes the place of the fitted one.
 
     Differs from the paper: pre-norm, a learning rate that falls linearly to zero with the budget, clipping, dropout and
     vocabulary by the size of the data. The presets `base` and `big` are the paper's own.
     """
-    inferred, why = infer_task(counts)
-    task, why = (inferred, why) if task == "auto" else (task, "as set")
+    asked = asked or Asked()
+    task, why = infer_task(counts) if asked.task == "auto" else (asked.task, "as set")
     row = next(r for r in (SYMBOLS if task == "symbols" else TRANSLATION) if counts.pairs <= r.pairs)
     units = _symbol_units(counts) if task == "symbols" else ("bpe", "bpe")
-    one = units[0] == units[1] if joint is None else joint
-    return Fitted(_layer(row, task, units, one, counts), _reasons(row, task, why, units, one, counts))
+    one = units[0] == units[1] if asked.joint is None else asked.joint
+    layer = _layer(row, task, units, one) | {"train": _training(row, _steps_per_epoch(row, units[1], counts), asked)}
+    return Fitted(layer, _reasons(row, task, why, units, one, counts))
 
 
 def infer_task(counts: Counts) -> tuple[str, str]:
@@ -101,9 +119,7 @@ def _symbol_units(counts: Counts) -> tuple[str, str]:
     return units(counts.source), units(counts.target)
 
 
-def _layer(row: Row, task: str, units: tuple[str, str], joint: bool, counts: Counts) -> Layers:
-    batches_per_epoch = counts.pairs * _tokens_per_pair(units[1], counts) / row.tokens_per_batch
-    steps = max(1, round(batches_per_epoch * row.epochs))
+def _layer(row: Row, task: str, units: tuple[str, str], joint: bool) -> Layers:
     model: dict[str, Any] = {
         "d_model": row.d_model,
         "d_ff": 4 * row.d_model,
@@ -124,9 +140,17 @@ def _layer(row: Row, task: str, units: tuple[str, str], joint: bool, counts: Cou
         "unknown": "bytes" if task == "translation" else "unk",
         "identical": "drop" if task == "translation" else "keep",
     }
-    train: dict[str, Any] = {
+    search: dict[str, Any] = {"beam": 4, "alpha": 1.0, "length_penalty": "power"}
+    return {"model": model, "data": data, "search": search}
+
+
+def _training(row: Row, steps_per_epoch: float, asked: Asked) -> dict[str, Any]:
+    """Warm-up, validations and checkpoints as shares of the steps there will be."""
+    budget_asked = bool(asked.steps or asked.epochs or asked.minutes)
+    steps = max(1, asked.steps or round((asked.epochs or row.epochs) * steps_per_epoch))
+    return {
         "steps": 0,
-        "epochs": float(row.epochs),
+        "epochs": 0.0 if budget_asked else float(row.epochs),
         "tokens_per_batch": row.tokens_per_batch,
         "learning_rate": row.learning_rate,
         "schedule": "linear",
@@ -136,8 +160,10 @@ def _layer(row: Row, task: str, units: tuple[str, str], joint: bool, counts: Cou
         "checkpoint_every": max(20, steps // 20),
         "average": 5,
     }
-    search: dict[str, Any] = {"beam": 4, "alpha": 1.0, "length_penalty": "power"}
-    return {"model": model, "data": data, "train": train, "search": search}
+
+
+def _steps_per_epoch(row: Row, target_units: str, counts: Counts) -> float:
+    return counts.pairs * _tokens_per_pair(target_units, counts) / row.tokens_per_batch
 
 
 def _tokens_per_pair(units: str, counts: Counts) -> float:

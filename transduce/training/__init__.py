@@ -57,7 +57,13 @@ def train(
         prepared = prepare(folder, wished, voice.say)
         trainer = make_trainer(folder, prepared, voice)
         trainer.run()
-        return _conclude(folder, prepared, trainer)
+        result = _conclude(folder, prepared, trainer)
+    voice.say(
+        f"done after {result.steps:,} steps and {result.seconds / 60:.1f} minutes: {result.metric} {result.score:.2f} "
+        f"({result.weights} weights; {result.signature})\n"
+        f"next: transduce translate {run} < input > output"
+    )
+    return result
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from typing import Any
 from transduce.checkpoint import RunFolder, write_text
 from transduce.config import (
     PRESETS,
+    Asked,
     Config,
     Counts,
     Layers,
@@ -261,9 +262,9 @@ def _check_unchanged(folder: RunFolder, scanned: _Scans) -> None:
 
 def _resolve(scanned: Scan, wished: Wishes, start: ModelFolder | None, hold_out: int, say: Say) -> Config:
     asked = merge(*wished.layers)
-    fitted = fit(counts(scanned), asked["data"].get("task", "auto"), asked["data"].get("joint"))
+    fitted = fit(counts(scanned), Asked.of(asked))
     taken = _taken_from(start, wished, fitted.layer) if start else {}
-    alone = build(fitted.layer, taken, {"data": asked["data"]})
+    alone = assemble(fitted.layer, taken, {"data": asked["data"]})
     config = build(fitted.layer, taken, *wished.layers, {"data": {"hold_out": hold_out}})
     for reason in fitted.reasons if start is None else []:
         say(f"fitted to the data: {reason}")
