@@ -79,9 +79,9 @@ class Terminal:
             f"{validation.scores}{mark}"
         )
         for sample in validation.samples if event == "valid" else []:
-            self.say(f"    source     {sample.source}")
-            self.say(f"    output     {sample.output}")
-            self.say(f"    reference  {sample.reference}")
+            self.say(f"    source     {_shown(sample.source)}")
+            self.say(f"    output     {_shown(sample.output)}")
+            self.say(f"    reference  {_shown(sample.reference)}")
 
     def close(self) -> None:
         if self._bar is not None:
@@ -95,6 +95,11 @@ class Terminal:
             self._task = self._bar.add_task("")
             self._bar.start()
         self._bar.update(self._task, description=_line(report), completed=report.step, total=_total(report))
+
+
+def _shown(text: str) -> str:
+    """Text from data as a terminal may safely show it: control characters could move its cursor or worse."""
+    return "".join(c if c.isprintable() else "\ufffd" for c in text)
 
 
 def _total(report: StepReport) -> int | None:

@@ -48,7 +48,10 @@ def read_config(folder: RunFolder) -> Config:
         text = folder.config.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise DamagedFile(f"{folder.config}: cannot be read ({error})") from None
-    return build(from_toml(text, str(folder.config)))
+    layers = from_toml(text, str(folder.config))
+    if missing := [name for name in ("model", "data", "train", "search") if name not in layers]:
+        raise DamagedFile(f"{folder.config}: torn: it lacks {', '.join(f'[{name}]' for name in missing)}")
+    return build(layers)
 
 
 def read_vocabularies(folder: RunFolder, config: Config) -> Vocabularies:
