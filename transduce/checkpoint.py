@@ -162,14 +162,14 @@ def _flush(path: Path) -> None:
 # --- checkpoints -----------------------------------------------------------------------------------------------
 
 
-def save(folder: RunFolder, step: int, checkpoint: Checkpoint) -> Path:
+def save(folder: RunFolder, step: int, checkpoint: Checkpoint, about: Mapping[str, str]) -> Path:
     """Write the checkpoint of a step; its directory appears complete or not at all."""
     path = folder.checkpoints / f"step-{step:08d}"
     temporary = folder.checkpoints / f".step-{step:08d}.{os.getpid()}"
     try:
         with disk_errors(path):
             temporary.mkdir(parents=True, exist_ok=True)
-            write_tensors(temporary / "weights.safetensors", checkpoint.weights, {"step": str(step)})
+            write_tensors(temporary / "weights.safetensors", checkpoint.weights, {**about, "step": str(step)})
             write_tensors(temporary / "optimizer.safetensors", checkpoint.optimizer)
             write_text(temporary / "progress.json", _sealed(checkpoint.progress))
             if path.exists():

@@ -7,6 +7,7 @@ tokenised text.
 Knows no files but its own, no corpora and no tensors.
 """
 
+import hashlib
 import io
 import re
 from collections import Counter
@@ -55,6 +56,11 @@ class Vocabulary:
     @property
     def pad(self) -> int:
         return self.size - 1
+
+    @property
+    def digest(self) -> str:
+        """What weights remember of the vocabulary they were trained with."""
+        return hashlib.sha256(self.model).hexdigest()
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

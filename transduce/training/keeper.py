@@ -9,6 +9,7 @@ from transduce.checkpoint import Checkpoint, RunFolder, Tensors, read_about
 from transduce.config import TrainConfig
 from transduce.errors import DamagedFile
 from transduce.model import Transformer
+from transduce.text import Vocabularies
 from transduce.training.optimizer import load_optimizer, optimizer_tensors
 from transduce.training.progress import Progress
 from transduce.training.report import Voice
@@ -21,8 +22,12 @@ EMA = "ema."  # the moving average's names among the optimizer's tensors
 class Keeper:
     """One run's folder."""
 
-    def __init__(self, folder: RunFolder, config: TrainConfig, voice: Voice) -> None:
+    def __init__(self, folder: RunFolder, config: TrainConfig, vocabularies: Vocabularies, voice: Voice) -> None:
         self.folder, self.config, self.voice = folder, config, voice
+        self.known = {
+            "source_vocabulary": vocabularies.source.digest,
+            "target_vocabulary": vocabularies.target.digest,
+        }
 
     def save(
         self, progress: Progress, model: Transformer, optimizer: torch.optim.Adam, ema: Tensors, last_step: int
@@ -31,7 +36,7 @@ class Keeper:
         progress.threads = torch.get_num_threads()
         tensors = optimizer_tensors(optimizer, model) | {EMA + name: tensor for name, tensor in ema.items()}
         saved = Checkpoint(weights_of(model), tensors, asdict(progress))
-        path = checkpoint.save(self.folder, progress.step, saved)
+        path = checkpoint.save(self.folder, progress.step, saved, self.known)
         checkpoint.link(path / "weights.safetensors", self.folder.weights("last"))
         checkpoint.prune(self.folder, set(self.to_average(last_step)))
 
@@ -78,6 +83,7 @@ class Keeper:
         """Write best or averaged weights, with what is known of them."""
         main = validation.scores.main
         about = {
+            **self.known,
             "step": str(step),
             "metric": main.name,
             "score": f"{main.value:.4f}",

@@ -64,7 +64,7 @@ class Trainer:
         self.optimizer = make_optimizer(model, self.config)
         self.schedule = make_schedule(material.config)
         self.ema: Tensors = {}
-        self.keeper = Keeper(folder, self.config, voice)
+        self.keeper = Keeper(folder, self.config, material.vocabularies, voice)
         self.progress = self.keeper.restore(self.model, self.optimizer, self.ema)
         places = self.config.tokens_per_microbatch or PLACES[device.kind]
         self.batching = Batching(self.config.tokens_per_batch, places, self.config.seed)

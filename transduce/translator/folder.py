@@ -28,9 +28,18 @@ class ModelFolder:
         if not path.exists():
             raise RunError(f"{self.folder.path}: no {path.name} there")
         check_version(path)
+        self._check_vocabularies(path)
         model = Transformer(self.config.model, self.vocabularies.source.size, self.vocabularies.target.size)
         load_weights(model, read_tensors(path), str(path))
         return model.eval()
+
+    def _check_vocabularies(self, path: Path) -> None:
+        """Ids mean nothing without the vocabulary they were learned with."""
+        about = read_about(path)
+        for side, vocabulary in (("source", self.vocabularies.source), ("target", self.vocabularies.target)):
+            if about.get(f"{side}_vocabulary", vocabulary.digest) != vocabulary.digest:
+                file = self.folder.vocabulary("joint" if self.config.data.joint else side)
+                raise DamagedFile(f"{file}: torn, altered, or not the vocabulary that {path.name} was trained with")
 
 
 def open_folder(path: str | Path) -> ModelFolder:
