@@ -400,6 +400,30 @@ def test_starting_from_another_run(finished: Path, reversal: dict[str, str], tmp
     assert (tmp_path / "tuned" / "vocabulary.spm").read_bytes() == (finished / "vocabulary.spm").read_bytes()
 
 
+def test_fine_tuning_killed_before_its_first_checkpoint_still_starts_from_the_other_run(
+    finished: Path, reversal: dict[str, str], tmp_path: Path
+) -> None:
+    settings = [s for s in SMALL if not s.startswith("model.")] + ["train.steps=1", "train.learning_rate=1e-9"]
+    files = {"train": [(reversal["train"],)], "valid": [(reversal["valid"],)]}
+    transduce.train(tmp_path / "tuned", **files, start_from=str(finished), settings=settings, quiet=True)  # type: ignore[arg-type]
+    once = final_hash(tmp_path / "tuned")
+    shutil.rmtree(tmp_path / "tuned" / "checkpoints")
+    transduce.train(tmp_path / "tuned", quiet=True)
+    assert final_hash(tmp_path / "tuned") == once
+
+
+def final_hash(run: Path) -> str:
+    return read_about(RunFolder(run).weights("last"))["sha256"]
+
+
+def test_a_run_killed_while_it_wrote_its_first_files_begins_anew(reversal: dict[str, str], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "vocabulary.spm").write_bytes(b"half")
+    (run / ".config.toml.123").write_text("half")
+    assert run_training(run, reversal, "train.steps=3").steps == 3
+
+
 def test_what_does_not_fit_the_other_run_is_refused_by_name(
     finished: Path, reversal: dict[str, str], tmp_path: Path
 ) -> None:

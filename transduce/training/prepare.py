@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from transduce.checkpoint import RunFolder, write_text
+from transduce.checkpoint import RunFolder, steps_saved, write_text
 from transduce.config import (
     PRESETS,
     Asked,
@@ -122,9 +122,15 @@ def prepare(folder: RunFolder, wished: Wishes, say: Say) -> Prepared:
     assemble(*wished.layers)  # a misspelt setting is refused before anything is read
     if folder.config.exists():
         return _prepare_again(folder, wished, say)
-    if folder.path.exists() and (not folder.path.is_dir() or any(folder.path.iterdir())):
+    if folder.path.exists() and not _is_free(folder):
         raise RunError(f"{folder.path}: there is something else there; a new run needs a new or empty folder")
     return _prepare_new(folder, wished, say)
+
+
+def _is_free(folder: RunFolder) -> bool:
+    """Empty, or with no more in it than a run leaves that was killed while it wrote its first files."""
+    ours = {folder.data.name, *(folder.vocabulary(side).name for side in ("joint", "source", "target"))}
+    return folder.path.is_dir() and all(p.name in ours or p.name.startswith(".") for p in folder.path.iterdir())
 
 
 def _prepare_new(folder: RunFolder, wished: Wishes, say: Say) -> Prepared:
@@ -160,7 +166,8 @@ def _prepare_again(folder: RunFolder, wished: Wishes, say: Say) -> Prepared:
         material, about = _material(config, read_vocabularies(folder, config), corpora, scanned, say)
     if config != stored:
         write_text(folder.config, to_toml(config))
-    return Prepared(material, None, about)
+    begun_from = config.train.start_from if not steps_saved(folder) else ""  # killed before its first checkpoint
+    return Prepared(material, open_folder(begun_from) if begun_from else None, about)
 
 
 # --- data ------------------------------------------------------------------------------------------------------
