@@ -111,7 +111,7 @@ def test_evaluate_as_text_and_json(model: Path, tmp_path: Path, capsys: pytest.C
     assert "WER 0.00" in said.out
     assert "units:word" in said.out
     assert "sentences/s" in said.err
-    assert (tmp_path / "out").read_text() == "A B\nB A\n"  # one line for each different source
+    assert (tmp_path / "out").read_text() == "A B\nA B\nB A\n"  # a line for every line
     assert main(["evaluate", str(model), str(tmp_path / "test.tsv"), "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["scores"]["exact match"]["value"] == 100
@@ -169,6 +169,14 @@ MISTAKES = [
     (["translate", "MODEL", "--input", "INPUT", "--beam", "0"], "beam = 0: must be at least 1"),
     (["translate", "MODEL", "--input", "INPUT", "--sample", "--temperature", "0"], "temperature"),
     (["translate", "MODEL", "--input", "INPUT", "--prefix", "EMPTY"], "fewer prefixes than lines"),
+    (["translate", "MODEL", "--input", "INPUT", "--alpha", "nan"], "alpha = nan: must be at most 10"),
+    (["translate", "MODEL", "--input", "INPUT", "--alpha", "1e30"], "alpha = 1e+30: must be at most 10"),
+    (["translate", "MODEL", "--input", "INPUT", "--beam", "100000"], "beam = 100000: must be at most 1000"),
+    (["translate", "MODEL", "--input", "INPUT", "--threads", "-1"], "threads = -1: must not be negative"),
+    (["evaluate", "MODEL", "INPUT", "INPUT", "--output", "no/such/folder/out"], "there is no folder"),
+    (["attention", "MODEL", "ab " * 200, "-o", "a.png"], "a picture takes at most 150 a side"),
+    (["train", "new", "--train", "INPUT", "INPUT"], "too few to hold any out: give validation data"),
+    (["train", "INPUT/run", "--train", "INPUT", "INPUT"], "File exists"),
     (["evaluate", "MODEL", "missing.tsv"], "missing.tsv: cannot be read: no such file"),
     (["evaluate", "MODEL", "INPUT", "EMPTY"], "the files have"),
     (["attention", "MODEL", "ab", "-o", "picture.bmp"], "a picture's name must end in .png"),
@@ -193,7 +201,8 @@ def test_a_mistake_is_one_line(
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "letter.txt").write_text("dear")
     names = {"MODEL": model, "INPUT": tmp_path / "input", "EMPTY": tmp_path / "empty", "FULL": tmp_path / "full"}
-    filled = [a.replace("MODEL", str(model)) if "MODEL" in a else str(names.get(a, a)) for a in arguments]
+    filled = [a.replace("MODEL", str(model)).replace("INPUT", str(names["INPUT"])) for a in arguments]
+    filled = [str(names.get(a, a)) for a in filled]
     if filled[0] == "train" and filled[1] == "new":
         filled[1] = str(tmp_path / "new")
     assert main(filled) == 2
@@ -202,6 +211,22 @@ def test_a_mistake_is_one_line(
     assert said.err.strip().split("\n")[-1].startswith("transduce: ")
     assert "Traceback" not in said.err
     assert not (tmp_path / "new").exists()
+
+
+def test_output_that_cannot_be_written_is_one_line(model: Path) -> None:
+    line = f"echo ab | {sys.executable} -m transduce translate {model} "
+    full = subprocess.run(["bash", "-c", line + "> /dev/full"], capture_output=True, text=True, check=False)
+    assert (full.returncode, full.stderr.strip()) == (2, "transduce: No space left on device")
+    closed = subprocess.run(["bash", "-c", line + ">&-"], capture_output=True, text=True, check=False)
+    assert (closed.returncode, closed.stderr.strip()) == (2, "transduce: standard output is closed")
+
+
+def test_output_is_utf_8_whatever_the_locale(model: Path) -> None:
+    command = [sys.executable, "-m", "transduce", "translate", str(model), "--json", "--quiet"]
+    done = subprocess.run(
+        command, input="日本\n".encode(), capture_output=True, check=False, env={"PYTHONIOENCODING": "ascii"}
+    )
+    assert json.loads(done.stdout.decode())["source"] == "日本"
 
 
 def test_help_of_every_verb(capsys: pytest.CaptureFixture[str]) -> None:

@@ -269,7 +269,7 @@ def test_a_full_disk_is_one_line(reversal: dict[str, str], tmp_path: Path, monke
         real(tensors, path, about)
 
     monkeypatch.setattr(checkpoint, "save_file", full)
-    with pytest.raises(TrainingError, match=r"No space left on device.*earlier checkpoints are intact"):
+    with pytest.raises(TrainingError, match=r"No space left on device.*what was saved before is intact"):
         run_training(tmp_path / "full", reversal)
     assert checkpoint.steps_saved(RunFolder(tmp_path / "full")) == [6]
     assert not list((tmp_path / "full" / "checkpoints").glob(".*"))
@@ -304,6 +304,52 @@ def test_minutes_become_steps_once(reversal: dict[str, str], tmp_path: Path) -> 
     progress = checkpoint.restore(checkpoint.checkpoint_path(RunFolder(run), result.steps)).progress
     assert progress["measured"] == result.steps
     assert run_training(run, reversal, "train.steps=0", "train.minutes=0.05").steps == result.steps
+
+
+def test_minutes_are_measured_anew_when_they_change(finished: Path, reversal: dict[str, str], tmp_path: Path) -> None:
+    """Also on a run that had no such budget, and that resumes at any step."""
+    run = tmp_path / "minutes"
+    shutil.copytree(finished, run)
+    first = run_training(run, reversal, "train.steps=0", "train.minutes=0.02").steps
+    assert 24 < first < 5000
+    assert run_training(run, reversal, "train.steps=0", "train.minutes=0.06").steps > first
+
+
+def test_a_fraction_of_an_epoch_is_at_least_a_step(reversal: dict[str, str], tmp_path: Path) -> None:
+    assert run_training(tmp_path / "epochs", reversal, "train.steps=0", "train.epochs=0.001").steps == 1
+
+
+def test_another_number_of_threads_is_said(
+    finished: Path, reversal: dict[str, str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "threads"
+    shutil.copytree(finished, run)
+    assert main([*command(run, reversal)[3:], "train.threads=2", "train.steps=25"]) == 0
+    assert "this run had 1 threads and now has 2" in capfd.readouterr().err
+
+
+def test_sampled_segmentation_resumes_to_the_same(reversal: dict[str, str], tmp_path: Path) -> None:
+    """In another process, where sentencepiece's random numbers are others."""
+    text = [
+        *SMALL,
+        "data.task=translation",
+        "data.sampling=0.3",
+        "data.vocabulary_size=60",
+        f"data.cache={tmp_path}/cache",
+    ]
+    options = ["--train", reversal["train"], "--valid", reversal["valid"], "--quiet", "--set", *text]
+    runs = [tmp_path / "one", tmp_path / "other"]
+    for run in runs:
+        subprocess.run([sys.executable, "-m", "transduce", "train", str(run), *options], check=True)
+    assert final_weights(runs[0]) == final_weights(runs[1])
+
+
+def test_learned_positions_translate_whatever_comes(reversal: dict[str, str], tmp_path: Path) -> None:
+    learned = ["model.positions=learned", "model.max_positions=12", "data.max_length=12", "train.steps=3"]
+    run_training(tmp_path / "learned", reversal, *learned)
+    found = list(transduce.load(tmp_path / "learned").translator.stream(["a b", "a b c d e f a b c d e f a b", "c"]))
+    assert len(found) == 3
+    assert found[1].cut == 3
 
 
 def test_the_moving_average_is_kept_and_resumed(reversal: dict[str, str], tmp_path: Path) -> None:

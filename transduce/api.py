@@ -53,7 +53,7 @@ class Model:
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[float]:
         """The log-probability of each given pair."""
-        return [sum(tokens) for tokens in self.translator.score(_lines(sources), _lines(targets))]
+        return [scored.log_probability for scored in self.translator.score(_lines(sources), _lines(targets))]
 
     def attention(self, source: str, target: str | None = None, *, picture: str | Path = "") -> Attention:
         """Every layer's and head's weights for a pair, drawn to a file if one is named."""

@@ -8,6 +8,7 @@ Knows tensors by name only: no model, no optimizer, no data.
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -110,6 +111,12 @@ def write_text(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8", newline="\n")
 
 
+def write_bytes(path: Path, content: bytes) -> None:
+    """A file, whole or not at all."""
+    with _replacing(path) as temporary:
+        temporary.write_bytes(content)
+
+
 def _digest(tensors: Mapping[str, Tensor]) -> str:
     digest = hashlib.sha256()
     for name, tensor in sorted(tensors.items()):
@@ -141,7 +148,7 @@ def disk_errors(path: Path) -> Iterator[None]:
     except (OSError, SafetensorError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise TrainingError(
-            f"{path}: cannot be written ({reason}); earlier checkpoints are intact: make room and run the same again"
+            f"{path}: cannot be written ({reason}); what was saved before is intact: make room and run the same again"
         ) from None
 
 
@@ -166,6 +173,7 @@ def save(folder: RunFolder, step: int, checkpoint: Checkpoint, about: Mapping[st
     """Write the checkpoint of a step; its directory appears complete or not at all."""
     path = folder.checkpoints / f"step-{step:08d}"
     temporary = folder.checkpoints / f".step-{step:08d}.{os.getpid()}"
+    replaced = folder.checkpoints / f".step-{step:08d}.{os.getpid()}.replaced"
     try:
         with disk_errors(path):
             temporary.mkdir(parents=True, exist_ok=True)
@@ -173,11 +181,12 @@ def save(folder: RunFolder, step: int, checkpoint: Checkpoint, about: Mapping[st
             write_tensors(temporary / "optimizer.safetensors", checkpoint.optimizer)
             write_text(temporary / "progress.json", _sealed(checkpoint.progress))
             if path.exists():
-                shutil.rmtree(path)
+                os.replace(path, replaced)
             os.replace(temporary, path)
             _flush(folder.checkpoints)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+        shutil.rmtree(replaced, ignore_errors=True)
     return path
 
 
@@ -192,7 +201,8 @@ def restore(path: Path) -> Checkpoint:
 
 def steps_saved(folder: RunFolder) -> list[int]:
     """The steps that have a checkpoint directory, oldest first."""
-    return sorted(int(path.name.removeprefix("step-")) for path in folder.checkpoints.glob("step-*"))
+    names = [path.name for path in folder.checkpoints.glob("step-*")]
+    return sorted(int(name.removeprefix("step-")) for name in names if re.fullmatch(r"step-\d+", name))
 
 
 def checkpoint_path(folder: RunFolder, step: int) -> Path:
@@ -203,6 +213,8 @@ def prune(folder: RunFolder, keep_weights: set[int], full_states: int = 2) -> No
     """Keep the newest full states, and of the others the weights that averaging will want."""
     for leftover in folder.checkpoints.glob(".step-*"):
         shutil.rmtree(leftover, ignore_errors=True)
+    for unfinished in folder.path.glob(".*.safetensors.*"):
+        unfinished.unlink(missing_ok=True)
     for step in steps_saved(folder)[:-full_states]:
         path = checkpoint_path(folder, step)
         if step in keep_weights:

@@ -48,10 +48,12 @@ def choose_device(kind: str = "auto", precision: str = "auto", threads: int = 0)
 
     On CPUs `auto` is float32: on the one we measured bf16 was slower, or an illegal instruction (docs/log.md).
     """
+    if threads < 0:
+        raise SettingError(f"threads = {threads}: must not be negative")
     if kind == "auto":
         kind = "cuda" if torch.cuda.is_available() else "cpu"
     if kind == "cuda" and not torch.cuda.is_available():
-        raise SettingError("train.device = cuda, but PyTorch sees no GPU here: use cpu or auto")
+        raise SettingError("device cuda was asked for, but PyTorch sees no GPU here: use cpu or auto")
     if kind == "cpu" and precision == "bf16" and not _survives_bf16():
         raise SettingError("train.precision = bf16: a product in bfloat16 kills the process on this CPU: use fp32")
     torch.set_num_threads(threads or len(os.sched_getaffinity(0)))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from transduce.config import Config
 from transduce.errors import DataError
 from transduce.metrics import Scores, group_references, symbol_scores, translation_scores
-from transduce.translator import Request, Translator
+from transduce.translator import Request, Translation, Translator
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,14 @@ class Evaluation:
     """Scores with their signatures, and how fast they were had."""
 
     scores: Scores
-    outputs: list[str]
+    translations: list[Translation]
     sentences: int
     seconds: float
     tokens: int  # target tokens produced
+
+    @property
+    def outputs(self) -> list[str]:
+        return [translation.text for translation in self.translations]
 
     @property
     def sentences_per_second(self) -> float:
@@ -57,7 +61,7 @@ def evaluate(translator: Translator, test: TestSet, request: Request | None = No
     outputs = [translation.text for translation in translations]
     return Evaluation(
         scores=score_texts(outputs, test, translator.config),
-        outputs=outputs,
+        translations=translations,
         sentences=len(outputs),
         seconds=seconds,
         tokens=sum(len(t.outputs[0].tokens) + 1 for t in translations if t.outputs),

@@ -10,6 +10,7 @@ from transduce.errors import SettingError
 from transduce.translator import Attention
 
 FORMATS = (".png", ".pdf", ".svg")
+MOST_TOKENS = 150
 PANEL = 1.5  # inches a side of one head's small picture, at least
 PER_TOKEN = 0.13  # inches a token needs to be legible
 
@@ -33,6 +34,8 @@ def draw_attention(attention: Attention, path: str | Path) -> None:
 
     path = check_picture_path(path)
     source, target = attention.source, attention.target
+    if max(len(source), len(target)) > MOST_TOKENS:
+        raise SettingError(f"{len(source)} and {len(target)} tokens: a picture takes at most {MOST_TOKENS} a side")
     parts = [
         ("Encoder: source looks at source", attention.maps.encoder, source, source),
         ("Decoder: target looks at earlier target", attention.maps.decoder, target, target),

@@ -76,10 +76,18 @@ def evaluate(options: Options) -> int:
     from transduce.evaluate import TestSet
     from transduce.evaluate import evaluate as run
 
+    if options.output and not Path(options.output).resolve().parent.is_dir():
+        raise SettingError(f"{options.output}: there is no folder {Path(options.output).parent}")
+    noted = Noted()
     translator, sources, references = _load_with_pairs(options)
     evaluation = run(translator, TestSet.of(sources, references), _request(translator, options))
+    for translation in evaluation.translations:
+        noted.add(translation)
+    noted.tell()
     if options.output:
-        Path(options.output).write_text("".join(f"{line}\n" for line in evaluation.outputs), encoding="utf-8")
+        # One line for every line of the test set, also where several share a source.
+        text_of = {translation.source: translation.text for translation in evaluation.translations}
+        Path(options.output).write_text("".join(f"{text_of[source]}\n" for source in sources), encoding="utf-8")
     if options.json:
         speed = {
             "sentences_per_second": evaluation.sentences_per_second,
@@ -98,11 +106,14 @@ def evaluate(options: Options) -> int:
 
 def score(options: Options) -> int:
     translator, sources, targets = _load_with_pairs(options)
-    for tokens in translator.score(sources, targets):
+    noted = Noted()
+    for scored in translator.score(sources, targets):
+        noted.cut += scored.cut > 0
         if options.json:
-            _print_json({"log_probability": sum(tokens), "token_log_probabilities": tokens})
+            _print_json({"log_probability": scored.log_probability, **asdict(scored)})
         else:
-            print(f"{sum(tokens):.6f}")
+            print(f"{scored.log_probability:.6f}")
+    noted.tell()
     return 0
 
 
@@ -152,6 +163,8 @@ class Lines:
                 yield self._decode(line.removesuffix(b"\n").removesuffix(b"\r"))
 
     def _open(self) -> IO[bytes]:
+        if self.path == "-" and sys.stdin is None:
+            raise DataError("-: standard input is closed")
         if self.path == "-":
             return sys.stdin.buffer
         try:

@@ -1,5 +1,7 @@
 """From the arguments to an exit code: 0 done, 2 a mistake one can mend, 128 + n stopped by signal n."""
 
+import contextlib
+import io
 import os
 import sys
 
@@ -21,16 +23,33 @@ def main(arguments: list[str] | None = None) -> int:
     """Run a command; errors a user can cause are one line on stderr."""
     _set_waiting()
     options = make_parser().parse_args(arguments)
+    if sys.stdout is None:
+        print("transduce: standard output is closed", file=sys.stderr)
+        return 2
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")  # what goes in as UTF-8 comes out as UTF-8, whatever the locale
     from transduce.cli import commands
 
     try:
-        return getattr(commands, options.command)(options)
+        code: int = getattr(commands, options.command)(options)
+        sys.stdout.flush()
+        return code
     except TransduceError as error:
         print(f"transduce: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # Whoever read our output has gone; point stdout elsewhere, or Python complains when it flushes.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_stdout()
         return 141
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"transduce: {where}{error.strerror or error}", file=sys.stderr)
+        _forget_stdout()
+        return 2
+
+
+def _forget_stdout() -> None:
+    """Whoever reads our output is gone; point it elsewhere, or Python complains when it flushes at the end."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

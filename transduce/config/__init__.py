@@ -13,7 +13,7 @@ from transduce.config.resolve import (
     merge,
     to_toml,
 )
-from transduce.config.settings import Config, DataConfig, ModelConfig, SearchConfig, TrainConfig, check
+from transduce.config.settings import Config, DataConfig, ModelConfig, SearchConfig, TrainConfig, check, check_ranges
 
 __all__ = [
     "PRESETS",
@@ -31,6 +31,7 @@ __all__ = [
     "assignments",
     "build",
     "check",
+    "check_ranges",
     "differences",
     "fit",
     "flatten",

@@ -175,13 +175,27 @@ def _out_of_range(config: Config) -> list[Refusal]:
         "train.average": train.average,
         "train.patience": train.patience,
         "train.threads": train.threads,
+        "train.seed": train.seed,
+        "train.epsilon": train.epsilon,
+        "search.alpha": abs(search.alpha),
         "search.max_extra": search.max_extra,
         "data.features_column": data.features_column,
         "data.hold_out": data.hold_out,
     }
+    bounded: list[tuple[str, float, int]] = [
+        *((f"model.{name}", getattr(model, name), 100_000) for name in ("d_model", "d_ff", "num_heads", "d_k", "d_v")),
+        *((f"model.num_{side}_layers", getattr(model, f"num_{side}_layers"), 1_000) for side in ("encoder", "decoder")),
+        ("model.max_positions", model.max_positions, 10_000_000),
+        ("data.vocabulary_size", data.vocabulary_size, 10_000_000),
+        ("train.seed", train.seed, 2**32 - 1),
+        ("search.beam", search.beam, 1_000),
+        ("search.max_extra", search.max_extra, 100_000),
+        ("search.alpha", abs(search.alpha), 10),
+    ]
     return [
         *((not math.isfinite(v), f"{name} = {v}: must be finite") for name, v in not_negative.items()),
         *((v < 0, f"{name} = {v}: must not be negative") for name, v in not_negative.items()),
+        *((v > most, f"{name} = {v}: must be at most {most:,}") for name, v, most in bounded),
         *((v < 1, f"{name} = {v}: must be at least 1") for name, v in at_least_one.items()),
         *((not 0 <= v < 1, f"{name} = {v}: must be at least 0 and below 1") for name, v in rates.items()),
         (data.vocabulary_size < 8, f"data.vocabulary_size = {data.vocabulary_size}: must be at least 8"),
@@ -192,10 +206,25 @@ def _out_of_range(config: Config) -> list[Refusal]:
     ]
 
 
+def check_ranges(config: Config) -> None:
+    """What is wrong whatever the data will say; the rest of `check` needs settings that are fitted to it."""
+    for refused, message in _out_of_range(config):
+        if refused:
+            raise SettingError(message)
+
+
 def _contradictions(config: Config) -> list[Refusal]:
     model, data, train = config.model, config.data, config.train
     split_evenly = model.d_model % model.num_heads == 0
     return [
+        (
+            bool(data.valid) and data.hold_out > 0,
+            f"data.hold_out = {data.hold_out} with validation data: give one of the two",
+        ),
+        (
+            model.positions == "learned" and data.max_length > model.max_positions,
+            f"data.max_length = {data.max_length} is over model.max_positions = {model.max_positions}: raise the latter",
+        ),
         (
             not split_evenly and not (model.d_k and model.d_v),
             f"model.d_model = {model.d_model} does not divide by model.num_heads = {model.num_heads}: "

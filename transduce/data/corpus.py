@@ -189,6 +189,8 @@ class _Reader:
 
 
 def _open(path: str) -> IO[bytes]:
+    if Path(path).exists() and not Path(path).is_file() and not Path(path).is_dir():
+        raise DataError(f"{path}: a pipe or device, but data are read twice: give a file, or pipe it in as -")
     opener = _OPENERS.get(Path(path).suffix.lower())
     return opener(path) if opener else Path(path).open("rb")
 
@@ -258,8 +260,9 @@ def _parse_json(line: str, where: str, languages: tuple[str, ...]) -> tuple[str,
     except (ValueError, RecursionError) as error:
         raise DataError(f"{where}: not JSON ({str(error)[:60]}): each line must be one object") from None
     fields = record.get("translation", record) if isinstance(record, dict) else {}
+    fields = fields if isinstance(fields, dict) else {}
     keys = ("source", "target") if fields is record else languages or tuple(fields)[:2]
-    texts = [fields.get(key) if isinstance(fields, dict) else None for key in keys]
+    texts = [fields.get(key) for key in keys]
     if len(texts) != 2 or not all(isinstance(text, str) for text in texts):
         wanted = " and ".join(f'"{key}"' for key in keys) if len(keys) == 2 else '"source" and "target"'
         raise DataError(f"{where}: no texts {wanted}: each line must hold both as strings")

@@ -27,6 +27,7 @@ from transduce.errors import DataError
 from transduce.text import UNKNOWN, Vocabularies
 
 FORMAT = 1
+KEPT_EPOCHS = 3  # sampled segmentations: a checkpoint is never older than this
 
 _META = "meta.json"
 _Item = TypeVar("_Item")
@@ -109,20 +110,23 @@ class Store:
         return self._target[index]
 
     def resampled(self, vocabularies: Vocabularies, rate: float, seed: int, epoch: int) -> "Store":
-        """The same pairs in another random segmentation, a pure function of (seed, epoch).
+        """The same pairs in another random segmentation, one for each (seed, epoch).
 
-        It lies in a folder without a name: gone from the disk as soon as nobody reads it.
+        It is an entry of the cache, so that a run that is resumed meets it again: sentencepiece's random numbers repeat
+        from a seed within a process, but not from one process to the next. Entries of long past epochs are removed.
         """
         assert self.rules.keep_text, "a store built with data.sampling = 0 has no text"
         resample = partial(self._resampled_block, vocabularies, rate, seed, epoch)
         begins = range(0, len(self), LINES_PER_BLOCK)
-        scratch = cache.unfinished(self.path.parent)
-        try:
-            with cache.disk_errors(self.path.parent):
-                _write(in_parallel(resample, begins), vocabularies, replace(self.rules, keep_text=False), scratch)
-            return Store(scratch)
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+
+        def build(path: Path) -> None:
+            _write(in_parallel(resample, begins), vocabularies, replace(self.rules, keep_text=False), path)
+
+        def name(of_epoch: int) -> str:
+            return f"sampled-{cache.entry_key(self.path.name, rate, seed)}-{of_epoch}"
+
+        shutil.rmtree(self.path.parent / name(epoch - KEPT_EPOCHS), ignore_errors=True)
+        return Store(cache.open_or_write(self.path.parent, name(epoch), build, cache.to_stderr))
 
     def _resampled_block(
         self, vocabularies: Vocabularies, rate: float, seed: int, epoch: int, begin: int

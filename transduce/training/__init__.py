@@ -53,6 +53,8 @@ def train(
         train=train, valid=valid, languages=languages, preset=preset, config=config, settings=settings,
         start_from=start_from,
     )  # fmt: skip
+    asked = wished.asked.train
+    choose_device(asked.device, asked.precision, asked.threads)  # refused now rather than when the data are ready
     with _alone_in(folder):
         prepared = prepare(folder, wished, voice.say)
         trainer = make_trainer(folder, prepared, voice)

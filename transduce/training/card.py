@@ -8,6 +8,7 @@ from typing import Any
 from transduce import __version__
 from transduce.checkpoint import RunFolder, read_about, write_text
 from transduce.config import Config, flatten
+from transduce.errors import DamagedFile
 from transduce.training.cost import training_flops
 
 
@@ -94,6 +95,13 @@ def _scores(folder: RunFolder) -> list[str]:
     return lines
 
 
+def _events(metrics: Path) -> list[dict[str, Any]]:
+    try:
+        return [json.loads(line) for line in metrics.read_text(encoding="utf-8").split("\n") if line]
+    except (OSError, ValueError) as error:
+        raise DamagedFile(f"{metrics}: the log cannot be read ({error}); the weights are not affected") from None
+
+
 def draw_curves(metrics: Path, picture: Path) -> None:
     """Loss, the main score and the learning rate over the steps, as the log has them."""
     import matplotlib
@@ -101,7 +109,7 @@ def draw_curves(metrics: Path, picture: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib.figure import Figure
 
-    events = [json.loads(line) for line in metrics.read_text(encoding="utf-8").split("\n") if line]
+    events = _events(metrics)
     train = [e for e in events if e["event"] == "train"]
     valid = [e for e in events if e["event"] == "valid"]
     figure = Figure(figsize=(12, 3.6), dpi=110, layout="constrained")

@@ -1,6 +1,7 @@
 """Keeps a run: saves checkpoints, finds the newest whole one, and gives out the best, last and averaged weights."""
 
 from dataclasses import asdict
+from pathlib import Path
 
 import torch
 
@@ -54,12 +55,18 @@ class Keeper:
                 self.voice.say(f"{error}; trying the checkpoint before it")
                 continue
             self.voice.say(f"resuming at step {progress.step:,}")
+            self._warn_of_threads(progress)
             return progress
         if steps:
             raise DamagedFile(
                 f"{self.folder.checkpoints}: no checkpoint there is whole; move the folder away to begin anew"
             )
         return Progress()
+
+    def _warn_of_threads(self, progress: Progress) -> None:
+        threads = torch.get_num_threads()
+        if progress.threads != threads:
+            self.voice.say(f"this run had {progress.threads} threads and now has {threads}: its bits will differ")
 
     def to_average(self, last_step: int) -> list[int]:
         """The newest regular checkpoints; one that a signal made is none of them, or stopping would change the run."""
@@ -69,15 +76,29 @@ class Keeper:
 
     def averaged(self, last_step: int) -> Tensors:
         """The mean of the last checkpoints; nothing where there are not two."""
-        steps = self.to_average(last_step)
-        paths = [checkpoint.checkpoint_path(self.folder, step) / "weights.safetensors" for step in steps]
-        return checkpoint.average(paths) if len(paths) > 1 else {}
+        whole = [path for path in map(self._weights, self.to_average(last_step)) if self._is_whole(path)]
+        return checkpoint.average(whole) if len(whole) > 1 else {}
+
+    def _weights(self, step: int) -> Path:
+        return checkpoint.checkpoint_path(self.folder, step) / "weights.safetensors"
+
+    def _is_whole(self, path: Path) -> bool:
+        try:
+            checkpoint.read_tensors(path)
+        except DamagedFile as error:
+            self.voice.say(f"{error}; left out of the average")
+            return False
+        return True
+
+    def has(self, which: str) -> bool:
+        return self.folder.weights(which).exists()
 
     def is_complete(self, step: int, last_step: int) -> bool:
         """Whether the weights a run ends with are there, made at this very step."""
-        wanted = ["best", "averaged"] if len(self.to_average(last_step)) > 1 else ["best"]
-        paths = [self.folder.weights(which) for which in wanted]
-        return all(path.exists() for path in paths) and read_about(paths[-1])["step"] == str(step)
+        wanted = ["last", "averaged"] if len(self.to_average(last_step)) > 1 else ["last"]
+        return self.has("best") and all(
+            self.has(which) and read_about(self.folder.weights(which))["step"] == str(step) for which in wanted
+        )
 
     def give(self, which: str, weights: Tensors, step: int, validation: Validation) -> None:
         """Write best or averaged weights, with what is known of them."""

@@ -71,10 +71,14 @@ class Trainer:
         first_epoch = self.batching.plan(material.train, epoch=0)
         self.steps_per_epoch = len(first_epoch)
         self.padding = padding_share(first_epoch, material.train)
+        self.steps_here, self.warm_at, self.begun = 0, 0.0, 0.0
+        self.learning_rate = self.gradient_norm = 0.0
+        self.pairs: Pairs = material.train
+        self.plan: list[Step] = []
 
     @property
     def last_step(self) -> int:
-        return last_step(self.config, self.steps_per_epoch, self.progress.measured)
+        return last_step(self.config, self.steps_per_epoch, self.progress)
 
     def run(self) -> None:
         """Train to the end of the budget; raises `Stopped` when a signal asks for it."""
@@ -92,7 +96,7 @@ class Trainer:
                         self._save()
                         raise Stopped(signals.received or 0, self.progress.step)
                     self._after_step()
-            self._finish()
+                self._finish()
         finally:
             self.recorder.close()
 
@@ -104,7 +108,7 @@ class Trainer:
 
     def _after_step(self) -> None:
         step, at_end = self.progress.step, self.progress.step == self.last_step
-        if self.config.minutes and not self.progress.measured:
+        if self.config.minutes and not self.progress.is_measured(self.config):
             self._measure_minutes()
         if step % self.config.log_every == 0:
             self.recorder.log(self.progress, self.learning_rate, self.gradient_norm)
@@ -117,9 +121,10 @@ class Trainer:
         """The last validation, the last checkpoint, and the average of the last few."""
         if self._out_of_patience():
             self.voice.say(f"no better score in {self.progress.waited} validations: stopping early (train.patience)")
-        if self.progress.validated != self.progress.step:
+        self._save()  # before the last validation, which may take long
+        if self.progress.validated != self.progress.step or not self.keeper.has("best"):
             self._validate()
-        self._save()
+            self._save()
         self._average()
 
     # --- one step ----------------------------------------------------------------------------------------------
@@ -217,13 +222,15 @@ class Trainer:
 
     def _measure_minutes(self) -> None:
         """Turn minutes into steps once, early, and save it: a resumed run ends where an uninterrupted one does."""
-        step, now = self.progress.step, time.perf_counter()
-        if step == WARMING_STEPS:
-            self._warm = now
-        elif step == TIMED_STEPS:
-            seconds = (now - self._warm) / (TIMED_STEPS - WARMING_STEPS)
+        now = time.perf_counter()
+        self.steps_here += 1
+        if self.steps_here == WARMING_STEPS:
+            self.warm_at = now
+        elif self.steps_here == TIMED_STEPS:
+            seconds = (now - self.warm_at) / (TIMED_STEPS - WARMING_STEPS)
             left = self.config.minutes * 60 * SHARE_FOR_STEPS - (now - self.begun)
-            self.progress.measured = TIMED_STEPS + max(0, int(left / seconds))
+            self.progress.measured = self.progress.step + max(0, int(left / seconds))
+            self.progress.measured_minutes = self.config.minutes
             self.voice.say(f"{self.config.minutes:g} minutes: {self.last_step:,} steps at {seconds:.3f} s a step")
             self._save()
 
@@ -239,7 +246,12 @@ class Trainer:
         validation = validate(self.translator, self.material.valid, self.material.valid_texts)
         if current:
             load_weights(self.model, current, "the weights")
-        better = validation.rank > progress.best_rank
+        if not math.isfinite(validation.loss):
+            raise TrainingError(
+                f"step {progress.step:,}: the validation loss is not a number; the last checkpoint before it stands: "
+                "lower train.learning_rate or set train.clip_norm=1"
+            )
+        better = validation.rank > progress.best_rank or not self.keeper.has("best")
         progress.validated, progress.waited = progress.step, 0 if better else progress.waited + 1
         if better:
             progress.best_rank, progress.best_step = validation.rank, progress.step
@@ -257,6 +269,11 @@ class Trainer:
             self.recorder.validated("averaged", self.progress.step, validation, better=False)
 
     def _save(self) -> None:
+        if not all(bool(tensor.isfinite().all()) for tensor in weights_of(self.model).values()):
+            raise TrainingError(
+                f"step {self.progress.step:,}: weights are not numbers and were not saved; the last checkpoint stands: "
+                "lower train.learning_rate or set train.clip_norm=1"
+            )
         self.progress.seconds = time.perf_counter() - self.begun
         self.progress.metrics_size = self.recorder.size()
         self.keeper.save(self.progress, self.model, self.optimizer, self.ema, self.last_step)

@@ -7,22 +7,24 @@ own settings; then only budgets and logging may change.
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from transduce.checkpoint import RunFolder, steps_saved, write_text
+from transduce.checkpoint import RunFolder, steps_saved, write_bytes, write_text
 from transduce.config import (
     PRESETS,
     Asked,
     Config,
     Counts,
+    DataConfig,
     Layers,
     Side,
     assemble,
     assignments,
     build,
+    check_ranges,
     differences,
     fit,
     from_toml,
@@ -30,7 +32,6 @@ from transduce.config import (
     to_toml,
 )
 from transduce.data import (
-    EVERYTHING,
     Corpus,
     Rules,
     Scan,
@@ -43,11 +44,11 @@ from transduce.data import (
     scan,
     with_stdin_in,
 )
-from transduce.errors import DataError, RunError, SettingError
+from transduce.errors import DamagedFile, DataError, RunError, SettingError
 from transduce.evaluate import TestSet
 from transduce.text import Vocabularies
 from transduce.training.loop import Material
-from transduce.translator import ModelFolder, open_folder, read_config, read_vocabularies
+from transduce.translator import LONGEST_SOURCE, ModelFolder, open_folder, read_config, read_vocabularies
 
 Say = Callable[[str], None]
 
@@ -67,12 +68,14 @@ FINE_TUNING_RATE = 0.25  # of the fitted learning rate: the weights are near a g
 
 @dataclass(frozen=True)
 class Wishes:
-    """What the user asked for, as layers of settings and as files."""
+    """What the user asked for: layers of settings, and what they add up to before anything is fitted."""
 
-    train: tuple[tuple[str, ...], ...]
-    valid: tuple[tuple[str, ...], ...]
     layers: tuple[Layers, ...]
-    start_from: str = ""
+    asked: Config
+
+    @property
+    def start_from(self) -> str:
+        return self.asked.train.start_from
 
 
 @dataclass(frozen=True)
@@ -104,8 +107,20 @@ def wishes(
         options["valid"] = groups_to_setting(tuple(valid))
     if languages:
         options["languages"] = languages
-    layers = (PRESETS.get(preset, {}), _file_layer(config), {"data": options}, assignments(settings))
-    return Wishes(tuple(train), tuple(valid), layers, start_from)
+    begin: Layers = {"train": {"start_from": start_from}} if start_from else {}
+    given = (PRESETS.get(preset, {}), _file_layer(config), {"data": options}, begin, assignments(settings))
+    layers = tuple(map(_without_auto, given))
+    asked = assemble(*layers)  # a misspelt setting is refused before anything is read
+    check_ranges(asked)
+    return Wishes(layers, asked)
+
+
+def _without_auto(layer: Mapping[str, Mapping[str, Any]]) -> Layers:
+    """`auto` is no wish: it leaves the choice to what is fitted."""
+    return {
+        section: {k: v for k, v in values.items() if not (section == "data" and v == "auto")}
+        for section, values in layer.items()
+    }
 
 
 def _file_layer(path: str) -> Layers:
@@ -119,7 +134,6 @@ def _file_layer(path: str) -> Layers:
 
 def prepare(folder: RunFolder, wished: Wishes, say: Say) -> Prepared:
     """A new run where there is none, else the one that is there."""
-    assemble(*wished.layers)  # a misspelt setting is refused before anything is read
     if folder.config.exists():
         return _prepare_again(folder, wished, say)
     if folder.path.exists() and not _is_free(folder):
@@ -136,9 +150,9 @@ def _is_free(folder: RunFolder) -> bool:
 def _prepare_new(folder: RunFolder, wished: Wishes, say: Say) -> Prepared:
     with tempfile.TemporaryDirectory() as scratch:
         start = open_folder(wished.start_from) if wished.start_from else None
-        data = merge(*wished.layers)["data"]
+        data = wished.asked.data
         corpora = _corpora(data, Path(scratch))
-        if not data.get("valid") and not corpora.hold_out:
+        if not data.valid and not corpora.hold_out:
             corpora = _hold_out(corpora, say)
         scanned = _scan(corpora, data, say)
         config = _resolve(scanned.train, wished, start, corpora.hold_out, say)
@@ -160,8 +174,8 @@ def _prepare_again(folder: RunFolder, wished: Wishes, say: Say) -> Prepared:
                 "run goes on: use another folder"
             )
     with tempfile.TemporaryDirectory() as scratch:
-        corpora = _corpora(_as_layers(config)["data"], Path(scratch))
-        scanned = _scan(corpora, _as_layers(config)["data"], say)
+        corpora = _corpora(config.data, Path(scratch))
+        scanned = _scan(corpora, config.data, say)
         _check_unchanged(folder, scanned)
         material, about = _material(config, read_vocabularies(folder, config), corpora, scanned, say)
     if config != stored:
@@ -189,15 +203,14 @@ class _Scans:
     valid: Scan
 
 
-def _corpora(data: dict[str, Any], scratch: Path) -> _Corpora:
-    if not data.get("train"):
+def _corpora(data: DataConfig, scratch: Path) -> _Corpora:
+    if not data.train:
         raise SettingError("no training data: --train SOURCE TARGET, or --train FILE.tsv")
-    languages, column = tuple(data.get("languages", ())), int(data.get("features_column", 0))
-    train = Corpus(groups_from_setting(tuple(data["train"])), languages, column)
+    train = Corpus(groups_from_setting(data.train), data.languages, data.features_column)
     train = with_stdin_in(scratch, train, sys.stdin.buffer)
-    if data.get("valid"):
-        return _Corpora(train, replace(train, groups=groups_from_setting(tuple(data["valid"]))))
-    return _split(train, int(data.get("hold_out", 0)))
+    if data.valid:
+        return _Corpora(train, replace(train, groups=groups_from_setting(data.valid)))
+    return _split(train, data.hold_out)
 
 
 def _split(train: Corpus, hold_out: int) -> _Corpora:
@@ -212,10 +225,15 @@ def _hold_out(corpora: _Corpora, say: Say) -> _Corpora:
     return _split(corpora.train, every)
 
 
-def _scan(corpora: _Corpora, data: dict[str, Any], say: Say) -> _Scans:
+def _scan(corpora: _Corpora, data: DataConfig, say: Say) -> _Scans:
     say("reading the data")
-    valid = scan(corpora.valid, sample_pairs=1)
-    train = scan(corpora.train, sample_pairs=int(data.get("vocabulary_sample", 1_000_000)))
+    train = scan(corpora.train, sample_pairs=data.vocabulary_sample)
+    try:
+        valid = scan(corpora.valid, sample_pairs=1)
+    except DataError:
+        if corpora.hold_out:
+            raise DataError(f"{train.pairs:,} pairs are too few to hold any out: give validation data") from None
+        raise
     for name, scanned in (("training", train), ("validation", valid)):
         say(f"{name} data: {scanned.pairs:,} pairs{_oddities(scanned)}")
     return _Scans(train, valid)
@@ -236,7 +254,8 @@ def _material(
 ) -> tuple[Material, list[str]]:
     cache = cache_folder(config.data.cache)
     train = open_or_build(corpora.train, scanned.train, both, Rules.for_training(config.data), cache, notify=say)
-    valid = open_or_build(corpora.valid, scanned.valid, both, EVERYTHING, cache, notify=say)
+    measured = Rules(max_length=min(LONGEST_SOURCE, config.model.max_positions))  # of the loss; the metric takes all
+    valid = open_or_build(corpora.valid, scanned.valid, both, measured, cache, notify=say)
     about = [f"training: {train.report.summary()}", f"validation: {valid.report.summary()}"]
     for line in about:
         say(line)
@@ -249,16 +268,20 @@ def _write_folder(folder: RunFolder, material: Material, scanned: _Scans) -> Non
     folder.path.mkdir(parents=True, exist_ok=True)
     both, config = material.vocabularies, material.config
     if config.data.joint:
-        both.source.save(folder.vocabulary("joint"))
+        write_bytes(folder.vocabulary("joint"), both.source.model)
     else:
-        both.source.save(folder.vocabulary("source"))
-        both.target.save(folder.vocabulary("target"))
+        write_bytes(folder.vocabulary("source"), both.source.model)
+        write_bytes(folder.vocabulary("target"), both.target.model)
     write_text(folder.data, json.dumps({"train": scanned.train.content, "valid": scanned.valid.content}) + "\n")
     write_text(folder.config, to_toml(config))
 
 
 def _check_unchanged(folder: RunFolder, scanned: _Scans) -> None:
-    known = json.loads(folder.data.read_text(encoding="utf-8"))
+    try:
+        known = json.loads(folder.data.read_text(encoding="utf-8"))
+        known = {name: known[name] for name in ("train", "valid")}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DamagedFile(f"{folder.data}: cannot be read ({error}); without it a run cannot go on") from None
     for name, now in (("train", scanned.train.content), ("valid", scanned.valid.content)):
         if known[name] != now:
             raise DataError(f"{folder.path}: the {name} data changed since this run began: use another folder")

@@ -15,7 +15,8 @@ class Progress:
     step: int = 0
     epoch: int = 0
     position: int = 0  # steps of this epoch that are done
-    measured: int = 0  # the steps that a budget in minutes came to; 0: not measured (yet)
+    measured: int = 0  # the last step that a budget in minutes came to
+    measured_minutes: float = 0.0  # the budget it was measured for; another one is measured anew
     logged_loss: float = 0.0  # summed since the last line of the log
     logged_tokens: int = 0
     source_tokens: int = 0
@@ -29,8 +30,15 @@ class Progress:
     seconds: float = 0.0
     threads: int = 0
 
+    def is_measured(self, train: TrainConfig) -> bool:
+        return self.measured_minutes == train.minutes
 
-def last_step(train: TrainConfig, steps_per_epoch: int, measured: int) -> int:
+
+def last_step(train: TrainConfig, steps_per_epoch: int, progress: Progress) -> int:
     """Where the budget ends: steps, epochs or minutes, whichever is first."""
-    limits = [train.steps, round(train.epochs * steps_per_epoch), measured if train.minutes else 0]
-    return max(1, min((limit for limit in limits if limit > 0), default=UNKNOWN_END))
+    limits = [train.steps] if train.steps else []
+    if train.epochs:
+        limits.append(max(1, round(train.epochs * steps_per_epoch)))
+    if train.minutes and progress.is_measured(train):
+        limits.append(progress.measured)
+    return min(limits, default=UNKNOWN_END)

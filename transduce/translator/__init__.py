@@ -9,13 +9,15 @@ from transduce.translator.folder import (
     read_config,
     read_vocabularies,
 )
-from transduce.translator.translator import Attention, Output, Translation, Translator
+from transduce.translator.translator import LONGEST_SOURCE, Attention, Output, Scored, Translation, Translator
 
 __all__ = [
+    "LONGEST_SOURCE",
     "Attention",
     "ModelFolder",
     "Output",
     "Request",
+    "Scored",
     "TorchEngine",
     "Translation",
     "Translator",

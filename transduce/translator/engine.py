@@ -16,6 +16,13 @@ from transduce.model import Tokens, Transformer
 from transduce.search import Hypothesis, beam_search, length_penalty, sample
 
 Ids = Sequence[int]
+LIMITS = {
+    "beam": (1, 1_000),
+    "n_best": (1, 1_000),
+    "max_extra": (0, 100_000),
+    "alpha": (-10, 10),
+    "seed": (0, 2**63 - 1),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,9 +41,12 @@ class Request:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        for name, least in [("beam", 1), ("n_best", 1), ("max_extra", 0)]:
-            if getattr(self, name) < least:
-                raise SettingError(f"{name} = {getattr(self, name)}: must be at least {least}")
+        for name, (least, most) in LIMITS.items():
+            value = getattr(self, name)
+            if value < least:
+                raise SettingError(f"{name} = {value}: must be at least {least}")
+            if not value <= most:
+                raise SettingError(f"{name} = {value}: must be at most {most}")
 
     @staticmethod
     def of(config: SearchConfig) -> "Request":
@@ -95,7 +105,8 @@ class TorchEngine:
     def _search(self, sources: list[Ids], prefixes: list[Ids], request: Request) -> list[list[Hypothesis]]:
         tokens = Tokens.padded(sources, self.source_pad).to(self.device.torch)
         lengths = [len(s) + request.max_extra for s in sources]
-        limits = torch.tensor([max(n, len(p) + 1) for n, p in zip(lengths, prefixes, strict=True)])
+        longest = self.model.target_positions.limit or max(lengths) + max(map(len, prefixes)) + 1
+        limits = torch.tensor([min(longest, max(n, len(p) + 1)) for n, p in zip(lengths, prefixes, strict=True)])
         penalty = length_penalty(request.length_penalty, request.alpha)
         with self.device.mixed_precision():
             state = self.model.begin(self.model.encode(tokens))

@@ -52,6 +52,18 @@ class Translation:
 
 
 @dataclass(frozen=True)
+class Scored:
+    """How probable a given target is."""
+
+    token_log_probabilities: list[float]  # `</s>` last
+    cut: int = 0  # tokens of the longer side beyond what the model takes
+
+    @property
+    def log_probability(self) -> float:
+        return sum(self.token_log_probabilities)
+
+
+@dataclass(frozen=True)
 class Attention:
     """Who looks at whom in one sentence pair."""
 
@@ -96,12 +108,14 @@ class Translator:
                 raise DataError("fewer prefixes than lines: give one for each line (it may be empty)")
             yield from self._translate(block, forced, request or self.request())
 
-    def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[list[float]]:
-        """The log-probability of every token of each target, `</s>` last."""
+    def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[Scored]:
+        """The log-probability of each target given its source; what is too long for the model is cut, and says so."""
         if len(sources) != len(targets):
             raise DataError(f"{len(sources)} sources but {len(targets)} targets: score needs one for one")
-        encoded = [self._cut(ids) for ids in self.vocabularies.source.encode(sources)]
-        return self.engine.score(encoded, self.vocabularies.target.encode(targets))
+        encoded, given = self.vocabularies.source.encode(sources), self.vocabularies.target.encode(targets)
+        scored = self.engine.score([self._cut(ids) for ids in encoded], [self._cut(ids) for ids in given])
+        over = [max(0, max(len(s), len(t)) - self.longest_source) for s, t in zip(encoded, given, strict=True)]
+        return [Scored(tokens, cut) for tokens, cut in zip(scored, over, strict=True)]
 
     def attention(self, source: str, target: str | None = None) -> Attention:
         """Every head of every layer for this pair; without a target, for the model's own translation."""
