@@ -28,7 +28,7 @@ RECIPE = (
     "train.tokens_per_batch=1024 train.steps=2400 train.learning_rate=3e-3 train.warmup_steps=100 "
     "train.validate_every=600 train.checkpoint_every=600 train.validate_lines=300 train.average=0 search.beam=1"
 ).split()
-SHOWN = ["transduce", "chatbot", "blockchain", "photoshopped", "hobbit", "kubernetes"]
+SHOWN = ["transduce", "chatbot", "kubernetes", "doomscrolling", "spotify", "blockchain", "photoshopped"]
 STRESS = re.compile(r"[012]")
 
 
