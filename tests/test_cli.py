@@ -175,7 +175,7 @@ MISTAKES = [
     (["translate", "MODEL", "--input", "INPUT", "--threads", "-1"], "threads = -1: must not be negative"),
     (["evaluate", "MODEL", "INPUT", "INPUT", "--output", "no/such/folder/out"], "there is no folder"),
     (["attention", "MODEL", "ab " * 200, "-o", "a.png"], "a picture takes at most 150 a side"),
-    (["train", "new", "--train", "INPUT", "INPUT"], "too few to hold any out: give validation data"),
+    (["train", "new", "--train", "FEW", "FEW"], "too few to hold any out: give validation data"),
     (["train", "INPUT/run", "--train", "INPUT", "INPUT"], "File exists"),
     (["evaluate", "MODEL", "missing.tsv"], "missing.tsv: cannot be read: no such file"),
     (["evaluate", "MODEL", "INPUT", "EMPTY"], "the files have"),
@@ -200,7 +200,14 @@ def test_a_mistake_is_one_line(
     (tmp_path / "empty").write_text("")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "letter.txt").write_text("dear")
-    names = {"MODEL": model, "INPUT": tmp_path / "input", "EMPTY": tmp_path / "empty", "FULL": tmp_path / "full"}
+    (tmp_path / "few").write_text("cat\ndog\n")  # neither falls into the tenth that is held out
+    names = {
+        "FEW": tmp_path / "few",
+        "MODEL": model,
+        "INPUT": tmp_path / "input",
+        "EMPTY": tmp_path / "empty",
+        "FULL": tmp_path / "full",
+    }
     filled = [a.replace("MODEL", str(model)).replace("INPUT", str(names["INPUT"])) for a in arguments]
     filled = [str(names.get(a, a)) for a in filled]
     if filled[0] == "train" and filled[1] == "new":

@@ -335,6 +335,7 @@ def test_sampled_segmentation_resumes_to_the_same(reversal: dict[str, str], tmp_
         "data.task=translation",
         "data.sampling=0.3",
         "data.vocabulary_size=60",
+        "data.unknown=unk",
         f"data.cache={tmp_path}/cache",
     ]
     options = ["--train", reversal["train"], "--valid", reversal["valid"], "--quiet", "--set", *text]
