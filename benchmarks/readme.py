@@ -19,7 +19,7 @@ def main() -> None:
 
 
 def section() -> str:
-    rows = [row for make in (demo_row, multi30k_row, kills_row, prepare_row, *THROUGHPUT) for row in make()]
+    rows = [row for make in (demo_row, multi30k_row, kills_row, prepare_row, throughput_rows) for row in make()]
     return "\n".join(["| what | figure | where and how |", "| --- | --- | --- |", *rows])
 
 
@@ -72,18 +72,17 @@ def throughput_rows() -> list[str]:
     record = read("throughput")
     if not record:
         return []
-    where = f"`benchmarks/throughput.py` on {cores(record)}, in turns"
+    how = f"`benchmarks/throughput.py` on {cores(record)}, same size, taking turns"
     return [
-        row(f"{line['what']}, beside HF MarianMT of the same size", ratio(line), where) for line in record["summary"]
+        row(f"{job[0].upper()}{job[1:]}, beside {peer.replace('hf', 'HF MarianMT', 1)}", faster(report, peer), how)
+        for job, report in record["results"].items()
+        for peer in report["ours_over"]
     ]
 
 
-THROUGHPUT = [throughput_rows]
-
-
-def ratio(line: dict[str, Any]) -> str:
-    low, high = line["spread"]
-    return f"{line['ratio']:.2f} times as fast ({low:.2f} to {high:.2f}); {line['ours']:,.0f} tokens/s"
+def faster(report: dict[str, Any], peer: str) -> str:
+    ratio, ours = report["ours_over"][peer], report["systems"]["ours"]
+    return f"{ratio['median']:.2f} times as fast ({ratio['least']:.2f} to {ratio['most']:.2f}); {ours['tokens_per_s']:,.0f} tokens/s"
 
 
 def read(name: str) -> dict[str, Any]:
