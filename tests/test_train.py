@@ -186,7 +186,7 @@ def test_signals_save_and_resume_to_the_same(
     while _log_size(run) == 0 and process.poll() is None:
         time.sleep(0.01)
     process.send_signal(number)
-    _, said = process.communicate(timeout=20)
+    _, said = process.communicate(timeout=90)
     if process.returncode == 0:
         pytest.skip("the run ended before the signal came")
     assert process.returncode == 128 + number
@@ -300,7 +300,7 @@ def test_minutes_become_steps_once(reversal: dict[str, str], tmp_path: Path) -> 
     run = tmp_path / "minutes"
     begun = time.time()
     result = run_training(run, reversal, "train.steps=0", "train.minutes=0.05")
-    assert time.time() - begun < 20
+    assert time.time() - begun < 90
     progress = checkpoint.restore(checkpoint.checkpoint_path(RunFolder(run), result.steps)).progress
     assert progress["measured"] == result.steps
     assert run_training(run, reversal, "train.steps=0", "train.minutes=0.05").steps == result.steps
