@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+import torch
 from jaxtyping import install_import_hook
 
 
@@ -16,5 +17,10 @@ def shared_data() -> Path:
     return folder
 
 
+# Without a GPU the kernels run in Triton's interpreter. It reads the source of functions, so nothing may wrap them.
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"
+
 # Every shape written in the model's annotations is checked whenever tests run.
-install_import_hook("transduce.model", "beartype.beartype")
+MODEL = Path(__file__).parents[1] / "transduce" / "model"
+install_import_hook([f"transduce.model.{path.stem}" for path in MODEL.glob("[a-z]*.py")], "beartype.beartype")

@@ -89,7 +89,7 @@ def test_encoder_layer_is_torchs(norm: str) -> None:
     tokens = Tokens.padded(sentences(7, 3, 5), PAD)
     x = torch.randn(3, 7, 32)
     expected = theirs(x, src_key_padding_mask=~tokens.real)
-    found = ours(x, tokens.position, keep_same_sentence(tokens.segment, tokens.segment))
+    found = ours(x, tokens.position, keep_same_sentence(tokens.segment))
     torch.testing.assert_close(found[tokens.real], expected[tokens.real], atol=1e-5, rtol=1e-5)
 
 
@@ -334,9 +334,9 @@ def test_the_taps_show_what_is_computed() -> None:
     """The weights a tap sees, times the values, are the attention's output."""
     layer: EncoderLayer = make().encoder[0]
     x, tokens = torch.randn(2, 5, 32), Tokens.padded(sentences(5, 3), PAD)
-    keep = keep_same_sentence(tokens.segment, tokens.segment)
+    keep = keep_same_sentence(tokens.segment)
     queries, keys, values = map(layer.attention._split, layer.attention.stacked(x).split(layer.attention.widths, -1))
-    expected = layer.attention.output((attention_weights(queries, keys, keep) @ values).transpose(1, 2).flatten(-2))
+    expected = (attention_weights(queries, keys, keep.mask) @ values).transpose(1, 2).flatten(-2)
     torch.testing.assert_close(layer.attention.to_self(x, tokens.position, keep), expected, atol=1e-5, rtol=1e-5)
 
 

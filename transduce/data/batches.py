@@ -8,7 +8,7 @@ sees at once, at most `places` padded places a side. A step is one batch, or sev
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from transduce.data.packing import Pages
 from transduce.model import Tokens
 from transduce.text import Vocabularies
 
@@ -33,6 +34,8 @@ class Pairs(Protocol):
 
     def source(self, index: int) -> Ids: ...
     def target(self, index: int) -> Ids: ...
+    def sources(self, numbers: Ids) -> Ids: ...  # of several pairs, end to end
+    def targets(self, numbers: Ids) -> Ids: ...
     def resampled(self, vocabularies: Vocabularies, rate: float, seed: int, epoch: int) -> "Pairs": ...
 
 
@@ -59,6 +62,14 @@ class Batch:
 
     def to(self, device: torch.device | str) -> "Batch":
         return Batch(self.source.to(device), self.target.to(device), self.labels.to(device, non_blocking=True))
+
+    def copy_(self, other: "Batch") -> None:
+        """Take over another batch of the same shape."""
+        for mine, others in ((self.source, other.source), (self.target, other.target)):
+            mine.ids.copy_(others.ids, non_blocking=True)
+            mine.position.copy_(others.position, non_blocking=True)
+            mine.segment.copy_(others.segment, non_blocking=True)
+        self.labels.copy_(other.labels, non_blocking=True)
 
 
 @dataclass(frozen=True)
@@ -121,6 +132,53 @@ def make_batch(pairs: Pairs, numbers: Ids, source_pad: int, target_pad: int) -> 
         target=Tokens(inputs, labels.position, labels.segment),
         labels=labels.ids,
     )
+
+
+def make_pages(pairs: Pairs, pages: Pages, source_pad: int, target_pad: int) -> Batch:
+    """Several pairs a row, as packed; rows that are left over are padding."""
+    row = np.repeat(np.arange(len(pages.counts)), pages.counts)
+    first = np.repeat(np.cumsum(pages.counts) - pages.counts, pages.counts)
+    segment = np.arange(len(pages.pairs)) - first + 1
+    source = _lay_out(pairs.sources(pages.pairs), pairs.source_lengths[pages.pairs], row, segment)
+    target = _lay_out(pairs.targets(pages.pairs), pairs.target_lengths[pages.pairs], row, segment)
+    inputs = np.where(target.position == 0, target_pad, np.roll(target.ids, 1))
+    labels = torch.full((pages.rows, pages.widths.target), Batch.IGNORED, dtype=torch.int32)
+    labels.view(-1).numpy()[target.place(pages.widths.target)] = target.ids
+    return Batch(
+        source=source.tokens(pages.rows, pages.widths.source, source_pad),
+        target=replace(target, ids=inputs).tokens(pages.rows, pages.widths.target, target_pad),
+        labels=labels,
+    )
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """The tokens of one side in a line, and where in the pages each stands."""
+
+    ids: Ids
+    position: Ids
+    segment: Ids
+    row: Ids
+    column: Ids
+
+    def place(self, width: int) -> Ids:
+        return self.row * width + self.column
+
+    def tokens(self, rows: int, width: int, pad: int) -> Tokens:
+        parts = torch.zeros(3, rows * width, dtype=torch.int32)
+        parts[0] = pad
+        place = self.place(width)
+        for part, values in zip(parts.numpy(), (self.ids, self.position, self.segment), strict=True):
+            part[place] = values
+        return Tokens(*parts.view(3, rows, width))
+
+
+def _lay_out(ids: Ids, lengths: Ids, row: Ids, segment: Ids) -> _Layout:
+    begins = np.cumsum(lengths) - lengths
+    first_of_row = begins[np.searchsorted(row, row)]
+    position = np.arange(len(ids)) - np.repeat(begins, lengths)
+    column = np.arange(len(ids)) - np.repeat(first_of_row, lengths)
+    return _Layout(ids, position, np.repeat(segment, lengths), np.repeat(row, lengths), column)
 
 
 def in_order(pairs: Pairs, places: int) -> Iterator[Ids]:

@@ -81,6 +81,14 @@ class Ragged:
     def __getitem__(self, index: int) -> Numbers:
         return self.values[self.offsets[index] : self.offsets[index + 1]]
 
+    def take(self, rows: Numbers) -> Numbers:
+        """Several rows end to end."""
+        lengths = self.lengths[rows]
+        ends = np.cumsum(lengths, dtype=np.int64)
+        return self.values[
+            np.arange(ends[-1] if len(ends) else 0) + np.repeat(self.offsets[rows] - ends + lengths, lengths)
+        ]
+
     def texts(self, begin: int, end: int) -> list[str]:
         """Rows of UTF-8 bytes as strings."""
         return [self[index].tobytes().decode() for index in range(begin, end)]

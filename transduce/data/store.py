@@ -109,6 +109,13 @@ class Store:
     def target(self, index: int) -> Numbers:
         return self._target[index]
 
+    def sources(self, numbers: Numbers) -> Numbers:
+        """The sources of several pairs, end to end."""
+        return self._source.take(numbers)
+
+    def targets(self, numbers: Numbers) -> Numbers:
+        return self._target.take(numbers)
+
     def resampled(self, vocabularies: Vocabularies, rate: float, seed: int, epoch: int) -> "Store":
         """The same pairs in another random segmentation, one for each (seed, epoch).
 

@@ -9,6 +9,7 @@ Axes: R rows, W places of a row, Q places that ask, K places that are asked.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -70,18 +71,40 @@ class Tokens:
         )
 
 
-def keep_same_sentence(asking: Int[Tensor, "R Q"], asked: Int[Tensor, "R K"]) -> Bool[Tensor, "R 1 Q K"]:
-    """True where a place may attend to another: both in the same sentence. Padding keeps padding's company."""
-    return asking[:, None, :, None] == asked[:, None, None, :]
+@dataclass(frozen=True)
+class Keep:
+    """Who may attend to whom: places of the same sentence; with `causal`, none that is later in the row.
+
+    A padding place may see anything: a query without a single key would be not-a-number, and nobody looks at it.
+    """
+
+    asking: Int[Tensor, "R Q"]  # the segments of the places that ask
+    asked: Int[Tensor, "R K"]
+    causal: bool = False
+
+    @cached_property
+    def mask(self) -> Bool[Tensor, "R 1 Q K"]:
+        """True = may be attended to."""
+        asking, asked = self.asking[:, None, :, None], self.asked[:, None, None, :]
+        keep = (asking == asked) | (asking == 0)
+        if not self.causal:
+            return keep
+        return keep & torch.ones(keep.shape[-2:], dtype=torch.bool, device=keep.device).tril()
+
+    def select(self, rows: Int[Tensor, "N"]) -> "Keep":
+        return Keep(self.asking.index_select(0, rows), self.asked.index_select(0, rows), self.causal)
 
 
-def keep_earlier(segment: Int[Tensor, "R W"]) -> Bool[Tensor, "R 1 W W"]:
+def keep_same_sentence(segment: Int[Tensor, "R W"]) -> Keep:
+    """Encoder self-attention: the whole sentence."""
+    return Keep(segment, segment)
+
+
+def keep_earlier(segment: Int[Tensor, "R W"]) -> Keep:
     """The sequence mask: the same sentence, and not later in the row (section 3.2.3)."""
-    width = segment.shape[1]
-    order = torch.ones(width, width, dtype=torch.bool, device=segment.device).tril()
-    return keep_same_sentence(segment, segment) & order
+    return Keep(segment, segment, causal=True)
 
 
-def keep_source(target: Int[Tensor, "R Q"], source: Int[Tensor, "R K"]) -> Bool[Tensor, "R 1 Q K"]:
-    """The same sentence, or anything at all for padding: a query without a single key would be not-a-number."""
-    return keep_same_sentence(target, source) | (target == 0)[:, None, :, None]
+def keep_source(target: Int[Tensor, "R Q"], source: Int[Tensor, "R K"]) -> Keep:
+    """Attention to the source: the sentence with the same number."""
+    return Keep(target, source)

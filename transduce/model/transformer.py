@@ -19,8 +19,8 @@ from transduce.model.attention import Cache, KeysValues
 from transduce.model.dropout import Dropout
 from transduce.model.layers import DecoderLayer, EncoderLayer, make_norm
 from transduce.model.positions import Positions
-from transduce.model.shapes import Bool, Float, Int
-from transduce.model.tokens import Tokens, keep_earlier, keep_same_sentence, keep_source
+from transduce.model.shapes import Float, Int
+from transduce.model.tokens import Keep, Tokens, keep_earlier, keep_same_sentence, keep_source
 
 
 @dataclass(frozen=True)
@@ -36,14 +36,14 @@ class DecoderState:
     """A translation in progress, one sentence a row, all rows equally far: what `step` needs and leaves behind."""
 
     source: list[KeysValues]
-    source_keep: Bool[Tensor, "R 1 1 S"]
+    source_keep: Keep
     caches: list[Cache]
     length: int = 0
 
     def select(self, rows: Int[Tensor, "N"]) -> "DecoderState":
         """Keep these rows in this order; beams are duplicated and finished sentences leave this way."""
         self.source = [layer.select(rows) for layer in self.source]
-        self.source_keep = self.source_keep.index_select(0, rows)
+        self.source_keep = self.source_keep.select(rows)
         for cache in self.caches:
             cache.select(rows)
         return self
@@ -82,7 +82,7 @@ class Transformer(nn.Module):
         self._check_length(source.width, self.source_positions)
         x = self._embed(self.source_embedding, source.ids)
         x = self.embedding_dropout(self.source_positions(x, source.position, source.width))
-        keep = keep_same_sentence(source.segment, source.segment)
+        keep = keep_same_sentence(source.segment)
         for layer in self.encoder:
             x = layer(x, source.position, keep)
         return Memory(self.encoder_norm(x), source.segment)
@@ -93,7 +93,7 @@ class Transformer(nn.Module):
         source_keep = keep_source(target.segment, memory.segment)
         x = self._embed_target(target.ids, target.position, target.width)
         for layer in self.decoder:
-            x = layer(x, target.position, keep, layer.source_attention.keys_values(memory.hidden), source_keep)
+            x = layer(x, target.position, keep, memory.hidden, source_keep)
         return self.decoder_norm(x)
 
     def project(self, hidden: Float[Tensor, "*places D"]) -> Float[Tensor, "*places V"]:

@@ -4,7 +4,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from transduce.data.batches import Batch
-from transduce.model import Transformer
+from transduce.model import Transformer, kernels
 
 
 def smoothed_loss(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
@@ -24,4 +24,7 @@ def smoothed_loss(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
 def batch_loss(model: Transformer, batch: Batch, smoothing: float) -> Tensor:
     """The loss of a batch, summed over its target tokens."""
     hidden = model.decode(batch.target, model.encode(batch.source))
+    table = model.output_embedding.weight
+    if kernels.serve(hidden) and model.output_bias is None and len(table) <= kernels.MOST_IDS:
+        return kernels.projected_cross_entropy(hidden, table, batch.labels, smoothing)
     return smoothed_loss(model.project(hidden), batch.labels, smoothing)

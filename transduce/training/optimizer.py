@@ -21,6 +21,7 @@ def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Adam:
         betas=(config.beta1, config.beta2),
         eps=config.epsilon,
         fused=True,
+        capturable=next(model.parameters()).is_cuda,
     )
 
 

@@ -1,0 +1,127 @@
+"""Pages: several whole pairs side by side in a row, so that a GPU computes on tokens and hardly on padding.
+
+Row r of the sources and row r of the targets hold the same pairs, in the same order. Every row of a batch has the same
+width and every batch of that width the same number of rows, whatever is in them: shapes that never change are compiled
+once. A pair too long for the usual width gets a wider page, never a cut. Knows lengths, not ids.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Numbers = NDArray[np.integer]
+
+WIDTH = 128  # places of a row on its longer side; attention within it fits one program of a GPU
+GRAIN = 8  # widths are multiples of this: matrix products like it
+WINDOW = 1 << 17  # pairs packed together
+
+
+@dataclass(frozen=True)
+class Widths:
+    """Places of a row on each side."""
+
+    source: int
+    target: int
+
+    @staticmethod
+    def fitting(source_tokens: int, target_tokens: int) -> "Widths":
+        """The side with fewer tokens gets narrower rows, so that both fill up together."""
+        longer = max(source_tokens, target_tokens, 1)
+        source, target = (
+            max(GRAIN, -(-tokens * WIDTH // longer // GRAIN) * GRAIN) for tokens in (source_tokens, target_tokens)
+        )
+        return Widths(source, target)
+
+    def doubled(self) -> "Widths":
+        return Widths(2 * self.source, 2 * self.target)
+
+    def share(self, source: Numbers, target: Numbers) -> NDArray[np.float64]:
+        """How much of a row each pair needs, on the side where it needs more."""
+        return np.maximum(source / self.source, target / self.target)
+
+
+@dataclass(frozen=True)
+class Pages:
+    """The rows of one batch: the pairs of all rows one after the other, and how many each row has."""
+
+    pairs: Numbers
+    counts: Numbers
+    rows: int  # of the batch; the last ones may be empty
+    widths: Widths
+
+    @property
+    def places(self) -> int:
+        return self.rows * (self.widths.source + self.widths.target)
+
+
+def pack(source: Numbers, target: Numbers, widths: Widths) -> list[Numbers]:
+    """Row after row of positions in these arrays; no side of a row holds more than its width.
+
+    Rows are as many as the tokens need; what they cannot take begins rows of its own.
+    """
+    left = np.arange(len(source))
+    rows: list[Numbers] = []
+    while len(left):
+        needed = max(source[left].sum() / widths.source, target[left].sum() / widths.target)
+        taken = _fill(source, target, left, math.ceil(needed), widths)
+        rows += [row[row >= 0] for row in taken]
+        left = left[~np.isin(left, taken[taken >= 0], assume_unique=True)]
+    return rows
+
+
+def _fill(source: Numbers, target: Numbers, left: Numbers, count: int, widths: Widths) -> Numbers:
+    """What each of `count` rows takes of the pairs `left`: one line a row, -1 where there is nothing.
+
+    Best fit, every row at once: round after round each row takes the longest pair left that fits it, the emptiest row
+    first, looking at targets in one round and at sources in the next; a pair whose other side does not fit waits.
+    """
+    sides = (target, source)
+    free = (np.full(count, widths.target), np.full(count, widths.source))
+    turn, columns, idle = np.arange(count), [], 0
+    while len(left) and idle < 2:
+        one, other = (0, 1) if (len(columns) + idle) % 2 == 0 else (1, 0)
+        left = left[np.lexsort((-sides[other][left], -sides[one][left]))]
+        order = np.lexsort((-free[other], -free[one]))
+        first = np.searchsorted(-sides[one][left], -free[one][order])  # the longest that fits
+        chosen = np.maximum.accumulate(first - turn) + turn  # each row another one
+        fits = chosen < len(left)
+        fits[fits] = sides[other][left[chosen[fits]]] <= free[other][order[fits]]
+        rows, pairs = order[fits], left[chosen[fits]]
+        idle = 0 if len(rows) else idle + 1
+        if len(rows):
+            column = np.full(count, -1)
+            column[rows] = pairs
+            columns.append(column)
+            for side in (0, 1):
+                free[side][rows] -= sides[side][pairs]
+            left = np.delete(left, chosen[fits])
+    return np.stack(columns, axis=1)
+
+
+def pages_of_epoch(
+    source: Numbers, target: Numbers, numbers: Numbers, tokens: int, widths: Widths, order: np.random.Generator
+) -> list[Pages]:
+    """Every one of the pairs `numbers` once, in batches of about `tokens` target tokens, in random order."""
+    shuffled = order.permutation(numbers)
+    share = widths.share(source[shuffled], target[shuffled])
+    batches: list[Pages] = []
+    narrower = 0.0
+    while narrower < share.max(initial=0):
+        wider = max(1.0, 2 * narrower)
+        these = shuffled[(share > narrower) & (share <= wider)]
+        rows: list[Numbers] = []
+        for begin in range(0, len(these), WINDOW):
+            window = these[begin : begin + WINDOW]
+            rows += [window[row] for row in pack(source[window], target[window], widths)]
+        batches += _batches(rows, max(1, round(tokens / widths.target)), widths, order)
+        narrower, widths = wider, widths.doubled()
+    order.shuffle(batches)  # type: ignore[arg-type]
+    return batches
+
+
+def _batches(rows: list[Numbers], per_batch: int, widths: Widths, order: np.random.Generator) -> list[Pages]:
+    order.shuffle(rows)  # type: ignore[arg-type]
+    groups = [rows[begin : begin + per_batch] for begin in range(0, len(rows), per_batch)]
+    return [Pages(np.concatenate(group), np.array([len(row) for row in group]), per_batch, widths) for group in groups]

@@ -1,0 +1,206 @@
+"""One optimizer update: gradients of some batches added up, clipped and applied.
+
+Two ways to the same mathematics. `PlainUpdate` computes in the weights' own precision, anywhere. `GraphedUpdate` is for
+GPUs: a twin of the model in bfloat16 does the work, the weights proper stay in float32, and every kernel of a step is
+recorded once as a CUDA graph and then replayed, so that the processor never waits for Python, nor Python for it.
+
+What was measured on the way stays on the device until `measured` asks for it. Knows no files, no plan, no schedule.
+"""
+
+import copy
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from transduce.config import TrainConfig
+from transduce.data.batches import Batch
+from transduce.device import Device
+from transduce.model import Transformer
+from transduce.training.loss import batch_loss
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What the updates since the last look came to."""
+
+    loss: float  # summed over target tokens
+    gradient_norm: float  # of the last update
+    finite: bool  # whether every gradient was a number
+
+
+class Update(Protocol):
+    """What the loop knows of it."""
+
+    def add(self, batch: Batch, tokens: int) -> None:
+        """Add a batch's gradient, divided by the target tokens of the whole step."""
+
+    def apply(self, learning_rate: float) -> None:
+        """Clip the gradient and let the optimizer use it."""
+
+    def forget(self) -> None:
+        """Drop what was added and not applied."""
+
+    def measured(self) -> Measured:
+        """What happened since the last call; waits for the device."""
+
+
+class PlainUpdate:
+    """Operation by operation, as written."""
+
+    def __init__(
+        self, model: Transformer, optimizer: torch.optim.Optimizer, config: TrainConfig, device: Device
+    ) -> None:
+        self.model, self.optimizer, self.config, self.device = model, optimizer, config, device
+        self.loss, self.gradient_norm, self.finite = 0.0, 0.0, True
+
+    def add(self, batch: Batch, tokens: int) -> None:
+        with self.device.mixed_precision():
+            loss = batch_loss(self.model, batch.to(self.device.torch), self.config.label_smoothing)
+        (loss / tokens).backward()
+        self.loss += float(loss.detach())
+
+    def apply(self, learning_rate: float) -> None:
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip_norm or math.inf)
+        self.gradient_norm = float(norm)
+        self.finite = self.finite and math.isfinite(self.gradient_norm) and math.isfinite(self.loss)
+        if self.finite:  # what is not a number is never applied
+            for group in self.optimizer.param_groups:
+                group["lr"] = learning_rate
+            self.optimizer.step()
+        self.forget()
+
+    def forget(self) -> None:
+        self.optimizer.zero_grad()
+
+    def measured(self) -> Measured:
+        seen = Measured(self.loss, self.gradient_norm, self.finite)
+        self.loss, self.finite = 0.0, True
+        return seen
+
+
+class GraphedUpdate:
+    """Recorded once for each shape of batch, then replayed."""
+
+    ALIGNED = 64  # elements: where a weight's gradient may begin in the one vector of all gradients
+
+    def __init__(
+        self, model: Transformer, optimizer: torch.optim.Optimizer, config: TrainConfig, device: Device
+    ) -> None:
+        self.model, self.optimizer, self.config = model, optimizer, config
+        self.twin = copy.deepcopy(model).to(torch.bfloat16)
+        self.masters, self.workers = list(model.parameters()), list(self.twin.parameters())
+        self.gradient = _one_gradient(self.masters, self.ALIGNED)
+        self.more = torch.zeros_like(self.gradient)  # of the batches after a step's first
+        self.more_views = _views(self.more, self.masters, self.ALIGNED)
+        number = lambda value: torch.tensor(value, device=device.torch)  # noqa: E731
+        self.share, self.rate = number(0.0), number(0.0)
+        self.loss, self.gradient_norm, self.finite = number(0.0), number(0.0), number(True)
+        for group in optimizer.param_groups:
+            group["lr"] = self.rate
+        self.pool = torch.cuda.graph_pool_handle()
+        self.batches: dict[tuple[int, ...], Batch] = {}
+        self.graphs: dict[tuple[int, ...], torch.cuda.CUDAGraph] = {}
+        self.last: torch.cuda.CUDAGraph | None = None
+        self.added = 0
+
+    def add(self, batch: Batch, tokens: int) -> None:
+        shape = (*batch.source.ids.shape, *batch.target.ids.shape)
+        first = self.added == 0
+        if shape not in self.batches:
+            self.batches[shape] = batch.to(self.rate.device)
+        if (*shape, first) not in self.graphs:
+            still = self.batches[shape]
+            self.graphs[(*shape, first)] = self._record(lambda: self._add(still, first), warm=True)
+        self.share.fill_(1 / tokens)
+        self.batches[shape].copy_(batch)
+        self.graphs[(*shape, first)].replay()
+        self.added += 1
+
+    def apply(self, learning_rate: float) -> None:
+        if self.last is None:
+            self._make_state()
+            self.last = self._record(self._apply, warm=False)
+        self.rate.fill_(learning_rate)
+        self.last.replay()
+        self.added = 0
+
+    def forget(self) -> None:
+        self.added = 0
+
+    def measured(self) -> Measured:
+        seen = Measured(float(self.loss), float(self.gradient_norm), bool(self.finite))
+        self.loss.zero_()
+        self.finite.fill_(True)
+        return seen
+
+    def _add(self, batch: Batch, first: bool) -> None:
+        loss = batch_loss(self.twin, batch, self.config.label_smoothing)
+        (loss * self.share).backward()
+        into = [p.grad for p in self.masters] if first else self.more_views
+        torch._foreach_copy_(into, [p.grad for p in self.workers])
+        if not first:
+            self.gradient += self.more
+        for parameter in self.workers:
+            parameter.grad = None
+        self.loss += loss.detach()
+
+    @torch.no_grad()
+    def _apply(self) -> None:
+        norm = torch.linalg.vector_norm(self.gradient)
+        if self.config.clip_norm:
+            self.gradient *= (self.config.clip_norm / (norm + 1e-6)).clamp(max=1.0)
+        self.gradient_norm.copy_(norm)
+        self.finite.logical_and_(norm.isfinite() & self.loss.isfinite())
+        self.optimizer.step()
+        torch._foreach_copy_(self.workers, self.masters)
+
+    def _record(self, run: Callable[[], None], warm: bool) -> torch.cuda.CUDAGraph:
+        """`run` as a graph; `warm` runs it once before, so that kernels are compiled and libraries awake."""
+        if warm:
+            kept = self.loss.clone(), self.gradient.clone()
+            side = torch.cuda.Stream()
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                run()
+            torch.cuda.current_stream().wait_stream(side)
+            self.loss.copy_(kept[0])
+            self.gradient.copy_(kept[1])
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self.pool):
+            run()
+        return graph
+
+    @torch.no_grad()
+    def _make_state(self) -> None:
+        """An optimizer makes its state at its first step, which must not happen inside a graph: try one and undo it."""
+        if self.optimizer.state:
+            return
+        weights, gradient = [p.clone() for p in self.masters], self.gradient.clone()
+        self.gradient.zero_()
+        self.optimizer.step()
+        for state in self.optimizer.state.values():
+            for tensor in state.values():
+                tensor.zero_()
+        torch._foreach_copy_(self.masters, weights)
+        self.gradient.copy_(gradient)
+
+
+def _one_gradient(parameters: list[torch.nn.Parameter], aligned: int) -> Tensor:
+    """All gradients as one vector, of which each parameter's is a view."""
+    size = sum(-(-p.numel() // aligned) * aligned for p in parameters)
+    gradient = torch.zeros(size, device=parameters[0].device)
+    for parameter, view in zip(parameters, _views(gradient, parameters, aligned), strict=True):
+        parameter.grad = view
+    return gradient
+
+
+def _views(vector: Tensor, parameters: list[torch.nn.Parameter], aligned: int) -> list[Tensor]:
+    views, begin = [], 0
+    for parameter in parameters:
+        views.append(vector[begin : begin + parameter.numel()].view_as(parameter))
+        begin += -(-parameter.numel() // aligned) * aligned
+    return views
