@@ -132,6 +132,63 @@ def test_progress_hears_of_every_pair(tmp_path, both, monkeypatch):
     assert heard == [50, 100, 120]
 
 
+# --- groups
+
+
+def groups_of(folder: Path, *groups) -> Corpus:
+    paths = [folder / f"group{n}.tsv" for n in range(len(groups))]
+    for path, pairs in zip(paths, groups, strict=True):
+        path.write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
+    return Corpus(tuple((str(path),) for path in paths))
+
+
+def build_groups(folder: Path, corpus: Corpus, both: Vocabularies, rules: Rules = TRAINING) -> Store:
+    return open_or_build(corpus, scan(corpus, 100), both, rules, folder / "cache")
+
+
+def test_the_store_knows_how_many_pairs_of_each_group_it_kept(tmp_path, both, monkeypatch):
+    monkeypatch.setattr(reading, "LINES_PER_BLOCK", 7)
+    corpus = groups_of(tmp_path, [*ODD, *PAIRS[:20]], ODD, [], PAIRS[20:50])
+    store = build_groups(tmp_path, corpus, both)
+    assert store.groups == (20, 0, 0, 30)
+    assert rows(store) == expected(PAIRS[:50], both)
+    assert Store(store.path).groups == store.groups
+    assert scan(corpus, 100).groups == (25, 5, 0, 30)
+
+
+def test_held_out_pairs_are_counted_in_their_group(tmp_path, both):
+    corpus = replace(groups_of(tmp_path, PAIRS[:20], PAIRS[20:24]), hold_out=3)
+    parts = [build_groups(tmp_path, replace(corpus, part=part), both) for part in ("kept", "held out")]
+    assert [sum(counts) for counts in zip(*(part.groups for part in parts), strict=True)] == [20, 4]
+
+
+def test_another_cut_of_the_same_pairs_is_another_store(tmp_path, both, monkeypatch):
+    """Also where the files end between two blocks, so that the blocks are the same."""
+    monkeypatch.setattr(reading, "LINES_PER_BLOCK", 10)
+    cuts = [(PAIRS[:40],), (PAIRS[:40], []), (PAIRS[:10], PAIRS[10:40]), (PAIRS[:20], PAIRS[20:40])]
+    stores = [build_groups(tmp_path, groups_of(tmp_path, *cut), both) for cut in cuts]
+    assert [store.groups for store in stores] == [(40,), (40, 0), (10, 30), (20, 20)]
+    assert all(rows(store) == rows(stores[0]) for store in stores)
+
+
+def test_a_store_of_an_older_format_is_not_opened(tmp_path, both, monkeypatch):
+    monkeypatch.setattr(storing, "FORMAT", storing.FORMAT - 1)
+    old = build(tmp_path, PAIRS, both).path
+    meta = json.loads((old / "meta.json").read_text())
+    del meta["groups"]
+    (old / "meta.json").write_text(json.dumps(meta))
+    monkeypatch.undo()
+    assert build(tmp_path, PAIRS, both).groups == (len(PAIRS),)
+
+
+def test_resampling_keeps_the_groups(tmp_path, both, monkeypatch):
+    monkeypatch.setattr(storing, "LINES_PER_BLOCK", 7)
+    corpus = groups_of(tmp_path, PAIRS[:20], ODD, PAIRS[20:50])
+    sampled = build_groups(tmp_path, corpus, both, replace(TRAINING, keep_text=True)).resampled(both, 0.3, 1, epoch=0)
+    assert sampled.groups == (20, 0, 30)
+    assert both.source.decode([source for source, _ in rows(sampled)]) == [source for source, _ in PAIRS[:50]]
+
+
 # --- the cache
 
 

@@ -40,6 +40,7 @@ class Block:
     carriage_returns: int
     byte_order_marks: int
     symbols: frozenset[str] = frozenset()  # of the features column
+    group: int = 0  # the number of the group they are from; a block never crosses two
 
 
 @dataclass(frozen=True)
@@ -54,9 +55,9 @@ class Corpus:
 
     def blocks(self) -> Iterator[Block]:
         """The pairs of this part in order, read `LINES_PER_BLOCK` at a time."""
-        for group in self.groups:
+        for number, group in enumerate(self.groups):
             for block in self._group_blocks(group):
-                yield self._part_of(block) if self.hold_out else block
+                yield replace(self._part_of(block) if self.hold_out else block, group=number)
 
     def _part_of(self, block: Block) -> Block:
         """By a hash of the source, so that equal sources (a word and its pronunciations) are never in both parts."""

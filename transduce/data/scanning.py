@@ -32,7 +32,8 @@ class Scan:
     """What is known of a corpus after one reading."""
 
     pairs: int
-    content: str  # sha256 of the pairs, whatever files, formats and compression they came in
+    groups: tuple[int, ...]  # how many of them each group of the corpus has
+    content: str  # sha256 of the pairs and groups, whatever files, formats and compression they came in
     empty: int  # pairs with a side of nothing but whitespace
     identical: int
     carriage_returns: int
@@ -78,9 +79,11 @@ def scan(corpus: Corpus, sample_pairs: int) -> Scan:
     symbols: set[str] = set()
     content = hashlib.sha256()
     sample = _Sample(sample_pairs)
+    groups = [0] * len(corpus.groups)
     for block in corpus.blocks():
         content.update(_fingerprint(block))
         sample.add(block)
+        groups[block.group] += len(block.source)
         symbols |= block.symbols
         counts["empty"] += sum(is_empty(*pair) for pair in zip(block.source, block.target, strict=True))
         counts["identical"] += sum(map(eq, block.source, block.target))
@@ -91,8 +94,11 @@ def scan(corpus: Corpus, sample_pairs: int) -> Scan:
     if sample.seen == 0:
         names = " ".join(path for group in corpus.groups for path in group)
         raise DataError(f"{names}: empty: there is not a single pair to learn from")
+    if len(groups) > 1:  # where one ends is not always to be seen from the blocks
+        content.update(repr(groups).encode())
     return Scan(
         pairs=sample.seen,
+        groups=tuple(groups),
         content=content.hexdigest(),
         source=_side(characters[0], sample.source),
         target=_side(characters[1], sample.target),

@@ -26,7 +26,7 @@ from transduce.data.scanning import Scan, is_empty
 from transduce.errors import DataError
 from transduce.text import UNKNOWN, Vocabularies
 
-FORMAT = 1
+FORMAT = 2  # 2: how many pairs of each group were kept
 KEPT_EPOCHS = 3  # sampled segmentations: a checkpoint is never older than this
 
 _META = "meta.json"
@@ -88,13 +88,14 @@ class Report:
 
 
 class Store:
-    """Pairs of ids, each side ending in `</s>`."""
+    """Pairs of ids, each side ending in `</s>`; group after group, in the order of the corpus."""
 
     def __init__(self, path: Path) -> None:
         meta = json.loads((path / _META).read_text())
         self.path = path
         self.report = Report(**meta["report"])
         self.rules = Rules(**meta["rules"])
+        self.groups: tuple[int, ...] = tuple(meta["groups"])  # pairs kept of each group of the corpus
         self._source = Ragged(path, "source", meta["source_type"])
         self._target = Ragged(path, "target", meta["target_type"])
         self.source_lengths: NDArray[np.int32] = self._source.lengths
@@ -124,10 +125,10 @@ class Store:
         """
         assert self.rules.keep_text, "a store built with data.sampling = 0 has no text"
         resample = partial(self._resampled_block, vocabularies, rate, seed, epoch)
-        begins = range(0, len(self), LINES_PER_BLOCK)
 
         def build(path: Path) -> None:
-            _write(in_parallel(resample, begins), vocabularies, replace(self.rules, keep_text=False), path)
+            blocks, rules = in_parallel(resample, self._stretches()), replace(self.rules, keep_text=False)
+            _write(blocks, vocabularies, rules, len(self.groups), path)
 
         def name(of_epoch: int) -> str:
             return f"sampled-{cache.entry_key(self.path.name, rate, seed)}-{of_epoch}"
@@ -135,10 +136,18 @@ class Store:
         shutil.rmtree(self.path.parent / name(epoch - KEPT_EPOCHS), ignore_errors=True)
         return Store(cache.open_or_write(self.path.parent, name(epoch), build, cache.to_stderr))
 
+    def _stretches(self) -> "Iterator[_Stretch]":
+        group_begin = 0
+        for group, pairs in enumerate(self.groups):
+            group_end = group_begin + pairs
+            for begin in range(group_begin, group_end, LINES_PER_BLOCK):
+                yield _Stretch(group, begin, min(begin + LINES_PER_BLOCK, group_end))
+            group_begin = group_end
+
     def _resampled_block(
-        self, vocabularies: Vocabularies, rate: float, seed: int, epoch: int, begin: int
+        self, vocabularies: Vocabularies, rate: float, seed: int, epoch: int, stretch: "_Stretch"
     ) -> "_Encoded":
-        end = min(begin + LINES_PER_BLOCK, len(self))
+        begin, end = stretch.begin, stretch.end
         seeds = np.random.SeedSequence([seed, epoch, begin]).generate_state(2)
         source_texts = Ragged(self.path, "source_text", "u1").texts(begin, end)
         target_texts = Ragged(self.path, "target_text", "u1").texts(begin, end)
@@ -149,7 +158,7 @@ class Store:
                 sources[row] = self.source(index).tolist()  # the plain segmentation is within the limit
                 targets[row] = self.target(index).tolist()
         counts = Report(pairs=end - begin, kept=end - begin)
-        return _encoded(sources, targets, vocabularies, counts, texts=())
+        return _encoded(sources, targets, vocabularies, counts, (), stretch.group)
 
 
 def open_or_build(
@@ -168,11 +177,21 @@ def open_or_build(
 
     def build(path: Path) -> None:
         encode = partial(_encode_block, vocabularies, rules)
-        report = _write(in_parallel(encode, corpus.blocks()), vocabularies, rules, path, progress)
+        blocks = in_parallel(encode, corpus.blocks())
+        report = _write(blocks, vocabularies, rules, len(corpus.groups), path, progress)
         if report.kept == 0:
             raise DataError(f"no pair is left to learn from: {report.summary()}")
 
     return Store(cache.open_or_write(folder, name, build, notify))
+
+
+@dataclass(frozen=True)
+class _Stretch:
+    """Consecutive pairs of a store, all of one group."""
+
+    group: int
+    begin: int
+    end: int
 
 
 @dataclass(frozen=True)
@@ -181,6 +200,7 @@ class _Encoded:
 
     arrays: dict[str, Rows]
     report: Report
+    group: int
 
 
 def _encode_block(vocabularies: Vocabularies, rules: Rules, block: Block) -> _Encoded:
@@ -203,6 +223,7 @@ def _encode_block(vocabularies: Vocabularies, rules: Rules, block: Block) -> _En
         vocabularies,
         counts,
         tuple([side[row] for row in kept] for side in texts),
+        block.group,
     )
 
 
@@ -222,6 +243,7 @@ def _encoded(
     vocabularies: Vocabularies,
     counts: Report,
     texts: tuple[list[str], ...],
+    group: int,
 ) -> _Encoded:
     source = Rows.of_ids(sources, _id_type(vocabularies.source.size))
     target = Rows.of_ids(targets, _id_type(vocabularies.target.size))
@@ -233,18 +255,19 @@ def _encoded(
         source_unknown=int(np.count_nonzero(source.values == UNKNOWN)),
         target_unknown=int(np.count_nonzero(target.values == UNKNOWN)),
     )
-    return _Encoded({"source": source, "target": target, **text}, report)
+    return _Encoded({"source": source, "target": target, **text}, report, group)
 
 
 def _write(
     blocks: Iterable[_Encoded],
     vocabularies: Vocabularies,
     rules: Rules,
+    groups: int,
     path: Path,
     progress: Callable[[int], None] = lambda pairs: None,
 ) -> Report:
     """Write the blocks in order as one store, and add up their reports."""
-    report = Report()
+    report, kept = Report(), [0] * groups
     names = ["source", "target"] + ["source_text", "target_text"] * rules.keep_text
     with ExitStack() as files:
         writers = {name: files.enter_context(RaggedWriter(path, name)) for name in names}
@@ -252,10 +275,12 @@ def _write(
             for name, writer in writers.items():
                 writer.append(block.arrays[name])
             report += block.report
+            kept[block.group] += block.report.kept
             progress(report.pairs)
     meta = {
         "report": asdict(report),
         "rules": asdict(rules),
+        "groups": kept,
         "source_type": _id_type(vocabularies.source.size),
         "target_type": _id_type(vocabularies.target.size),
     }
