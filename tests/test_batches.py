@@ -52,6 +52,15 @@ def test_a_plan_is_a_function_of_seed_and_epoch() -> None:
     assert flat(1, 2) != flat(2, 2)
 
 
+def test_a_plan_has_the_pairs_it_is_given() -> None:
+    memory = Memory([(n % 17 + 1, n % 13 + 1) for n in range(100)])
+    passes = [np.arange(0, 100, 3), np.arange(50), np.arange(50)]
+    plan = Batching(200, 200, 1).plan(memory, 0, passes)
+    batches = [batch for step in plan for batch in step]
+    assert sorted(np.concatenate(batches)) == sorted(np.concatenate(passes))
+    assert all(len(set(batch)) == len(batch) for batch in batches)  # no pass has a pair twice, so no batch has
+
+
 def test_steps_have_the_tokens_asked_for() -> None:
     draw = np.random.default_rng(1)
     memory = Memory([(int(n), int(n) + 1) for n in draw.integers(2, 40, 3000)])

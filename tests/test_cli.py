@@ -185,6 +185,12 @@ MISTAKES = [
     (["train", "new"], "no training data"),
     (["train", "new", "--train", "a", "b", "--valid", "c", "d"], "cannot be read: no such file"),
     (["train", "new", "--set", "model.dmodel=3"], "unknown setting model.dmodel; did you mean model.d_model?"),
+    (["train", "new", "--train", "a", "b", "--train", "c.tsv", "--set", "data.weights=1,2,3"], "3 for 2 corpora"),
+    (["train", "new", "--train", "a", "b", "--set", "data.weights=-1"], "data.weights = -1: must not be negative"),
+    (
+        ["train", "new", "--train", "INPUT", "INPUT", "--valid", "INPUT", "INPUT", "--set", "data.weights=0.4"],
+        "raise them",
+    ),
     (["train", "new", "--set", "nonsense"], "write section.key=value"),
     (["train", "new", "--config", "missing.toml"], "missing.toml: cannot be read"),
     (["train", "FULL", "--train", "INPUT", "INPUT", "--valid", "INPUT", "INPUT"], "there is something else there"),

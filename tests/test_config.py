@@ -43,6 +43,13 @@ def test_set_takes_every_kind_of_value() -> None:
     assert config.data.symbols == ("a", "b")
 
 
+@pytest.mark.parametrize("given", ["data.weights=3,0.5", "data.weights=[3, 0.5]", 'data.weights=["3", "0.5"]'])
+def test_weights_are_kept_as_written(given: str) -> None:
+    config = build(assignments([given]))
+    assert config.data.weights == ("3", "0.5")
+    assert build(from_toml(to_toml(config), "")) == config
+
+
 def test_differences_names_them() -> None:
     assert differences(Config(), build({"model": {"d_ff": 8}})) == {"model.d_ff": (2048, 8)}
 
@@ -69,6 +76,16 @@ REFUSED = [
     ("data.vocabulary_size=3", "data.vocabulary_size = 3: must be at least 8"),
     ("data.source_units=char data.target_units=char data.sampling=0.1", "data.sampling = 0.1 needs"),
     ("data.languages=en", "give two, source and target, or none"),
+    ("data.weights=3,much", r"data.weights = 3,much: 'much' is not a number"),
+    ("data.weights=3,,1", "'' is not a number"),
+    ("data.weights=3,inf", "data.weights = 3,inf: must be finite"),
+    ("data.weights=nan", "data.weights = nan: must be finite"),
+    ("data.weights=3,-1", "data.weights = 3,-1: must not be negative"),
+    ("data.weights=1001", "data.weights = 1001: must be at most 1,000"),
+    ("data.weights=0,0.0", "data.weights = 0,0.0: all are 0: nothing would be learned from"),
+    ("data.weights=0", "data.weights = 0: all are 0"),
+    ("data.train=a,b data.weights=1,2,3", "1,2,3: 3 for 2 corpora: give one weight for each --train, in their order"),
+    ("data.train=a,b data.weights=2", "data.weights = 2: 1 for 2 corpora"),
     ("train.steps=0", "are all 0: set one, or the run never ends"),
     ("train.steps=-1", "train.steps = -1: must not be negative"),
     ("train.learning_rate=inf", "train.learning_rate = inf: must be finite"),

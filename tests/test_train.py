@@ -430,6 +430,91 @@ def test_without_validation_data_some_is_held_out(reversal: dict[str, str], tmp_
     assert transduce.train(run, **{**options, "settings": [*SMALL, "train.steps=8"]}).steps == 8  # type: ignore[arg-type]
 
 
+# --- corpora with weights --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def corpora(reversal: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The options for a corpus of 300 pairs, one whose pairs are all left out, and one of 100."""
+    folder = tmp_path_factory.mktemp("corpora")
+    lines = Path(reversal["train"]).read_text().splitlines(keepends=True)
+    parts = {"much": lines[:300], "empty": ["\ta\n", "b\t \n"], "little": lines[300:]}
+    for name, part in parts.items():
+        (folder / f"{name}.tsv").write_text("".join(part))
+    return [word for name in parts for word in ("--train", str(folder / f"{name}.tsv"))]
+
+
+@pytest.mark.parametrize("sampled", [False, True], ids=["held out", "sampled"])
+def test_weights_resume_to_the_same(
+    reversal: dict[str, str], corpora: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str], sampled: bool
+) -> None:
+    """Stopped in its second epoch and gone on with in another process; an epoch is about seven steps of 210 pairs."""
+    settings = [*SMALL, "data.weights=0.2,1,1.5", "train.schedule=constant", f"data.cache={tmp_path}/cache"]
+    if sampled:
+        settings += ["data.sampling=0.3", "data.task=translation", "data.vocabulary_size=60", "data.unknown=unk"]
+    files = [*corpora, *(["--valid", reversal["valid"]] if sampled else [])]
+
+    def options(name: str, steps: int) -> list[str]:
+        return ["train", str(tmp_path / name), *files, "--set", *settings, f"train.steps={steps}"]
+
+    straight, stopped = tmp_path / "straight", tmp_path / "stopped"
+    assert main(options("straight", 24)) == 0
+    said = capfd.readouterr().err
+    for steps in (10, 24):
+        subprocess.run([sys.executable, "-m", "transduce", *options("stopped", steps)], check=True)
+    assert "% of an epoch" in said
+    assert f"corpus 2 ({corpora[3]}): 0 pairs x 1 = 0.0 % of an epoch" in " ".join(said.split())
+    last = [checkpoint.restore(checkpoint.checkpoint_path(RunFolder(folder), 24)) for folder in (straight, stopped)]
+    assert last[0].progress["epoch"] >= 2
+    assert all(torch.equal(tensor, last[1].weights[name]) for name, tensor in last[0].weights.items())
+    assert "corpus 3" in (straight / "README.md").read_text()
+
+
+def test_weights_say_what_an_epoch_is_made_of(reversal: dict[str, str], corpora: list[str], tmp_path: Path) -> None:
+    """The shares are said, the steps follow them, and weights of one are as none."""
+    said: list[str] = []
+
+    def prepared(name: str, *settings: str) -> Trainer:
+        wished = wishes(
+            train=[(path,) for path in corpora[1::2]], valid=[(reversal["valid"],)], languages=(), preset="",
+            config="", settings=[*SMALL, *settings], start_from="",
+        )  # fmt: skip
+        folder = RunFolder(tmp_path / name)
+        material = prepare(folder, wished, said.append).material
+        model = Transformer(material.config.model, material.vocabularies.source.size, material.vocabularies.target.size)
+        return Trainer(folder, material, model, choose_device("cpu"), Silent())
+
+    plain, ones, mixed = (
+        prepared("plain"),
+        prepared("ones", "data.weights=1,1,1"),
+        prepared("mixed", "data.weights=1,2,9"),
+    )
+    shares = [line.partition("): ")[2] for line in said if line.startswith("corpus ")]
+    assert shares[3:6] == shares[:3]
+    assert shares[6:] == [
+        "300 pairs x 1 = 25.0 % of an epoch",
+        "0 pairs x 2 = 0.0 % of an epoch",
+        "100 pairs x 9 = 75.0 % of an epoch",
+    ]
+    assert (
+        [p.tolist() for p in plain.material.passes(3)]
+        == [p.tolist() for p in ones.material.passes(3)]
+        == [list(range(400))]
+    )
+    assert mixed.steps_per_epoch == pytest.approx(3 * plain.steps_per_epoch, rel=0.1)
+
+
+def test_weights_may_not_change(reversal: dict[str, str], corpora: list[str], tmp_path: Path) -> None:
+    files = {"train": [(path,) for path in corpora[1::2]], "valid": [(reversal["valid"],)], "quiet": True}
+    short = [*SMALL, "train.steps=3"]
+    transduce.train(tmp_path / "run", **files, settings=[*short, "data.weights=1,1,2"])  # type: ignore[arg-type]
+    assert read_config(RunFolder(tmp_path / "run")).data.weights == ("1", "1", "2")
+    with pytest.raises(RunError, match=r"this run has data.weights = \('1', '1', '2'\), not \('1', '1', '3'\)"):
+        transduce.train(tmp_path / "run", **files, settings=[*short, "data.weights=1,1,3"])  # type: ignore[arg-type]
+    with pytest.raises(SettingError, match="3 for 1 corpora"):
+        transduce.train(tmp_path / "run", train=files["train"][:1], quiet=True)  # type: ignore[index]
+
+
 # --- fine-tuning -----------------------------------------------------------------------------------------------
 
 

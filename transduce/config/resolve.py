@@ -127,7 +127,7 @@ def _coerce(name: str, value: Any, kind: Any) -> Any:
             return value
         raise SettingError(f"{name} = {value!r}: must be one of {', '.join(map(str, get_args(kind)))}")
     if get_origin(kind) is tuple:
-        items = value.split(",") if isinstance(value, str) and value else value or ()
+        items = (value.split(",") if value else ()) if isinstance(value, str) else value
         return tuple(str(item) for item in (items if isinstance(items, list | tuple) else [items]))
     if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)

@@ -51,6 +51,9 @@ class DataConfig:
 
     train: tuple[str, ...] = ()
     valid: tuple[str, ...] = ()
+    # How often an epoch shows each pair of the first, second, ... `--train`: 2 is twice, 0.5 another half each time; one
+    # number a corpus, and none at all is once each. What is fitted, held out and learned as vocabulary is not weighed.
+    weights: tuple[str, ...] = ()
     hold_out: int = 0  # without validation data: about one source in this many is kept from training for it
     languages: tuple[str, ...] = ()  # source and target, e.g. en de
     task: Task = "auto"  # decides the metric: BLEU and chrF, or PER and WER
@@ -202,6 +205,28 @@ def _out_of_range(config: Config) -> list[Refusal]:
         (
             len(data.languages) not in (0, 2),
             f"data.languages = {list(data.languages)}: give two, source and target, or none",
+        ),
+        *_weight_refusals(data),
+    ]
+
+
+def _weight_refusals(data: DataConfig) -> list[Refusal]:
+    """A run that goes on need not name its data again: without them weights are not counted here."""
+    given = f"data.weights = {','.join(data.weights)}"
+    weights: list[float] = []
+    for text in data.weights:
+        try:
+            weights.append(float(text))
+        except ValueError:
+            return [(True, f"{given}: '{text}' is not a number")]
+    return [
+        (not all(map(math.isfinite, weights)), f"{given}: must be finite"),
+        (any(weight < 0 for weight in weights), f"{given}: must not be negative"),
+        (any(weight > 1_000 for weight in weights), f"{given}: must be at most 1,000"),
+        (bool(weights) and not any(weights), f"{given}: all are 0: nothing would be learned from"),
+        (
+            bool(weights and data.train) and len(weights) != len(data.train),
+            f"{given}: {len(weights)} for {len(data.train)} corpora: give one weight for each --train, in their order",
         ),
     ]
 

@@ -2,6 +2,7 @@
 
 from transduce.data.cache import cache_folder
 from transduce.data.corpus import Block, Corpus, groups_from_setting, groups_to_setting, read_pairs, with_stdin_in
+from transduce.data.mixing import Mixture
 from transduce.data.scanning import Scan, Side, scan
 from transduce.data.store import EVERYTHING, Report, Rules, Store, open_or_build
 from transduce.data.vocabularies import learn_vocabularies
@@ -10,6 +11,7 @@ __all__ = [
     "EVERYTHING",
     "Block",
     "Corpus",
+    "Mixture",
     "Report",
     "Rules",
     "Scan",

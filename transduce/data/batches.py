@@ -7,7 +7,7 @@ A *step* is what one optimizer update sees, about `tokens_per_batch` real target
 sees at once, at most `places` padded places a side. A step is one batch, or several whose gradients add up.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -31,6 +31,7 @@ class Pairs(Protocol):
 
     source_lengths: NDArray[np.int32]
     target_lengths: NDArray[np.int32]
+    groups: tuple[int, ...]  # how many pairs each corpus has, one after the other
 
     def source(self, index: int) -> Ids: ...
     def target(self, index: int) -> Ids: ...
@@ -80,13 +81,14 @@ class Batching:
     places: int
     seed: int
 
-    def plan(self, pairs: Pairs, epoch: int) -> list[Step]:
-        """The steps of an epoch: every pair exactly once, similar lengths together, in random order."""
+    def plan(self, pairs: Pairs, epoch: int, passes: Sequence[Ids] = ()) -> list[Step]:
+        """The steps of an epoch: similar lengths of a pass together, in random order; no passes: every pair once."""
         order = np.random.default_rng([self.seed, epoch])
-        shuffled = order.permutation(len(pairs.source_lengths))
         batches: list[Ids] = []
-        for begin in range(0, len(shuffled), WINDOW):
-            batches += self.cut(pairs, shuffled[begin : begin + WINDOW])
+        for numbers in passes or [np.arange(len(pairs.source_lengths))]:
+            shuffled = order.permutation(numbers)
+            for begin in range(0, len(shuffled), WINDOW):
+                batches += self.cut(pairs, shuffled[begin : begin + WINDOW])
         order.shuffle(batches)
         return self._group(batches, pairs.target_lengths)
 

@@ -1,6 +1,8 @@
 """Vocabularies learned from a scanned corpus, and kept in the cache: training one takes longer than reading it.
 
-Knows scans and the cache; how a vocabulary is learned is `text`'s.
+The sample is even over all pairs of all corpora: `data.weights` do not weigh it, so that a corpus that is seldom seen can
+still be spelt, and runs that differ in nothing but weights share a vocabulary. Knows scans and the cache; how a
+vocabulary is learned is `text`'s.
 """
 
 import hashlib

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from transduce.checkpoint import RunFolder, read_about
@@ -108,7 +109,7 @@ def make_trainer(folder: RunFolder, prepared: Prepared, voice: Voice) -> Trainer
 def _conclude(folder: RunFolder, prepared: Prepared, trainer: Trainer) -> Result:
     """The card and the curves, and what the run came to."""
     material, progress = prepared.material, trainer.progress
-    lengths = material.train.source_lengths
+    lengths = material.train.source_lengths[np.concatenate(material.passes(0))]
     facts = Facts(
         data=prepared.about_data,
         parameters=sum(parameter.numel() for parameter in trainer.model.parameters()),

@@ -6,6 +6,7 @@ generator seeded anew. So a run that was killed and resumed has the very same we
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,7 @@ import torch
 
 from transduce.checkpoint import RunFolder, Tensors
 from transduce.config import Config
+from transduce.data import Mixture
 from transduce.data.batches import Batching, Ids, Pairs, Step, make_batch, padding_share
 from transduce.device import Device
 from transduce.errors import TrainingError
@@ -52,6 +54,10 @@ class Material:
     valid: Pairs
     valid_texts: TestSet
 
+    def passes(self, epoch: int) -> Sequence[Ids]:
+        """The pairs of an epoch: every one once, or as often as its corpus's weight says."""
+        return Mixture.of(self.train.groups, self.config.data.weights).epoch(self.config.train.seed, epoch)
+
 
 class Trainer:
     """One run, from where it is to its end."""
@@ -68,7 +74,7 @@ class Trainer:
         self.progress = self.keeper.restore(self.model, self.optimizer, self.ema)
         places = self.config.tokens_per_microbatch or PLACES[device.kind]
         self.batching = Batching(self.config.tokens_per_batch, places, self.config.seed)
-        first_epoch = self.batching.plan(material.train, epoch=0)
+        first_epoch = self.batching.plan(material.train, 0, material.passes(0))
         self.steps_per_epoch = len(first_epoch)
         self.padding = padding_share(first_epoch, material.train)
         self.steps_here, self.warm_at, self.begun = 0, 0.0, 0.0
@@ -199,7 +205,7 @@ class Trainer:
         self.pairs = self.material.train
         if sampling:
             self.pairs = self.pairs.resampled(self.material.vocabularies, sampling, self.config.seed, epoch)
-        self.plan = self.batching.plan(self.pairs, epoch)
+        self.plan = self.batching.plan(self.pairs, epoch, self.material.passes(epoch))
 
     def _try_largest(self) -> None:
         """Run the largest batch first: what does not fit fails now and not in an hour."""

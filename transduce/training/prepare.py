@@ -33,6 +33,7 @@ from transduce.config import (
 )
 from transduce.data import (
     Corpus,
+    Mixture,
     Rules,
     Scan,
     cache_folder,
@@ -256,7 +257,14 @@ def _material(
     train = open_or_build(corpora.train, scanned.train, both, Rules.for_training(config.data), cache, notify=say)
     measured = Rules(max_length=min(LONGEST_SOURCE, config.model.max_positions))  # of the loss; the metric takes all
     valid = open_or_build(corpora.valid, scanned.valid, both, measured, cache, notify=say)
-    about = [f"training: {train.report.summary()}", f"validation: {valid.report.summary()}"]
+    mixture = Mixture.of(train.groups, config.data.weights)
+    mixture.check()
+    names = [" ".join(group) for group in groups_from_setting(config.data.train)]
+    about = [
+        f"training: {train.report.summary()}",
+        *(mixture.summary(names) if len(names) > 1 or config.data.weights else []),
+        f"validation: {valid.report.summary()}",
+    ]
     for line in about:
         say(line)
     texts = TestSet.of(*read_pairs(corpora.valid), limit=config.train.validate_lines)
