@@ -1,6 +1,9 @@
 """The command line as its users meet it: verbs on a real trained model, and every mistake in one line."""
 
+import bz2
+import gzip
 import json
+import lzma
 import math
 import subprocess
 import sys
@@ -59,6 +62,36 @@ def test_a_line_in_is_a_line_out(model: Path) -> None:
 def test_nothing_in_nothing_out(model: Path) -> None:
     done = pipe(["translate", str(model)], b"")
     assert (done.returncode, done.stdout) == (0, b"")
+
+
+PACKERS = {"gz": gzip.compress, "xz": lzma.compress, "bz2": bz2.compress}
+
+
+@pytest.mark.parametrize("ending", PACKERS)
+def test_compressed_files_are_read_everywhere(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], ending: str
+) -> None:
+    source, target, prefix = (str(tmp_path / f"{name}.{ending}") for name in ("source", "target", "prefix"))
+    for path, text in [(source, b"ab\n\nba"), (target, b"A B\nA\nB A\n"), (prefix, b"B\n\n\n")]:
+        Path(path).write_bytes(PACKERS[ending](text))
+    assert main(["translate", str(model), "--input", source]) == 0
+    assert capsys.readouterr().out == "A B\n\nB A\n"
+    assert main(["translate", str(model), "--input", source, "--prefix", prefix]) == 0
+    assert capsys.readouterr().out.startswith("B")
+    assert main(["evaluate", str(model), source, target]) == 0
+    assert "exact match" in capsys.readouterr().out
+    assert main(["score", str(model), source, target]) == 0
+    assert len(capsys.readouterr().out.split()) == 3
+    Path(source).write_bytes(Path(source).read_bytes()[:-10])
+    for command in (["translate", str(model), "--input", source], ["score", str(model), source, target]):
+        assert main(command) == 2
+        assert "the compressed file is damaged or cut short" in capsys.readouterr().err
+
+
+def test_a_pipe_is_read_as_it_is(model: Path) -> None:
+    line = f"{sys.executable} -m transduce translate {model} --input <(echo ab)"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "A B\n")
 
 
 def test_n_best_and_json(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

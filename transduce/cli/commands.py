@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
-from transduce.data import Corpus, read_pairs
+from transduce.data import READ_ERRORS, Corpus, open_bytes, read_pairs, unreadable
 from transduce.errors import DataError, SettingError
 from transduce.translator import Request, Translation, Translator, open_folder
 
@@ -152,14 +152,14 @@ def _request(translator: Translator, options: Options) -> Request:
 
 
 class Lines:
-    """The lines of a file or stdin: split on "\\n" only, each of them kept, whatever bytes it is made of."""
+    """The lines of a file, compressed or not, or of stdin: split on "\\n" only, each kept, whatever its bytes are."""
 
     def __init__(self, path: str) -> None:
-        self.path, self.undecodable = path, 0
+        self.path, self.read, self.undecodable = path, 0, 0
 
     def __iter__(self) -> Iterator[str]:
         with self._open() as file:
-            for line in file:
+            while line := self._take(file):
                 yield self._decode(line.removesuffix(b"\n").removesuffix(b"\r"))
 
     def _open(self) -> IO[bytes]:
@@ -168,9 +168,17 @@ class Lines:
         if self.path == "-":
             return sys.stdin.buffer
         try:
-            return open(self.path, "rb")
+            return open_bytes(self.path)
         except OSError as error:
-            raise DataError(f"{self.path}: cannot be read: {error.strerror}") from None
+            raise unreadable(self.path, error) from None
+
+    def _take(self, file: IO[bytes]) -> bytes:
+        try:
+            line = file.readline()
+        except READ_ERRORS as error:
+            raise unreadable(f"{self.path}:{self.read + 1}", error) from None
+        self.read += 1
+        return line
 
     def _decode(self, line: bytes) -> str:
         try:

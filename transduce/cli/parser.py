@@ -69,7 +69,9 @@ def _search(parser: argparse.ArgumentParser) -> None:
 def _translate(parser: argparse.ArgumentParser) -> None:
     _model(parser)
     _search(parser)
-    parser.add_argument("--input", default="-", metavar="FILE", help="read lines from here instead of stdin")
+    parser.add_argument(
+        "--input", default="-", metavar="FILE", help="read lines from here (.gz, .xz, .bz2 too), not stdin"
+    )
     parser.add_argument("--n-best", type=int, default=1, metavar="N", help="N outputs: `line ||| text ||| score`")
     parser.add_argument("--sample", action="store_true", help="draw from the model instead of searching")
     parser.add_argument("--temperature", type=float, default=1.0)

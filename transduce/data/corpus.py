@@ -28,7 +28,7 @@ Group = tuple[str, ...]
 
 _OPENERS: dict[str, Callable[[str], IO[bytes]]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}  # type: ignore[dict-item]
 _STDIN_ALONE = "-: standard input stands alone after an option (as TSV or JSONL), and only once"
-_DAMAGED = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error)
+READ_ERRORS = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error, OSError)  # of a file, compressed or not
 
 
 @dataclass(frozen=True)
@@ -157,22 +157,16 @@ class _Reader:
         try:
             self._file = io.TextIOWrapper(_open(path), encoding="utf-8", errors="strict", newline="\n")
         except OSError as error:
-            raise DataError(f"{path}: cannot be read: {_reason(error)}") from None
+            raise unreadable(path, error) from None
 
     def take(self) -> _Lines:
         try:
             text = "".join(islice(self._file, LINES_PER_BLOCK))
         except UnicodeDecodeError:
             raise _undecodable(self.path) from None
-        except (*_DAMAGED, OSError) as error:
-            raise self._unreadable(error) from None
+        except READ_ERRORS as error:
+            raise unreadable(f"{self.path}:{self.read + 1}", error) from None
         return self._split(text)
-
-    def _unreadable(self, error: Exception) -> DataError:
-        where = f"{self.path}:{self.read + 1}"
-        if isinstance(error, OSError) and error.errno:  # bz2's own complaint is an OSError without a number
-            return DataError(f"{where}: cannot be read: {_reason(error)}")
-        return DataError(f"{where}: the compressed file is damaged or cut short at or after this line: fetch it again")
 
     def _split(self, text: str) -> _Lines:
         if not text:
@@ -192,8 +186,20 @@ class _Reader:
 def _open(path: str) -> IO[bytes]:
     if Path(path).exists() and not Path(path).is_file() and not Path(path).is_dir():
         raise DataError(f"{path}: a pipe or device, but data are read twice: give a file, or pipe it in as -")
+    return open_bytes(path)
+
+
+def open_bytes(path: str) -> IO[bytes]:
+    """What is in the file, uncompressed; a pipe or device will do."""
     opener = _OPENERS.get(Path(path).suffix.lower())
     return opener(path) if opener else Path(path).open("rb")
+
+
+def unreadable(where: str, error: Exception) -> DataError:
+    """Any of `READ_ERRORS` as one line."""
+    if isinstance(error, OSError) and error.errno:  # bz2's own complaint is an OSError without a number
+        return DataError(f"{where}: cannot be read: {_reason(error)}")
+    return DataError(f"{where}: the compressed file is damaged or cut short at or after this line: fetch it again")
 
 
 def _reason(error: OSError) -> str:
