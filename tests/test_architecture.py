@@ -25,7 +25,7 @@ DOCUMENTS += sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/deci
 # From the bottom up. A part may import those of lower rows, never one of its own row: they are islands.
 LEVELS = [
     ["errors"],
-    ["config", "device"],
+    ["config", "device", "files"],
     ["text", "model", "search", "metrics"],
     ["data", "checkpoint"],
     ["translator"],
@@ -43,7 +43,7 @@ SEES_ONLY = {
     "metrics": {"errors"},
     "search": {"errors"},
     "model": {"errors", "config"},
-    "checkpoint": {"errors"},
+    "checkpoint": {"errors", "files"},
     "explore": {"errors", "translator"},
 }
 FACE = "__init__"  # the package itself: lazily over everything, and anyone may ask it for the version

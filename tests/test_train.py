@@ -278,6 +278,14 @@ def test_a_full_disk_is_one_line(reversal: dict[str, str], tmp_path: Path, monke
     assert run_training(tmp_path / "full", reversal).steps == 24
 
 
+def test_a_disk_that_fails_is_not_called_full(tmp_path: Path) -> None:
+    """A missing folder is no lack of room; and safetensors' own words for a failing disk are one line too."""
+    with pytest.raises(TrainingError, match=r"\(No such file or directory\); .* intact: mend that and run"):
+        checkpoint.write_text(tmp_path / "gone" / "file", "text")
+    with pytest.raises(TrainingError, match=r"file.safetensors: cannot be written .* is intact"):
+        checkpoint.write_tensors(tmp_path / "gone" / "file.safetensors", {"x": torch.zeros(1)})
+
+
 def test_too_large_a_batch_is_one_line(
     reversal: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from transduce import __version__
+from transduce import __version__, files
 from transduce.errors import DamagedFile, RunError, TrainingError
 
 Tensors = dict[str, Tensor]
@@ -133,37 +133,27 @@ def _replacing(path: Path) -> Iterator[Path]:
         with disk_errors(path):
             yield temporary
             temporary.chmod(0o666 & ~_umask())  # as any file of the user's; safetensors makes it private
-            _flush(temporary)
+            files.synchronize(temporary)
             os.replace(temporary, path)
-            _flush(path.parent)
+            files.synchronize(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
 
 
-@contextmanager
-def disk_errors(path: Path) -> Iterator[None]:
-    """A full or failing disk as one line instead of a traceback."""
-    try:
-        yield
-    except (OSError, SafetensorError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise TrainingError(
-            f"{path}: cannot be written ({reason}); what was saved before is intact: make room and run the same again"
-        ) from None
+def disk_errors(path: Path) -> AbstractContextManager[None]:
+    """What a full or failing disk means to a run."""
+
+    def explain(reason: str, full: bool) -> TrainingError:
+        advice = "make room and run the same again" if full else "mend that and run the same again"
+        return TrainingError(f"{path}: cannot be written ({reason}); what was saved before is intact: {advice}")
+
+    return files.disk_errors(explain, SafetensorError)
 
 
 def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
-
-
-def _flush(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 # --- checkpoints -----------------------------------------------------------------------------------------------
@@ -183,7 +173,7 @@ def save(folder: RunFolder, step: int, checkpoint: Checkpoint, about: Mapping[st
             if path.exists():
                 os.replace(path, replaced)
             os.replace(temporary, path)
-            _flush(folder.checkpoints)
+            files.synchronize(folder.checkpoints)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
         shutil.rmtree(replaced, ignore_errors=True)

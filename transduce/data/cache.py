@@ -4,7 +4,6 @@ An entry is written under a temporary name, synchronized and renamed, so a kille
 builds of the same entry do not disturb each other. Knows nothing of what an entry holds beyond its files' sizes.
 """
 
-import errno
 import hashlib
 import json
 import os
@@ -12,10 +11,11 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
+from transduce import files
 from transduce.errors import DataError
 
 MANIFEST = "files.json"  # name and size of each file, written last
@@ -42,7 +42,7 @@ def to_stderr(line: str) -> None:
 def open_or_write(folder: Path, name: str, write: Callable[[Path], None], notify: Callable[[str], None]) -> Path:
     """The finished entry `name`, written now unless it lies there whole."""
     entry = folder / name
-    with disk_errors(folder):
+    with _disk_errors(folder):
         if entry.is_dir() and not is_whole(entry):
             notify(f"{entry}: incomplete or altered: prepared again")
             _discard(entry)
@@ -69,18 +69,17 @@ def is_whole(entry: Path) -> bool:
         return False
 
 
-@contextmanager
-def disk_errors(folder: Path) -> Iterator[None]:
-    """A disk that is full or closed to us is the user's to mend, in one line."""
-    try:
-        yield
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        advice = "free some space or choose" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "choose"
-        raise DataError(
-            f"{folder}: prepared data cannot be written: {reason}: {advice} another place with data.cache "
+def _disk_errors(folder: Path) -> AbstractContextManager[None]:
+    """What a full or failing disk means to the cache."""
+
+    def explain(reason: str, full: bool) -> DataError:
+        advice = "free some space or choose" if full else "choose"
+        return DataError(
+            f"{folder}: prepared data cannot be written: {reason.lower()}: {advice} another place with data.cache "
             "or $TRANSDUCE_CACHE"
-        ) from None
+        )
+
+    return files.disk_errors(explain)
 
 
 def _write_and_rename(folder: Path, entry: Path, write: Callable[[Path], None]) -> None:
@@ -88,10 +87,10 @@ def _write_and_rename(folder: Path, entry: Path, write: Callable[[Path], None]) 
     try:
         write(building)
         sizes = {file.name: file.stat().st_size for file in sorted(building.iterdir())}
-        write_durably(building / MANIFEST, json.dumps(sizes, indent=1).encode())
-        _synchronize_folder(building)
+        files.write_durably(building / MANIFEST, json.dumps(sizes, indent=1).encode())
+        files.synchronize(building)
         _rename(building, entry)
-        _synchronize_folder(folder)
+        files.synchronize(folder)
     finally:
         shutil.rmtree(building, ignore_errors=True)
 
@@ -112,21 +111,6 @@ def _discard(entry: Path) -> None:
         pass
     finally:
         shutil.rmtree(aside, ignore_errors=True)
-
-
-def write_durably(path: Path, content: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _synchronize_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _last_written(folder: Path) -> float:

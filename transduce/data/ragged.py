@@ -4,7 +4,6 @@
 long each is. Knows nothing of what the rows mean.
 """
 
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
@@ -14,6 +13,8 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
+
+from transduce.files import synchronize_open
 
 Numbers = NDArray[np.integer]
 
@@ -62,8 +63,7 @@ class RaggedWriter:
         for file in (self._values, self._offsets, self._lengths):
             with file:
                 if error is None:
-                    file.flush()
-                    os.fsync(file.fileno())
+                    synchronize_open(file)
 
 
 class Ragged:

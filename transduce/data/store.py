@@ -24,6 +24,7 @@ from transduce.data.corpus import LINES_PER_BLOCK, Block, Corpus
 from transduce.data.ragged import Numbers, Ragged, RaggedWriter, Rows
 from transduce.data.scanning import Scan, is_empty
 from transduce.errors import DataError
+from transduce.files import write_durably
 from transduce.text import UNKNOWN, Vocabularies
 
 FORMAT = 2  # 2: how many pairs of each group were kept
@@ -284,7 +285,7 @@ def _write(
         "source_type": _id_type(vocabularies.source.size),
         "target_type": _id_type(vocabularies.target.size),
     }
-    cache.write_durably(path / _META, json.dumps(meta, indent=1).encode())
+    write_durably(path / _META, json.dumps(meta, indent=1).encode())
     return report
 
 

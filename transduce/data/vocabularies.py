@@ -18,6 +18,7 @@ from transduce.config.settings import Units
 from transduce.data import cache
 from transduce.data.scanning import Scan
 from transduce.errors import DamagedFile
+from transduce.files import write_durably
 from transduce.text import Vocabularies, Vocabulary, train_vocabulary
 
 Sides = Literal["both", "source", "target"]
@@ -56,8 +57,8 @@ def _vocabulary(
             normalization=settings.normalization,
             symbols=symbols,
         )
-        cache.write_durably(path / _MODEL, learned.model)
-        cache.write_durably(path / _DIGEST, hashlib.sha256(learned.model).hexdigest().encode())
+        write_durably(path / _MODEL, learned.model)
+        write_durably(path / _DIGEST, hashlib.sha256(learned.model).hexdigest().encode())
 
     return _load(cache.open_or_write(folder, name, learn, notify))
 
