@@ -18,6 +18,7 @@ from transduce.data import (
     Report,
     Rules,
     Store,
+    cache,
     cache_folder,
     learn_vocabularies,
     open_or_build,
@@ -26,7 +27,7 @@ from transduce.data import (
 from transduce.data import corpus as reading
 from transduce.data import store as storing
 from transduce.data.ragged import RaggedWriter, Rows
-from transduce.errors import DamagedFile, DataError
+from transduce.errors import DataError
 from transduce.text import EOS, Vocabularies, train_vocabulary
 
 SENTENCES = [
@@ -213,16 +214,39 @@ def test_whatever_matters_changes_the_key(tmp_path, both):
     assert len({store.path for store in stores}) == len(stores)
 
 
-@pytest.mark.parametrize("damage", ["cut", "missing", "no manifest"])
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("damage", ["cut", "altered", "missing", "no manifest", "old manifest"])
 def test_a_damaged_store_is_built_again_and_said(tmp_path, both, damage):
     first = build(tmp_path, PAIRS, both)
     before = rows(first)
-    victim = first.path / ("files.json" if damage == "no manifest" else "target.values")
-    os.truncate(victim, victim.stat().st_size - 2) if damage == "cut" else victim.unlink()
+    victim = first.path / ("files.json" if "manifest" in damage else "target.values")
+    if damage == "cut":
+        os.truncate(victim, victim.stat().st_size - 2)
+    elif damage == "altered":
+        flip(victim)
+    elif damage == "old manifest":
+        victim.write_text(json.dumps({name: file["size"] for name, file in json.loads(victim.read_text()).items()}))
+    else:
+        victim.unlink()
     said: list[str] = []
     assert rows(build(tmp_path, PAIRS, both, notify=said.append)) == before
     assert said == [f"{first.path}: incomplete or altered: prepared again"]
     assert [entry.name for entry in first.path.parent.iterdir()] == [first.path.name]
+
+
+def test_large_entries_are_checked_by_size_alone(tmp_path, both, monkeypatch):
+    first = build(tmp_path, PAIRS, both)
+    flip(first.path / "target.values")
+    assert not cache.is_whole(first.path)
+    monkeypatch.setattr(cache, "CHECKED_BYTES", 1000)
+    assert cache.is_whole(first.path)
+    os.truncate(first.path / "target.values", 2)
+    assert not cache.is_whole(first.path)
 
 
 def test_by_default_a_rebuild_is_said_on_stderr(tmp_path, both, capsys):
@@ -350,16 +374,15 @@ def test_features_are_symbols_of_the_vocabulary(tmp_path):
     assert learned.source.pieces(row)[-3:] == [";V", ";PST", "</s>"]
 
 
-def test_an_altered_vocabulary_is_refused(tmp_path):
+def test_an_altered_vocabulary_is_learned_again_and_said(tmp_path):
     found = scan(corpus_of(tmp_path, PAIRS), 100)
-    learn_vocabularies(found, settings_for(), tmp_path / "cache")
+    learned = learn_vocabularies(found, settings_for(), tmp_path / "cache")
     (entry,) = (tmp_path / "cache").iterdir()
-    other = train_vocabulary(SENTENCES, units="bpe", size=300)
-    other.save(entry / "model")
-    sizes = json.loads((entry / "files.json").read_text())
-    (entry / "files.json").write_text(json.dumps(sizes | {"model": len(other.model)}))
-    with pytest.raises(DamagedFile, match=r"model: altered: delete .* and it is learned again"):
-        learn_vocabularies(found, settings_for(), tmp_path / "cache")
+    flip(entry / "model")
+    said: list[str] = []
+    again = learn_vocabularies(found, settings_for(), tmp_path / "cache", notify=said.append)
+    assert again.source.model == learned.source.model
+    assert said == [f"{entry}: incomplete or altered: prepared again"]
 
 
 def test_rows_of_nothing(tmp_path):

@@ -1,7 +1,7 @@
 """The cache: finished folders, each named by the hash of all it was made from.
 
 An entry is written under a temporary name, synchronized and renamed, so a killed build never looks finished and two
-builds of the same entry do not disturb each other. Knows nothing of what an entry holds beyond its files' sizes.
+builds of the same entry do not disturb each other. Knows nothing of what an entry holds beyond sizes and checksums.
 """
 
 import hashlib
@@ -11,6 +11,7 @@ import shutil
 import sys
 import tempfile
 import time
+import zlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -18,7 +19,9 @@ from pathlib import Path
 from transduce import files
 from transduce.errors import DataError
 
-MANIFEST = "files.json"  # name and size of each file, written last
+FORMAT = 2  # of the manifest; 2: checksums
+MANIFEST = "files.json"  # size and checksum of each file, written last
+CHECKED_BYTES = 1 << 30  # entries over this are checked by size alone
 _UNFINISHED = ".building-"
 _ABANDONED_S = 3600  # an unfinished entry that nobody has written to for so long
 
@@ -32,7 +35,7 @@ def cache_folder(setting: str) -> Path:
 
 def entry_key(*parts: object) -> str:
     """A name for what these parts determine."""
-    return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
+    return hashlib.sha256(repr((FORMAT, *parts)).encode()).hexdigest()[:32]
 
 
 def to_stderr(line: str) -> None:
@@ -61,12 +64,26 @@ def unfinished(folder: Path) -> Path:
 
 
 def is_whole(entry: Path) -> bool:
-    """Whether every file of the entry is there with its full size."""
+    """Whether every file of the entry is there as it was written."""
     try:
-        sizes: dict[str, int] = json.loads((entry / MANIFEST).read_text())
-        return all((entry / name).stat().st_size == size for name, size in sizes.items())
-    except (OSError, ValueError, AttributeError):
+        written: dict[str, dict[str, int]] = json.loads((entry / MANIFEST).read_text())
+        found = {name: (entry / name).stat().st_size for name in written}
+        if found != {name: file["size"] for name, file in written.items()}:
+            return False
+        return sum(found.values()) > CHECKED_BYTES or all(
+            checksum(entry / name) == file["crc32"] for name, file in written.items()
+        )
+    except (OSError, ValueError, AttributeError, KeyError, TypeError):
         return False
+
+
+def checksum(path: Path) -> int:
+    """Against bits that fell over, not against malice: a cryptographic hash takes three times as long (docs/log.md)."""
+    value = 0
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 20):
+            value = zlib.crc32(chunk, value)
+    return value
 
 
 def _disk_errors(folder: Path) -> AbstractContextManager[None]:
@@ -86,8 +103,8 @@ def _write_and_rename(folder: Path, entry: Path, write: Callable[[Path], None]) 
     building = unfinished(folder)
     try:
         write(building)
-        sizes = {file.name: file.stat().st_size for file in sorted(building.iterdir())}
-        files.write_durably(building / MANIFEST, json.dumps(sizes, indent=1).encode())
+        written = {p.name: {"size": p.stat().st_size, "crc32": checksum(p)} for p in sorted(building.iterdir())}
+        files.write_durably(building / MANIFEST, json.dumps(written, indent=1).encode())
         files.synchronize(building)
         _rename(building, entry)
         files.synchronize(folder)

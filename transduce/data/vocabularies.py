@@ -5,7 +5,6 @@ still be spelt, and runs that differ in nothing but weights share a vocabulary. 
 vocabulary is learned is `text`'s.
 """
 
-import hashlib
 from collections.abc import Callable, Iterable
 from itertools import chain
 from pathlib import Path
@@ -17,13 +16,12 @@ from transduce.config import DataConfig
 from transduce.config.settings import Units
 from transduce.data import cache
 from transduce.data.scanning import Scan
-from transduce.errors import DamagedFile
 from transduce.files import write_durably
 from transduce.text import Vocabularies, Vocabulary, train_vocabulary
 
 Sides = Literal["both", "source", "target"]
 
-_MODEL, _DIGEST = "model", "sha256"
+_MODEL = "model"
 
 
 def learn_vocabularies(
@@ -58,18 +56,10 @@ def _vocabulary(
             symbols=symbols,
         )
         write_durably(path / _MODEL, learned.model)
-        write_durably(path / _DIGEST, hashlib.sha256(learned.model).hexdigest().encode())
 
-    return _load(cache.open_or_write(folder, name, learn, notify))
+    return Vocabulary.load(cache.open_or_write(folder, name, learn, notify) / _MODEL)
 
 
 def _lines(scan: Scan, sides: Sides) -> Iterable[str]:
     source, target = scan.sample
     return {"both": chain(source, target), "source": source, "target": target}[sides]
-
-
-def _load(entry: Path) -> Vocabulary:
-    vocabulary = Vocabulary.load(entry / _MODEL)
-    if hashlib.sha256(vocabulary.model).hexdigest() != (entry / _DIGEST).read_text():
-        raise DamagedFile(f"{entry / _MODEL}: altered: delete {entry} and it is learned again")
-    return vocabulary
