@@ -25,8 +25,9 @@ from transduce.device import choose_device
 from transduce.errors import DataError, RunError, SettingError, TrainingError
 from transduce.model import Transformer
 from transduce.training import Result, Silent
+from transduce.training.choices import wishes
 from transduce.training.loop import Trainer
-from transduce.training.prepare import prepare, wishes
+from transduce.training.prepare import prepare
 from transduce.translator import read_config
 
 TIMES = {"tokens_per_second"}  # of the log: what may differ between two equal runs

@@ -15,8 +15,9 @@ from transduce.device import choose_device
 from transduce.errors import RunError
 from transduce.model import Transformer
 from transduce.training.card import Facts, draw_curves, write_card
+from transduce.training.choices import wishes
 from transduce.training.loop import Stopped, Trainer
-from transduce.training.prepare import Prepared, prepare, wishes
+from transduce.training.prepare import Prepared, prepare
 from transduce.training.report import Silent, Voice, make_voice
 from transduce.translator import better_weights, load_weights
 

@@ -1,4 +1,4 @@
-"""From the user's files and wishes to everything a run needs: settings, vocabularies, stores of ids.
+"""From the user's files to everything a run needs: its settings, vocabularies and stores of ids.
 
 Nothing is written into the run folder before all of it has been checked. A folder that already holds a run gives its
 own settings; then only budgets and logging may change.
@@ -7,30 +7,11 @@ own settings; then only budgets and logging may change.
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from transduce.checkpoint import RunFolder, steps_saved, write_bytes, write_text
-from transduce.config import (
-    PRESETS,
-    Asked,
-    Config,
-    Counts,
-    DataConfig,
-    Layers,
-    Side,
-    assemble,
-    assignments,
-    build,
-    check_ranges,
-    differences,
-    fit,
-    from_toml,
-    merge,
-    to_toml,
-)
+from transduce.config import Config, DataConfig, to_toml
 from transduce.data import (
     Corpus,
     Mixture,
@@ -38,7 +19,6 @@ from transduce.data import (
     Scan,
     cache_folder,
     groups_from_setting,
-    groups_to_setting,
     learn_vocabularies,
     open_or_build,
     read_pairs,
@@ -48,35 +28,11 @@ from transduce.data import (
 from transduce.errors import DamagedFile, DataError, RunError, SettingError
 from transduce.evaluate import TestSet
 from transduce.text import Vocabularies
+from transduce.training.choices import Say, Wishes, settings_of_new, settings_of_resumed
 from transduce.training.loop import Material
 from transduce.translator import LONGEST_SOURCE, ModelFolder, open_folder, read_config, read_vocabularies
 
-Say = Callable[[str], None]
-
-# What may differ when a run goes on: how long, how often, where. Files may move, their content may not change.
-MAY_CHANGE = {
-    "train.steps", "train.epochs", "train.minutes", "train.patience", "train.average",
-    "train.validate_every", "train.validate_lines", "train.checkpoint_every", "train.log_every",
-    "train.device", "train.threads", "data.train", "data.valid", "data.cache",
-}  # fmt: skip
-# What fine-tuning takes from the model it starts from.
-TAKEN_FROM_MODEL = {
-    "data": ("task", "source_units", "target_units", "joint", "vocabulary_size", "unknown", "normalization", "symbols"),
-}
 HELD_OUT_PAIRS = 1_000
-FINE_TUNING_RATE = 0.25  # of the fitted learning rate: the weights are near a good place already
-
-
-@dataclass(frozen=True)
-class Wishes:
-    """What the user asked for: layers of settings, and what they add up to before anything is fitted."""
-
-    layers: tuple[Layers, ...]
-    asked: Config
-
-    @property
-    def start_from(self) -> str:
-        return self.asked.train.start_from
 
 
 @dataclass(frozen=True)
@@ -86,51 +42,6 @@ class Prepared:
     material: Material
     start: ModelFolder | None  # the model a new run starts from
     about_data: list[str]
-
-
-def wishes(
-    *,
-    train: Sequence[tuple[str, ...]],
-    valid: Sequence[tuple[str, ...]],
-    languages: tuple[str, ...],
-    preset: str,
-    config: str,
-    settings: Sequence[str],
-    start_from: str,
-) -> Wishes:
-    """The layers above the fitted ones: preset < file < options and `--set`."""
-    if preset and preset not in PRESETS:
-        raise SettingError(f"no preset '{preset}'; there are {', '.join(PRESETS)}")
-    options: dict[str, Any] = {}
-    if train:
-        options["train"] = groups_to_setting(tuple(train))
-    if valid:
-        options["valid"] = groups_to_setting(tuple(valid))
-    if languages:
-        options["languages"] = languages
-    begin: Layers = {"train": {"start_from": start_from}} if start_from else {}
-    given = (PRESETS.get(preset, {}), _file_layer(config), {"data": options}, begin, assignments(settings))
-    layers = tuple(map(_without_auto, given))
-    asked = assemble(*layers)  # a misspelt setting is refused before anything is read
-    check_ranges(asked)
-    return Wishes(layers, asked)
-
-
-def _without_auto(layer: Mapping[str, Mapping[str, Any]]) -> Layers:
-    """`auto` is no wish: it leaves the choice to what is fitted."""
-    return {
-        section: {k: v for k, v in values.items() if not (section == "data" and v == "auto")}
-        for section, values in layer.items()
-    }
-
-
-def _file_layer(path: str) -> Layers:
-    if not path:
-        return {}
-    try:
-        return from_toml(Path(path).read_text(encoding="utf-8"), path)
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingError(f"{path}: cannot be read: {error}") from None
 
 
 def prepare(folder: RunFolder, wished: Wishes, say: Say) -> Prepared:
@@ -156,7 +67,7 @@ def _prepare_new(folder: RunFolder, wished: Wishes, say: Say) -> Prepared:
         if not data.valid and not corpora.hold_out:
             corpora = _hold_out(corpora, say)
         scanned = _scan(corpora, data, say)
-        config = _resolve(scanned.train, wished, start, corpora.hold_out, say)
+        config = settings_of_new(scanned.train, wished, start, corpora.hold_out, say)
         cache = cache_folder(config.data.cache)
         say("learning the vocabulary" if start is None else f"vocabulary and weights from {wished.start_from}")
         both = start.vocabularies if start else learn_vocabularies(scanned.train, config.data, cache, notify=say)
@@ -167,13 +78,7 @@ def _prepare_new(folder: RunFolder, wished: Wishes, say: Say) -> Prepared:
 
 def _prepare_again(folder: RunFolder, wished: Wishes, say: Say) -> Prepared:
     stored = read_config(folder)
-    config = build(_as_layers(stored), *wished.layers)
-    for name, (old, new) in differences(stored, config).items():
-        if name not in MAY_CHANGE:
-            raise RunError(
-                f"{folder.path}: this run has {name} = {old}, not {new}; only budgets and logging may change when a "
-                "run goes on: use another folder"
-            )
+    config = settings_of_resumed(stored, wished, folder.path)
     with tempfile.TemporaryDirectory() as scratch:
         corpora = _corpora(config.data, Path(scratch))
         scanned = _scan(corpora, config.data, say)
@@ -183,9 +88,6 @@ def _prepare_again(folder: RunFolder, wished: Wishes, say: Say) -> Prepared:
         write_text(folder.config, to_toml(config))
     begun_from = config.train.start_from if not steps_saved(folder) else ""  # killed before its first checkpoint
     return Prepared(material, open_folder(begun_from) if begun_from else None, about)
-
-
-# --- data ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -293,51 +195,3 @@ def _check_unchanged(folder: RunFolder, scanned: _Scans) -> None:
     for name, now in (("train", scanned.train.content), ("valid", scanned.valid.content)):
         if known[name] != now:
             raise DataError(f"{folder.path}: the {name} data changed since this run began: use another folder")
-
-
-# --- settings --------------------------------------------------------------------------------------------------
-
-
-def _resolve(scanned: Scan, wished: Wishes, start: ModelFolder | None, hold_out: int, say: Say) -> Config:
-    asked = merge(*wished.layers)
-    fitted = fit(counts(scanned), Asked.of(asked))
-    taken = _taken_from(start, wished, fitted.layer) if start else {}
-    alone = assemble(fitted.layer, taken, {"data": asked["data"]})
-    config = build(fitted.layer, taken, *wished.layers, {"data": {"hold_out": hold_out}})
-    for reason in fitted.reasons if start is None else []:
-        say(f"fitted to the data: {reason}")
-    said = [f"{name}={new}" for name, (_, new) in differences(alone, config).items() if name != "data.hold_out"]
-    if said:
-        say(f"but as asked: {', '.join(said)}")
-    return config
-
-
-def _taken_from(start: ModelFolder, wished: Wishes, fitted: Layers) -> Layers:
-    """The layer that another model dictates; a wish that contradicts it is refused by name."""
-    stored = _as_layers(start.config)
-    dictated: Layers = {
-        "model": {k: v for k, v in stored["model"].items() if "dropout" not in k},
-        "data": {k: stored["data"][k] for k in TAKEN_FROM_MODEL["data"]},
-    }
-    for section, values in merge(*wished.layers).items():
-        for key, value in values.items():
-            if key in dictated.get(section, {}) and value != dictated[section][key]:
-                raise SettingError(
-                    f"{section}.{key} = {value}: the model {wished.start_from} has {dictated[section][key]}, and "
-                    "starting from it cannot change that"
-                )
-    rate = float(fitted["train"]["learning_rate"]) * FINE_TUNING_RATE
-    return merge(dictated, {"train": {"learning_rate": rate, "start_from": wished.start_from}})
-
-
-def counts(scanned: Scan) -> Counts:
-    """What the fitting rule looks at."""
-    sides = [
-        Side(side.tokens_per_line, side.distinct_tokens, side.characters / scanned.pairs)
-        for side in (scanned.source, scanned.target)
-    ]
-    return Counts(scanned.pairs, *sides)
-
-
-def _as_layers(config: Config) -> Layers:
-    return from_toml(to_toml(config), "the run's settings")

@@ -1,0 +1,159 @@
+"""What the user asked for, and the settings of a run that it comes to with what the data or another model say.
+
+Knows no files but a configuration, and of data what was counted.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from transduce.config import (
+    PRESETS,
+    Asked,
+    Config,
+    Counts,
+    Layers,
+    Side,
+    assemble,
+    assignments,
+    build,
+    check_ranges,
+    differences,
+    fit,
+    from_toml,
+    merge,
+    to_toml,
+)
+from transduce.data import Scan, groups_to_setting
+from transduce.errors import RunError, SettingError
+from transduce.translator import ModelFolder
+
+Say = Callable[[str], None]
+
+# What may differ when a run goes on: how long, how often, where. Files may move, their content may not change.
+MAY_CHANGE = {
+    "train.steps", "train.epochs", "train.minutes", "train.patience", "train.average",
+    "train.validate_every", "train.validate_lines", "train.checkpoint_every", "train.log_every",
+    "train.device", "train.threads", "data.train", "data.valid", "data.cache",
+}  # fmt: skip
+# What fine-tuning takes from the model it starts from.
+TAKEN_FROM_MODEL = {
+    "data": ("task", "source_units", "target_units", "joint", "vocabulary_size", "unknown", "normalization", "symbols"),
+}
+FINE_TUNING_RATE = 0.25  # of the fitted learning rate: the weights are near a good place already
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the user asked for: layers of settings, and what they add up to before anything is fitted."""
+
+    layers: tuple[Layers, ...]
+    asked: Config
+
+    @property
+    def start_from(self) -> str:
+        return self.asked.train.start_from
+
+
+def wishes(
+    *,
+    train: Sequence[tuple[str, ...]],
+    valid: Sequence[tuple[str, ...]],
+    languages: tuple[str, ...],
+    preset: str,
+    config: str,
+    settings: Sequence[str],
+    start_from: str,
+) -> Wishes:
+    """The layers above the fitted ones: preset < file < options and `--set`."""
+    if preset and preset not in PRESETS:
+        raise SettingError(f"no preset '{preset}'; there are {', '.join(PRESETS)}")
+    options: dict[str, Any] = {}
+    if train:
+        options["train"] = groups_to_setting(tuple(train))
+    if valid:
+        options["valid"] = groups_to_setting(tuple(valid))
+    if languages:
+        options["languages"] = languages
+    begin: Layers = {"train": {"start_from": start_from}} if start_from else {}
+    given = (PRESETS.get(preset, {}), _file_layer(config), {"data": options}, begin, assignments(settings))
+    layers = tuple(map(_without_auto, given))
+    asked = assemble(*layers)  # a misspelt setting is refused before anything is read
+    check_ranges(asked)
+    return Wishes(layers, asked)
+
+
+def _without_auto(layer: Mapping[str, Mapping[str, Any]]) -> Layers:
+    """`auto` is no wish: it leaves the choice to what is fitted."""
+    return {
+        section: {k: v for k, v in values.items() if not (section == "data" and v == "auto")}
+        for section, values in layer.items()
+    }
+
+
+def _file_layer(path: str) -> Layers:
+    if not path:
+        return {}
+    try:
+        return from_toml(Path(path).read_text(encoding="utf-8"), path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingError(f"{path}: cannot be read: {error}") from None
+
+
+def settings_of_new(scanned: Scan, wished: Wishes, start: ModelFolder | None, hold_out: int, say: Say) -> Config:
+    """Fitted to the data, or taken from the model it starts from, and over it what was asked for; the reasons are said."""
+    asked = merge(*wished.layers)
+    fitted = fit(counts(scanned), Asked.of(asked))
+    taken = _taken_from(start, wished, fitted.layer) if start else {}
+    alone = assemble(fitted.layer, taken, {"data": asked["data"]})
+    config = build(fitted.layer, taken, *wished.layers, {"data": {"hold_out": hold_out}})
+    for reason in fitted.reasons if start is None else []:
+        say(f"fitted to the data: {reason}")
+    said = [f"{name}={new}" for name, (_, new) in differences(alone, config).items() if name != "data.hold_out"]
+    if said:
+        say(f"but as asked: {', '.join(said)}")
+    return config
+
+
+def settings_of_resumed(stored: Config, wished: Wishes, run: Path) -> Config:
+    """Those it has, with another budget if one was asked for; what else would change is refused by name."""
+    config = build(_as_layers(stored), *wished.layers)
+    for name, (old, new) in differences(stored, config).items():
+        if name not in MAY_CHANGE:
+            raise RunError(
+                f"{run}: this run has {name} = {old}, not {new}; only budgets and logging may change when a run goes "
+                "on: use another folder"
+            )
+    return config
+
+
+def _taken_from(start: ModelFolder, wished: Wishes, fitted: Layers) -> Layers:
+    """The layer that another model dictates; a wish that contradicts it is refused by name."""
+    stored = _as_layers(start.config)
+    dictated: Layers = {
+        "model": {k: v for k, v in stored["model"].items() if "dropout" not in k},
+        "data": {k: stored["data"][k] for k in TAKEN_FROM_MODEL["data"]},
+    }
+    for section, values in merge(*wished.layers).items():
+        for key, value in values.items():
+            if key in dictated.get(section, {}) and value != dictated[section][key]:
+                raise SettingError(
+                    f"{section}.{key} = {value}: the model {wished.start_from} has {dictated[section][key]}, and "
+                    "starting from it cannot change that"
+                )
+    rate = float(fitted["train"]["learning_rate"]) * FINE_TUNING_RATE
+    return merge(dictated, {"train": {"learning_rate": rate, "start_from": wished.start_from}})
+
+
+def counts(scanned: Scan) -> Counts:
+    """What the fitting rule looks at."""
+    sides = [
+        Side(side.tokens_per_line, side.distinct_tokens, side.characters / scanned.pairs)
+        for side in (scanned.source, scanned.target)
+    ]
+    return Counts(scanned.pairs, *sides)
+
+
+def _as_layers(config: Config) -> Layers:
+    return from_toml(to_toml(config), "the run's settings")
