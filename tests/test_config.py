@@ -91,6 +91,9 @@ REFUSED = [
     ("train.learning_rate=inf", "train.learning_rate = inf: must be finite"),
     ("train.warmup_steps=0", "the inverse_sqrt schedule needs at least 1"),
     ("train.schedule=constant train.warmup_steps=0", "set a learning rate"),
+    ("train.optimizer=schedule_free", 'train.schedule = "inverse_sqrt" with train.optimizer = "schedule_free"'),
+    ("train.optimizer=schedule_free train.schedule=constant train.beta1=0", "train.beta1 = 0 with train.optimizer"),
+    ("train.optimizer=schedule_free train.schedule=constant train.ema=0.9", "train.ema = 0.9 with train.optimizer"),
 ]
 
 

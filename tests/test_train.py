@@ -362,25 +362,45 @@ def test_learned_positions_translate_whatever_comes(reversal: dict[str, str], tm
     assert found[1].cut == 3
 
 
-def test_the_moving_average_is_kept_and_resumed(reversal: dict[str, str], tmp_path: Path) -> None:
-    one, other = tmp_path / "one", tmp_path / "other"
-    run_training(one, reversal, "train.ema=0.9")
-    run_training(other, reversal, "train.ema=0.9", "train.steps=12")
-    run_training(other, reversal, "train.ema=0.9", "train.steps=24")
-    # linear decay ends with the budget, so only the constant part of the run can be compared: use the last state
-    ema = {
-        n
-        for n in read_tensors(checkpoint.checkpoint_path(RunFolder(one), 24) / "optimizer.safetensors")
-        if n.startswith("ema.")
+@pytest.mark.parametrize("setting", ["train.ema=0.9", "train.optimizer=schedule_free"])
+def test_weights_to_keep_that_are_not_the_trained_ones(reversal: dict[str, str], tmp_path: Path, setting: str) -> None:
+    """They are what is validated and exported; the trained ones are resumed."""
+    one, other, constant = tmp_path / "one", tmp_path / "other", "train.schedule=constant"
+    run_training(one, reversal, setting, constant)
+    run_training(other, reversal, setting, constant, "train.steps=12")
+    run_training(other, reversal, setting, constant, "train.steps=24")
+    assert {**final_weights(one), "best": ""} == {**final_weights(other), "best": ""}  # step 12 was validated too
+    states = [
+        read_tensors(checkpoint.checkpoint_path(RunFolder(r), 24) / "optimizer.safetensors") for r in (one, other)
+    ]
+    assert {name: tensor.tolist() for name, tensor in states[0].items()} == {
+        n: t.tolist() for n, t in states[1].items()
     }
-    assert ema
-    best, last = (read_tensors(RunFolder(one).weights(which)) for which in ("best", "last"))
-    assert any(not torch.equal(best[name], last[name]) for name in best)
-    assert {
-        n
-        for n in read_tensors(checkpoint.checkpoint_path(RunFolder(other), 24) / "optimizer.safetensors")
-        if n.startswith("ema.")
-    } == ema
+    last = read_tensors(RunFolder(one).weights("last"))
+    assert any(not torch.equal(last[name], states[0][f"trained.{name}"]) for name in last)
+
+
+@pytest.mark.parametrize("setting", ["train.ema=0.9", "train.optimizer=schedule_free train.schedule=constant"])
+def test_the_weights_to_keep_are_measured_and_training_goes_on_with_its_own(
+    reversal: dict[str, str], tmp_path: Path, setting: str
+) -> None:
+    """`best` and the last checkpoint are the same weights where the last validation was the best."""
+    run = tmp_path / "run"
+    run_training(run, reversal, *setting.split(), "train.steps=8")
+    best, last = (read_tensors(RunFolder(run).weights(which)) for which in ("best", "last"))
+    assert all(torch.equal(best[name], last[name]) for name in best)
+    run_training(tmp_path / "watched", reversal, *setting.split(), "train.steps=8", "train.validate_every=1")
+    assert final_hash(tmp_path / "watched") == final_hash(run)
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_other_optimizers_resume_to_the_same(reversal: dict[str, str], tmp_path: Path, optimizer: str) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    settings = [f"train.optimizer={optimizer}", "train.weight_decay=0.01", "train.schedule=constant"]
+    run_training(one, reversal, *settings)
+    for steps in (7, 24):
+        run_training(other, reversal, *settings, f"train.steps={steps}")
+    assert final_hash(one) == final_hash(other)
 
 
 def test_accumulation_equals_one_large_batch(finished: Path) -> None:

@@ -81,7 +81,7 @@ class TrainConfig:
     minutes: float = 0.0
     tokens_per_batch: int = 25_000  # real target tokens per optimizer step
     tokens_per_microbatch: int = 0  # places of a padded batch on the device at once; 0: chosen for the device
-    optimizer: Literal["adam", "adamw"] = "adam"
+    optimizer: Literal["adam", "adamw", "schedule_free", "muon"] = "adam"  # muon: for matrices, adamw for the rest
     learning_rate: float = 0.0  # peak; 0: the paper's (d_model * warmup_steps)^-0.5
     schedule: Literal["inverse_sqrt", "linear", "cosine", "constant"] = "inverse_sqrt"
     warmup_steps: int = 4_000
@@ -283,6 +283,19 @@ def _contradictions(config: Config) -> list[Refusal]:
         (
             train.schedule == "inverse_sqrt" and train.warmup_steps == 0,
             "train.warmup_steps = 0: the inverse_sqrt schedule needs at least 1",
+        ),
+        (
+            train.optimizer == "schedule_free" and train.schedule != "constant",
+            f'train.schedule = "{train.schedule}" with train.optimizer = "schedule_free", which averages in place of a '
+            'schedule: set train.schedule="constant"',
+        ),
+        (
+            train.optimizer == "schedule_free" and train.beta1 == 0,
+            'train.beta1 = 0 with train.optimizer = "schedule_free": its average cannot be found again; set 0.9',
+        ),
+        (
+            train.optimizer == "schedule_free" and train.ema > 0,
+            f'train.ema = {train.ema} with train.optimizer = "schedule_free", which keeps an average: set train.ema=0',
         ),
         (
             train.schedule in ("constant", "linear", "cosine") and train.learning_rate == 0 and not train.warmup_steps,

@@ -4,6 +4,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import torch
+from torch.optim import Optimizer
 
 from transduce import checkpoint
 from transduce.checkpoint import Checkpoint, RunFolder, Tensors, read_about
@@ -11,13 +12,11 @@ from transduce.config import TrainConfig
 from transduce.errors import DamagedFile
 from transduce.model import Transformer
 from transduce.text import Vocabularies
+from transduce.training.kept import kept_weights, load_trained, trained_tensors
 from transduce.training.optimizer import load_optimizer, optimizer_tensors
 from transduce.training.progress import Progress
 from transduce.training.report import Voice
 from transduce.training.validation import Validation
-from transduce.translator import load_weights
-
-EMA = "ema."  # the moving average's names among the optimizer's tensors
 
 
 class Keeper:
@@ -30,26 +29,24 @@ class Keeper:
             "target_vocabulary": vocabularies.target.digest,
         }
 
-    def save(
-        self, progress: Progress, model: Transformer, optimizer: torch.optim.Adam, ema: Tensors, last_step: int
-    ) -> None:
+    def save(self, progress: Progress, model: Transformer, optimizer: Optimizer, ema: Tensors, last_step: int) -> None:
         """A checkpoint of this moment; older ones are thinned out."""
         progress.threads = torch.get_num_threads()
-        tensors = optimizer_tensors(optimizer, model) | {EMA + name: tensor for name, tensor in ema.items()}
-        saved = Checkpoint(weights_of(model), tensors, asdict(progress))
+        kept = kept_weights(model, optimizer, ema)
+        tensors = optimizer_tensors(optimizer, model) | trained_tensors(model, kept)
+        saved = Checkpoint(kept, tensors, asdict(progress))
         path = checkpoint.save(self.folder, progress.step, saved, self.known)
         checkpoint.link(path / "weights.safetensors", self.folder.weights("last"))
         checkpoint.prune(self.folder, set(self.to_average(last_step)))
 
-    def restore(self, model: Transformer, optimizer: torch.optim.Adam, ema: Tensors) -> Progress:
+    def restore(self, model: Transformer, optimizer: Optimizer, ema: Tensors) -> Progress:
         """The newest checkpoint that is whole, loaded; a run without one is at its beginning."""
         steps = checkpoint.steps_saved(self.folder)
         for step in reversed(steps):
             try:
                 saved = checkpoint.restore(checkpoint.checkpoint_path(self.folder, step))
                 progress = Progress(**saved.progress)
-                load_weights(model, saved.weights, "the checkpoint")
-                ema |= {name.removeprefix(EMA): t for name, t in saved.optimizer.items() if name.startswith(EMA)}
+                load_trained(model, optimizer, ema, saved)
                 load_optimizer(optimizer, model, saved.optimizer)
             except DamagedFile as error:
                 self.voice.say(f"{error}; trying the checkpoint before it")
@@ -113,7 +110,3 @@ class Keeper:
             "rank": repr(validation.rank),
         }
         checkpoint.write_tensors(self.folder.weights(which), weights, about)
-
-
-def weights_of(model: Transformer) -> Tensors:
-    return {name: parameter.detach() for name, parameter in model.named_parameters()}

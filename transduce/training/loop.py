@@ -21,7 +21,8 @@ from transduce.errors import TrainingError
 from transduce.evaluate import TestSet
 from transduce.model import Transformer
 from transduce.text import Vocabularies
-from transduce.training.keeper import Keeper, weights_of
+from transduce.training.keeper import Keeper
+from transduce.training.kept import holding, kept_weights, weights_of
 from transduce.training.loss import batch_loss
 from transduce.training.optimizer import make_optimizer
 from transduce.training.progress import last_step
@@ -243,15 +244,11 @@ class Trainer:
     # --- validation and keeping --------------------------------------------------------------------------------
 
     def _validate(self) -> None:
-        """Measure the weights (their moving average, where there is one) and keep them if they are the best."""
+        """Measure the weights to keep, and keep them if they are the best."""
         progress = self.progress
-        weights = self.ema or weights_of(self.model)
-        current = {name: tensor.clone() for name, tensor in weights_of(self.model).items()} if self.ema else {}
-        if self.ema:
-            load_weights(self.model, self.ema, "the moving average")
-        validation = validate(self.translator, self.material.valid, self.material.valid_texts)
-        if current:
-            load_weights(self.model, current, "the weights")
+        weights = kept_weights(self.model, self.optimizer, self.ema)
+        with holding(self.model, weights):
+            validation = validate(self.translator, self.material.valid, self.material.valid_texts)
         if not math.isfinite(validation.loss):
             raise TrainingError(
                 f"step {progress.step:,}: the validation loss is not a number; the last checkpoint before it stands: "

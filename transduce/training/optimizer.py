@@ -1,48 +1,75 @@
-"""Adam and AdamW over the model's named parameters, and their state as named tensors."""
+"""The optimizer that the settings name, and the state of any of them as named tensors.
+
+State is allocated here, on the parameters' device and before the first step; a step asks the host for nothing. So a
+step can be captured in a CUDA graph, with the learning rate of `param_groups` a tensor that is filled before each replay.
+"""
+
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch.nn import Parameter
+from torch.optim import Adam, AdamW, Optimizer
 
 from transduce.checkpoint import Tensors
 from transduce.config import TrainConfig
 from transduce.errors import DamagedFile
+from transduce.model import Transformer
+from transduce.training.muon import Muon, layer_matrices
+from transduce.training.schedule_free import ScheduleFree
 
-MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 
-
-def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Adam:
+def make_optimizer(model: Transformer, config: TrainConfig) -> Optimizer:
     """Weight decay, where asked for, applies to matrices: not to biases, norms or embeddings."""
-    matrices = [p for name, p in model.named_parameters() if p.dim() == 2 and "embedding" not in name]
-    others = [p for name, p in model.named_parameters() if p.dim() != 2 or "embedding" in name]
-    kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
-    return kind(
-        [{"params": matrices, "weight_decay": config.weight_decay}, {"params": others, "weight_decay": 0.0}],
+    named = dict(model.named_parameters())
+    if config.optimizer == "schedule_free":
+        return ScheduleFree(_groups(named, config), config.beta1, config.beta2, config.epsilon)
+    if config.optimizer == "muon":
+        matrices = layer_matrices(model)
+        rest = {name: parameter for name, parameter in named.items() if parameter not in matrices}
+        return Muon(matrices, config.weight_decay, _adam(AdamW, rest, config))
+    return _adam(AdamW if config.optimizer == "adamw" else Adam, named, config)
+
+
+def optimizer_tensors(optimizer: Optimizer, model: Transformer) -> Tensors:
+    """`{"parameter.moment": tensor}`, the tensors themselves; what no parameter owns has the name it has in the state."""
+    names: dict[Any, str] = {parameter: name for name, parameter in model.named_parameters()}
+    return {
+        f"{names.get(owner, owner)}.{moment}": tensor
+        for owner, moments in optimizer.state.items()
+        for moment, tensor in moments.items()
+    }
+
+
+def load_optimizer(optimizer: Optimizer, model: Transformer, tensors: Tensors) -> None:
+    """Copy what `optimizer_tensors` gave into the state, in place."""
+    for name, tensor in optimizer_tensors(optimizer, model).items():
+        if name not in tensors:
+            raise DamagedFile(f"the optimizer's state lacks {name}")
+        tensor.copy_(tensors[name])
+
+
+def _groups(named: dict[str, Parameter], config: TrainConfig) -> list[dict[str, Any]]:
+    decayed = {name for name, parameter in named.items() if parameter.dim() == 2 and "embedding" not in name}
+    return [
+        {"params": [p for name, p in named.items() if name in decayed], "weight_decay": config.weight_decay},
+        {"params": [p for name, p in named.items() if name not in decayed], "weight_decay": 0.0},
+    ]
+
+
+def _adam(kind: type[Adam], named: dict[str, Parameter], config: TrainConfig) -> Adam:
+    """Torch's own, whose state is otherwise made in the first step."""
+    optimizer = kind(
+        _groups(named, config),
         lr=0.0,
         betas=(config.beta1, config.beta2),
         eps=config.epsilon,
         fused=True,
-        capturable=next(model.parameters()).is_cuda,
+        capturable=any(parameter.is_cuda for parameter in named.values()),
     )
-
-
-def optimizer_tensors(optimizer: torch.optim.Adam, model: nn.Module) -> Tensors:
-    """`{"parameter.moment": tensor}`; empty before the first step."""
-    return {
-        f"{name}.{moment}": optimizer.state[parameter][moment]
-        for name, parameter in model.named_parameters()
-        for moment in MOMENTS
-        if parameter in optimizer.state
-    }
-
-
-def load_optimizer(optimizer: torch.optim.Adam, model: nn.Module, tensors: Tensors) -> None:
-    """Set the moments from what `optimizer_tensors` gave."""
-    for name, parameter in model.named_parameters():
-        if tensors:
-            optimizer.state[parameter] = {m: _moment(tensors, name, m).to(parameter.device) for m in MOMENTS}
-
-
-def _moment(tensors: Tensors, name: str, moment: str) -> Tensor:
-    if f"{name}.{moment}" not in tensors:
-        raise DamagedFile(f"the optimizer's state lacks {name}.{moment}")
-    return tensors[f"{name}.{moment}"].clone()
+    for parameter in named.values():
+        optimizer.state[parameter] = {
+            "step": torch.zeros((), dtype=torch.float32, device=parameter.device),
+            "exp_avg": torch.zeros_like(parameter),
+            "exp_avg_sq": torch.zeros_like(parameter),
+        }
+    return optimizer

@@ -1,0 +1,81 @@
+"""Muon (Jordan et al. 2024): momentum whose every matrix is made orthogonal before it is applied.
+
+For the matrices inside the layers; everything else (embeddings, norms, biases) goes to another optimizer.
+Differs from the paper, which has Adam throughout.
+"""
+
+from collections import defaultdict
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from transduce.model import MultiHeadAttention, Transformer
+from transduce.model.layers import FeedForward
+
+MOMENTUM = 0.95
+COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the quintic: steep at zero, so that five rounds are enough
+ROUNDS = 5
+ADAMS_RMS = 0.2  # of an update of Adam (Liu et al. 2025): scaled to it, one learning rate serves both
+
+Heights = dict[Tensor, list[int]]  # of the matrices that are stacked in a parameter
+
+
+def layer_matrices(model: Transformer) -> Heights:
+    """The matrices inside the layers, and the heights of those that are stacked in one: W^Q, W^K and W^V are three."""
+    stacked: Heights = {}
+    for module in model.modules():
+        if isinstance(module, MultiHeadAttention):
+            stacked[module.stacked.weight] = module.widths
+        elif isinstance(module, FeedForward) and module.gated:
+            stacked[module.inner.weight] = 2 * [module.outer.in_features]
+    inside = [parameter for layer in [*model.encoder, *model.decoder] for parameter in layer.parameters()]
+    return {matrix: stacked.get(matrix, [matrix.shape[0]]) for matrix in inside if matrix.dim() == 2}
+
+
+def orthogonalised(matrices: Tensor) -> Tensor:
+    """The nearest orthogonal matrix of each [rows <= columns], nearly: singular values come to lie around 1."""
+    a, b, c = COEFFICIENTS
+    x = matrices / (matrices.norm(dim=(-2, -1), keepdim=True) + 1e-7)
+    x = x.bfloat16() if x.is_cuda else x
+    for _ in range(ROUNDS):
+        square = x @ x.mT
+        x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=b, alpha=c), x, beta=a)
+    return x
+
+
+class Muon(Optimizer):
+    """Muon on `matrices`, `rest` on the other parameters, both at the learning rate of `param_groups`."""
+
+    def __init__(self, matrices: Heights, weight_decay: float, rest: Optimizer) -> None:
+        super().__init__([{"params": list(matrices), "weight_decay": weight_decay}], {"lr": 0.0})
+        for parameter in matrices:
+            self.state[parameter] = {"momentum": torch.zeros_like(parameter)}
+        self.heights, self.rest = list(matrices.values()), rest
+        self.param_groups += rest.param_groups  # the very same, so that a rate set here is set there
+        self.state.update(rest.state)
+
+    @torch.no_grad()
+    def step(self) -> None:  # type: ignore[override]
+        group = self.param_groups[0]
+        gradients = [parameter.grad for parameter in group["params"]]
+        momentum = [self.state[parameter]["momentum"] for parameter in group["params"]]
+        torch._foreach_lerp_(momentum, gradients, 1 - MOMENTUM)
+        updates = list(torch._foreach_lerp(gradients, momentum, MOMENTUM))  # Nesterov's
+        for alike in self._by_shape(updates):
+            scale = ADAMS_RMS * alike[0].shape[1] ** 0.5
+            torch._foreach_copy_(alike, (orthogonalised(torch.stack(alike)) * scale).unbind())
+        if group["weight_decay"]:
+            torch._foreach_mul_(group["params"], 1 - group["lr"] * group["weight_decay"])
+        torch._foreach_mul_(updates, group["lr"])
+        torch._foreach_sub_(group["params"], updates)
+        self.rest.step()
+
+    def _by_shape(self, updates: list[Tensor]) -> list[list[Tensor]]:
+        """Views of every single matrix, lying on its side where it is tall, those of a shape together."""
+        shapes: dict[torch.Size, list[Tensor]] = defaultdict(list)
+        for update, heights in zip(updates, self.heights, strict=True):
+            for matrix in update.split(heights):
+                wide = matrix.mT if matrix.shape[0] > matrix.shape[1] else matrix
+                shapes[wide.shape].append(wide)
+        return list(shapes.values())
