@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 
 from transduce.config import ModelConfig, TrainConfig
 from transduce.errors import DamagedFile
@@ -218,6 +219,52 @@ def test_the_rate_may_be_a_tensor(kind: str) -> None:
     take_steps(other, make_optimizer(other, settings(kind)), 0, 4, as_tensor=True)
     for name, parameter in one.named_parameters():
         torch.testing.assert_close(parameter, other.get_parameter(name), atol=1e-7, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_step_asks_the_host_for_nothing(kind: str) -> None:
+    """On tensors without values, where reading one is an error: what waits for the device cannot be captured."""
+    with FakeTensorMode():
+        model = Transformer(TINY, SIZE, SIZE)
+        optimizer = make_optimizer(model, settings(kind))
+        with pytest.raises(DataDependentOutputException):
+            float(next(model.parameters()).sum())
+        take_steps(model, optimizer, 0, 2, as_tensor=True)
+        take_steps(model, optimizer, 2, 3)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_captured_step_is_an_ordinary_one(kind: str) -> None:
+    model, other = make(dtype=torch.float32).cuda(), make(dtype=torch.float32).cuda()
+    ordinary, captured = (make_optimizer(m, settings(kind)) for m in (model, other))
+    rate = torch.zeros((), device="cuda")
+    for parameter in other.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    for group in captured.param_groups:
+        group["lr"] = rate
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    before = clones({**dict(other.named_parameters()), **optimizer_tensors(captured, other)})
+    with torch.cuda.stream(side):
+        captured.step()  # kernels and workspaces are made before the capture, and undone
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured.step()
+    with torch.no_grad():
+        for name, tensor in {**dict(other.named_parameters()), **optimizer_tensors(captured, other)}.items():
+            tensor.copy_(before[name])
+    for step in range(6):
+        now = gradients(other, step)
+        for name, parameter in other.named_parameters():
+            assert parameter.grad is not None
+            parameter.grad.copy_(now[name])
+        rate.fill_(RATES[step])
+        graph.replay()
+        take_steps(model, ordinary, step, step + 1)
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(parameter, other.get_parameter(name), atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -66,6 +66,8 @@ def _adam(kind: type[Adam], named: dict[str, Parameter], config: TrainConfig) ->
         fused=True,
         capturable=any(parameter.is_cuda for parameter in named.values()),
     )
+    # Torch warns of a capturable optimizer that steps outside a graph, for its speed; the fused one loses none.
+    optimizer._warned_capturable_if_run_uncaptured = True
     for parameter in named.values():
         optimizer.state[parameter] = {
             "step": torch.zeros((), dtype=torch.float32, device=parameter.device),
