@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import os
 import random
 import shutil
@@ -605,3 +606,14 @@ def test_must_learn_to_reverse(reversal: dict[str, str], tmp_path: Path) -> None
     lines = [line.split("\t") for line in Path(reversal["valid"]).read_text().split("\n") if line]
     evaluation = model.evaluate([line[0] for line in lines], [line[1] for line in lines])
     assert evaluation.scores.main.value < 5.0  # PER, percent
+
+
+@pytest.mark.parametrize("setting", ["train.r_drop=5", "train.simcut=3"])
+def test_consistency_learns_too(reversal: dict[str, str], tmp_path: Path, setting: str) -> None:
+    """Through the real command line, dropout on: the validation loss, which has no part in it, falls well below chance."""
+    run = tmp_path / "consistent"
+    longer = "train.steps=120 train.validate_every=40 train.tokens_per_batch=500 train.tokens_per_microbatch=0"
+    assert main([*command(run, reversal)[3:], *longer.split(), setting, "--quiet"]) == 0
+    losses = [float(str(line["loss"])) for line in log_of(run) if line["event"] == "valid"]
+    assert losses[-1] < 1.7 < math.log(7)  # six letters and the end
+    assert losses[-1] < losses[0]

@@ -13,6 +13,8 @@ _PAPER_RECIPE: dict[str, Any] = {
     "epsilon": 1e-9,
     "weight_decay": 0.0,
     "label_smoothing": 0.1,
+    "r_drop": 0.0,
+    "simcut": 0.0,
     "clip_norm": 0.0,
     "ema": 0.0,
     "patience": 0,

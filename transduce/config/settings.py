@@ -90,6 +90,9 @@ class TrainConfig:
     epsilon: float = 1e-9
     weight_decay: float = 0.0
     label_smoothing: float = 0.1
+    r_drop: float = 0.0  # weight of the divergence between two passes, each with its own dropout; 0: none, typically 5
+    simcut: float = 0.0  # weight of the divergence from a second pass with tokens cut out; 0: none, typically 3
+    simcut_rate: float = 0.05  # share of tokens cut out, both sides; simcut only
     clip_norm: float = 0.0  # 0: no clipping
     validate_every: int = 1_000
     validate_lines: int = 1_000  # translated for the metric at a validation (greedily); the loss takes all
@@ -143,6 +146,7 @@ def _out_of_range(config: Config) -> list[Refusal]:
         "model.attention_dropout": model.attention_dropout,
         "model.activation_dropout": model.activation_dropout,
         "train.label_smoothing": train.label_smoothing,
+        "train.simcut_rate": train.simcut_rate,
         "train.ema": train.ema,
         "train.beta1": train.beta1,
         "train.beta2": train.beta2,
@@ -175,6 +179,8 @@ def _out_of_range(config: Config) -> list[Refusal]:
         "train.warmup_steps": train.warmup_steps,
         "train.weight_decay": train.weight_decay,
         "train.clip_norm": train.clip_norm,
+        "train.r_drop": train.r_drop,
+        "train.simcut": train.simcut,
         "train.average": train.average,
         "train.patience": train.patience,
         "train.threads": train.threads,
@@ -283,6 +289,14 @@ def _contradictions(config: Config) -> list[Refusal]:
         (
             train.schedule == "inverse_sqrt" and train.warmup_steps == 0,
             "train.warmup_steps = 0: the inverse_sqrt schedule needs at least 1",
+        ),
+        (
+            train.r_drop > 0 and train.simcut > 0,
+            f"train.r_drop = {train.r_drop} with train.simcut = {train.simcut}: set one of the two to 0",
+        ),
+        (
+            train.r_drop > 0 and not (model.dropout or model.attention_dropout or model.activation_dropout),
+            f"train.r_drop = {train.r_drop} without dropout, where two passes are the same: set model.dropout",
         ),
         (
             train.optimizer == "schedule_free" and train.schedule != "constant",

@@ -9,6 +9,7 @@ from transduce import __version__
 from transduce.checkpoint import RunFolder, read_about, write_text
 from transduce.config import Config, flatten
 from transduce.errors import DamagedFile
+from transduce.training.consistency import is_consistent
 from transduce.training.cost import training_flops
 
 
@@ -73,9 +74,9 @@ def write_card(folder: RunFolder, config: Config, facts: Facts) -> None:
 
 
 def flops(config: Config, facts: Facts) -> float:
-    return training_flops(
-        config.model, facts.target_size - 1, facts.source_tokens, facts.target_tokens, facts.mean_length
-    )
+    passes = 2 if is_consistent(config.train) else 1
+    tokens = passes * facts.source_tokens, passes * facts.target_tokens
+    return training_flops(config.model, facts.target_size - 1, *tokens, facts.mean_length)
 
 
 def _cell(value: Any) -> str:

@@ -158,7 +158,7 @@ class Trainer:
         source, target = self.material.vocabularies.source, self.material.vocabularies.target
         batch = make_batch(self.pairs, numbers, source.pad, target.pad).to(self.device.torch)
         with self.device.mixed_precision():
-            loss = batch_loss(self.model, batch, self.config.label_smoothing)
+            loss = batch_loss(self.model, batch, self.config.label_smoothing, self.config)
         (loss / tokens).backward()
         return float(loss.detach())
 

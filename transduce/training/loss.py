@@ -3,8 +3,10 @@
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from transduce.config import TrainConfig
 from transduce.data.batches import Batch
 from transduce.model import Transformer, kernels
+from transduce.training.consistency import consistent_loss, is_consistent
 
 
 def smoothed_loss(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
@@ -21,8 +23,10 @@ def smoothed_loss(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
     )
 
 
-def batch_loss(model: Transformer, batch: Batch, smoothing: float) -> Tensor:
-    """The loss of a batch, summed over its target tokens."""
+def batch_loss(model: Transformer, batch: Batch, smoothing: float, train: TrainConfig | None = None) -> Tensor:
+    """The loss of a batch, summed over its target tokens; in training, with the consistency that settings ask for."""
+    if train is not None and is_consistent(train):
+        return consistent_loss(model, batch, smoothing, train)
     hidden = model.decode(batch.target, model.encode(batch.source))
     table = model.output_embedding.weight
     if kernels.serve(hidden) and model.output_bias is None and len(table) <= kernels.MOST_IDS:
