@@ -19,8 +19,9 @@ import numpy as np
 import torch
 
 from transduce.config import ModelConfig, TrainConfig
-from transduce.data.batches import Batch, make_pages
+from transduce.data.batches import Batch
 from transduce.data.packing import Widths, pages_of_epoch
+from transduce.data.pages import make_pages
 from transduce.device import choose_device
 from transduce.model import Transformer
 from transduce.training.cost import weights_met
@@ -152,10 +153,11 @@ def report(case: Case, batches: list[Batch], tokens: list[int], seconds: list[fl
 
 
 PARTS = {  # of a kernel's name
-    "attention": ("_weights", "attention", "fmha", "flash", "sdpa", "cudnn_generated"),
+    "attention": ("_attend_", "fmha", "flash", "sdpa", "cudnn_generated"),
+    "residual": ("_residual_", "layer_norm"),
     "products": ("gemm", "nvjet", "cutlass", "xmma", "matmul", "splitK", "cublas"),
     "loss": ("_to_gradient",),
-    "relu": ("_cut_and_sum",),
+    "relu": ("_cut_product",),
     "embedding": ("embedding", "indexSelect", "index_select", "radix", "Sort", "sort", "index_elementwise", "gather"),
     "optimizer": ("Adam", "adam", "multi_tensor", "foreach", "lpnorm", "Lerp"),
 }
@@ -171,10 +173,7 @@ def profile(step: Callable[[Batch], None], batches: list[Batch]) -> dict[str, fl
     for event in seen.key_averages():
         spent = event.device_time_total / 1e3 / len(batches)
         name = event.key
-        if name in ("_forward", "_backward"):  # ours: told apart by grid in the full list only
-            part = name
-        else:
-            part = next((p for p, words in PARTS.items() if any(w in name for w in words)), f"other: {name[:60]}")
+        part = next((p for p, words in PARTS.items() if any(w in name for w in words)), f"other: {name[:110]}")
         parts[part] = parts.get(part, 0.0) + spent
     return {name: round(ms, 3) for name, ms in sorted(parts.items(), key=lambda item: -item[1])[:25]}
 

@@ -73,8 +73,9 @@ def test_steps_have_the_tokens_asked_for() -> None:
 def test_similar_lengths_stand_together() -> None:
     draw = np.random.default_rng(2)
     memory = Memory([(max(1, int(n)), max(1, int(n * 1.1))) for n in draw.lognormal(3, 0.6, 5000)])
-    grouped = padding_share(Batching(2048, 2048, 1).plan(memory, 0), memory)
-    random = padding_share([[batch] for batch in np.array_split(draw.permutation(5000), 100)], memory)
+    batching = Batching(2048, 2048, 1)
+    grouped = padding_share(batching, batching.plan(memory, 0), memory)
+    random = padding_share(batching, [[batch] for batch in np.array_split(draw.permutation(5000), 100)], memory)
     assert grouped < 0.05
     assert random > 0.4
 

@@ -336,7 +336,9 @@ def test_the_taps_show_what_is_computed() -> None:
     x, tokens = torch.randn(2, 5, 32), Tokens.padded(sentences(5, 3), PAD)
     keep = keep_same_sentence(tokens.segment)
     queries, keys, values = map(layer.attention._split, layer.attention.stacked(x).split(layer.attention.widths, -1))
-    expected = (attention_weights(queries, keys, keep.mask) @ values).transpose(1, 2).flatten(-2)
+    expected = layer.attention.output(
+        (attention_weights(queries, keys, keep.mask) @ values).transpose(1, 2).flatten(-2)
+    )
     torch.testing.assert_close(layer.attention.to_self(x, tokens.position, keep), expected, atol=1e-5, rtol=1e-5)
 
 

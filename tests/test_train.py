@@ -22,6 +22,7 @@ from transduce.checkpoint import RunFolder, read_about, read_tensors
 from transduce.cli import main
 from transduce.config import assignments, build, from_toml, to_toml
 from transduce.data import Corpus, read_pairs
+from transduce.data.batches import Batch, make_batch
 from transduce.device import choose_device
 from transduce.errors import DataError, RunError, SettingError, TrainingError
 from transduce.model import Transformer
@@ -294,7 +295,7 @@ def test_too_large_a_batch_is_one_line(
     def exhausted(*_: object) -> None:
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 99 bytes")
 
-    monkeypatch.setattr("transduce.training.loop.batch_loss", exhausted)
+    monkeypatch.setattr("transduce.training.update.batch_loss", exhausted)
     with pytest.raises(TrainingError, match=r"the largest batch .* does not fit .*lower train.tokens_per_microbatch"):
         run_training(tmp_path / "large", reversal)
 
@@ -407,19 +408,26 @@ def test_other_optimizers_resume_to_the_same(reversal: dict[str, str], tmp_path:
 def test_accumulation_equals_one_large_batch(finished: Path) -> None:
     """The gradient of a step is the same in one batch or cut into several."""
     trainer = trainer_of(finished, "model.dropout=0")
-    trainer._begin_epoch()
-    numbers = np.arange(40)
-    tokens = int(trainer.pairs.target_lengths[numbers].sum())
+    pairs, numbers = trainer.material.train, np.arange(40)
+    tokens = int(pairs.target_lengths[numbers].sum())
 
     def gradient(parts: list[np.ndarray]) -> tuple[float, list[torch.Tensor]]:
-        trainer.optimizer.zero_grad()
-        loss = sum(trainer._accumulate(part, tokens) for part in parts)
-        return loss, [p.grad.clone() for p in trainer.model.parameters() if p.grad is not None]
+        trainer.update.forget()
+        for part in parts:
+            trainer.update.add(batch_of(trainer, part), tokens)
+        return trainer.update.measured().loss, [
+            p.grad.clone() for p in trainer.model.parameters() if p.grad is not None
+        ]
 
     (whole_loss, whole), (cut_loss, cut) = gradient([numbers]), gradient([numbers[:7], numbers[7:31], numbers[31:]])
     assert cut_loss == pytest.approx(whole_loss, rel=1e-5)
     for one, other in zip(whole, cut, strict=True):
         torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-4)
+
+
+def batch_of(trainer: Trainer, numbers: np.ndarray) -> Batch:
+    vocabularies = trainer.material.vocabularies
+    return make_batch(trainer.material.train, numbers, vocabularies.source.pad, vocabularies.target.pad)
 
 
 def trainer_of(run: Path, *changes: str) -> Trainer:
@@ -435,11 +443,10 @@ def trainer_of(run: Path, *changes: str) -> Trainer:
 
 def test_clipping_bounds_the_step(finished: Path) -> None:
     trainer = trainer_of(finished, "train.clip_norm=0.001")
-    trainer._begin_epoch()
-    trainer._accumulate(np.arange(40), tokens=1)
-    trainer._update(loss=1.0)
-    assert trainer.gradient_norm > 1  # reported as it was
-    trainer._accumulate(np.arange(40), tokens=1)
+    trainer.update.add(batch_of(trainer, np.arange(40)), tokens=1)
+    trainer.update.apply(learning_rate=0.0)
+    assert trainer.update.measured().gradient_norm > 1  # reported as it was
+    trainer.update.add(batch_of(trainer, np.arange(40)), tokens=1)
     torch.nn.utils.clip_grad_norm_(trainer.model.parameters(), trainer.config.clip_norm)
     norms = [p.grad.norm() for p in trainer.model.parameters() if p.grad is not None]
     assert torch.stack(norms).norm() <= 0.00101

@@ -80,7 +80,8 @@ class TrainConfig:
     epochs: float = 0.0
     minutes: float = 0.0
     tokens_per_batch: int = 25_000  # real target tokens per optimizer step
-    tokens_per_microbatch: int = 0  # places of a padded batch on the device at once; 0: chosen for the device
+    tokens_per_microbatch: int = 0  # places of a batch on the device at once; 0: chosen for the device
+    layout: Literal["auto", "padded", "pages"] = "auto"  # a pair a row, or several; auto: pages on a GPU
     optimizer: Literal["adam", "adamw", "schedule_free", "muon"] = "adam"  # muon: for matrices, adamw for the rest
     learning_rate: float = 0.0  # peak; 0: the paper's (d_model * warmup_steps)^-0.5
     schedule: Literal["inverse_sqrt", "linear", "cosine", "constant"] = "inverse_sqrt"

@@ -8,15 +8,14 @@ sees at once, at most `places` padded places a side. A step is one batch, or sev
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from transduce.data.packing import Pages
 from transduce.model import Tokens
 from transduce.text import Vocabularies
 
@@ -64,6 +63,10 @@ class Batch:
     def to(self, device: torch.device | str) -> "Batch":
         return Batch(self.source.to(device), self.target.to(device), self.labels.to(device, non_blocking=True))
 
+    def pinned(self) -> "Batch":
+        """The same in memory from which a GPU copies while others work."""
+        return Batch(self.source.pinned(), self.target.pinned(), self.labels.pin_memory())
+
     def copy_(self, other: "Batch") -> None:
         """Take over another batch of the same shape."""
         for mine, others in ((self.source, other.source), (self.target, other.target)):
@@ -73,9 +76,21 @@ class Batch:
         self.labels.copy_(other.labels, non_blocking=True)
 
 
+Planned = TypeVar("Planned")  # what a planner knows a batch by
+
+
+class Planner(Protocol[Planned]):
+    """How pairs become steps: padded rows (`Batching`) or pages (`Paging`)."""
+
+    def plan(self, pairs: Pairs, epoch: int, passes: Sequence[Ids] = ()) -> list[list[Planned]]: ...
+    def make(self, pairs: Pairs, batch: Planned, source_pad: int, target_pad: int) -> Batch: ...
+    def pairs_of(self, batch: Planned) -> Ids: ...
+    def places_of(self, batch: Planned, pairs: Pairs) -> int: ...
+
+
 @dataclass(frozen=True)
 class Batching:
-    """How pairs become steps; everything the order depends on."""
+    """One pair a row; everything the order depends on."""
 
     tokens_per_batch: int
     places: int
@@ -91,6 +106,17 @@ class Batching:
                 batches += self.cut(pairs, shuffled[begin : begin + WINDOW])
         order.shuffle(batches)
         return self._group(batches, pairs.target_lengths)
+
+    def make(self, pairs: Pairs, batch: Ids, source_pad: int, target_pad: int) -> Batch:
+        """A batch of the plan, filled in."""
+        return make_batch(pairs, batch, source_pad, target_pad)
+
+    def pairs_of(self, batch: Ids) -> Ids:
+        return batch
+
+    def places_of(self, batch: Ids, pairs: Pairs) -> int:
+        """How many places a batch of the plan takes on both sides."""
+        return len(batch) * int(pairs.source_lengths[batch].max() + pairs.target_lengths[batch].max())
 
     def cut(self, pairs: Pairs, numbers: Ids) -> list[Ids]:
         """Sorted by target length, then source length, and cut where another row would break the budget."""
@@ -136,64 +162,15 @@ def make_batch(pairs: Pairs, numbers: Ids, source_pad: int, target_pad: int) -> 
     )
 
 
-def make_pages(pairs: Pairs, pages: Pages, source_pad: int, target_pad: int) -> Batch:
-    """Several pairs a row, as packed; rows that are left over are padding."""
-    row = np.repeat(np.arange(len(pages.counts)), pages.counts)
-    first = np.repeat(np.cumsum(pages.counts) - pages.counts, pages.counts)
-    segment = np.arange(len(pages.pairs)) - first + 1
-    source = _lay_out(pairs.sources(pages.pairs), pairs.source_lengths[pages.pairs], row, segment)
-    target = _lay_out(pairs.targets(pages.pairs), pairs.target_lengths[pages.pairs], row, segment)
-    inputs = np.where(target.position == 0, target_pad, np.roll(target.ids, 1))
-    labels = torch.full((pages.rows, pages.widths.target), Batch.IGNORED, dtype=torch.int32)
-    labels.view(-1).numpy()[target.place(pages.widths.target)] = target.ids
-    return Batch(
-        source=source.tokens(pages.rows, pages.widths.source, source_pad),
-        target=replace(target, ids=inputs).tokens(pages.rows, pages.widths.target, target_pad),
-        labels=labels,
-    )
-
-
-@dataclass(frozen=True)
-class _Layout:
-    """The tokens of one side in a line, and where in the pages each stands."""
-
-    ids: Ids
-    position: Ids
-    segment: Ids
-    row: Ids
-    column: Ids
-
-    def place(self, width: int) -> Ids:
-        return self.row * width + self.column
-
-    def tokens(self, rows: int, width: int, pad: int) -> Tokens:
-        parts = torch.zeros(3, rows * width, dtype=torch.int32)
-        parts[0] = pad
-        place = self.place(width)
-        for part, values in zip(parts.numpy(), (self.ids, self.position, self.segment), strict=True):
-            part[place] = values
-        return Tokens(*parts.view(3, rows, width))
-
-
-def _lay_out(ids: Ids, lengths: Ids, row: Ids, segment: Ids) -> _Layout:
-    begins = np.cumsum(lengths) - lengths
-    first_of_row = begins[np.searchsorted(row, row)]
-    position = np.arange(len(ids)) - np.repeat(begins, lengths)
-    column = np.arange(len(ids)) - np.repeat(first_of_row, lengths)
-    return _Layout(ids, position, np.repeat(segment, lengths), np.repeat(row, lengths), column)
-
-
 def in_order(pairs: Pairs, places: int) -> Iterator[Ids]:
     """Every pair once, the same way every time: for validation, where nothing is random."""
     batching = Batching(tokens_per_batch=places, places=places, seed=0)
     return iter(batching.cut(pairs, np.arange(len(pairs.source_lengths))))
 
 
-def padding_share(steps: list[Step], pairs: Pairs) -> float:
+def padding_share(planner: Planner[Planned], plan: list[list[Planned]], pairs: Pairs) -> float:
     """The share of places without a token over these steps, from lengths alone."""
-    places = tokens = 0
-    for batch in (batch for step in steps for batch in step):
-        source, target = pairs.source_lengths[batch], pairs.target_lengths[batch]
-        places += len(batch) * (int(source.max()) + int(target.max()))
-        tokens += int(source.sum()) + int(target.sum())
-    return 1 - tokens / places
+    batches = [batch for step in plan for batch in step]
+    places = sum(planner.places_of(batch, pairs) for batch in batches)
+    numbers = np.concatenate([planner.pairs_of(batch) for batch in batches])
+    return 1 - float(pairs.source_lengths[numbers].sum() + pairs.target_lengths[numbers].sum()) / places

@@ -79,7 +79,8 @@ def _fill(source: Numbers, target: Numbers, left: Numbers, count: int, widths: W
     """
     sides = (target, source)
     free = (np.full(count, widths.target), np.full(count, widths.source))
-    turn, columns, idle = np.arange(count), [], 0
+    columns: list[Numbers] = []
+    turn, idle = np.arange(count), 0
     while len(left) and idle < 2:
         one, other = (0, 1) if (len(columns) + idle) % 2 == 0 else (1, 0)
         left = left[np.lexsort((-sides[other][left], -sides[one][left]))]
@@ -117,11 +118,11 @@ def pages_of_epoch(
             rows += [window[row] for row in pack(source[window], target[window], widths)]
         batches += _batches(rows, max(1, round(tokens / widths.target)), widths, order)
         narrower, widths = wider, widths.doubled()
-    order.shuffle(batches)  # type: ignore[arg-type]
+    order.shuffle(batches)
     return batches
 
 
 def _batches(rows: list[Numbers], per_batch: int, widths: Widths, order: np.random.Generator) -> list[Pages]:
-    order.shuffle(rows)  # type: ignore[arg-type]
+    order.shuffle(rows)
     groups = [rows[begin : begin + per_batch] for begin in range(0, len(rows), per_batch)]
     return [Pages(np.concatenate(group), np.array([len(row) for row in group]), per_batch, widths) for group in groups]

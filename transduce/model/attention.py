@@ -3,7 +3,7 @@
 Knows vectors only: which token may see which comes in as `keep`.
 A tap is a function given the attention weights of a module; with no tap nothing of it is computed.
 
-Axes: R rows, Q places that ask, K places that are asked, D d_model, H heads, E width of a head, HV all heads' values.
+Axes: R rows, Q places that ask, K places that are asked, D d_model, H heads, E width of a head.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from torch.nn.functional import linear, scaled_dot_product_attention
 
 from transduce.config import ModelConfig
-from transduce.model import kernels
 from transduce.model.positions import rotate
 from transduce.model.shapes import Bool, Float, Int
 from transduce.model.tokens import Keep
@@ -73,7 +72,7 @@ def _with_room(old: KeysValues | None, like: KeysValues, used: int, needed: int)
 
 
 class MultiHeadAttention(nn.Module):
-    """softmax(Q K^T / sqrt(d_k)) V in every head, concatenated; the residual around it applies `output`, W^O.
+    """softmax(Q K^T / sqrt(d_k)) V in every head, concatenated and projected.
 
     The matrices W^Q, W^K, W^V of all heads are stacked in one, so that self-attention is one product.
     Differs from the paper: the projections have biases, as in torch.nn and the runtimes we export to.
@@ -95,54 +94,35 @@ class MultiHeadAttention(nn.Module):
 
     def to_self(
         self, x: Float[Tensor, "R Q D"], position: Int[Tensor, "R Q"], keep: Keep | None, cache: Cache | None = None
-    ) -> Float[Tensor, "R Q HV"]:
+    ) -> Float[Tensor, "R Q D"]:
         """Queries, keys and values all from `x`; with a cache, keys and values of earlier places too."""
-        if keep is not None and self._kernels_serve(x, keep):
-            product = linear(x, self.stacked.weight)
-            return kernels.attend_to_self(product, self.stacked.bias, keep.asking, self.heads, keep.causal)
         queries, keys, values = map(self._split, self.stacked(x).split(self.widths, dim=-1))
         if self.rotary:
             queries, keys = rotate(queries, position), rotate(keys, position)
         asked = KeysValues(keys, values)
         return self._attend(queries, cache.append(asked) if cache else asked, keep)
 
-    def to_memory(
-        self, x: Float[Tensor, "R Q D"], source: Float[Tensor, "R K D"] | KeysValues, keep: Keep | None
-    ) -> Float[Tensor, "R Q HV"]:
-        """Queries from the decoder; keys and values from the encoder's output, or made from it before."""
-        weights, biases = self._apart(self.stacked.weight), self._apart(self.stacked.bias)
-        if isinstance(source, Tensor) and keep is not None and self._kernels_serve(x, keep):
-            asked = linear(source, weights[1])
-            return kernels.attend_to_memory(
-                linear(x, weights[0]), biases[0], asked, biases[1], keep.asking, keep.asked, self.heads
-            )
-        queries = self._split(linear(x, weights[0], biases[0]))
-        return self._attend(queries, source if isinstance(source, KeysValues) else self.keys_values(source), keep)
+    def to_memory(self, x: Float[Tensor, "R Q D"], asked: KeysValues, keep: Keep | None) -> Float[Tensor, "R Q D"]:
+        """Queries from the decoder, keys and values from the encoder's output (`keys_values`)."""
+        weight, bias = self.stacked.weight[: self.widths[0]], self.stacked.bias[: self.widths[0]]
+        return self._attend(self._split(linear(x, weight, bias)), asked, keep)
 
     def keys_values(self, memory: Float[Tensor, "R K D"]) -> KeysValues:
         """The encoder's output as this attention's keys and values: computed once, however long the target."""
-        weights, biases = self._apart(self.stacked.weight), self._apart(self.stacked.bias)
-        keys, values = linear(memory, weights[1], biases[1]).split(self.widths[1:], dim=-1)
+        weight, bias = self.stacked.weight[self.widths[0] :], self.stacked.bias[self.widths[0] :]
+        keys, values = linear(memory, weight, bias).split(self.widths[1:], dim=-1)
         return KeysValues(self._split(keys), self._split(values))
-
-    def _apart(self, stacked: Tensor) -> tuple[Tensor, Tensor]:
-        """What makes queries, and what makes keys and values."""
-        return stacked[: self.widths[0]], stacked[self.widths[0] :]
-
-    def _kernels_serve(self, x: Tensor, keep: Keep) -> bool:
-        plain = self.dropout > 0 or self.rotary or self.tap is not None or self.d_k != self.d_v
-        return kernels.serve(x) and not plain and kernels.fits_a_page(keep.asking, keep.asked, self.d_k)
 
     def _split(self, x: Float[Tensor, "R W HE"]) -> Float[Tensor, "R H W E"]:
         return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
-    def _attend(self, queries: Tensor, asked: KeysValues, keep: Keep | None) -> Float[Tensor, "R Q HV"]:
+    def _attend(self, queries: Tensor, asked: KeysValues, keep: Keep | None) -> Tensor:
         mask = None if keep is None else keep.mask
         if self.tap is not None:
             self.tap(attention_weights(queries, asked.keys, mask))
         dropout = self.dropout if self.training else 0.0
         heads = scaled_dot_product_attention(queries, asked.keys, asked.values, mask, dropout)
-        return heads.transpose(1, 2).flatten(-2)
+        return self.output(heads.transpose(1, 2).flatten(-2))
 
 
 def attention_weights(

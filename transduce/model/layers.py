@@ -1,15 +1,15 @@
 """The layers of both stacks (section 3.1): attention and feed-forward sub-layers, each in a residual connection.
 
-Axes: R rows, W or Q places, K places that are asked, D d_model, F d_ff.
+Axes: R rows, W or Q places, K places that are asked, D d_model.
 """
 
 from collections.abc import Callable
 
 from torch import Tensor, nn
-from torch.nn.functional import gelu, linear, relu, silu
+from torch.nn.functional import gelu, relu, silu
 
 from transduce.config import ModelConfig
-from transduce.model import kernels
+from transduce.model import fused
 from transduce.model.attention import Cache, KeysValues, MultiHeadAttention
 from transduce.model.dropout import Dropout
 from transduce.model.shapes import Float, Int
@@ -27,10 +27,7 @@ def make_norm(config: ModelConfig) -> nn.Module:
 
 
 class Residual(nn.Module):
-    """LayerNorm(x + Dropout(Sublayer(x))), or the pre-norm x + Dropout(Sublayer(LayerNorm(x))).
-
-    A sub-layer ends in a product, `last`; it is applied here, so that its bias can be added with all the rest.
-    """
+    """LayerNorm(x + Dropout(Sublayer(x))), or the pre-norm x + Dropout(Sublayer(LayerNorm(x)))."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -38,24 +35,14 @@ class Residual(nn.Module):
         self.dropout = Dropout(config.dropout)
         self.pre = config.norm == "pre"
 
-    def forward(
-        self, x: Float[Tensor, "R W D"], sublayer: Callable[[Tensor], Tensor], last: nn.Linear
-    ) -> Float[Tensor, "R W D"]:
-        inner = sublayer(self.norm(x) if self.pre else x)
-        if kernels.serve(x) and isinstance(self.norm, nn.LayerNorm):
-            return self._by_kernel(x, linear(inner, last.weight), last.bias, self.norm)
-        total = x + self.dropout(last(inner))
-        return total if self.pre else self.norm(total)
-
-    def _by_kernel(self, x: Tensor, product: Tensor, bias: Tensor, norm: nn.LayerNorm) -> Tensor:
-        rate = self.dropout.p if self.training else 0.0
+    def forward(self, x: Float[Tensor, "R W D"], sublayer: Callable[[Tensor], Tensor]) -> Float[Tensor, "R W D"]:
         if self.pre:
-            return kernels.add(x, product, bias, rate)
-        return kernels.add_and_norm(x, product, bias, norm.weight, norm.bias, rate, norm.eps)
+            return x + self.dropout(sublayer(self.norm(x)))
+        return self.norm(x + self.dropout(sublayer(x)))
 
 
 class FeedForward(nn.Module):
-    """max(0, x W1 + b1) W2 + b2 at every place (section 3.3), or another activation; the residual applies `outer`, W2.
+    """max(0, x W1 + b1) W2 + b2 at every place (section 3.3), or another activation.
 
     SwiGLU has a third matrix: swish(x W1) * (x W3), then W2.
     """
@@ -72,16 +59,14 @@ class FeedForward(nn.Module):
         nn.init.zeros_(self.inner.bias)
         nn.init.zeros_(self.outer.bias)
 
-    def forward(self, x: Float[Tensor, "R W D"]) -> Float[Tensor, "R W F"]:
-        if self.activation is relu and kernels.serve(x):
-            return self.dropout(kernels.relu_product(x, self.inner.weight, self.inner.bias))
+    def forward(self, x: Float[Tensor, "R W D"]) -> Float[Tensor, "R W D"]:
         inner = self.inner(x)
         if self.gated:
             gate, value = inner.chunk(2, dim=-1)
             inner = self.activation(gate) * value
         else:
             inner = self.activation(inner)
-        return self.dropout(inner)
+        return self.outer(self.dropout(inner))
 
 
 class EncoderLayer(nn.Module):
@@ -93,8 +78,11 @@ class EncoderLayer(nn.Module):
         self.feed_forward, self.feed_forward_residual = FeedForward(config), Residual(config)
 
     def forward(self, x: Float[Tensor, "R W D"], position: Int[Tensor, "R W"], keep: Keep) -> Float[Tensor, "R W D"]:
-        x = self.attention_residual(x, lambda y: self.attention.to_self(y, position, keep), self.attention.output)
-        return self.feed_forward_residual(x, self.feed_forward, self.feed_forward.outer)
+        if fused.covers(self, x, [keep]):
+            x = fused.attend_to_self(self.attention, self.attention_residual, x, keep)
+            return fused.feed(self.feed_forward, self.feed_forward_residual, x)
+        x = self.attention_residual(x, lambda y: self.attention.to_self(y, position, keep))
+        return self.feed_forward_residual(x, self.feed_forward)
 
 
 class DecoderLayer(nn.Module):
@@ -115,10 +103,12 @@ class DecoderLayer(nn.Module):
         source_keep: Keep,
         cache: Cache | None = None,
     ) -> Float[Tensor, "R Q D"]:
-        x = self.attention_residual(
-            x, lambda y: self.attention.to_self(y, position, keep, cache), self.attention.output
-        )
-        x = self.source_attention_residual(
-            x, lambda y: self.source_attention.to_memory(y, source, source_keep), self.source_attention.output
-        )
-        return self.feed_forward_residual(x, self.feed_forward, self.feed_forward.outer)
+        """`source` is the encoder's output, or the keys and values made of it before."""
+        if keep is not None and isinstance(source, Tensor) and fused.covers(self, x, [keep, source_keep]):
+            x = fused.attend_to_self(self.attention, self.attention_residual, x, keep)
+            x = fused.attend_to_source(self.source_attention, self.source_attention_residual, x, source, source_keep)
+            return fused.feed(self.feed_forward, self.feed_forward_residual, x)
+        asked = source if isinstance(source, KeysValues) else self.source_attention.keys_values(source)
+        x = self.attention_residual(x, lambda y: self.attention.to_self(y, position, keep, cache))
+        x = self.source_attention_residual(x, lambda y: self.source_attention.to_memory(y, asked, source_keep))
+        return self.feed_forward_residual(x, self.feed_forward)

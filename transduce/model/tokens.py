@@ -70,6 +70,10 @@ class Tokens:
             self.segment.to(device, non_blocking=True),
         )
 
+    def pinned(self) -> "Tokens":
+        """The same in memory from which a GPU copies while others work."""
+        return Tokens(self.ids.pin_memory(), self.position.pin_memory(), self.segment.pin_memory())
+
 
 @dataclass(frozen=True)
 class Keep:

@@ -77,7 +77,7 @@ def _logits(model: Transformer, batch: Batch) -> Tensor:
 
 
 def _cross_entropy(logits: Tensor, batch: Batch, smoothing: float) -> Tensor:
-    labels = batch.labels.flatten()
+    labels = batch.labels.flatten().long()
     return cross_entropy(
         logits.flatten(0, -2), labels, ignore_index=Batch.IGNORED, label_smoothing=smoothing, reduction="sum"
     )

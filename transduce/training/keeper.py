@@ -14,7 +14,7 @@ from transduce.model import Transformer
 from transduce.text import Vocabularies
 from transduce.training.kept import kept_weights, load_trained, trained_tensors
 from transduce.training.optimizer import load_optimizer, optimizer_tensors
-from transduce.training.progress import Progress
+from transduce.training.progress import Pace, Progress
 from transduce.training.report import Voice
 from transduce.training.validation import Validation
 
@@ -37,7 +37,7 @@ class Keeper:
         saved = Checkpoint(kept, tensors, asdict(progress))
         path = checkpoint.save(self.folder, progress.step, saved, self.known)
         checkpoint.link(path / "weights.safetensors", self.folder.weights("last"))
-        checkpoint.prune(self.folder, set(self.to_average(last_step)))
+        checkpoint.prune(self.folder, set(self.to_average(progress, last_step)))
 
     def restore(self, model: Transformer, optimizer: Optimizer, ema: Tensors) -> Progress:
         """The newest checkpoint that is whole, loaded; a run without one is at its beginning."""
@@ -65,15 +65,15 @@ class Keeper:
         if progress.threads != threads:
             self.voice.say(f"this run had {progress.threads} threads and now has {threads}: its bits will differ")
 
-    def to_average(self, last_step: int) -> list[int]:
+    def to_average(self, progress: Progress, last_step: int) -> list[int]:
         """The newest regular checkpoints; one that a signal made is none of them, or stopping would change the run."""
-        every = self.config.checkpoint_every
+        every = Pace.of(self.config, progress).checkpoint_every
         regular = [s for s in checkpoint.steps_saved(self.folder) if s % every == 0 or s == last_step]
         return regular[-self.config.average :] if self.config.average else []
 
-    def averaged(self, last_step: int) -> Tensors:
+    def averaged(self, progress: Progress, last_step: int) -> Tensors:
         """The mean of the last checkpoints; nothing where there are not two."""
-        whole = [path for path in map(self._weights, self.to_average(last_step)) if self._is_whole(path)]
+        whole = [path for path in map(self._weights, self.to_average(progress, last_step)) if self._is_whole(path)]
         return checkpoint.average(whole) if len(whole) > 1 else {}
 
     def _weights(self, step: int) -> Path:
@@ -90,11 +90,11 @@ class Keeper:
     def has(self, which: str) -> bool:
         return self.folder.weights(which).exists()
 
-    def is_complete(self, step: int, last_step: int) -> bool:
+    def is_complete(self, progress: Progress, last_step: int) -> bool:
         """Whether the weights a run ends with are there, made at this very step."""
-        wanted = ["last", "averaged"] if len(self.to_average(last_step)) > 1 else ["last"]
+        wanted = ["last", "averaged"] if len(self.to_average(progress, last_step)) > 1 else ["last"]
         return self.has("best") and all(
-            self.has(which) and read_about(self.folder.weights(which))["step"] == str(step) for which in wanted
+            self.has(which) and read_about(self.folder.weights(which))["step"] == str(progress.step) for which in wanted
         )
 
     def give(self, which: str, weights: Tensors, step: int, validation: Validation) -> None:

@@ -6,35 +6,33 @@ generator seeded anew. So a run that was killed and resumed has the very same we
 
 import math
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import torch
 
 from transduce.checkpoint import RunFolder, Tensors
-from transduce.config import Config
-from transduce.data import Mixture
-from transduce.data.batches import Batching, Ids, Pairs, Step, make_batch, padding_share
+from transduce.data.batches import Batching, Planner, padding_share
+from transduce.data.pages import Paging
 from transduce.device import Device
 from transduce.errors import TrainingError
-from transduce.evaluate import TestSet
 from transduce.model import Transformer
-from transduce.text import Vocabularies
+from transduce.training.feed import Material, Portion, ahead, portions
 from transduce.training.keeper import Keeper
 from transduce.training.kept import holding, kept_weights, weights_of
-from transduce.training.loss import batch_loss
 from transduce.training.optimizer import make_optimizer
-from transduce.training.progress import last_step
+from transduce.training.progress import Pace, last_step, pace_for
 from transduce.training.report import Recorder, Voice
 from transduce.training.schedule import make_schedule
 from transduce.training.stopping import StopSignals
+from transduce.training.update import GraphedUpdate, PlainUpdate, Update
 from transduce.training.validation import validate
 from transduce.translator import Translator, load_weights
 
-PLACES = {"cpu": 2_048, "cuda": 65_536}  # of a padded batch: what fits a CPU's caches is also fastest there
+PLACES = {"cpu": 2_048, "cuda": 131_072}  # of a side at once: what fits a CPU's caches is also fastest there
 WARMING_STEPS, TIMED_STEPS = 5, 20  # between these a budget in minutes is measured
-SHARE_FOR_STEPS = 0.93  # of the minutes; the rest is for validations and the end
 
 
 class Stopped(Exception):
@@ -43,21 +41,6 @@ class Stopped(Exception):
     def __init__(self, signal_number: int, step: int) -> None:
         super().__init__(f"stopped at step {step:,} and saved; the same command goes on from there")
         self.signal_number = signal_number
-
-
-@dataclass(frozen=True)
-class Material:
-    """What a run learns from and is measured by."""
-
-    config: Config
-    vocabularies: Vocabularies
-    train: Pairs
-    valid: Pairs
-    valid_texts: TestSet
-
-    def passes(self, epoch: int) -> Sequence[Ids]:
-        """The pairs of an epoch: every one once, or as often as its corpus's weight says."""
-        return Mixture.of(self.train.groups, self.config.data.weights).epoch(self.config.train.seed, epoch)
 
 
 class Trainer:
@@ -73,15 +56,27 @@ class Trainer:
         self.ema: Tensors = {}
         self.keeper = Keeper(folder, self.config, material.vocabularies, voice)
         self.progress = self.keeper.restore(self.model, self.optimizer, self.ema)
-        places = self.config.tokens_per_microbatch or PLACES[device.kind]
-        self.batching = Batching(self.config.tokens_per_batch, places, self.config.seed)
-        first_epoch = self.batching.plan(material.train, 0, material.passes(0))
+        self.planner = self._make_planner()
+        self.update: Update = self._make_update()
+        first_epoch = self.planner.plan(material.train, 0, material.passes(0))
         self.steps_per_epoch = len(first_epoch)
-        self.padding = padding_share(first_epoch, material.train)
+        self.padding = padding_share(self.planner, first_epoch, material.train)
         self.steps_here, self.warm_at, self.begun = 0, 0.0, 0.0
         self.learning_rate = self.gradient_norm = 0.0
-        self.pairs: Pairs = material.train
-        self.plan: list[Step] = []
+
+    def _make_planner(self) -> Planner[Any]:
+        """Pages on a GPU, padded rows on a CPU; a run keeps what it began with, wherever it goes on."""
+        by_device = "pages" if self.device.kind == "cuda" else "padded"
+        layout = by_device if self.config.layout == "auto" else self.config.layout
+        self.progress.layout = layout = self.progress.layout or layout
+        places = self.config.tokens_per_microbatch or PLACES[self.device.kind]
+        kind = Paging if layout == "pages" else Batching
+        return kind(self.config.tokens_per_batch, places, self.config.seed)
+
+    def _make_update(self) -> Update:
+        graphed = self.device.kind == "cuda" and self.device.bf16 and self.progress.layout == "pages"
+        kind = GraphedUpdate if graphed else PlainUpdate
+        return kind(self.model, self.optimizer, self.config, self.device)
 
     @property
     def last_step(self) -> int:
@@ -89,23 +84,32 @@ class Trainer:
 
     def run(self) -> None:
         """Train to the end of the budget; raises `Stopped` when a signal asks for it."""
-        if self._is_over() and self.keeper.is_complete(self.progress.step, self.last_step):
+        if self._is_over() and self.keeper.is_complete(self.progress, self.last_step):
             self.voice.say(f"already finished at step {self.progress.step:,}; a larger budget goes on from there")
             return
         self.recorder = Recorder(self.keeper.folder, self.progress, self.voice)
         self.begun = time.perf_counter() - self.progress.seconds
         try:
-            with StopSignals() as signals:
-                self._begin_epoch()
+            with StopSignals() as signals, self._fed() as fed:
                 self._try_largest()
                 while not self._is_over():
-                    if not self._step(signals):
+                    if not self._step(next(fed), signals):
                         self._save()
                         raise Stopped(signals.received or 0, self.progress.step)
                     self._after_step()
                 self._finish()
         finally:
             self.recorder.close()
+
+    @contextmanager
+    def _fed(self) -> Iterator[Iterator[Portion]]:
+        on_gpu = self.device.kind == "cuda"
+        items = portions(self.material, self.planner, self.progress.epoch, self.progress.position, pinned=on_gpu)
+        if not on_gpu:
+            yield items
+        else:
+            with ahead(items) as made:
+                yield made
 
     def _is_over(self) -> bool:
         return self.progress.step >= self.last_step or self._out_of_patience()
@@ -117,11 +121,13 @@ class Trainer:
         step, at_end = self.progress.step, self.progress.step == self.last_step
         if self.config.minutes and not self.progress.is_measured(self.config):
             self._measure_minutes()
+        pace = Pace.of(self.config, self.progress)
         if step % self.config.log_every == 0:
+            self._look()
             self.recorder.log(self.progress, self.learning_rate, self.gradient_norm)
-        if step % self.config.validate_every == 0 and not at_end:
+        if step % pace.validate_every == 0 and not at_end:
             self._validate()
-        if step % self.config.checkpoint_every == 0 and not at_end:
+        if step % pace.checkpoint_every == 0 and not at_end:
             self._save()
 
     def _finish(self) -> None:
@@ -136,115 +142,105 @@ class Trainer:
 
     # --- one step ----------------------------------------------------------------------------------------------
 
-    def _step(self, signals: StopSignals) -> bool:
+    def _step(self, portion: Portion, signals: StopSignals) -> bool:
         """One optimizer update; False if a signal came first, and then nothing has changed."""
         progress = self.progress
-        self.model.train()
         torch.manual_seed(int(np.random.SeedSequence([self.config.seed, progress.step]).generate_state(1)[0]))
-        batches = self.plan[progress.position]
-        tokens = sum(int(self.pairs.target_lengths[numbers].sum()) for numbers in batches)
-        loss = 0.0
-        for numbers in batches:
+        for batch in portion.batches:
             if signals.received is not None:
-                self.optimizer.zero_grad()
+                self.update.forget()
                 return False
-            loss += self._accumulate(numbers, tokens)
-        self._update(loss)
-        self._advance(batches, loss, tokens)
-        return True
-
-    def _accumulate(self, numbers: Ids, tokens: int) -> float:
-        """Add a batch's gradient, divided by the tokens of the whole step; the batch's loss, summed."""
-        source, target = self.material.vocabularies.source, self.material.vocabularies.target
-        batch = make_batch(self.pairs, numbers, source.pad, target.pad).to(self.device.torch)
-        with self.device.mixed_precision():
-            loss = batch_loss(self.model, batch, self.config.label_smoothing, self.config)
-        (loss / tokens).backward()
-        return float(loss.detach())
-
-    def _update(self, loss: float) -> None:
-        """Clip and apply the gradient; what is not a number is never applied."""
-        step = self.progress.step + 1
-        self.gradient_norm = float(
-            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip_norm or math.inf)
-        )
-        if not math.isfinite(loss) or not math.isfinite(self.gradient_norm):
-            raise TrainingError(
-                f"step {step:,}: the {'gradient' if math.isfinite(loss) else 'loss'} is not a number; it was not "
-                "applied and the last checkpoint stands: lower train.learning_rate, raise train.warmup_steps, "
-                "or set train.clip_norm=1"
-            )
-        self.learning_rate = self.schedule(step, self.last_step)
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.learning_rate
-        self.optimizer.step()
-        self.optimizer.zero_grad()
+            self.update.add(batch, portion.target_tokens)
+        self.learning_rate = self.schedule(progress.step + 1, self.last_step)
+        self.update.apply(self.learning_rate)
         self._update_ema()
+        self._advance(portion)
+        return True
 
     @torch.no_grad()
     def _update_ema(self) -> None:
         if self.config.ema:
-            for name, parameter in self.model.named_parameters():
-                self.ema.setdefault(name, parameter.detach().clone()).lerp_(parameter, 1 - self.config.ema)
+            weights = weights_of(self.model)
+            if not self.ema:
+                self.ema |= {name: tensor.clone() for name, tensor in weights.items()}
+            torch._foreach_lerp_([self.ema[name] for name in weights], list(weights.values()), 1 - self.config.ema)
 
-    def _advance(self, batches: Step, loss: float, tokens: int) -> None:
+    def _advance(self, portion: Portion) -> None:
         progress = self.progress
         progress.step += 1
         progress.position += 1
-        progress.logged_loss += loss
-        progress.logged_tokens += tokens
-        progress.target_tokens += tokens
-        progress.source_tokens += sum(int(self.pairs.source_lengths[numbers].sum()) for numbers in batches)
-        self.recorder.step(progress, self.last_step, tokens)
-        if progress.position == len(self.plan):
+        progress.logged_tokens += portion.target_tokens
+        progress.target_tokens += portion.target_tokens
+        progress.source_tokens += portion.source_tokens
+        if portion.ends_epoch:
             progress.epoch, progress.position = progress.epoch + 1, 0
-            self._begin_epoch()
+        if self.device.kind == "cpu":  # looking costs a GPU's time: there it is done for the log
+            self._look()
+        self.recorder.step(progress, self.last_step, portion.target_tokens)
 
-    def _begin_epoch(self) -> None:
-        """The pairs and the plan of the current epoch; sampled segmentation makes the pairs new each time."""
-        sampling, epoch = self.material.config.data.sampling, self.progress.epoch
-        self.pairs = self.material.train
-        if sampling:
-            self.pairs = self.pairs.resampled(self.material.vocabularies, sampling, self.config.seed, epoch)
-        self.plan = self.batching.plan(self.pairs, epoch, self.material.passes(epoch))
+    def _look(self) -> None:
+        """Fetch what the updates measured; a gradient that is not a number ends the run before anything is saved."""
+        seen = self.update.measured()
+        self.progress.logged_loss += seen.loss
+        self.gradient_norm = seen.gradient_norm
+        if not seen.finite:
+            raise TrainingError(
+                f"step {self.progress.step:,}: the {'gradient' if math.isfinite(seen.loss) else 'loss'} is not a number; "
+                "it was not applied and the last checkpoint stands: lower train.learning_rate, raise "
+                "train.warmup_steps, or set train.clip_norm=1"
+            )
 
     def _try_largest(self) -> None:
-        """Run the largest batch first: what does not fit fails now and not in an hour."""
-        largest = max((numbers for step in self.plan for numbers in step), key=self._places)
+        """Run the largest batch first: what does not fit fails now and not in an hour. On a GPU kernels compile here."""
+        begun, train = time.perf_counter(), self.material.train
+        plan = self.planner.plan(train, 0, self.material.passes(0))
+        batches = [batch for step in plan for batch in step]
+        largest = max(batches, key=lambda batch: self.planner.places_of(batch, train))
+        pads = self.material.vocabularies.source.pad, self.material.vocabularies.target.pad
         try:
-            self._accumulate(largest, tokens=1)
+            self.update.add(self.planner.make(train, largest, *pads), tokens=1)
         except (MemoryError, RuntimeError) as error:
             if "memory" not in str(error).lower():
                 raise
+            places = self.planner.places_of(largest, train)
             raise TrainingError(
-                f"the largest batch ({self._places(largest):,} places) does not fit the memory of this device: "
-                f"lower train.tokens_per_microbatch (now {self.batching.places}) or data.max_length"
+                f"the largest batch ({places:,} places) does not fit the memory of this device: "
+                "lower train.tokens_per_microbatch or data.max_length"
             ) from None
         finally:
-            self.optimizer.zero_grad()
-
-    def _places(self, numbers: Ids) -> int:
-        widths = self.pairs.source_lengths[numbers].max(), self.pairs.target_lengths[numbers].max()
-        return len(numbers) * int(max(widths))
+            self.update.forget()
+        self.update.measured()
+        if self.device.kind == "cuda":
+            self.voice.say(f"kernels ready after {time.perf_counter() - begun:.1f} s")
 
     def _measure_minutes(self) -> None:
         """Turn minutes into steps once, early, and save it: a resumed run ends where an uninterrupted one does."""
-        now = time.perf_counter()
         self.steps_here += 1
+        if self.steps_here in (WARMING_STEPS, TIMED_STEPS):
+            self._look()  # waits for the device
+        now = time.perf_counter()
         if self.steps_here == WARMING_STEPS:
             self.warm_at = now
         elif self.steps_here == TIMED_STEPS:
             seconds = (now - self.warm_at) / (TIMED_STEPS - WARMING_STEPS)
-            left = self.config.minutes * 60 * SHARE_FOR_STEPS - (now - self.begun)
-            self.progress.measured = self.progress.step + max(0, int(left / seconds))
+            self._validate()
+            self._save()
+            pause = time.perf_counter() - now
+            left = self.config.minutes * 60 - (time.perf_counter() - self.begun)
+            pace = pace_for(self.config, self.progress.step, left, seconds, pause)
+            self.progress.measured, self.progress.pause_every = pace.last_step, pace.pause_every
             self.progress.measured_minutes = self.config.minutes
-            self.voice.say(f"{self.config.minutes:g} minutes: {self.last_step:,} steps at {seconds:.3f} s a step")
+            self.voice.say(
+                f"{self.config.minutes:g} minutes: {self.last_step:,} steps at {seconds:.4f} s a step, "
+                f"a validation and checkpoint of {pause:.1f} s every {Pace.of(self.config, self.progress).validate_every:,}"
+            )
             self._save()
 
     # --- validation and keeping --------------------------------------------------------------------------------
 
     def _validate(self) -> None:
         """Measure the weights to keep, and keep them if they are the best."""
+        self._look()
         progress = self.progress
         weights = kept_weights(self.model, self.optimizer, self.ema)
         with holding(self.model, weights):
@@ -264,7 +260,7 @@ class Trainer:
 
     def _average(self) -> None:
         """`averaged`: the mean of the last checkpoints (section 6.1), validated like any other weights."""
-        averaged = self.keeper.averaged(self.last_step)
+        averaged = self.keeper.averaged(self.progress, self.last_step)
         if averaged:
             load_weights(self.model, averaged, "the averaged weights")
             validation = validate(self.translator, self.material.valid, self.material.valid_texts)
@@ -272,6 +268,7 @@ class Trainer:
             self.recorder.validated("averaged", self.progress.step, validation, better=False)
 
     def _save(self) -> None:
+        self._look()
         if not all(bool(tensor.isfinite().all()) for tensor in weights_of(self.model).values()):
             raise TrainingError(
                 f"step {self.progress.step:,}: weights are not numbers and were not saved; the last checkpoint stands: "

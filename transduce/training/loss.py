@@ -16,7 +16,7 @@ def smoothed_loss(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
     """
     return cross_entropy(
         logits.flatten(0, -2).float(),
-        labels.flatten(),
+        labels.flatten().long(),
         ignore_index=Batch.IGNORED,
         label_smoothing=smoothing,
         reduction="sum",
@@ -29,6 +29,6 @@ def batch_loss(model: Transformer, batch: Batch, smoothing: float, train: TrainC
         return consistent_loss(model, batch, smoothing, train)
     hidden = model.decode(batch.target, model.encode(batch.source))
     table = model.output_embedding.weight
-    if kernels.serve(hidden) and model.output_bias is None and len(table) <= kernels.MOST_IDS:
+    if kernels.serve(hidden) and model.output_bias is None:
         return kernels.projected_cross_entropy(hidden, table, batch.labels, smoothing)
     return smoothed_loss(model.project(hidden), batch.labels, smoothing)

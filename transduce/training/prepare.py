@@ -29,7 +29,7 @@ from transduce.errors import DamagedFile, DataError, RunError, SettingError
 from transduce.evaluate import TestSet
 from transduce.text import Vocabularies
 from transduce.training.choices import Say, Wishes, settings_of_new, settings_of_resumed
-from transduce.training.loop import Material
+from transduce.training.feed import Material
 from transduce.translator import LONGEST_SOURCE, ModelFolder, open_folder, read_config, read_vocabularies
 
 HELD_OUT_PAIRS = 1_000

@@ -17,6 +17,8 @@ class Progress:
     position: int = 0  # steps of this epoch that are done
     measured: int = 0  # the last step that a budget in minutes came to
     measured_minutes: float = 0.0  # the budget it was measured for; another one is measured anew
+    pause_every: int = 0  # steps between validations and checkpoints at least, so that they leave time for training
+    layout: str = ""  # padded or pages: how batches are made, and so what a position means
     logged_loss: float = 0.0  # summed since the last line of the log
     logged_tokens: int = 0
     source_tokens: int = 0
@@ -42,3 +44,39 @@ def last_step(train: TrainConfig, steps_per_epoch: int, progress: Progress) -> i
     if train.minutes and progress.is_measured(train):
         limits.append(progress.measured)
     return min(limits, default=UNKNOWN_END)
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How often a run stops to validate and to save, in steps."""
+
+    validate_every: int
+    checkpoint_every: int
+
+    @staticmethod
+    def of(train: TrainConfig, progress: Progress) -> "Pace":
+        """As set, or less often where a budget in minutes asks for it."""
+        return Pace(max(train.validate_every, progress.pause_every), max(train.checkpoint_every, progress.pause_every))
+
+
+PAUSES = 0.12  # of the minutes, at most, are for validations and checkpoints on the way
+AFTERWARDS = 3  # pauses at the end: the last validation and checkpoint, and those of the average
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What a budget in minutes comes to."""
+
+    last_step: int
+    pause_every: int
+
+
+def pace_for(train: TrainConfig, step: int, left: float, seconds: float, pause: float) -> Measurement:
+    """The steps that `left` seconds allow, `seconds` each, with pauses so rare that they take a fixed share at most."""
+    free = max(0.0, left - AFTERWARDS * pause)
+    most = max(1, int(PAUSES * free / pause))
+    steps = int(free / (seconds + pause / min(train.validate_every, train.checkpoint_every)))
+    if steps <= most * min(train.validate_every, train.checkpoint_every):
+        return Measurement(step + steps, 0)
+    steps = int((free - most * pause) / seconds)
+    return Measurement(step + steps, -(-steps // most))

@@ -55,17 +55,20 @@ class PlainUpdate:
         self, model: Transformer, optimizer: torch.optim.Optimizer, config: TrainConfig, device: Device
     ) -> None:
         self.model, self.optimizer, self.config, self.device = model, optimizer, config, device
+        self.added = 0.0  # the loss of what is not applied yet
         self.loss, self.gradient_norm, self.finite = 0.0, 0.0, True
 
     def add(self, batch: Batch, tokens: int) -> None:
+        self.model.train()
         with self.device.mixed_precision():
-            loss = batch_loss(self.model, batch.to(self.device.torch), self.config.label_smoothing)
+            loss = batch_loss(self.model, batch.to(self.device.torch), self.config.label_smoothing, self.config)
         (loss / tokens).backward()
-        self.loss += float(loss.detach())
+        self.added += float(loss.detach())
 
     def apply(self, learning_rate: float) -> None:
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip_norm or math.inf)
         self.gradient_norm = float(norm)
+        self.loss += self.added
         self.finite = self.finite and math.isfinite(self.gradient_norm) and math.isfinite(self.loss)
         if self.finite:  # what is not a number is never applied
             for group in self.optimizer.param_groups:
@@ -75,6 +78,7 @@ class PlainUpdate:
 
     def forget(self) -> None:
         self.optimizer.zero_grad()
+        self.added = 0.0
 
     def measured(self) -> Measured:
         seen = Measured(self.loss, self.gradient_norm, self.finite)
@@ -91,13 +95,16 @@ class GraphedUpdate:
         self, model: Transformer, optimizer: torch.optim.Optimizer, config: TrainConfig, device: Device
     ) -> None:
         self.model, self.optimizer, self.config = model, optimizer, config
-        self.twin = copy.deepcopy(model).to(torch.bfloat16)
-        self.masters, self.workers = list(model.parameters()), list(self.twin.parameters())
-        self.gradient = _one_gradient(self.masters, self.ALIGNED)
+        self.twin = copy.deepcopy(model).to(torch.bfloat16).train()
+        self.masters: list[Tensor] = list(model.parameters())
+        self.workers: list[Tensor] = list(self.twin.parameters())
+        size = sum(-(-p.numel() // self.ALIGNED) * self.ALIGNED for p in self.masters)
+        self.gradient = torch.zeros(size, device=device.torch)  # all of them as one vector
         self.more = torch.zeros_like(self.gradient)  # of the batches after a step's first
-        self.more_views = _views(self.more, self.masters, self.ALIGNED)
+        for parameter, view in zip(self.masters, self._views(self.gradient), strict=True):
+            parameter.grad = view
         number = lambda value: torch.tensor(value, device=device.torch)  # noqa: E731
-        self.share, self.rate = number(0.0), number(0.0)
+        self.share, self.rate, self.added_loss = number(0.0), number(0.0), number(0.0)
         self.loss, self.gradient_norm, self.finite = number(0.0), number(0.0), number(True)
         for group in optimizer.param_groups:
             group["lr"] = self.rate
@@ -122,7 +129,6 @@ class GraphedUpdate:
 
     def apply(self, learning_rate: float) -> None:
         if self.last is None:
-            self._make_state()
             self.last = self._record(self._apply, warm=False)
         self.rate.fill_(learning_rate)
         self.last.replay()
@@ -138,15 +144,17 @@ class GraphedUpdate:
         return seen
 
     def _add(self, batch: Batch, first: bool) -> None:
-        loss = batch_loss(self.twin, batch, self.config.label_smoothing)
+        loss = batch_loss(self.twin, batch, self.config.label_smoothing, self.config)
         (loss * self.share).backward()
-        into = [p.grad for p in self.masters] if first else self.more_views
-        torch._foreach_copy_(into, [p.grad for p in self.workers])
-        if not first:
+        gradients = [p.grad for p in self.workers if p.grad is not None]
+        torch._foreach_copy_(self._views(self.gradient if first else self.more), gradients)
+        if first:
+            self.added_loss.copy_(loss.detach())
+        else:
+            self.added_loss += loss.detach()
             self.gradient += self.more
         for parameter in self.workers:
             parameter.grad = None
-        self.loss += loss.detach()
 
     @torch.no_grad()
     def _apply(self) -> None:
@@ -154,6 +162,7 @@ class GraphedUpdate:
         if self.config.clip_norm:
             self.gradient *= (self.config.clip_norm / (norm + 1e-6)).clamp(max=1.0)
         self.gradient_norm.copy_(norm)
+        self.loss += self.added_loss
         self.finite.logical_and_(norm.isfinite() & self.loss.isfinite())
         self.optimizer.step()
         torch._foreach_copy_(self.workers, self.masters)
@@ -161,46 +170,23 @@ class GraphedUpdate:
     def _record(self, run: Callable[[], None], warm: bool) -> torch.cuda.CUDAGraph:
         """`run` as a graph; `warm` runs it once before, so that kernels are compiled and libraries awake."""
         if warm:
-            kept = self.loss.clone(), self.gradient.clone()
+            kept = self.added_loss.clone(), self.gradient.clone()
             side = torch.cuda.Stream()
             side.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(side):
                 run()
             torch.cuda.current_stream().wait_stream(side)
-            self.loss.copy_(kept[0])
+            self.added_loss.copy_(kept[0])
             self.gradient.copy_(kept[1])
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self.pool):
             run()
         return graph
 
-    @torch.no_grad()
-    def _make_state(self) -> None:
-        """An optimizer makes its state at its first step, which must not happen inside a graph: try one and undo it."""
-        if self.optimizer.state:
-            return
-        weights, gradient = [p.clone() for p in self.masters], self.gradient.clone()
-        self.gradient.zero_()
-        self.optimizer.step()
-        for state in self.optimizer.state.values():
-            for tensor in state.values():
-                tensor.zero_()
-        torch._foreach_copy_(self.masters, weights)
-        self.gradient.copy_(gradient)
-
-
-def _one_gradient(parameters: list[torch.nn.Parameter], aligned: int) -> Tensor:
-    """All gradients as one vector, of which each parameter's is a view."""
-    size = sum(-(-p.numel() // aligned) * aligned for p in parameters)
-    gradient = torch.zeros(size, device=parameters[0].device)
-    for parameter, view in zip(parameters, _views(gradient, parameters, aligned), strict=True):
-        parameter.grad = view
-    return gradient
-
-
-def _views(vector: Tensor, parameters: list[torch.nn.Parameter], aligned: int) -> list[Tensor]:
-    views, begin = [], 0
-    for parameter in parameters:
-        views.append(vector[begin : begin + parameter.numel()].view_as(parameter))
-        begin += -(-parameter.numel() // aligned) * aligned
-    return views
+    def _views(self, vector: Tensor) -> list[Tensor]:
+        """One vector as the weights' shapes."""
+        views, begin = [], 0
+        for parameter in self.masters:
+            views.append(vector[begin : begin + parameter.numel()].view_as(parameter))
+            begin += -(-parameter.numel() // self.ALIGNED) * self.ALIGNED
+        return views

@@ -1,5 +1,4 @@
-"""The GPU's short cuts: each computes what a few lines of plain PyTorch elsewhere in this folder do, in fewer passes
-over memory.
+"""The GPU's short cuts: each computes what some lines of plain PyTorch elsewhere do, in fewer passes over memory.
 
 Every kernel's plain form is its oracle (tests/test_kernels.py) and what runs where there is no GPU, in float32, and
 whenever a case is not covered here. Nothing outside `model` and the loss knows that kernels exist.
@@ -10,27 +9,28 @@ Written in Triton, which comes with PyTorch's GPU builds. Under TRITON_INTERPRET
 import torch
 from torch import Tensor
 
+ALIGNED = 8  # elements of bfloat16: rows of other lengths are multiplied at a fraction of the speed, or not at all
+
 try:
     import triton.language  # noqa: F401
 except ImportError:
     HAVE_TRITON = False
 else:
     HAVE_TRITON = True
-    from transduce.model.kernels.attention import attend_to_memory, attend_to_self, fits_a_page
-    from transduce.model.kernels.cross_entropy import MOST_IDS, projected_cross_entropy
-    from transduce.model.kernels.feed_forward import relu_product
-    from transduce.model.kernels.residual import add, add_and_norm
+    from transduce.model.kernels.attention import fits_a_page
+    from transduce.model.kernels.cross_entropy import projected_cross_entropy
+    from transduce.model.kernels.sublayers import Around, Last, feed_forward, self_attention, source_attention
 
 __all__ = [
-    "MOST_IDS",
-    "add",
-    "add_and_norm",
-    "attend_to_memory",
-    "attend_to_self",
+    "ALIGNED",
+    "Around",
+    "Last",
+    "feed_forward",
     "fits_a_page",
     "projected_cross_entropy",
-    "relu_product",
+    "self_attention",
     "serve",
+    "source_attention",
 ]
 
 

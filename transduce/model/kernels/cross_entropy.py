@@ -1,6 +1,6 @@
 """Label-smoothed cross-entropy that turns the logits into their gradient where they lie.
 
-A row of logits is read once and written once, instead of a float32 copy and several passes. Axes: N places, V ids.
+A row of logits is read twice, the second time from the cache, and written once: no float32 copy, no further passes. Axes: N places, V ids.
 """
 
 from typing import Any
@@ -12,8 +12,9 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.nn.functional import pad
 
-MOST_IDS = 1 << 16  # whose logits fit the registers of a program
-ALIGNED = 8  # a matrix of bfloat16 whose rows are no multiple of 16 bytes is multiplied at a fraction of the speed
+LANES, EACH = 256, 8  # threads of a program, and logits a thread reads at once
+LOWEST = tl.constexpr(-1e30)  # a lane that saw no logit yet
+ALIGNED = 8  # ids: a matrix of bfloat16 whose rows are no multiple of 16 bytes is multiplied at a fraction of the speed
 
 
 def projected_cross_entropy(hidden: Tensor, table: Tensor, labels: Tensor, smoothing: float) -> Tensor:
@@ -46,28 +47,41 @@ def to_gradient(logits: Tensor, labels: Tensor, smoothing: float, classes: int) 
     """Each place's loss; the logits become its gradient with respect to them."""
     places, ids = logits.shape
     losses = torch.empty(places, dtype=torch.float32, device=logits.device)
-    block = triton.next_power_of_2(ids)
-    warps = max(1, min(32, block // 1024))
     _to_gradient[(places,)](
-        logits, logits.stride(0), labels, losses, smoothing, classes, V=ids, BLOCK=block, num_warps=warps
-    )
+        logits, logits.stride(0), labels, losses, smoothing, classes, V=ids,
+        LANES=LANES, EACH=EACH, TURNS=triton.cdiv(ids, LANES * EACH), num_warps=LANES // 32,
+    )  # fmt: skip
     return losses
 
 
 @triton.jit
-def _to_gradient(logits, stride, labels, losses, smoothing, classes, V, BLOCK: tl.constexpr):
+def _to_gradient(
+    logits, stride, labels, losses, smoothing, classes,
+    V: tl.constexpr, LANES: tl.constexpr, EACH: tl.constexpr, TURNS: tl.constexpr,
+):  # fmt: skip
+    """Each lane keeps a maximum and a sum of its own, so that lanes meet once a row and not once a block."""
     row = tl.program_id(0).to(tl.int64)
-    ids = tl.arange(0, BLOCK)
-    values = tl.load(logits + row * stride + ids, ids < classes, float("-inf")).to(tl.float32)
     label = tl.load(labels + row)
-    most = tl.max(values, 0)
-    powers = tl.exp(values - most)
-    total = tl.sum(powers, 0)
-    spread = smoothing / classes
-    mean = tl.sum(tl.where(ids < classes, values - most, 0.0), 0) * spread
-    of_label = tl.sum(tl.where(ids == label, values - most, 0.0), 0) * (1 - smoothing)
+    at = logits + row * stride
+    places = tl.arange(0, LANES)[:, None] * EACH + tl.arange(0, EACH)[None, :]
+    most = tl.full((LANES,), float("-inf"), tl.float32)
+    powers, plain = tl.zeros((LANES,), tl.float32), tl.zeros((LANES,), tl.float32)
+    for turn in range(TURNS):
+        ids = turn * LANES * EACH + places
+        values = tl.load(at + ids, ids < classes, float("-inf")).to(tl.float32)
+        higher = tl.maximum(tl.maximum(most, tl.max(values, 1)), LOWEST)
+        powers = powers * tl.exp(most - higher) + tl.sum(tl.exp(values - higher[:, None]), 1)
+        plain += tl.sum(tl.where(ids < classes, values, 0.0), 1)
+        most = higher
+    highest = tl.max(most, 0)
+    whole = highest + tl.log(tl.sum(powers * tl.exp(most - highest), 0))
     counts = label >= 0
-    tl.store(losses + row, tl.where(counts, tl.log(total) - of_label - mean, 0.0))
-    gradient = powers / total - spread - tl.where(ids == label, 1 - smoothing, 0.0)
-    gradient = tl.where(counts & (ids < classes), gradient, 0.0)
-    tl.store(logits + row * stride + ids, gradient.to(logits.dtype.element_ty), ids < V)
+    of_label = tl.load(at + tl.where(counts, label, 0)).to(tl.float32)
+    spread = smoothing / classes
+    tl.store(losses + row, tl.where(counts, whole - (1 - smoothing) * of_label - spread * tl.sum(plain, 0), 0.0))
+    for turn in range(TURNS):  # the row is still in the cache
+        ids = turn * LANES * EACH + places
+        values = tl.load(at + ids, ids < classes, float("-inf")).to(tl.float32)
+        gradient = tl.exp(values - whole) - spread - tl.where(ids == label, 1 - smoothing, 0.0)
+        gradient = tl.where(counts & (ids < classes), gradient, 0.0)
+        tl.store(at + ids, gradient.to(logits.dtype.element_ty), ids < V)

@@ -1,135 +1,159 @@
-"""LayerNorm(x + Dropout(z + bias)), and the same without the norm, in one pass over memory each way.
+"""LayerNorm(x + Dropout(z + bias)) and its parts, each in one pass over memory, and their backward passes.
 
-Axes: N places, D d_model, G programs that each sum a share of the places.
+The gradients of gain, shift and bias are summed on the way: every program adds up a share of the places.
+
+Axes: N places, D d_model.
 """
 
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from torch.autograd import Function
 
 from transduce.model.kernels.randomness import GRAIN, draw_seed, kept, threshold
 
-ELEMENTS = 2048  # of a tile
-PROGRAMS = 4 * 132  # of the backward pass: each sums the gradients of gain, shift and bias over its places
+ELEMENTS, WARPS = 1024, 2  # of a tile
+PROGRAMS = 8 * 132  # of a backward pass
 
 
-def add_and_norm(x: Tensor, z: Tensor, bias: Tensor, gain: Tensor, shift: Tensor, rate: float, eps: float) -> Tensor:
-    """LayerNorm(x + Dropout(z + bias)); `bias` is that of the product z, whose gradient falls out on the way."""
-    return _AddAndNorm.apply(x, z, bias, gain, shift, rate, eps)  # type: ignore[no-any-return]
+@dataclass(frozen=True)
+class Normed:
+    """A norm's result, with what its backward pass needs."""
+
+    total: Tensor
+    out: Tensor
+    mean: Tensor
+    scale: Tensor
 
 
-def add(x: Tensor, z: Tensor, bias: Tensor, rate: float) -> Tensor:
-    """x + Dropout(z + bias)."""
-    return _Add.apply(x, z, bias, rate)  # type: ignore[no-any-return]
-
-
-class _AddAndNorm(Function):
-    @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, z: Tensor, bias: Tensor, gain: Tensor, shift: Tensor, rate: float, eps: float
-    ) -> Tensor:
-        total, normed = torch.empty_like(x), torch.empty_like(x)
-        mean, scale = (torch.empty(x.shape[:-1], dtype=torch.float32, device=x.device) for _ in range(2))
-        seed = draw_seed(x)
-        shape = _shape(x)
-        _forward[(triton.cdiv(shape["N"], shape["ROWS"]),)](
-            x, z, bias, gain, shift, total, normed, mean, scale, seed, threshold(rate), _rescale(rate), eps,
-            DROP=rate > 0, NORM=True, num_warps=4, **shape,
-        )  # fmt: skip
-        ctx.save_for_backward(total, gain, mean, scale, seed)
-        ctx.rate = rate
-        return normed
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        total, gain, mean, scale, seed = ctx.saved_tensors
-        dx, dz, sums = _run_backward(gradient.contiguous(), total, gain, mean, scale, seed, ctx.rate, norm=True)
-        dgain, dshift, dbias = sums.to(gain.dtype)
-        return dx, dz, dbias, dgain, dshift, None, None
-
-
-class _Add(Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, z: Tensor, bias: Tensor, rate: float) -> Tensor:
-        total, seed = torch.empty_like(x), draw_seed(x)
-        shape = _shape(x)
-        _forward[(triton.cdiv(shape["N"], shape["ROWS"]),)](
-            x, z, bias, x, x, total, x, x, x, seed, threshold(rate), _rescale(rate), 0.0,
-            DROP=rate > 0, NORM=False, num_warps=4, **shape,
-        )  # fmt: skip
-        ctx.save_for_backward(bias, seed)
-        ctx.rate = rate
-        return total
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        bias, seed = ctx.saved_tensors
-        gradient = gradient.contiguous()
-        _, dz, sums = _run_backward(gradient, gradient, bias, gradient, gradient, seed, ctx.rate, norm=False)
-        return gradient, dz, sums[2].to(bias.dtype), None
-
-
-def _run_backward(
-    gradient: Tensor, total: Tensor, gain: Tensor, mean: Tensor, scale: Tensor, seed: Tensor, rate: float, norm: bool
-) -> tuple[Tensor, Tensor, Tensor]:
-    dx = torch.empty_like(total) if norm else gradient
-    dz = torch.empty_like(total)
-    shape = _shape(total)
-    tiles = triton.cdiv(shape["N"], shape["ROWS"])
-    programs = min(PROGRAMS, tiles)
-    sums = torch.empty(programs, 3, shape["D"], dtype=torch.float32, device=total.device)
-    _backward[(programs,)](
-        gradient, total, gain, mean, scale, dx, dz, sums, seed, threshold(rate), _rescale(rate),
-        DROP=rate > 0, NORM=norm, TURNS=triton.cdiv(tiles, programs), num_warps=4, **shape,
+def norm(x: Tensor, gain: Tensor, shift: Tensor, eps: float) -> Normed:
+    """LayerNorm(x)."""
+    normed = _empty(x, x)
+    _residual_forward[_tiles(x)](
+        x, x, gain, gain, shift, x, normed.out, normed.mean, normed.scale, draw_seed(x), 0, 1.0, eps,
+        ADD=False, DROP=False, NORM=True, num_warps=WARPS, **_shape(x),
     )  # fmt: skip
-    return dx, dz, sums.sum(0)
+    return normed
 
 
-def _shape(x: Tensor) -> dict[str, int]:
-    width = x.shape[-1]
+def add(x: Tensor, z: Tensor, bias: Tensor, rate: float, seed: Tensor) -> Tensor:
+    """x + Dropout(z + bias)."""
+    total = torch.empty_like(x)
+    _residual_forward[_tiles(x)](
+        x, z, bias, bias, bias, total, x, x, x, seed, threshold(rate), _rescale(rate), 0.0,
+        ADD=True, DROP=rate > 0, NORM=False, num_warps=WARPS, **_shape(x),
+    )  # fmt: skip
+    return total
+
+
+def add_and_norm(
+    x: Tensor, z: Tensor, bias: Tensor, gain: Tensor, shift: Tensor, rate: float, seed: Tensor, eps: float
+) -> Normed:
+    """LayerNorm(x + Dropout(z + bias))."""
+    normed = _empty(torch.empty_like(x), x)
+    _residual_forward[_tiles(x)](
+        x, z, bias, gain, shift, normed.total, normed.out, normed.mean, normed.scale, seed, threshold(rate),
+        _rescale(rate), eps, ADD=True, DROP=rate > 0, NORM=True, num_warps=WARPS, **_shape(x),
+    )  # fmt: skip
+    return normed
+
+
+def norm_backward(gradient: Tensor, beside: Tensor, normed: Normed, gain: Tensor) -> tuple[Tensor, Tensor]:
+    """The gradient of x with what reaches it `beside` the norm added, and [2, D]: those of gain and shift."""
+    dx, sums = torch.empty_like(gradient), _sums(gradient)
+    _residual_backward[(len(sums),)](
+        gradient, normed.total, beside, gain, normed.mean, normed.scale, dx, dx, sums, normed.mean, 0, 1.0,
+        ADD=False, DROP=False, NORM=True, num_warps=WARPS, **_shape(gradient, len(sums)),
+    )  # fmt: skip
+    return dx, sums.sum(0)[:2].to(gain.dtype)
+
+
+def add_backward(gradient: Tensor, bias: Tensor, rate: float, seed: Tensor) -> tuple[Tensor, Tensor]:
+    """The gradients of z and of the bias; that of x is the gradient itself."""
+    dz, sums = torch.empty_like(gradient), _sums(gradient)
+    _residual_backward[(len(sums),)](
+        gradient, gradient, gradient, bias, gradient, gradient, gradient, dz, sums, seed, threshold(rate),
+        _rescale(rate), ADD=True, DROP=rate > 0, NORM=False, num_warps=WARPS, **_shape(gradient, len(sums)),
+    )  # fmt: skip
+    return dz, sums.sum(0)[2].to(bias.dtype)
+
+
+def add_and_norm_backward(
+    gradient: Tensor, normed: Normed, gain: Tensor, rate: float, seed: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of x and z, and [3, D]: those of gain, shift and bias."""
+    dx, dz, sums = torch.empty_like(gradient), torch.empty_like(gradient), _sums(gradient)
+    _residual_backward[(len(sums),)](
+        gradient, normed.total, gradient, gain, normed.mean, normed.scale, dx, dz, sums, seed, threshold(rate),
+        _rescale(rate), ADD=True, DROP=rate > 0, NORM=True, num_warps=WARPS, **_shape(gradient, len(sums)),
+    )  # fmt: skip
+    return dx, dz, sums.sum(0).to(gain.dtype)
+
+
+def _empty(total: Tensor, like: Tensor) -> Normed:
+    mean, scale = (torch.empty(like.numel() // like.shape[-1], dtype=torch.float32, device=like.device) for _ in "ms")
+    return Normed(total, torch.empty_like(like), mean, scale)
+
+
+def _sums(gradient: Tensor) -> Tensor:
+    shape = (min(PROGRAMS, _tiles(gradient)[0]), 3, gradient.shape[-1])
+    return torch.empty(shape, dtype=torch.float32, device=gradient.device)
+
+
+def _tiles(x: Tensor) -> tuple[int]:
+    shape = _shape(x)
+    return (triton.cdiv(shape["N"], shape["ROWS"]),)
+
+
+def _shape(x: Tensor, programs: int = 0) -> dict[str, int]:
+    places, width = x.numel() // x.shape[-1], x.shape[-1]
     block = triton.next_power_of_2(width)
-    return {"N": x.numel() // width, "D": width, "BLOCK": block, "ROWS": max(1, ELEMENTS // block)}
+    rows = max(1, ELEMENTS // block)
+    turns = {"TURNS": triton.cdiv(triton.cdiv(places, rows), programs)} if programs else {}
+    return {"N": places, "D": width, "BLOCK": block, "ROWS": rows} | turns
 
 
 def _rescale(rate: float) -> float:
     return GRAIN / (GRAIN - threshold(rate))
 
 
-@triton.jit
-def _forward(
-    x, z, bias, gain, shift, total, normed, mean, scale, seed, threshold, rescale, eps,
-    N, D: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr, DROP: tl.constexpr, NORM: tl.constexpr,
+@triton.jit(do_not_specialize=["threshold"])
+def _residual_forward(
+    x, z, bias, gain, shift, total, out, mean, scale, seed, threshold, rescale, eps,
+    N, D: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr,
+    ADD: tl.constexpr, DROP: tl.constexpr, NORM: tl.constexpr,
 ):  # fmt: skip
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     columns = tl.arange(0, BLOCK)
-    inside = (rows < N)[:, None] & (columns < D)[None, :]
+    known = columns < D
+    inside = (rows < N)[:, None] & known[None, :]
     place = rows[:, None] * D + columns[None, :]
-    added = tl.load(z + place, inside, 0.0).to(tl.float32) + tl.load(bias + columns, columns < D, 0.0).to(tl.float32)
-    if DROP:
-        added = tl.where(kept(seed, place, threshold), added * rescale, 0.0)
-    out = (tl.load(x + place, inside, 0.0).to(tl.float32) + added).to(total.dtype.element_ty)
-    tl.store(total + place, out, inside)
+    value = tl.load(x + place, inside, 0.0).to(tl.float32)
+    if ADD:
+        added = tl.load(z + place, inside, 0.0).to(tl.float32) + tl.load(bias + columns, known, 0.0).to(tl.float32)
+        if DROP:
+            added = tl.where(kept(seed, place, threshold), added * rescale, 0.0)
+        rounded = (value + added).to(total.dtype.element_ty)
+        tl.store(total + place, rounded, inside)
+        value = rounded.to(tl.float32)  # as the backward pass will see it
     if NORM:
-        value = out.to(tl.float32)  # as the backward pass will see it
         center = tl.sum(value, 1) / D
-        away = tl.where((columns < D)[None, :], value - center[:, None], 0.0)
+        away = tl.where(known[None, :], value - center[:, None], 0.0)
         by = 1 / tl.sqrt(tl.sum(away * away, 1) / D + eps)
         tl.store(mean + rows, center, rows < N)
         tl.store(scale + rows, by, rows < N)
-        weighted = away * by[:, None] * tl.load(gain + columns, columns < D, 0.0).to(tl.float32)
-        shifted = weighted + tl.load(shift + columns, columns < D, 0.0).to(tl.float32)
-        tl.store(normed + place, shifted.to(normed.dtype.element_ty), inside)
+        weighted = away * by[:, None] * tl.load(gain + columns, known, 0.0).to(tl.float32)
+        shifted = weighted + tl.load(shift + columns, known, 0.0).to(tl.float32)
+        tl.store(out + place, shifted.to(out.dtype.element_ty), inside)
 
 
-@triton.jit
-def _backward(
-    gradient, total, gain, mean, scale, dx, dz, sums, seed, threshold, rescale,
-    N, D: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr, DROP: tl.constexpr, NORM: tl.constexpr,
-    TURNS: tl.constexpr,
+@triton.jit(do_not_specialize=["threshold"])
+def _residual_backward(
+    gradient, total, beside, gain, mean, scale, dx, dz, sums, seed, threshold, rescale,
+    N, D: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr,
+    ADD: tl.constexpr, DROP: tl.constexpr, NORM: tl.constexpr, TURNS: tl.constexpr,
 ):  # fmt: skip
     columns = tl.arange(0, BLOCK)
     known = columns < D
@@ -151,12 +175,15 @@ def _backward(
             through = through * weight
             along = tl.sum(through * unit, 1)[:, None] / D
             through = (through - tl.sum(through, 1)[:, None] / D - unit * along) * by
+            if not ADD:
+                through += tl.load(beside + place, inside, 0.0).to(tl.float32)
             tl.store(dx + place, through.to(dx.dtype.element_ty), inside)
-        if DROP:
-            through = tl.where(kept(seed, place, threshold), through * rescale, 0.0)
-        through = tl.where(inside, through, 0.0)
-        tl.store(dz + place, through.to(dz.dtype.element_ty), inside)
-        of_bias += through
+        if ADD:
+            if DROP:
+                through = tl.where(kept(seed, place, threshold), through * rescale, 0.0)
+            through = tl.where(inside, through, 0.0)
+            tl.store(dz + place, through.to(dz.dtype.element_ty), inside)
+            of_bias += through
     out = sums + tl.program_id(0) * 3 * D + columns
     tl.store(out, tl.sum(of_gain, 0), known)
     tl.store(out + D, tl.sum(of_shift, 0), known)

@@ -1,0 +1,93 @@
+"""Steps of packed pages: the plan of an epoch, and the tensors of one batch of it.
+
+The same promises as for padded rows: the plan is a pure function of (lengths, seed, epoch), and every pair is in it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from transduce.data.batches import Batch, Ids, Pairs
+from transduce.data.packing import Pages, Widths, pages_of_epoch
+from transduce.model import Tokens
+
+
+@dataclass(frozen=True)
+class Paging:
+    """Several pairs a row; everything the order depends on."""
+
+    tokens_per_batch: int
+    places: int  # of a side that are computed at once, at most; a step of more is several batches
+    seed: int
+
+    def plan(self, pairs: Pairs, epoch: int, passes: Sequence[Ids] = ()) -> list[list[Pages]]:
+        """The steps of an epoch, in random order."""
+        numbers = np.concatenate(passes) if passes else np.arange(len(pairs.source_lengths))
+        batches_per_step = max(1, -(-self.tokens_per_batch // self.places))
+        batches = pages_of_epoch(
+            pairs.source_lengths,
+            pairs.target_lengths,
+            numbers,
+            self.tokens_per_batch // batches_per_step,
+            Widths.fitting(int(pairs.source_lengths.sum()), int(pairs.target_lengths.sum())),
+            np.random.default_rng([self.seed, epoch]),
+        )
+        return [batches[begin : begin + batches_per_step] for begin in range(0, len(batches), batches_per_step)]
+
+    def make(self, pairs: Pairs, batch: Pages, source_pad: int, target_pad: int) -> Batch:
+        return make_pages(pairs, batch, source_pad, target_pad)
+
+    def pairs_of(self, batch: Pages) -> Ids:
+        return batch.pairs
+
+    def places_of(self, batch: Pages, pairs: Pairs) -> int:
+        return batch.places
+
+
+def make_pages(pairs: Pairs, pages: Pages, source_pad: int, target_pad: int) -> Batch:
+    """Several pairs a row, as packed; rows that are left over are padding."""
+    row = np.repeat(np.arange(len(pages.counts)), pages.counts)
+    first = np.repeat(np.cumsum(pages.counts) - pages.counts, pages.counts)
+    segment = np.arange(len(pages.pairs)) - first + 1
+    source = _lay_out(pairs.sources(pages.pairs), pairs.source_lengths[pages.pairs], row, segment)
+    target = _lay_out(pairs.targets(pages.pairs), pairs.target_lengths[pages.pairs], row, segment)
+    inputs = np.where(target.position == 0, target_pad, np.roll(target.ids, 1))
+    labels = torch.full((pages.rows, pages.widths.target), Batch.IGNORED, dtype=torch.int32)
+    labels.view(-1).numpy()[target.place(pages.widths.target)] = target.ids
+    return Batch(
+        source=source.tokens(pages.rows, pages.widths.source, source_pad),
+        target=replace(target, ids=inputs).tokens(pages.rows, pages.widths.target, target_pad),
+        labels=labels,
+    )
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """The tokens of one side in a line, and where in the pages each stands."""
+
+    ids: Ids
+    position: Ids
+    segment: Ids
+    row: Ids
+    column: Ids
+
+    def place(self, width: int) -> Ids:
+        return self.row * width + self.column
+
+    def tokens(self, rows: int, width: int, pad: int) -> Tokens:
+        parts = torch.zeros(3, rows * width, dtype=torch.int32)
+        parts[0] = pad
+        place = self.place(width)
+        for part, values in zip(parts.numpy(), (self.ids, self.position, self.segment), strict=True):
+            part[place] = values
+        return Tokens(*parts.view(3, rows, width))
+
+
+def _lay_out(ids: Ids, lengths: Ids, row: Ids, segment: Ids) -> _Layout:
+    begins = np.cumsum(lengths) - lengths
+    first_of_row = begins[np.searchsorted(row, row)]
+    position = np.arange(len(ids)) - np.repeat(begins, lengths)
+    column = np.arange(len(ids)) - np.repeat(first_of_row, lengths)
+    return _Layout(ids, position, np.repeat(segment, lengths), np.repeat(row, lengths), column)

@@ -1,0 +1,196 @@
+"""Whole sub-layers, residual and norm included, with their backward passes written out.
+
+Written out, a gradient that arrives by two ways is added by the matrix product that brings the second, and what one
+kernel has in its registers the next need not fetch. The plain form of each is `layers.py`.
+
+Places are in one line here, [N, D]: rows matter to attention alone. Weights are as `torch.nn.Linear` has them.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from transduce.model.kernels.attention import attend, attend_backward
+from transduce.model.kernels.feed_forward import cut_product, relu_product
+from transduce.model.kernels.randomness import draw_seed
+from transduce.model.kernels.residual import (
+    Normed,
+    add,
+    add_and_norm,
+    add_and_norm_backward,
+    add_backward,
+    norm,
+    norm_backward,
+)
+
+
+@dataclass(frozen=True)
+class Around:
+    """What stands around a sub-layer: the norm before or after it, and the dropout of its output."""
+
+    pre: bool
+    rate: float
+    eps: float
+
+
+@dataclass(frozen=True)
+class Last:
+    """The parameters a sub-layer ends in."""
+
+    weight: Tensor
+    bias: Tensor
+    gain: Tensor
+    shift: Tensor
+
+
+def feed_forward(x: Tensor, inner: Tensor, inner_bias: Tensor, last: Last, around: Around) -> Tensor:
+    """LayerNorm(x + Dropout(max(0, x W1 + b1) W2 + b2)), or its pre-norm form."""
+    return _FeedForward.apply(x, inner, inner_bias, last.weight, last.bias, last.gain, last.shift, around)  # type: ignore[no-any-return]
+
+
+def self_attention(
+    x: Tensor, stacked: Tensor, bias: Tensor, last: Last, around: Around, segment: Tensor, heads: int, causal: bool
+) -> Tensor:
+    """The same around attention of `x` to itself."""
+    return _SelfAttention.apply(  # type: ignore[no-any-return]
+        x, stacked, bias, last.weight, last.bias, last.gain, last.shift, around, segment, heads, causal
+    )
+
+
+def source_attention(
+    x: Tensor, memory: Tensor, stacked: Tensor, bias: Tensor, last: Last, around: Around, asking: Tensor, asked: Tensor,
+    heads: int,
+) -> Tensor:  # fmt: skip
+    """The same around attention of `x` to the encoder's output."""
+    return _SourceAttention.apply(  # type: ignore[no-any-return]
+        x, memory, stacked, bias, last.weight, last.bias, last.gain, last.shift, around, asking, asked, heads
+    )
+
+
+class _FeedForward(Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, inner: Tensor, inner_bias: Tensor, weight: Tensor, bias: Tensor, gain: Tensor,
+        shift: Tensor, around: Around,
+    ) -> Tensor:  # fmt: skip
+        y = _enter(ctx, x.flatten(0, -2), gain, shift, around)
+        hidden = relu_product(y, inner, inner_bias)
+        ctx.save_for_backward(y, inner, hidden, weight)
+        return _leave(ctx, x, hidden @ weight.t(), Last(weight, bias, gain, shift), around)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        y, inner, hidden, weight = ctx.saved_tensors
+        dx, dz, d_bias = _leave_backward(ctx, gradient)
+        through, d_inner_bias = cut_product(dz, weight, hidden)
+        dx = _enter_backward(ctx, dx, through, inner)
+        d_inner, d_weight = through.t() @ y, dz.t() @ hidden
+        return dx.view_as(gradient), d_inner, d_inner_bias.to(inner.dtype), d_weight, d_bias, *ctx.of_norm, None
+
+
+class _SelfAttention(Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, stacked: Tensor, stacked_bias: Tensor, weight: Tensor, bias: Tensor, gain: Tensor,
+        shift: Tensor, around: Around, segment: Tensor, heads: int, causal: bool,
+    ) -> Tensor:  # fmt: skip
+        y = _enter(ctx, x.flatten(0, -2), gain, shift, around)
+        product = (y @ stacked.t()).view(*x.shape[:-1], -1)
+        attended = attend(*product.chunk(3, -1), stacked_bias.chunk(3), segment, segment, heads, causal)
+        attended = attended.flatten(0, -2)
+        ctx.save_for_backward(y, stacked, stacked_bias, product, attended, weight, segment)
+        ctx.heads, ctx.causal = heads, causal
+        return _leave(ctx, x, attended @ weight.t(), Last(weight, bias, gain, shift), around)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        y, stacked, stacked_bias, product, attended, weight, segment = ctx.saved_tensors
+        dx, dz, d_bias = _leave_backward(ctx, gradient)
+        d_weight = dz.t() @ attended
+        of_attended, of_product = (dz @ weight).view(*gradient.shape[:-1], -1), torch.empty_like(product)
+        d_stacked_bias = attend_backward(
+            of_attended, product.chunk(3, -1), stacked_bias.chunk(3), of_product.chunk(3, -1),
+            segment, segment, ctx.heads, ctx.causal,
+        )  # fmt: skip
+        through = of_product.flatten(0, -2)
+        d_stacked = through.t() @ y
+        dx = _enter_backward(ctx, dx, through, stacked)
+        return dx.view_as(gradient), d_stacked, d_stacked_bias, d_weight, d_bias, *ctx.of_norm, *(4 * [None])
+
+
+class _SourceAttention(Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, memory: Tensor, stacked: Tensor, stacked_bias: Tensor, weight: Tensor, bias: Tensor,
+        gain: Tensor, shift: Tensor, around: Around, asking: Tensor, asked: Tensor, heads: int,
+    ) -> Tensor:  # fmt: skip
+        width = x.shape[-1]
+        y, source = _enter(ctx, x.flatten(0, -2), gain, shift, around), memory.flatten(0, -2)
+        queries = (y @ stacked[:width].t()).view(*x.shape[:-1], -1)
+        product = (source @ stacked[width:].t()).view(*memory.shape[:-1], -1)
+        attended = attend(queries, *product.chunk(2, -1), stacked_bias.chunk(3), asking, asked, heads, causal=False)
+        attended = attended.flatten(0, -2)
+        ctx.save_for_backward(y, source, stacked, stacked_bias, queries, product, attended, weight, asking, asked)
+        ctx.heads, ctx.memory_shape = heads, memory.shape
+        return _leave(ctx, x, attended @ weight.t(), Last(weight, bias, gain, shift), around)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        y, source, stacked, stacked_bias, queries, product, attended, weight, asking, asked = ctx.saved_tensors
+        dx, dz, d_bias = _leave_backward(ctx, gradient)
+        d_weight = dz.t() @ attended
+        of_queries, of_product = torch.empty_like(queries), torch.empty_like(product)
+        d_stacked_bias = attend_backward(
+            (dz @ weight).view(*gradient.shape[:-1], -1), (queries, *product.chunk(2, -1)), stacked_bias.chunk(3),
+            (of_queries, *of_product.chunk(2, -1)), asking, asked, ctx.heads, causal=False,
+        )  # fmt: skip
+        width, through, of_source = gradient.shape[-1], of_queries.flatten(0, -2), of_product.flatten(0, -2)
+        d_stacked = torch.empty_like(stacked)
+        torch.mm(through.t(), y, out=d_stacked[:width])
+        torch.mm(of_source.t(), source, out=d_stacked[width:])
+        d_memory = (of_source @ stacked[width:]).view(ctx.memory_shape)
+        dx = _enter_backward(ctx, dx, through, stacked[:width])
+        return dx.view_as(gradient), d_memory, d_stacked, d_stacked_bias, d_weight, d_bias, *ctx.of_norm, *(4 * [None])
+
+
+# What all of them begin and end with. `ctx` carries what the backward pass needs, and afterwards the norm's gradients.
+
+
+def _enter(ctx: Any, x: Tensor, gain: Tensor, shift: Tensor, around: Around) -> Tensor:
+    ctx.around, ctx.gain = around, gain
+    if not around.pre:
+        return x
+    ctx.normed = norm(x, gain, shift, around.eps)
+    return ctx.normed.out  # type: ignore[no-any-return]
+
+
+def _leave(ctx: Any, x: Tensor, z: Tensor, last: Last, around: Around) -> Tensor:
+    ctx.seed, ctx.bias = draw_seed(x), last.bias
+    if around.pre:
+        return add(x, z, last.bias, around.rate, ctx.seed)
+    normed = add_and_norm(x, z, last.bias, last.gain, last.shift, around.rate, ctx.seed, around.eps)
+    ctx.normed = Normed(normed.total, torch.empty(0), normed.mean, normed.scale)  # its result is the next one's to keep
+    return normed.out
+
+
+def _leave_backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of x (what does not pass the sub-layer), of z and of the last bias."""
+    gradient = gradient.contiguous().flatten(0, -2)
+    if ctx.around.pre:
+        dz, d_bias = add_backward(gradient, ctx.bias, ctx.around.rate, ctx.seed)
+        return gradient, dz, d_bias
+    dx, dz, sums = add_and_norm_backward(gradient, ctx.normed, ctx.gain, ctx.around.rate, ctx.seed)
+    ctx.of_norm = sums[0], sums[1]
+    return dx, dz, sums[2]
+
+
+def _enter_backward(ctx: Any, dx: Tensor, through: Tensor, weight: Tensor) -> Tensor:
+    """The whole gradient of x: what passed the sub-layer, as far as its first product, is added."""
+    if not ctx.around.pre:
+        return dx.addmm_(through, weight)  # ours to change: the norm's backward pass made it
+    dx, sums = norm_backward(through @ weight, dx, ctx.normed, ctx.gain)
+    ctx.of_norm = sums[0], sums[1]
+    return dx

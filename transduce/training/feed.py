@@ -1,0 +1,110 @@
+"""What each step learns from, in order, from any step on: epochs planned one after the other, batches filled in.
+
+On a GPU this runs ahead in a thread of its own, so that the device never waits for data.
+"""
+
+import queue
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from transduce.config import Config
+from transduce.data import Mixture
+from transduce.data.batches import Batch, Ids, Pairs, Planner
+from transduce.evaluate import TestSet
+from transduce.text import Vocabularies
+
+T = TypeVar("T")
+
+AHEAD = 8  # steps
+
+
+@dataclass(frozen=True)
+class Material:
+    """What a run learns from and is measured by."""
+
+    config: Config
+    vocabularies: Vocabularies
+    train: Pairs
+    valid: Pairs
+    valid_texts: TestSet
+
+    def passes(self, epoch: int) -> Sequence[Ids]:
+        """The pairs of an epoch: every one once, or as often as its corpus's weight says."""
+        return Mixture.of(self.train.groups, self.config.data.weights).epoch(self.config.train.seed, epoch)
+
+    def pairs(self, epoch: int) -> Pairs:
+        """The training pairs; sampled segmentation makes them new each epoch."""
+        sampling = self.config.data.sampling
+        if not sampling:
+            return self.train
+        return self.train.resampled(self.vocabularies, sampling, self.config.train.seed, epoch)
+
+
+@dataclass(frozen=True)
+class Portion:
+    """The data of one step."""
+
+    batches: list[Batch]
+    source_tokens: int
+    target_tokens: int
+    ends_epoch: bool
+
+
+def portions(
+    material: Material, planner: Planner[Any], epoch: int, position: int, pinned: bool = False
+) -> Iterator[Portion]:
+    """Step after step without end, beginning at a position of an epoch."""
+    source_pad, target_pad = material.vocabularies.source.pad, material.vocabularies.target.pad
+    while True:
+        pairs = material.pairs(epoch)
+        plan = planner.plan(pairs, epoch, material.passes(epoch))
+        for number, step in enumerate(plan[position:], position + 1):
+            batches = [planner.make(pairs, batch, source_pad, target_pad) for batch in step]
+            numbers = [planner.pairs_of(batch) for batch in step]
+            yield Portion(
+                batches=[batch.pinned() for batch in batches] if pinned else batches,
+                source_tokens=sum(int(pairs.source_lengths[n].sum()) for n in numbers),
+                target_tokens=sum(int(pairs.target_lengths[n].sum()) for n in numbers),
+                ends_epoch=number == len(plan),
+            )
+        epoch, position = epoch + 1, 0
+
+
+@contextmanager
+def ahead(items: Iterable[T], depth: int = AHEAD) -> Iterator[Iterator[T]]:
+    """The same items, made by a thread while earlier ones are used; what goes wrong there is raised here."""
+    made: queue.Queue[T | BaseException] = queue.Queue(depth)
+    stop = threading.Event()
+
+    def offer(item: T | BaseException) -> None:
+        while not stop.is_set():
+            with suppress(queue.Full):
+                made.put(item, timeout=0.1)
+                break
+
+    def make() -> None:
+        try:
+            for item in items:
+                offer(item)
+                if stop.is_set():
+                    return
+        except BaseException as error:  # raised again where it is noticed
+            offer(error)
+
+    def taken() -> Iterator[T]:
+        while True:
+            item = made.get()
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+
+    thread = threading.Thread(target=make, daemon=True)
+    thread.start()
+    try:
+        yield taken()
+    finally:
+        stop.set()
+        thread.join()
