@@ -101,7 +101,12 @@ class Transformer(nn.Module):
 
         Differs from the paper: there every id is a class. A `<pad>` nobody predicts need not be learned away.
         """
-        return linear(hidden, self.output_embedding.weight[: self.target_pad], self.output_bias)
+        return linear(hidden, *self.classes)
+
+    @property
+    def classes(self) -> tuple[Float[Tensor, "V D"], Float[Tensor, "V"] | None]:
+        """The matrix and the bias of `project`."""
+        return self.output_embedding.weight[: self.target_pad], self.output_bias
 
     def begin(self, memory: Memory) -> DecoderState:
         """The state before the first target token; the encoder's output is projected here, once."""

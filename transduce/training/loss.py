@@ -1,11 +1,13 @@
 """What training minimises: from a batch to one number."""
 
+import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from transduce.config import TrainConfig
 from transduce.data.batches import Batch
 from transduce.model import Transformer, kernels
+from transduce.training.chunked import chunked_loss
 from transduce.training.consistency import consistent_loss, is_consistent
 
 
@@ -28,7 +30,10 @@ def batch_loss(model: Transformer, batch: Batch, smoothing: float, train: TrainC
     if train is not None and is_consistent(train):
         return consistent_loss(model, batch, smoothing, train)
     hidden = model.decode(batch.target, model.encode(batch.source))
-    table = model.output_embedding.weight
     if kernels.serve(hidden) and model.output_bias is None:
-        return kernels.projected_cross_entropy(hidden, table, batch.labels, smoothing)
+        return kernels.projected_cross_entropy(hidden, model.output_embedding.weight, batch.labels, smoothing)
+    if hidden.device.type == "cpu" and not torch.is_autocast_enabled("cpu"):
+        real = batch.target.real.flatten().nonzero()[:, 0]  # a mask as index has a slower gradient
+        labels = batch.labels.flatten()[real].long()
+        return chunked_loss(hidden.flatten(0, 1).index_select(0, real), *model.classes, labels, smoothing)
     return smoothed_loss(model.project(hidden), batch.labels, smoothing)

@@ -1,0 +1,82 @@
+"""The loss in chunks is the plain loss, and so are its gradients."""
+
+import numpy as np
+import pytest
+import torch
+
+from transduce.config import ModelConfig
+from transduce.data.batches import Batch, make_batch
+from transduce.model import Transformer
+from transduce.training.chunked import ROWS, chunked_loss
+from transduce.training.loss import batch_loss, smoothed_loss
+
+SIZE = 40
+Gradients = dict[str, torch.Tensor]
+
+
+class Pairs:
+    """Random sentences, as `make_batch` wants them."""
+
+    def __init__(self, count: int) -> None:
+        draw = np.random.default_rng(0)
+        self.sides = [[draw.integers(0, SIZE - 1, draw.integers(1, 9)) for _ in range(count)] for _ in range(2)]
+        self.source, self.target = (side.__getitem__ for side in self.sides)
+
+
+def make_model(**settings: object) -> Transformer:
+    torch.manual_seed(1)
+    shape = {"d_model": 16, "d_ff": 32, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 2}
+    return Transformer(ModelConfig(**(shape | {"dropout": 0.0} | settings)), SIZE, SIZE).train()  # type: ignore[arg-type]
+
+
+def batch_of(numbers: np.ndarray) -> Batch:
+    return make_batch(Pairs(20), numbers, SIZE - 1, SIZE - 1)  # type: ignore[arg-type]
+
+
+def backward(model: Transformer, numbers: np.ndarray) -> float:
+    loss = batch_loss(model, batch_of(numbers), smoothing=0.1)
+    loss.backward()
+    return float(loss.detach())
+
+
+def gradients(model: torch.nn.Module) -> Gradients:
+    return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+@pytest.mark.parametrize("count", [1, ROWS, 2 * ROWS + 3])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("biased", [True, False])
+def test_the_chunked_loss_is_cross_entropy_and_so_are_its_gradients(count: int, smoothing: float, biased: bool) -> None:
+    torch.manual_seed(0)
+    hidden, weight = torch.randn(count, 8, requires_grad=True), torch.randn(30, 8, requires_grad=True)
+    bias = torch.randn(30, requires_grad=True) if biased else None
+    labels = torch.randint(30, (count,))
+    inputs = [hidden, weight] + ([] if bias is None else [bias])
+    ours = chunked_loss(hidden, weight, bias, labels, smoothing)
+    plain = smoothed_loss(torch.nn.functional.linear(hidden, weight, bias), labels, smoothing)
+    torch.testing.assert_close(ours, plain)
+    for one, other in zip(torch.autograd.grad(ours / 7, inputs), torch.autograd.grad(plain / 7, inputs), strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
+
+
+def test_hopeless_and_certain_labels_stay_finite() -> None:
+    """A probability that underflows has a finite logarithm."""
+    hidden, weight = torch.tensor([[400.0], [400.0]]), torch.tensor([[1.0], [-1.0]])
+    assert float(chunked_loss(hidden, weight, None, torch.tensor([0, 1]), 0.0)) == pytest.approx(800)
+
+
+@pytest.mark.parametrize("tie", ["all", "none"])
+@pytest.mark.parametrize("output_bias", [True, False])
+def test_a_batch_loses_the_same_with_and_without_chunks(tie: str, output_bias: bool) -> None:
+    """Padding is left out before the projection; without gradients the value is the same."""
+    model, batch = make_model(tie=tie, output_bias=output_bias), batch_of(np.arange(9))
+    hidden = model.decode(batch.target, model.encode(batch.source))
+    plain = smoothed_loss(model.project(hidden), batch.labels, 0.1)
+    plain.backward()
+    expected = gradients(model)
+    model.zero_grad()
+    assert backward(model, np.arange(9)) == pytest.approx(float(plain.detach()), rel=1e-5)
+    for name, gradient in gradients(model).items():
+        torch.testing.assert_close(gradient, expected[name], atol=1e-4, rtol=1e-4)
+    with torch.no_grad():
+        assert float(batch_loss(model, batch, 0.1)) == pytest.approx(float(plain.detach()), rel=1e-5)

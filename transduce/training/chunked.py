@@ -1,0 +1,74 @@
+"""The loss of `transduce/training/loss.py` for CPUs: projection, softmax and their gradients, a few rows at a time.
+
+The logits of a whole batch are the largest tensor of a step by far, and torch walks over it six times. A chunk of
+them stays in the cache of a core, becomes its own gradient in place, and is forgotten: docs/log.md has the figures.
+
+Axes: N tokens, D d_model, V target classes.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+ROWS = 128  # of a chunk: 4 MB of logits at 8,000 classes; half and twice as many were slower
+
+
+def chunked_loss(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float) -> Tensor:
+    """Smoothed cross-entropy of `hidden weight^T + bias`, summed over all N labels; none of them is padding."""
+    total: Tensor = _ChunkedLoss.apply(hidden, weight, bias, labels, smoothing, torch.is_grad_enabled())
+    return total
+
+
+class _ChunkedLoss(torch.autograd.Function):
+    """Computes its gradients on the way forward, while the logits are at hand; backward only scales them."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        labels: Tensor,
+        smoothing: float,
+        with_gradients: bool,
+    ) -> Tensor:
+        by_hidden, by_weight = torch.zeros_like(hidden), torch.zeros_like(weight)
+        by_bias = None if bias is None else torch.zeros_like(bias)
+        total = torch.zeros((), dtype=torch.float64)
+        room = hidden.new_empty(2, min(ROWS, len(hidden)), len(weight))
+        for begin in range(0, len(hidden), ROWS):
+            rows = slice(begin, begin + ROWS)
+            logits, logp = room[:, : len(labels[rows])]
+            torch.mm(hidden[rows], weight.T, out=logits)
+            if bias is not None:
+                logits += bias
+            torch.log_softmax(logits, dim=1, out=logp)
+            total += _summed_loss(logp, labels[rows], smoothing)
+            if with_gradients:
+                by_logits = _to_gradient(logp, labels[rows], smoothing)
+                torch.mm(by_logits, weight, out=by_hidden[rows])
+                by_weight.addmm_(by_logits.T, hidden[rows])
+                if by_bias is not None:
+                    by_bias += by_logits.sum(0)
+        ctx.save_for_backward(by_hidden, by_weight, by_bias)
+        return total.to(hidden.dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, scale: Tensor) -> tuple[Tensor | None, ...]:
+        gradients = (None if gradient is None else gradient * scale for gradient in ctx.saved_tensors)
+        return *gradients, None, None, None
+
+
+def _summed_loss(logp: Tensor, labels: Tensor, smoothing: float) -> Tensor:
+    """Cross-entropy against 1 - smoothing on the label and smoothing spread over all classes."""
+    on_labels = logp.gather(1, labels[:, None]).sum()
+    return -(1 - smoothing) * on_labels - smoothing / logp.shape[1] * logp.sum()
+
+
+def _to_gradient(logp: Tensor, labels: Tensor, smoothing: float) -> Tensor:
+    """The gradient by the logits, probabilities minus what was wanted, in the place of the logarithms."""
+    gradient = logp.exp_().sub_(smoothing / logp.shape[1])
+    return gradient.scatter_add_(1, labels[:, None], gradient.new_full((len(labels), 1), smoothing - 1))
