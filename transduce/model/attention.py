@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear, scaled_dot_product_attention
 
 from transduce.config import ModelConfig
+from transduce.model.dropout import random_scale
 from transduce.model.positions import rotate
 from transduce.model.shapes import Bool, Float, Int
 from transduce.model.tokens import Keep
@@ -122,6 +123,11 @@ class MultiHeadAttention(nn.Module):
             self.tap(attention_weights(queries, asked.keys, mask))
         dropout = self.dropout if self.training else 0.0
         heads = scaled_dot_product_attention(queries, asked.keys, asked.values, mask, dropout)
+        if dropout and queries.device.type == "cpu":  # torch's kernel draws from the one generator of all threads
+            weights = attention_weights(queries, asked.keys, keep)
+            heads = (weights * random_scale(weights, dropout)).to(asked.values.dtype) @ asked.values
+        else:
+            heads = scaled_dot_product_attention(queries, asked.keys, asked.values, keep, dropout)
         return self.output(heads.transpose(1, 2).flatten(-2))
 
 

@@ -4,10 +4,26 @@ Torch draws a double for every element on CPUs, one thread at a time, which was 
 (docs/log.md). Sixteen random bits an element are enough. Differs from the paper: the rate is a multiple of 1/65,536.
 """
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 from torch import Tensor, nn
 
 GRAIN = 1 << 16
+
+_of_thread = threading.local()
+
+
+@contextmanager
+def drawing_from(generator: torch.Generator) -> Iterator[None]:
+    """In this thread, until the end of the context, dropout on CPUs draws from here: torch's own is everybody's."""
+    _of_thread.generator = generator
+    try:
+        yield
+    finally:
+        _of_thread.generator = None
 
 
 class Dropout(nn.Dropout):
@@ -20,8 +36,9 @@ class Dropout(nn.Dropout):
 
 
 def random_scale(like: Tensor, rate: float) -> Tensor:
-    """0 with probability `rate`, else 1 / (1 - rate), for each element; from torch's generator."""
-    words = torch.empty((like.numel() + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None)
+    """0 with probability `rate`, else 1 / (1 - rate), for each element; from torch's generator or `drawing_from`'s."""
+    generator: torch.Generator | None = getattr(_of_thread, "generator", None)
+    words = torch.empty((like.numel() + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None, generator=generator)
     bits = words.view(torch.int16)[: like.numel()].view(like.shape)
     dropped = min(round(rate * GRAIN), GRAIN - 1)
     keep = bits >= dropped - GRAIN // 2
