@@ -145,6 +145,15 @@ def test_a_finished_run_is_left_as_it_is(finished: Path, reversal: dict[str, str
     assert before == {p: p.read_bytes() for p in finished.glob("*.safetensors")} | {0: log_of(finished)}
 
 
+def test_two_threads_resume_to_the_bit(reversal: dict[str, str], tmp_path: Path) -> None:
+    """Each has a share of every batch and its own dropout; what they add up to is the same every time."""
+    settings = ["train.threads=2", "model.attention_dropout=0.1"]
+    run_training(tmp_path / "straight", reversal, *settings)
+    kill_and_resume(tmp_path / "killed", reversal, *settings, kills=1, seed=1)
+    assert final_weights(tmp_path / "killed") == final_weights(tmp_path / "straight")
+    assert log_of(tmp_path / "killed") == log_of(tmp_path / "straight")
+
+
 @pytest.mark.parametrize("when", [0.3, 0.8])
 def test_kill_9_changes_nothing(finished: Path, reversal: dict[str, str], tmp_path: Path, when: float) -> None:
     kill_and_resume(tmp_path / "killed", reversal, kills=1, seed=int(when * 10))
@@ -160,11 +169,11 @@ def test_twenty_kills_change_nothing(finished: Path, reversal: dict[str, str], t
     assert log_of(tmp_path / "killed") == log_of(finished)
 
 
-def kill_and_resume(run: Path, data: dict[str, str], kills: int, seed: int) -> None:
+def kill_and_resume(run: Path, data: dict[str, str], *settings: str, kills: int, seed: int) -> None:
     """Kill at random moments after the start of training, however far it got, then let it finish."""
     draw = random.Random(seed)
     for _ in range(kills):
-        process = subprocess.Popen(command(run, data), stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(command(run, data, *settings), stderr=subprocess.DEVNULL)
         seen = _log_size(run)
         deadline = time.time() + 60
         while _log_size(run) <= seen and process.poll() is None and time.time() < deadline:
@@ -172,7 +181,7 @@ def kill_and_resume(run: Path, data: dict[str, str], kills: int, seed: int) -> N
         time.sleep(draw.random() * 0.6)
         process.kill()
         process.wait()
-    subprocess.run(command(run, data), check=True, stderr=subprocess.DEVNULL)
+    subprocess.run(command(run, data, *settings), check=True, stderr=subprocess.DEVNULL)
 
 
 def _log_size(run: Path) -> int:
