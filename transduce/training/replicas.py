@@ -8,7 +8,7 @@ Knows modules and gradients, nothing of text, batches or loss.
 
 import copy
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Generic, TypeVar
 
 import torch
@@ -43,13 +43,14 @@ class Replicas(Generic[Model]):
             with drawing_from(torch.Generator().manual_seed(seeds[number])):
                 return backward(self.models[number], shards[number])
 
+        others = [self.pool.submit(work, number) for number in range(1, len(shards))]
         try:
-            others = [self.pool.submit(work, number) for number in range(1, len(shards))]
-            losses = [work(0), *(other.result() for other in others)]
+            loss = work(0)
         finally:
+            wait(others)
             torch.set_num_threads(threads)
             self._collect()
-        return sum(losses)
+        return loss + sum(other.result() for other in others)
 
     @torch.no_grad()
     def _collect(self) -> None:
