@@ -1,6 +1,6 @@
 """How fast a GPU trains: ours beside its peers, on the same sentences, in one run.
 
-    python benchmarks/train_speed.py [--quick] [--models base big tiny] [--peers] [--output FILE]
+    python benchmarks/train_speed.py [--cases base big tiny] [--systems ours "HF MarianMT"]
 
 Random tokens of translation lengths (log-normal, median 25 a side), real target tokens counted, forward + backward +
 optimizer, dropout .1. The share of the hardware (MFU) counts 6 operations per weight and token, of 790 TFLOP/s.
@@ -8,23 +8,25 @@ optimizer, dropout .1. The share of the hardware (MFU) counts 6 operations per w
 
 import argparse
 import json
-import math
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
+from facts import write_result
 
 from transduce.config import ModelConfig, TrainConfig
-from transduce.data.batches import Batch
+from transduce.data.batches import Batch, make_batch
 from transduce.data.packing import Widths, pages_of_epoch
 from transduce.data.pages import make_pages
 from transduce.device import choose_device
-from transduce.model import Transformer
+from transduce.model import Tokens, Transformer
+from transduce.model.positions import sinusoids
 from transduce.training.cost import weights_met
+from transduce.training.loss import smoothed_loss
 from transduce.training.optimizer import make_optimizer
 from transduce.training.update import GraphedUpdate
 
@@ -67,6 +69,12 @@ class Sentences:
         self.target_lengths = target[fits].astype(np.int32)
         self.ids, self.draw = ids, draw
 
+    def source(self, index: int) -> np.ndarray:
+        return self._random(int(self.source_lengths[index]))
+
+    def target(self, index: int) -> np.ndarray:
+        return self._random(int(self.target_lengths[index]))
+
     def sources(self, numbers: np.ndarray) -> np.ndarray:
         return self._random(int(self.source_lengths[numbers].sum()))
 
@@ -78,78 +86,175 @@ class Sentences:
         return 2 + ((self.ids - 4) * self.draw.random(count) ** 3).astype(np.int32)
 
 
-def page_batches(case: Case, count: int) -> Iterator[Batch]:
-    sentences = Sentences(max(20_000, case.tokens * (count + 2) // 25), case.ids)
-    widths = Widths.fitting(int(sentences.source_lengths.sum()), int(sentences.target_lengths.sum()))
-    every = np.arange(len(sentences.source_lengths))
-    plan = pages_of_epoch(
-        sentences.source_lengths, sentences.target_lengths, every, case.tokens, widths, np.random.default_rng(1)
+@dataclass(frozen=True)
+class Work:
+    """The same sentences as pages, and padded in a few batches of similar lengths."""
+
+    pages: list[Batch]
+    padded: list[list[Batch]]
+    source_tokens: int  # of a step, in the mean
+    target_tokens: int
+
+
+BUCKETS = 4  # padded batches a step: of similar lengths, as trainers that pad do
+
+
+def make_work(case: Case, steps: int) -> Work:
+    sentences = Sentences(max(20_000, case.tokens * (steps + 3) // 25), case.ids)
+    source, target = sentences.source_lengths, sentences.target_lengths
+    widths = Widths.fitting(int(source.sum()), int(target.sum()))
+    plan = pages_of_epoch(source, target, np.arange(len(source)), case.tokens, widths, np.random.default_rng(1))
+    full = [pages for pages in plan if len(pages.counts) == pages.rows][:steps]
+    pad = case.ids - 1
+    return Work(
+        pages=[make_pages(sentences, pages, pad, pad).pinned() for pages in full],  # type: ignore[arg-type]
+        padded=[padded(sentences, pages.pairs, pad) for pages in full],
+        source_tokens=int(statistics.mean(source[pages.pairs].sum() for pages in full)),
+        target_tokens=int(statistics.mean(target[pages.pairs].sum() for pages in full)),
     )
-    for pages in [page for page in plan if len(page.counts) == page.rows][:count]:
-        yield make_pages(sentences, pages, case.ids - 1, case.ids - 1)  # type: ignore[arg-type]
 
 
-def timed(step: Callable[[Batch], None], batches: list[Batch], rounds: int) -> list[float]:
-    """Seconds a batch, one figure a round."""
-    for batch in batches[:3]:
-        step(batch)
-    seconds = []
-    for _ in range(rounds):
-        torch.cuda.synchronize()
-        begin = time.perf_counter()
-        for batch in batches:
-            step(batch)
-        torch.cuda.synchronize()
-        seconds.append((time.perf_counter() - begin) / len(batches))
+def padded(sentences: Sentences, pairs: np.ndarray, pad: int) -> list[Batch]:
+    by_length = pairs[np.lexsort((sentences.source_lengths[pairs], sentences.target_lengths[pairs]))]
+    return [make_batch(sentences, part, pad, pad).to("cuda") for part in np.array_split(by_length, BUCKETS)]  # type: ignore[arg-type]
+
+
+def timed(steps: dict[str, Callable[[int], None]], count: int, rounds: int) -> dict[str, list[float]]:
+    """Seconds a step of every system, taking turns; one figure a round."""
+    seconds: dict[str, list[float]] = {name: [] for name in steps}
+    for number in range(rounds + 1):  # the first is for warming up
+        for name, step in steps.items():
+            torch.cuda.synchronize()
+            begin = time.perf_counter()
+            for index in range(count if number else 3):
+                step(index % count)
+            torch.cuda.synchronize()
+            if number:
+                seconds[name].append((time.perf_counter() - begin) / count)
     return seconds
+
+
+def our_step(case: Case, work: Work) -> Callable[[int], None]:
+    torch.manual_seed(1)
+    model = Transformer(case.config, case.ids, case.ids).cuda().train()
+    config = TrainConfig(clip_norm=1.0)
+    update = GraphedUpdate(model, make_optimizer(model, config), config, choose_device("cuda"))
+
+    def step(index: int) -> None:
+        update.add(work.pages[index], work.target_tokens)
+        update.apply(1e-4)
+
+    return step
+
+
+def hf_step(case: Case, work: Work, compiled: bool) -> Callable[[int], None]:
+    from transformers import MarianConfig, MarianMTModel
+
+    c = case.config
+    config = MarianConfig(
+        vocab_size=case.ids, d_model=c.d_model, encoder_layers=c.num_encoder_layers, decoder_layers=c.num_decoder_layers,
+        encoder_attention_heads=c.num_heads, decoder_attention_heads=c.num_heads, encoder_ffn_dim=c.d_ff,
+        decoder_ffn_dim=c.d_ff, dropout=c.dropout, attention_dropout=0.0, activation_dropout=0.0,
+        activation_function="relu", scale_embedding=True, share_encoder_decoder_embeddings=True,
+        pad_token_id=case.ids - 1, decoder_start_token_id=case.ids - 1, eos_token_id=0, forced_eos_token_id=0,
+        max_position_embeddings=512, use_cache=False,
+    )  # fmt: skip
+    model = MarianMTModel(config).cuda().train()
+    forward = torch.compile(model, dynamic=True) if compiled else model
+
+    def loss(batch: Batch) -> torch.Tensor:
+        logits = forward(
+            input_ids=batch.source.ids, attention_mask=batch.source.real.long(), decoder_input_ids=batch.target.ids
+        ).logits
+        return smoothed_loss(logits, batch.labels, 0.1)
+
+    return padded_step(model, loss, work)
+
+
+def torch_step(case: Case, work: Work) -> Callable[[int], None]:
+    """`torch.nn.Transformer` with tied embeddings, as its tutorial has it."""
+    c = case.config
+    table = torch.nn.Embedding(case.ids, c.d_model).cuda()
+    torch.nn.init.normal_(table.weight, std=c.d_model**-0.5)
+    body = torch.nn.Transformer(
+        c.d_model, c.num_heads, c.num_encoder_layers, c.num_decoder_layers, c.d_ff, c.dropout, batch_first=True
+    ).cuda()
+    positions = sinusoids(torch.arange(512), c.d_model).cuda()
+
+    def embed(tokens: Tokens) -> torch.Tensor:
+        return torch.nn.functional.dropout(table(tokens.ids) * c.d_model**0.5 + positions[tokens.position], c.dropout)
+
+    def loss(batch: Batch) -> torch.Tensor:
+        width = batch.target.width
+        causal = torch.ones(width, width, dtype=torch.bool, device="cuda").triu(1)
+        hidden = body(
+            embed(batch.source), embed(batch.target), tgt_mask=causal, src_key_padding_mask=~batch.source.real,
+            tgt_key_padding_mask=~batch.target.real, memory_key_padding_mask=~batch.source.real, tgt_is_causal=True,
+        )  # fmt: skip
+        return smoothed_loss(hidden @ table.weight.T, batch.labels, 0.1)
+
+    return padded_step(torch.nn.ModuleList([table, body]), loss, work)
+
+
+def padded_step(model: torch.nn.Module, loss: Callable[[Batch], torch.Tensor], work: Work) -> Callable[[int], None]:
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, fused=True)
+
+    def step(index: int) -> None:
+        for batch in work.padded[index]:
+            with torch.autocast("cuda", torch.bfloat16):
+                value = loss(batch)
+            (value / work.target_tokens).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+SYSTEMS: dict[str, Callable[[Case, Work], Callable[[int], None]]] = {
+    "ours": our_step,
+    "HF MarianMT": lambda case, work: hf_step(case, work, compiled=False),
+    "HF MarianMT, compiled": lambda case, work: hf_step(case, work, compiled=True),
+    "torch.nn.Transformer": torch_step,
+}
+
+
+def measure(case: Case, systems: list[str], count: int, rounds: int) -> dict[str, Any]:
+    work = make_work(case, count)
+    steps, ready = {}, {}
+    for name in systems:
+        begin = time.perf_counter()
+        try:
+            steps[name] = SYSTEMS[name](case, work)
+            steps[name](0)
+        except Exception as error:  # a peer that does not run is said, and does not end the run
+            print(f"{name}: {type(error).__name__}: {str(error)[:300]}", flush=True)
+            steps.pop(name, None)
+            continue
+        torch.cuda.synchronize()
+        ready[name] = round(time.perf_counter() - begin, 1)
+    seconds = timed(steps, count, rounds)
+    per_token = flops_per_target_token(case, work.source_tokens, work.target_tokens)
+    report: dict[str, Any] = {"mflop_per_target_token": round(per_token / 1e6, 1), "systems": {}}
+    for name in steps:
+        rates = sorted(work.target_tokens / s for s in seconds[name])
+        ratios = sorted(theirs / mine for mine, theirs in zip(seconds["ours"], seconds[name], strict=True))
+        batches = work.pages if name == "ours" else [batch for step in work.padded for batch in step]
+        report["systems"][name] = {
+            "target_tokens_per_s": round(statistics.median(rates)),
+            "least_most": [round(rates[0]), round(rates[-1])],
+            "mfu": round(statistics.median(rates) * per_token / PEAK, 3),
+            "ours_over_it": [round(statistics.median(ratios), 2), round(ratios[0], 2), round(ratios[-1], 2)],
+            "padding": round(statistics.mean(batch.padding for batch in batches), 3),
+            "first_step_s": ready[name],
+        }
+    report["ours_by_part_ms"] = profile(steps["ours"], 4)
+    return report
 
 
 def flops_per_target_token(case: Case, source_tokens: int, target_tokens: int) -> float:
     source, target = weights_met(case.config, case.ids)
     return 6 * (source * source_tokens / target_tokens + target)
-
-
-def ours(case: Case, batches: list[Batch], rounds: int, clip: float = 1.0) -> dict[str, Any]:
-    torch.manual_seed(1)
-    begin = time.perf_counter()
-    device = choose_device("cuda")
-    model = Transformer(case.config, case.ids, case.ids).cuda().train()
-    config = TrainConfig(clip_norm=clip)
-    update = GraphedUpdate(model, make_optimizer(model, config), config, device)
-    tokens = [batch.tokens for batch in batches]
-
-    def step(batch: Batch) -> None:
-        update.add(batch, 25_000)
-        update.apply(1e-4)
-
-    step(batches[0])
-    torch.cuda.synchronize()
-    first = time.perf_counter() - begin
-    seconds = timed(step, batches, rounds)
-    parts = profile(step, batches[:4])
-    measured = update.measured()
-    return report(case, batches, tokens, seconds) | {
-        "first_step_s": round(first, 1),
-        "parts_ms": parts,
-        "loss_finite": math.isfinite(measured.loss) and measured.finite,
-        "memory_gb": round(torch.cuda.max_memory_allocated() / 1e9, 1),
-    }
-
-
-def report(case: Case, batches: list[Batch], tokens: list[int], seconds: list[float]) -> dict[str, Any]:
-    mean, source = statistics.mean(tokens), statistics.mean(int(b.source.real.sum()) for b in batches)
-    rates = [mean / s for s in seconds]
-    middle = statistics.median(rates)
-    per_token = flops_per_target_token(case, int(source), int(mean))
-    return {
-        "target_tokens_per_s": round(middle),
-        "least": round(min(rates)),
-        "most": round(max(rates)),
-        "step_ms": round(1e3 * statistics.median(seconds), 2),
-        "mfu": round(middle * per_token / PEAK, 3),
-        "mflop_per_target_token": round(per_token / 1e6, 1),
-        "padding": round(statistics.mean(b.padding for b in batches), 3),
-    }
 
 
 PARTS = {  # of a kernel's name
@@ -163,38 +268,53 @@ PARTS = {  # of a kernel's name
 }
 
 
-def profile(step: Callable[[Batch], None], batches: list[Batch]) -> dict[str, float]:
-    """Milliseconds a step in each part, and the largest kernels of the rest."""
+def profile(step: Callable[[int], None], steps: int) -> dict[str, float]:
+    """Milliseconds a step in each part, largest first."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as seen:
-        for batch in batches:
-            step(batch)
+        for index in range(steps):
+            step(index)
         torch.cuda.synchronize()
     parts: dict[str, float] = {}
     for event in seen.key_averages():
-        spent = event.device_time_total / 1e3 / len(batches)
-        name = event.key
-        part = next((p for p, words in PARTS.items() if any(w in name for w in words)), f"other: {name[:110]}")
-        parts[part] = parts.get(part, 0.0) + spent
-    return {name: round(ms, 3) for name, ms in sorted(parts.items(), key=lambda item: -item[1])[:25]}
+        part = next((p for p, words in PARTS.items() if any(w in event.key for w in words)), "other")
+        parts[part] = parts.get(part, 0.0) + event.device_time_total / 1e3 / steps
+    return {name: round(ms, 3) for name, ms in sorted(parts.items(), key=lambda item: -item[1])}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", nargs="+", default=list(CASES))
+    parser.add_argument("--cases", nargs="+", default=list(CASES), choices=list(CASES))
+    parser.add_argument("--systems", nargs="+", default=["ours", "HF MarianMT", "torch.nn.Transformer"])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--batches", type=int, default=20)
-    parser.add_argument("--output", default="")
+    parser.add_argument("--steps", type=int, default=20)
     arguments = parser.parse_args()
     results = {}
-    for name in arguments.models:
-        case = CASES[name]
-        batches = list(page_batches(case, arguments.batches))
-        results[case.name] = ours(case, batches, arguments.rounds)
-        print(case.name, json.dumps(results[case.name], indent=1), flush=True)
+    for name in arguments.cases:
+        results[CASES[name].name] = measure(CASES[name], arguments.systems, arguments.steps, arguments.rounds)
+        print(CASES[name].name, json.dumps(results[CASES[name].name]), flush=True)
         torch.cuda.empty_cache()
-    if arguments.output:
-        with open(arguments.output, "w") as file:
-            json.dump(results, file, indent=1)
+    command = f"python benchmarks/train_speed.py --cases {' '.join(arguments.cases)}"
+    settings = {
+        "rounds": arguments.rounds,
+        "steps": arguments.steps,
+        "buckets": BUCKETS,
+        "device": torch.cuda.get_device_name(),
+    }
+    packages = ["torch", "triton", "transformers"]
+    print(write_result("train-speed-gpu", command, packages, settings=settings, results=results))
+    print(table(results))
+
+
+def table(results: dict[str, Any]) -> str:
+    lines = []
+    for case, report in results.items():
+        for name, one in report["systems"].items():
+            ratio, least, most = one["ours_over_it"]
+            lines.append(
+                f"{case if name == 'ours' else '':34}{name:24}{one['target_tokens_per_s']:>11,} tokens/s {one['mfu']:6.1%} "
+                f"padding {one['padding']:.1%}  ours is {ratio:.2f}x ({least:.2f}-{most:.2f})"
+            )
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -63,6 +63,14 @@ class Batch:
     def to(self, device: torch.device | str) -> "Batch":
         return Batch(self.source.to(device), self.target.to(device), self.labels.to(device, non_blocking=True))
 
+    def shares(self, count: int) -> list["Batch"]:
+        """Its rows in so many parts, or as many as there are rows."""
+        parts = np.array_split(np.arange(len(self.labels)), min(count, len(self.labels)))
+        return [self._rows(slice(int(rows[0]), int(rows[-1]) + 1)) for rows in parts]
+
+    def _rows(self, rows: slice) -> "Batch":
+        return Batch(self.source.rows(rows), self.target.rows(rows), self.labels[rows])
+
     def pinned(self) -> "Batch":
         """The same in memory from which a GPU copies while others work."""
         return Batch(self.source.pinned(), self.target.pinned(), self.labels.pin_memory())

@@ -122,12 +122,11 @@ class MultiHeadAttention(nn.Module):
         if self.tap is not None:
             self.tap(attention_weights(queries, asked.keys, mask))
         dropout = self.dropout if self.training else 0.0
-        heads = scaled_dot_product_attention(queries, asked.keys, asked.values, mask, dropout)
         if dropout and queries.device.type == "cpu":  # torch's kernel draws from the one generator of all threads
-            weights = attention_weights(queries, asked.keys, keep)
+            weights = attention_weights(queries, asked.keys, mask)
             heads = (weights * random_scale(weights, dropout)).to(asked.values.dtype) @ asked.values
         else:
-            heads = scaled_dot_product_attention(queries, asked.keys, asked.values, keep, dropout)
+            heads = scaled_dot_product_attention(queries, asked.keys, asked.values, mask, dropout)
         return self.output(heads.transpose(1, 2).flatten(-2))
 
 

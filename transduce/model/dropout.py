@@ -26,6 +26,11 @@ def drawing_from(generator: torch.Generator) -> Iterator[None]:
         _of_thread.generator = None
 
 
+def generator_of_thread() -> torch.Generator | None:
+    """What `drawing_from` set for this thread; None: torch's own."""
+    return getattr(_of_thread, "generator", None)
+
+
 class Dropout(nn.Dropout):
     """Zero a share p of the elements in training and scale up the others."""
 
@@ -37,8 +42,8 @@ class Dropout(nn.Dropout):
 
 def random_scale(like: Tensor, rate: float) -> Tensor:
     """0 with probability `rate`, else 1 / (1 - rate), for each element; from torch's generator or `drawing_from`'s."""
-    generator: torch.Generator | None = getattr(_of_thread, "generator", None)
-    words = torch.empty((like.numel() + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None, generator=generator)
+    words = torch.empty((like.numel() + 3) // 4, dtype=torch.int64)
+    words.random_(-(1 << 63), None, generator=generator_of_thread())
     bits = words.view(torch.int16)[: like.numel()].view(like.shape)
     dropped = min(round(rate * GRAIN), GRAIN - 1)
     keep = bits >= dropped - GRAIN // 2

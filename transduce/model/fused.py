@@ -56,9 +56,15 @@ def feed(feed_forward: FeedForward, residual: Residual, x: Tensor) -> Tensor:
 
 
 def _last(product: nn.Linear, residual: Residual) -> kernels.Last:
-    return kernels.Last(product.weight, product.bias, residual.norm.weight, residual.norm.bias)
+    norm = _norm(residual)
+    return kernels.Last(product.weight, product.bias, norm.weight, norm.bias)
 
 
 def _around(residual: Residual) -> kernels.Around:
     rate = residual.dropout.p if residual.training else 0.0
-    return kernels.Around(residual.pre, rate, residual.norm.eps)
+    return kernels.Around(residual.pre, rate, _norm(residual).eps)
+
+
+def _norm(residual: Residual) -> nn.LayerNorm:
+    assert isinstance(residual.norm, nn.LayerNorm), "what `covers` refuses"
+    return residual.norm

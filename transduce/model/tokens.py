@@ -70,6 +70,9 @@ class Tokens:
             self.segment.to(device, non_blocking=True),
         )
 
+    def rows(self, rows: slice) -> "Tokens":
+        return Tokens(self.ids[rows], self.position[rows], self.segment[rows])
+
     def pinned(self) -> "Tokens":
         """The same in memory from which a GPU copies while others work."""
         return Tokens(self.ids.pin_memory(), self.position.pin_memory(), self.segment.pin_memory())

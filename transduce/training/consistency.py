@@ -14,6 +14,7 @@ from torch.nn.functional import cross_entropy, kl_div
 from transduce.config import TrainConfig
 from transduce.data.batches import Batch
 from transduce.model import Tokens, Transformer
+from transduce.model.dropout import generator_of_thread
 
 
 def is_consistent(train: TrainConfig) -> bool:
@@ -55,7 +56,7 @@ def with_cuts(model: Transformer, batch: Batch, rate: float) -> Batch:
 
 
 def _cut(tokens: Tokens, rate: float, pad: int) -> Tokens:
-    gone = torch.rand(tokens.ids.shape, device=tokens.ids.device) < rate
+    gone = torch.rand(tokens.ids.shape, device=tokens.ids.device, generator=generator_of_thread()) < rate
     return replace(tokens, ids=tokens.ids.masked_fill(gone, pad))
 
 

@@ -18,9 +18,10 @@ from torch import Tensor
 
 from transduce.config import TrainConfig
 from transduce.data.batches import Batch
-from transduce.device import Device
+from transduce.device import Device, keep_freed_memory
 from transduce.model import Transformer
 from transduce.training.loss import batch_loss
+from transduce.training.replicas import Replicas, count_replicas
 
 
 @dataclass(frozen=True)
@@ -49,21 +50,29 @@ class Update(Protocol):
 
 
 class PlainUpdate:
-    """Operation by operation, as written."""
+    """Operation by operation, as written; on a CPU the rows of a batch are shared out among threads."""
 
     def __init__(
         self, model: Transformer, optimizer: torch.optim.Optimizer, config: TrainConfig, device: Device
     ) -> None:
         self.model, self.optimizer, self.config, self.device = model, optimizer, config, device
+        on_cpu = device.kind == "cpu"
+        self.replicas = Replicas(model, count_replicas(torch.get_num_threads()) if on_cpu else 1)
+        if on_cpu:
+            keep_freed_memory()
         self.added = 0.0  # the loss of what is not applied yet
         self.loss, self.gradient_norm, self.finite = 0.0, 0.0, True
 
     def add(self, batch: Batch, tokens: int) -> None:
         self.model.train()
+        shares = batch.shares(len(self.replicas.models))
+        self.added += self.replicas.accumulate(shares, lambda model, share: self._backward(model, share, tokens))
+
+    def _backward(self, model: Transformer, batch: Batch, tokens: int) -> float:
         with self.device.mixed_precision():
-            loss = batch_loss(self.model, batch.to(self.device.torch), self.config.label_smoothing, self.config)
+            loss = batch_loss(model, batch.to(self.device.torch), self.config.label_smoothing, self.config)
         (loss / tokens).backward()
-        self.added += float(loss.detach())
+        return float(loss.detach())
 
     def apply(self, learning_rate: float) -> None:
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip_norm or math.inf)

@@ -24,10 +24,10 @@ def fits_a_page(asking: Tensor, asked: Tensor, head: int) -> bool:
 
 
 def attend(
-    queries: Tensor, keys: Tensor, values: Tensor, biases: tuple[Tensor, ...], asking: Tensor, asked: Tensor,
-    heads: int, causal: bool,
-) -> Tensor:  # fmt: skip
+    inputs: tuple[Tensor, ...], biases: tuple[Tensor, ...], asking: Tensor, asked: Tensor, heads: int, causal: bool
+) -> Tensor:
     """All heads of softmax(Q K^T / sqrt(E)) V side by side. Each of Q, K, V [R, places, H E] may be part of a wider row."""
+    queries, keys, values = inputs
     out = torch.empty_like(queries, memory_format=torch.contiguous_format)
     shape = _shape(queries, keys, heads, FORWARD_PARTS)
     _attend_forward[(queries.shape[0], heads, shape["PARTS"])](
@@ -85,7 +85,9 @@ def _weights(queries, keys, asking, asked, row, scale, q_places, k_places, Q, K,
     keep = q_segment == k_segment
     if CAUSAL:
         keep = keep & (q_places[:, None] >= k_places[None, :])
-    scores = tl.where(keep, tl.dot(queries, tl.trans(keys), input_precision="ieee") * (scale * 1.4426950408889634), LOWEST)
+    scores = tl.where(
+        keep, tl.dot(queries, tl.trans(keys), input_precision="ieee") * (scale * 1.4426950408889634), LOWEST
+    )
     powers = tl.where(keep, tl.exp2(scores - tl.max(scores, 1)[:, None]), 0.0)
     return powers * (1 / tl.maximum(tl.sum(powers, 1), 1e-30))[:, None]
 

@@ -99,7 +99,7 @@ class _SelfAttention(Function):
     ) -> Tensor:  # fmt: skip
         y = _enter(ctx, x.flatten(0, -2), gain, shift, around)
         product = (y @ stacked.t()).view(*x.shape[:-1], -1)
-        attended = attend(*product.chunk(3, -1), stacked_bias.chunk(3), segment, segment, heads, causal)
+        attended = attend(product.chunk(3, -1), stacked_bias.chunk(3), segment, segment, heads, causal)
         attended = attended.flatten(0, -2)
         ctx.save_for_backward(y, stacked, stacked_bias, product, attended, weight, segment)
         ctx.heads, ctx.causal = heads, causal
@@ -131,7 +131,8 @@ class _SourceAttention(Function):
         y, source = _enter(ctx, x.flatten(0, -2), gain, shift, around), memory.flatten(0, -2)
         queries = (y @ stacked[:width].t()).view(*x.shape[:-1], -1)
         product = (source @ stacked[width:].t()).view(*memory.shape[:-1], -1)
-        attended = attend(queries, *product.chunk(2, -1), stacked_bias.chunk(3), asking, asked, heads, causal=False)
+        inputs = queries, *product.chunk(2, -1)
+        attended = attend(inputs, stacked_bias.chunk(3), asking, asked, heads, causal=False)
         attended = attended.flatten(0, -2)
         ctx.save_for_backward(y, source, stacked, stacked_bias, queries, product, attended, weight, asking, asked)
         ctx.heads, ctx.memory_shape = heads, memory.shape
