@@ -28,7 +28,7 @@ from transduce.training.report import Recorder, Voice
 from transduce.training.schedule import make_schedule
 from transduce.training.stopping import StopSignals
 from transduce.training.update import GraphedUpdate, PlainUpdate, Update
-from transduce.training.validation import validate
+from transduce.training.validation import time_validation, validate
 from transduce.translator import Translator, load_weights
 
 PLACES = {"cpu": 2_048, "cuda": 131_072}  # of a side at once: what fits a CPU's caches is also fastest there
@@ -223,9 +223,10 @@ class Trainer:
             self.warm_at = now
         elif self.steps_here == TIMED_STEPS:
             seconds = (now - self.warm_at) / (TIMED_STEPS - WARMING_STEPS)
-            self._validate()
+            pause = time_validation(self.translator, self.material.valid, self.material.valid_texts)
+            begun = time.perf_counter()
             self._save()
-            pause = time.perf_counter() - now
+            pause += time.perf_counter() - begun
             left = self.config.minutes * 60 - (time.perf_counter() - self.begun)
             pace = pace_for(self.config, self.progress.step, left, seconds, pause)
             self.progress.measured, self.progress.pause_every = pace.last_step, pace.pause_every
