@@ -244,6 +244,21 @@ def test_pages_with_kernels_are_padded_rows_without(
         assert error <= 2 * plain[name] + (0.02 if GPU else 1e-5), name
 
 
+@pytest.mark.parametrize("served", [False, True])
+def test_sentences_of_a_page_do_not_see_each_other(served: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another sentence beside it changes nothing, to the last bit: neither what is predicted nor what is learned."""
+    monkeypatch.setattr(kernels, "serve", lambda x: served)
+    config = ModelConfig(d_model=32, d_ff=64, num_heads=2, num_encoder_layers=2, num_decoder_layers=2, dropout=0)
+    model = Transformer(config, PAD + 1, PAD + 1).to(DEVICE, torch.bfloat16 if GPU else torch.float32)
+    (first,), one, other = random_pairs([(7, 9)]), random_pairs([(20, 11)]), random_pairs([(20, 11)])
+    hidden = []
+    for beside in (one, other):
+        batch = batch_of([[first, *beside]])
+        hidden.append(model.decode(batch.target, model.encode(batch.source))[0].detach())
+    assert torch.equal(hidden[0][:9], hidden[1][:9])
+    assert not torch.equal(hidden[0][9:20], hidden[1][9:20])
+
+
 def errors(found: dict[str, Tensor], expected: dict[str, Tensor]) -> dict[str, float]:
     """How far off each is, of its own size; what is next to nothing is measured by the largest."""
     assert found.keys() == expected.keys()

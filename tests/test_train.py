@@ -414,6 +414,21 @@ def test_other_optimizers_resume_to_the_same(reversal: dict[str, str], tmp_path:
     assert final_hash(one) == final_hash(other)
 
 
+def test_pages_learn_on_a_cpu_too_and_resume_to_the_same(reversal: dict[str, str], tmp_path: Path) -> None:
+    """`train.layout`: several pairs a row, wherever; a run keeps its layout, whatever is asked later."""
+    one, other = tmp_path / "one", tmp_path / "other"
+    run_training(one, reversal, "train.layout=pages")
+    for steps in (7, 24):
+        run_training(other, reversal, "train.layout=pages", "train.schedule=constant", f"train.steps={steps}")
+    straight = tmp_path / "straight"
+    run_training(straight, reversal, "train.layout=pages", "train.schedule=constant")
+    assert final_hash(straight) == final_hash(other)
+    losses = [float(str(line["loss"])) for line in log_of(one) if line["event"] == "train"]
+    assert losses[-1] < losses[0]
+    with pytest.raises(RunError, match=r"this run has train.layout = pages, not padded"):
+        run_training(one, reversal, "train.layout=padded")
+
+
 def test_accumulation_equals_one_large_batch(finished: Path) -> None:
     """The gradient of a step is the same in one batch or cut into several."""
     trainer = trainer_of(finished, "model.dropout=0")
