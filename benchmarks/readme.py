@@ -19,7 +19,9 @@ def main() -> None:
 
 
 def section() -> str:
-    rows = [row for make in (demo_row, multi30k_row, kills_row, prepare_row, throughput_rows) for row in make()]
+    rows = [
+        row for make in (demo_row, multi30k_row, kills_row, prepare_row, gpu_rows, throughput_rows) for row in make()
+    ]
     return "\n".join(["| what | figure | where and how |", "| --- | --- | --- |", *rows])
 
 
@@ -47,6 +49,22 @@ def multi30k_row() -> list[str]:
         f"raw text, beam 4; `{bleu['signature']}`"
     )
     return [row("Multi30k English to German", figure, how)]
+
+
+def gpu_rows() -> list[str]:
+    record = read("train-speed-gpu")
+    rows = []
+    for case, report in (record or {"results": {}})["results"].items():
+        ours = report["systems"]["ours"]
+        figure = f"{ours['target_tokens_per_s']:,} target tokens/s, {ours['mfu']:.0%} of 790 TFLOP/s"
+        others = [
+            f"at least {one['ours_over_it'][1]:.1f} times {name}"
+            for name, one in report["systems"].items()
+            if name != "ours"
+        ]
+        how = f"`benchmarks/train_speed.py` on one {record['hardware']['gpu']}, translation lengths, dropout and Adam included"
+        rows.append(row(f"Training on a GPU, {case}", "; ".join([figure, *others]), how))
+    return rows
 
 
 def kills_row() -> list[str]:
