@@ -147,7 +147,8 @@ def our_step(case: Case, work: Work) -> Callable[[int], None]:
     return step
 
 
-def hf_step(case: Case, work: Work, compiled: bool) -> Callable[[int], None]:
+def marian(case: Case) -> Any:
+    """HF's model of the same shape."""
     from transformers import MarianConfig, MarianMTModel
 
     c = case.config
@@ -156,10 +157,14 @@ def hf_step(case: Case, work: Work, compiled: bool) -> Callable[[int], None]:
         encoder_attention_heads=c.num_heads, decoder_attention_heads=c.num_heads, encoder_ffn_dim=c.d_ff,
         decoder_ffn_dim=c.d_ff, dropout=c.dropout, attention_dropout=0.0, activation_dropout=0.0,
         activation_function="relu", scale_embedding=True, share_encoder_decoder_embeddings=True,
-        pad_token_id=case.ids - 1, decoder_start_token_id=case.ids - 1, eos_token_id=0, forced_eos_token_id=0,
+        pad_token_id=case.ids - 1, decoder_start_token_id=case.ids - 1, eos_token_id=0, forced_eos_token_id=None,
         max_position_embeddings=512, use_cache=False,
     )  # fmt: skip
-    model = MarianMTModel(config).cuda().train()
+    return MarianMTModel(config)
+
+
+def hf_step(case: Case, work: Work, compiled: bool) -> Callable[[int], None]:
+    model = marian(case).cuda().train()
     forward = torch.compile(model, dynamic=True) if compiled else model
 
     def loss(batch: Batch) -> torch.Tensor:

@@ -61,6 +61,8 @@ class Trainer:
         first_epoch = self.planner.plan(material.train, 0, material.passes(0))
         self.steps_per_epoch = len(first_epoch)
         self.padding = padding_share(self.planner, first_epoch, material.train)
+        batches = (batch for step in first_epoch for batch in step)
+        self.largest = max(batches, key=lambda batch: self.planner.places_of(batch, material.train))
         self.steps_here, self.warm_at, self.begun = 0, 0.0, 0.0
         self.learning_rate = self.gradient_norm = 0.0
 
@@ -193,16 +195,13 @@ class Trainer:
     def _try_largest(self) -> None:
         """Run the largest batch first: what does not fit fails now and not in an hour. On a GPU kernels compile here."""
         begun, train = time.perf_counter(), self.material.train
-        plan = self.planner.plan(train, 0, self.material.passes(0))
-        batches = [batch for step in plan for batch in step]
-        largest = max(batches, key=lambda batch: self.planner.places_of(batch, train))
         pads = self.material.vocabularies.source.pad, self.material.vocabularies.target.pad
         try:
-            self.update.add(self.planner.make(train, largest, *pads), tokens=1)
+            self.update.add(self.planner.make(train, self.largest, *pads), tokens=1)
         except (MemoryError, RuntimeError) as error:
             if "memory" not in str(error).lower():
                 raise
-            places = self.planner.places_of(largest, train)
+            places = self.planner.places_of(self.largest, train)
             raise TrainingError(
                 f"the largest batch ({places:,} places) does not fit the memory of this device: "
                 "lower train.tokens_per_microbatch or data.max_length"

@@ -177,19 +177,23 @@ class GraphedUpdate:
         torch._foreach_copy_(self.workers, self.masters)
 
     def _record(self, run: Callable[[], None], warm: bool) -> torch.cuda.CUDAGraph:
-        """`run` as a graph; `warm` runs it once before, so that kernels are compiled and libraries awake."""
+        """`run` as a graph; `warm` runs it once before, so that kernels are compiled and libraries awake.
+
+        When a graph is recorded must not matter: what was added and the random numbers to come are as they were.
+        """
+        kept = self.added_loss.clone(), self.gradient.clone(), torch.cuda.get_rng_state()
         if warm:
-            kept = self.added_loss.clone(), self.gradient.clone()
             side = torch.cuda.Stream()
             side.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(side):
                 run()
             torch.cuda.current_stream().wait_stream(side)
-            self.added_loss.copy_(kept[0])
-            self.gradient.copy_(kept[1])
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self.pool):
             run()
+        self.added_loss.copy_(kept[0])
+        self.gradient.copy_(kept[1])
+        torch.cuda.set_rng_state(kept[2])
         return graph
 
     def _views(self, vector: Tensor) -> list[Tensor]:
