@@ -16,7 +16,9 @@ from torch import Tensor
 
 from transduce.errors import SettingError
 from transduce.search import Hypothesis, PaperPenalty, Penalty, PowerPenalty, beam_search, length_penalty, sample
-from transduce.search.step import log_probabilities, top
+from transduce.search.fixed import FixedBeam, FixedWalk
+from transduce.search.step import forced_tokens, log_probabilities, top
+from transduce.search.step import hypotheses as found_in
 
 START, END = 1, 0
 PENALTIES = [make(alpha) for make in (PaperPenalty, PowerPenalty) for alpha in (-0.7, 0.0, 0.6, 1.0, 2.5)]
@@ -448,3 +450,59 @@ def test_penalties_agree_on_numbers_and_tensors(penalty: Penalty) -> None:
 def test_penalties_by_the_name_of_their_setting() -> None:
     assert length_penalty("paper", 0.6)(7) == pytest.approx((12 / 6) ** 0.6)
     assert length_penalty("power", 0.6)(7) == pytest.approx(7**0.6)
+
+
+# --- searches of fixed shape -----------------------------------------------------------------------------------
+
+
+def search_fixed(
+    models: list[Logits], limits: list[int], beam: int, penalty: Penalty, prefix: list[list[int]] | None, slots: int
+) -> list[list[Hypothesis]]:
+    """As an engine drives them: fewer slots than sentences, all rows every step, a look at what is finished now and then."""
+    step, _ = Recorder.over(models)
+    bounds, device = torch.tensor(limits), torch.device("cpu")
+    forced = forced_tokens(bounds, prefix, END)
+    places = forced.shape[1]
+    fixed: FixedWalk | FixedBeam = FixedBeam(slots, places, START, END, beam, penalty, device)
+    if beam == 1:
+        fixed = FixedWalk(slots, places, START, END, device)
+    state, waiting = Histories([(0,)] * slots * beam), list(range(len(models)))
+    inside: dict[int, int] = {}
+    found: dict[int, list[Hypothesis]] = {}
+    for turn in itertools.count():
+        if turn % 3 == 0:
+            for slot in fixed.finished.nonzero()[:, 0].tolist():
+                if slot in inside:
+                    paths = fixed.paths(torch.tensor([slot]))
+                    found[inside.pop(slot)] = found_in(paths, 1, END, penalty)[0]
+                if waiting:
+                    inside[slot] = waiting.pop()
+                    one = torch.tensor([inside[slot]])
+                    fixed.put(torch.tensor([slot]), forced[one], bounds[one])
+                    state.rows[slot * beam : (slot + 1) * beam] = [(inside[slot],)] * beam
+            if not inside:
+                return [found[number] for number in range(len(models))]
+        log_probs = log_probabilities(step(fixed.tokens, state))
+        must = fixed.must.clamp(min=0)
+        fixed.advance(*top(log_probs, min(2 * beam, log_probs.shape[1])), log_probs.gather(1, must[:, None])[:, 0])
+        if isinstance(fixed, FixedBeam):
+            state = state.select(fixed.parents)
+    raise AssertionError("unreachable")
+
+
+@given(st.integers(0, 10_000), st.integers(1, 6), st.integers(1, 4), st.sampled_from(PENALTIES), st.booleans())
+@settings(max_examples=80, deadline=None)
+def test_searches_of_fixed_shape_find_the_same(
+    seed: int, sentences: int, beam: int, penalty: Penalty, with_prefix: bool
+) -> None:
+    drawn = random.Random(seed)
+    models = [model(seed + n, vocabulary=9) for n in range(sentences)]
+    limits = [drawn.randint(1, 7) for _ in models]
+    prefix = [[drawn.randint(2, 8) for _ in range(drawn.randint(0, limit - 1))] for limit in limits]
+    forced = prefix if with_prefix else None
+    step, state = Recorder.over(models)
+    expected = beam_search(
+        step, state, start=START, end=END, limits=torch.tensor(limits), beam=beam, penalty=penalty, n_best=beam,
+        prefix=forced,
+    )  # fmt: skip
+    assert search_fixed(models, limits, beam, penalty, forced, slots=2) == expected

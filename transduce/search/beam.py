@@ -56,8 +56,8 @@ def beam_search(
     if beam == 1:
         paths = walk(step, state, start=start, end=end, forced=forced, choose=greedy)
     else:
-        best_divisors = _best_divisors(penalty, limits, forced.shape[1])
-        paths = _search(step, state, start, end, forced, beam, penalty, best_divisors)
+        divisors = best_divisors(penalty, limits, forced.shape[1])
+        paths = _search(step, state, start, end, forced, beam, penalty, divisors)
     return [found[:n_best] for found in hypotheses(paths, len(limits), end, penalty)]
 
 
@@ -76,7 +76,7 @@ def _search(
     forced: Tensor,
     beam: int,
     penalty: Penalty,
-    best_divisors: Tensor,
+    divisors: Tensor,
 ) -> Paths:
     alive = Alive.at_start(len(forced), start, forced.device)
     trail = Trail.empty(forced, 2 * beam)
@@ -88,7 +88,7 @@ def _search(
         pool.add(alive.sentence, found, found.tokens == end, place + 1, penalty)
         # The most any continuation can still score: log-probabilities only fall, divisors are known beforehand.
         following = alive.continue_with(found, found.tokens == end, beam)
-        attainable = following.totals[:, 0] / best_divisors[alive.sentence, place + 1]
+        attainable = following.totals[:, 0] / divisors[alive.sentence, place + 1]
         unfinished = (attainable > pool.scores[alive.sentence, -1]).nonzero().squeeze(1)
         if len(unfinished) == 0:
             break
@@ -102,7 +102,8 @@ def _continuations(log_probs: Tensor, alive: Alive, must: Tensor, count: int) ->
     """The `count` most probable continuations of each sentence's beams; log_probs [A * W, V]."""
     sentences, width = alive.totals.shape
     values, tokens = top(log_probs, min(count, log_probs.shape[1]))
-    values, tokens = _force(log_probs, values, tokens, must.repeat_interleave(width))
+    must = must.repeat_interleave(width)
+    values, tokens = force(values, tokens, must, log_probs.gather(1, must.clamp(min=0)[:, None])[:, 0])
     sums = (alive.totals.flatten()[:, None] + values).view(sentences, -1)
     totals, place = sums.topk(min(count, sums.shape[1]), dim=1)
     beams = place // values.shape[1]
@@ -115,15 +116,15 @@ def _continuations(log_probs: Tensor, alive: Alive, must: Tensor, count: int) ->
     )
 
 
-def _force(log_probs: Tensor, values: Tensor, tokens: Tensor, must: Tensor) -> tuple[Tensor, Tensor]:
-    """Leave a row that must take a token [A * W] no other candidate: the rest repeat it at probability 0."""
+def force(values: Tensor, tokens: Tensor, must: Tensor, of_forced: Tensor) -> tuple[Tensor, Tensor]:
+    """Leave a row that must take a token [R] no other candidate: the rest repeat it at probability 0."""
     held = (must != FREE)[:, None]
     only = torch.full_like(values, -torch.inf)
-    only[:, :1] = log_probs.gather(1, must.clamp(min=0)[:, None])
+    only[:, 0] = of_forced
     return torch.where(held, only, values), torch.where(held, must[:, None], tokens)
 
 
-def _best_divisors(penalty: Penalty, limits: Tensor, places: int) -> Tensor:
+def best_divisors(penalty: Penalty, limits: Tensor, places: int) -> Tensor:
     """The largest divisor among the lengths above n that are within the limit, for each n [B, T + 1].
 
     The most favourable one, as log-probabilities are not positive; whether the penalty rises or falls with the

@@ -61,16 +61,23 @@ class Pool:
         zeros = torch.zeros(sentences, size, dtype=torch.long, device=device)
         return Pool(zeros.double() - torch.inf, zeros, zeros.clone())
 
-    def add(self, sentence: Tensor, found: Candidates, ended: Tensor, length: int, penalty: Penalty) -> None:
+    def only(self, sentences: Tensor) -> "Pool":
+        return Pool(self.scores[sentences], self.lengths[sentences], self.slots[sentences])
+
+    def add(self, sentence: Tensor, found: Candidates, ended: Tensor, length: int | Tensor, penalty: Penalty) -> None:
         """Take in the candidates of the first N ranks that ended, and keep the best N."""
         size = self.scores.shape[1]
         ended = ended[:, :size] & (found.totals[:, :size] > -torch.inf)
-        scores = (found.totals[:, :size] / penalty(float(length))).masked_fill(~ended, -torch.inf)
+        scores = (found.totals[:, :size] / _divisor(penalty, length)).masked_fill(~ended, -torch.inf)
         ranks = torch.arange(scores.shape[1], device=scores.device).expand_as(scores)
         best, kept = torch.cat((self.scores[sentence], scores), 1).topk(size, dim=1)
         self.scores[sentence] = best
         self.lengths[sentence] = torch.cat((self.lengths[sentence], ended * length), 1).gather(1, kept)
         self.slots[sentence] = torch.cat((self.slots[sentence], ranks), 1).gather(1, kept)
+
+
+def _divisor(penalty: Penalty, length: int | Tensor) -> float | Tensor:
+    return penalty(length.double()) if isinstance(length, Tensor) else penalty(float(length))
 
 
 @dataclass(frozen=True)
@@ -86,11 +93,14 @@ class Trail:
         tokens = forced.new_zeros(forced.shape[1], forced.shape[0], candidates)
         return Trail(tokens, tokens.float(), tokens.clone())
 
-    def record(self, place: int, sentence: Tensor, found: Candidates) -> None:
+    def record(self, place: int | Tensor, sentence: Tensor, found: Candidates) -> None:
         count = found.tokens.shape[1]
         self.tokens[place, sentence, :count] = found.tokens
         self.log_probs[place, sentence, :count] = found.log_probs
         self.origins[place, sentence, :count] = found.origins
+
+    def only(self, sentences: Tensor) -> "Trail":
+        return Trail(self.tokens[:, sentences], self.log_probs[:, sentences], self.origins[:, sentences])
 
     def follow(self, pool: Pool) -> Paths:
         """The hypotheses of the pool from their last token back to their first [B * N, T]."""
