@@ -91,7 +91,7 @@ class Transformer(nn.Module):
         """The hidden states from which each next token is predicted, all places at once."""
         keep = keep_earlier(target.segment)
         source_keep = keep_source(target.segment, memory.segment)
-        x = self._embed_target(target.ids, target.position, target.width)
+        x = self.embed_target(target.ids, target.position, target.width)
         for layer in self.decoder:
             x = layer(x, target.position, keep, memory.hidden, source_keep)
         return self.decoder_norm(x)
@@ -118,12 +118,15 @@ class Transformer(nn.Module):
         """Logits of the token after these, which are the newest of each row."""
         position = torch.full_like(tokens[:, None], state.length)
         state.length += 1
-        x = self._embed_target(tokens[:, None], position, state.length)
+        x = self.embed_target(tokens[:, None], position, state.length)
         for layer, source, cache in zip(self.decoder, state.source, state.caches, strict=True):
             x = layer(x, position, None, source, state.source_keep, cache)
         return self.project(self.decoder_norm(x)[:, 0])
 
-    def _embed_target(self, ids: Tensor, position: Tensor, longest: int) -> Tensor:
+    def embed_target(
+        self, ids: Int[Tensor, "R W"], position: Int[Tensor, "R W"], longest: int
+    ) -> Float[Tensor, "R W D"]:
+        """The decoder's input: embeddings with their positions, of which none is above `longest`."""
         self._check_length(longest, self.target_positions)
         x = self._embed(self.target_embedding, ids)
         return self.embedding_dropout(self.target_positions(x, position, longest))

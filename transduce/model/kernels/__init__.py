@@ -19,18 +19,22 @@ else:
     HAVE_TRITON = True
     from transduce.model.kernels.attention import fits_a_page
     from transduce.model.kernels.cross_entropy import projected_cross_entropy
+    from transduce.model.kernels.decoding import attend_to_past, attend_to_source, summary
     from transduce.model.kernels.sublayers import Around, Last, feed_forward, self_attention, source_attention
 
 __all__ = [
     "ALIGNED",
     "Around",
     "Last",
+    "attend_to_past",
+    "attend_to_source",
     "feed_forward",
     "fits_a_page",
     "projected_cross_entropy",
     "self_attention",
     "serve",
     "source_attention",
+    "summary",
 ]
 
 

@@ -1,0 +1,155 @@
+"""The decoder in slots against `Transformer.step`, its kernels against their plain forms, its engine against the other."""
+
+import dataclasses
+
+import pytest
+import torch
+from torch import Tensor
+
+from transduce.config import ModelConfig
+from transduce.device import Device
+from transduce.model import Tokens, Transformer, kernels
+from transduce.model.decoding import SlotDecoder, attend_to_past, attend_to_source, best_classes, group_summary
+from transduce.translator.engine import Request, TorchEngine
+from transduce.translator.slot_engine import SlotEngine
+
+PAD, END = 60, 0
+TINY = ModelConfig(d_model=32, d_ff=64, num_heads=2, num_encoder_layers=2, num_decoder_layers=2, dropout=0)
+GPU = torch.cuda.is_available()
+DEVICE = "cuda" if GPU else "cpu"
+
+
+def make(seed: int = 1, **changes: object) -> Transformer:
+    torch.manual_seed(seed)
+    model = Transformer(dataclasses.replace(TINY, **changes), PAD + 1, PAD + 1).eval()  # type: ignore[arg-type]
+    with torch.no_grad():
+        for parameter in model.parameters():  # far enough from nothing that every part shows
+            parameter.add_(0.1 * torch.randn_like(parameter))
+        for table in (model.source_embedding, model.target_embedding):
+            table.weight[PAD].zero_()
+    return model
+
+
+def sources(*lengths: int) -> list[list[int]]:
+    return [torch.randint(1, PAD, (n,)).tolist() for n in lengths]
+
+
+@pytest.mark.parametrize("changes", [{}, {"norm": "pre"}, {"positions": "learned"}, {"activation": "swiglu"}])
+@torch.no_grad()
+def test_a_decoder_in_slots_is_the_decoder(changes: dict[str, object]) -> None:
+    """Token by token, beams changing places every time."""
+    model, beams = make(**changes), 3
+    memory = model.encode(Tokens.padded(sources(5, 9), PAD))
+    decoder = SlotDecoder(model, slots=2, beams=beams, places=8, source_places=12)
+    decoder.put(torch.tensor([0, 1]), memory)
+    state = model.begin(memory).select(torch.tensor([0, 0, 0, 1, 1, 1]))
+    place = torch.zeros(2, dtype=torch.long)
+    for _ in range(8):
+        tokens = torch.randint(0, PAD, (6,))
+        found = model.project(decoder.step(tokens, place))
+        torch.testing.assert_close(found, model.step(tokens, state), atol=2e-5, rtol=1e-4)
+        parents = torch.cat([torch.randint(0, 3, (3,)), torch.randint(3, 6, (3,))])
+        decoder.follow(parents, place)
+        state = state.select(parents)
+        place += 1
+
+
+@torch.no_grad()
+def test_a_slot_forgets_the_sentence_before() -> None:
+    model = make()
+    decoder = SlotDecoder(model, slots=2, beams=1, places=8, source_places=12)
+    first, second = (model.encode(Tokens.padded(sources(n), PAD)) for n in (12, 4))
+    decoder.put(torch.tensor([1]), first)
+    place = torch.zeros(2, dtype=torch.long)
+    for _ in range(5):
+        decoder.step(torch.tensor([3, 4]), place)
+        place += 1
+    decoder.put(torch.tensor([1]), second)
+    place[1] = 0  # the other slot goes on at 5
+    found = model.project(decoder.step(torch.tensor([3, 7]), place))[1:]
+    torch.testing.assert_close(found, model.step(torch.tensor([7]), model.begin(second)), atol=2e-5, rtol=1e-4)
+
+
+def test_rotary_positions_and_uneven_heads_are_not_for_slots() -> None:
+    assert SlotDecoder.supports(make())
+    assert not SlotDecoder.supports(make(positions="rotary"))
+    assert not SlotDecoder.supports(make(d_k=8, d_v=8))
+
+
+@pytest.mark.parametrize("output_bias", [False, True])
+@torch.no_grad()
+def test_the_best_classes_are_those_of_all_log_probabilities(output_bias: bool) -> None:
+    torch.manual_seed(2)
+    model = Transformer(dataclasses.replace(TINY, output_bias=output_bias), 301, 301)
+    hidden, must = 3 * torch.randn(7, 32), torch.tensor([5, -1, 0, 299, 7, 7, -1])
+    values, ids, of_must = best_classes(model, hidden, 8, must)
+    expected = model.project(hidden).log_softmax(-1)
+    torch.testing.assert_close(values, expected.topk(8).values)
+    assert torch.equal(ids, expected.topk(8).indices)
+    torch.testing.assert_close(of_must, expected.gather(1, must.clamp(min=0)[:, None])[:, 0])
+
+
+# --- kernels ---------------------------------------------------------------------------------------------------
+
+
+def near(found: Tensor, expected: Tensor) -> None:
+    torch.testing.assert_close(found.float(), expected.float(), atol=2e-2 if GPU else 1e-5, rtol=2e-2 if GPU else 1e-4)
+
+
+@pytest.mark.skipif(not kernels.HAVE_TRITON, reason="triton is not installed")
+@pytest.mark.parametrize(("slots", "beams", "places"), [(1, 1, 5), (3, 1, 70), (2, 4, 40)])
+def test_kernels_attend_as_their_plain_forms(slots: int, beams: int, places: int) -> None:
+    torch.seed()
+    dtype, rows, width, heads = torch.bfloat16 if GPU else torch.float32, slots * beams, 64, 2
+    random = lambda *shape: torch.randn(*shape, device=DEVICE).to(dtype)  # noqa: E731
+    product, bias = random(rows, 3 * width), random(3 * width)
+    keys, values = random(rows, places, width), random(rows, places, width)
+    own = torch.arange(rows, device=DEVICE, dtype=torch.int32)[:, None] // beams * beams  # beams stay in their slot
+    table = own + torch.randint(0, beams, (rows, places), device=DEVICE, dtype=torch.int32)
+    place = torch.randint(0, places, (slots,), device=DEVICE)
+    ours = kernels.attend_to_past(product, bias, mine := keys.clone(), values.clone(), table, place, heads)
+    near(ours, attend_to_past(product, bias, theirs := keys.clone(), values.clone(), table, place, heads))
+    near(mine, theirs)
+    source, lengths = random(slots, 50, 2 * width), torch.randint(1, 51, (slots,), device=DEVICE, dtype=torch.int32)
+    queries = random(rows, width)
+    near(kernels.attend_to_source(queries, source, lengths, heads), attend_to_source(queries, source, lengths, heads))
+
+
+@pytest.mark.skipif(not kernels.HAVE_TRITON, reason="triton is not installed")
+@pytest.mark.parametrize("classes", [40, 64, 2500])
+def test_a_kernel_sums_up_logits(classes: int) -> None:
+    logits = 5 * torch.randn(4, classes + 3, device=DEVICE)
+    for found, expected in zip(kernels.summary(logits, classes), group_summary(logits, classes), strict=True):
+        torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-5)
+
+
+# --- the engine ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "request_", [Request(beam=1), Request(beam=3, n_best=3), Request(beam=4, length_penalty="power", alpha=1.0)]
+)
+def test_an_engine_of_slots_finds_what_the_other_finds(request_: Request, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More sentences than slots, of all lengths, some with a beginning they must have."""
+    monkeypatch.setattr(SlotEngine, "ROWS", 8)
+    request = dataclasses.replace(request_, max_extra=6)
+    model = make()
+    asked = sources(3, 40, 1, 7, 12, 80, 5, 5, 9, 2, 33, 20, 6)
+    prefixes = [[] if n % 3 else [5, 9][: n % 2 + 1] for n in range(len(asked))]
+    engines = [kind(model, Device("cpu", bf16=False), PAD, PAD, END) for kind in (SlotEngine, TorchEngine)]
+    ours, theirs = (engine.search(asked, prefixes, request) for engine in engines)
+    for one, other in zip(ours, theirs, strict=True):
+        assert [h.tokens for h in one] == [h.tokens for h in other]
+        assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-4)
+
+
+def test_an_engine_of_slots_leaves_the_rest_to_the_other() -> None:
+    model = make(positions="rotary")
+    device = Device("cpu", bf16=False)
+    request = Request(beam=2, max_extra=3)
+    ours, theirs = (
+        kind(model, device, PAD, PAD, END).search(sources(4), [[]], request) for kind in (SlotEngine, TorchEngine)
+    )
+    assert len(ours) == len(theirs) == 1
+    sampled = SlotEngine(make(), device, PAD, PAD, END).search(sources(4), [[]], Request(sampling=True, max_extra=3))
+    assert len(sampled[0]) == 1

@@ -1,0 +1,126 @@
+"""The decoder one token at a time, for many sentences in slots, with memory that never moves: what a GPU can replay.
+
+Computes what `Transformer.step` computes; the caches have room from the start, a slot can be given to another sentence,
+and beams change places by a table. Knows ids and vectors; which token comes next is the search's to say.
+
+Axes: B slots, W beams, R = B W rows, T places of an output, S places of a source, D d_model, V classes, K candidates.
+"""
+
+import torch
+from torch import Tensor
+from torch.nn.functional import linear
+
+from transduce.model import kernels
+from transduce.model.attention import MultiHeadAttention
+from transduce.model.transformer import Memory, Transformer
+
+
+class SlotDecoder:
+    """The model's decoder with room for B sentences of W beams."""
+
+    def __init__(self, model: Transformer, slots: int, beams: int, places: int, source_places: int) -> None:
+        self.model, self.beams = model, beams
+        like, rows, width = model.target_embedding.weight, slots * beams, model.config.d_model
+        self.keys = [like.new_zeros(rows, places, width) for _ in model.decoder]
+        self.values = [torch.zeros_like(keys) for keys in self.keys]
+        self.sources = [like.new_zeros(slots, source_places, 2 * width) for _ in model.decoder]
+        self.lengths = torch.zeros(slots, dtype=torch.int32, device=like.device)
+        self.row = torch.arange(rows, dtype=torch.int32, device=like.device)
+        self.table = self.row[:, None].repeat(1, places)
+
+    @staticmethod
+    def supports(model: Transformer) -> bool:
+        """Whether heads are as wide as this needs, and positions are added to the embeddings."""
+        config = model.config
+        even = config.key_width == config.value_width and config.key_width * config.num_heads == config.d_model
+        return even and config.positions != "rotary"
+
+    def put(self, slots: Tensor, memory: Memory) -> None:
+        """Other sentences into these slots [N]: their keys and values, once."""
+        width, length = memory.hidden.shape[2], memory.hidden.shape[1]
+        for layer, source in zip(self.model.decoder, self.sources, strict=True):
+            stacked = layer.source_attention.stacked
+            source[slots, :length] = linear(memory.hidden, stacked.weight[width:], stacked.bias[width:]).to(
+                source.dtype
+            )
+        self.lengths[slots] = (memory.segment != 0).sum(1, dtype=torch.int32)
+
+    def step(self, tokens: Tensor, place: Tensor) -> Tensor:
+        """The hidden states [R, D] after these tokens [R], the newest of rows whose slots are at `place` [B]."""
+        position = place.repeat_interleave(self.beams)[:, None]
+        x = self.model.embed_target(tokens[:, None], position, self.table.shape[1])
+        for number, layer in enumerate(self.model.decoder):
+            x = layer.attention_residual(x, lambda y: self._to_past(layer.attention, y, number, place))  # noqa: B023
+            x = layer.source_attention_residual(x, lambda y: self._to_source(layer.source_attention, y, number))  # noqa: B023
+            x = layer.feed_forward_residual(x, layer.feed_forward)
+        return self.model.decoder_norm(x)[:, 0]
+
+    def follow(self, parents: Tensor, place: Tensor) -> None:
+        """Row r goes on from row `parents[r]`, whose newest token was written at the place of its slot."""
+        self.table.scatter_(1, place.repeat_interleave(self.beams)[:, None], self.row[:, None])
+        self.table.copy_(self.table.index_select(0, parents))
+
+    def _to_past(self, attention: MultiHeadAttention, y: Tensor, number: int, place: Tensor) -> Tensor:
+        product, bias = linear(y[:, 0], attention.stacked.weight), attention.stacked.bias
+        attend = kernels.attend_to_past if kernels.serve(y) else attend_to_past
+        heads = attend(product, bias, self.keys[number], self.values[number], self.table, place, attention.heads)
+        return attention.output(heads)[:, None]
+
+    def _to_source(self, attention: MultiHeadAttention, y: Tensor, number: int) -> Tensor:
+        width = y.shape[2]
+        queries = linear(y[:, 0], attention.stacked.weight[:width], attention.stacked.bias[:width])
+        attend = kernels.attend_to_source if kernels.serve(y) else attend_to_source
+        return attention.output(attend(queries, self.sources[number], self.lengths, attention.heads))[:, None]
+
+
+def best_classes(model: Transformer, hidden: Tensor, count: int, must: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The `count` most probable classes of each row, as log-probabilities and ids [R, K], and that of the class it must
+    take [R], without ever writing the log-probabilities of all."""
+    weight, bias = model.classes
+    logits = linear(hidden, model.output_embedding.weight) if bias is None else linear(hidden, weight, bias)
+    summary = kernels.summary if kernels.serve(hidden) else group_summary
+    whole, maxima = summary(logits, len(weight))
+    group = maxima.topk(min(count, maxima.shape[1]), dim=1).indices
+    ids = (group[:, :, None] * GROUP + torch.arange(GROUP, device=group.device)).flatten(1)
+    inside = ids < len(weight)
+    values = logits.gather(1, ids.clamp(max=len(weight) - 1)).float().masked_fill(~inside, -torch.inf)
+    best, at = values.topk(min(count, values.shape[1]), dim=1)
+    of_must = logits.gather(1, must.clamp(min=0)[:, None])[:, 0].float()
+    return (best - whole[:, None]).clamp_(max=0), ids.gather(1, at), (of_must - whole).clamp_(max=0)
+
+
+# --- the plain forms of the kernels ----------------------------------------------------------------------------
+
+GROUP = 64  # as `kernels.summary` has it
+
+
+def attend_to_past(
+    product: Tensor, bias: Tensor, keys: Tensor, values: Tensor, table: Tensor, place: Tensor, heads: int
+) -> Tensor:
+    beams, row = len(product) // len(place), torch.arange(len(product), device=product.device)
+    now = place.repeat_interleave(beams)
+    query, key, value = (product + bias).to(keys.dtype).chunk(3, -1)
+    keys[row, now], values[row, now] = key, value
+    places = torch.arange(keys.shape[1], device=keys.device)
+    rows = torch.where(places == now[:, None], row[:, None], table.long())
+    return _attend(query, keys[rows, places], values[rows, places], places <= now[:, None], heads)
+
+
+def attend_to_source(queries: Tensor, source: Tensor, lengths: Tensor, heads: int) -> Tensor:
+    beams, places = len(queries) // len(lengths), torch.arange(source.shape[1], device=source.device)
+    keys, values = source.repeat_interleave(beams, 0).chunk(2, -1)
+    return _attend(queries, keys, values, places < lengths.repeat_interleave(beams)[:, None], heads)
+
+
+def _attend(query: Tensor, keys: Tensor, values: Tensor, keep: Tensor, heads: int) -> Tensor:
+    """[R, D], [R, T, D] twice and [R, T]; a row that may see nothing gets nothing."""
+    query, keys, values = (x.float().unflatten(-1, (heads, -1)) for x in (query, keys, values))
+    scores = torch.einsum("rhe,rthe->rht", query, keys) / query.shape[-1] ** 0.5
+    weights = scores.masked_fill(~keep[:, None], -torch.inf).softmax(-1).nan_to_num(0.0)
+    return torch.einsum("rht,rthe->rhe", weights, values).flatten(1).to(query.dtype)
+
+
+def group_summary(logits: Tensor, classes: int) -> tuple[Tensor, Tensor]:
+    logits = logits[:, :classes].float()
+    groups = torch.nn.functional.pad(logits, (0, -classes % GROUP), value=-torch.inf).unflatten(1, (-1, GROUP))
+    return logits.logsumexp(1), groups.amax(2)

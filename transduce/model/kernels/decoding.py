@@ -1,0 +1,135 @@
+"""Attention of one new token a row: to the past through a table of rows, and to the source its slot keeps.
+
+Beams change places by changing the table, not the cache. Every row reads as many places as it has, whatever room there
+is. Axes: B slots, W beams, R = B W rows, T places of a cache, S places of a source, D d_model, E width of a head, V ids.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+PLACES = 32  # read at once
+LOWEST = tl.constexpr(-1e30)  # a score that counts for nothing
+GROUP, GROUPS = 64, 32  # ids with one maximum, and groups looked at together
+
+
+def attend_to_past(
+    product: Tensor, bias: Tensor, keys: Tensor, values: Tensor, table: Tensor, place: Tensor, heads: int
+) -> Tensor:
+    """Write the new keys and values of each row [R, 3 D] at its slot's place, and attend to all up to it: [R, D].
+
+    `keys` and `values` are [R, T, D]; `table` [R, T] says in which row each earlier place of a row was written.
+    """
+    rows, width = product.shape[0], keys.shape[2]
+    out = torch.empty(rows, width, dtype=product.dtype, device=product.device)
+    _attend_to_past[(rows, heads)](
+        product, bias, keys, values, table, place, out, (width // heads) ** -0.5, keys.shape[1], rows // len(place),
+        D=width, E=width // heads, PLACES=PLACES, num_warps=1,
+    )  # fmt: skip
+    return out
+
+
+def attend_to_source(queries: Tensor, source: Tensor, lengths: Tensor, heads: int) -> Tensor:
+    """Attend with each row's query [R, D] to the `lengths` [B] first places of its slot's keys and values [B, S, 2 D]."""
+    rows, width = queries.shape
+    out = torch.empty_like(queries)
+    _attend_to_source[(rows, heads)](
+        queries, source, lengths, out, (width // heads) ** -0.5, source.shape[1], rows // len(lengths),
+        D=width, E=width // heads, PLACES=PLACES, num_warps=1,
+    )  # fmt: skip
+    return out
+
+
+def summary(logits: Tensor, classes: int) -> tuple[Tensor, Tensor]:
+    """log of the summed powers of each row's classes [R], and the maximum of every group of ids [R, V / GROUP]."""
+    rows, ids = logits.shape
+    groups = triton.cdiv(classes, GROUP)
+    whole = torch.empty(rows, dtype=torch.float32, device=logits.device)
+    maxima = torch.empty(rows, groups, dtype=torch.float32, device=logits.device)
+    _summary[(rows,)](
+        logits, whole, maxima, ids, classes, groups,
+        GROUP=GROUP, GROUPS=GROUPS, TURNS=triton.cdiv(groups, GROUPS), num_warps=4,
+    )  # fmt: skip
+    return whole, maxima
+
+
+@triton.jit
+def _attend_to_past(
+    product, bias, keys, values, table, place, out, scale, T, W,
+    D: tl.constexpr, E: tl.constexpr, PLACES: tl.constexpr,
+):  # fmt: skip
+    row, features = tl.program_id(0).to(tl.int64), tl.program_id(1) * E + tl.arange(0, E)
+    now = tl.load(place + row // W)
+    new = product + row * 3 * D + features
+    query = tl.load(new).to(tl.float32) + tl.load(bias + features).to(tl.float32)
+    key = (tl.load(new + D).to(tl.float32) + tl.load(bias + D + features).to(tl.float32)).to(keys.dtype.element_ty)
+    value = (tl.load(new + 2 * D).to(tl.float32) + tl.load(bias + 2 * D + features).to(tl.float32)).to(
+        values.dtype.element_ty
+    )
+    tl.store(keys + (row * T + now) * D + features, key)
+    tl.store(values + (row * T + now) * D + features, value)
+    most = tl.sum(query * key.to(tl.float32), 0) * scale
+    total, result = 1.0, value.to(tl.float32)
+    begin = now * 0
+    while begin < now:
+        places = begin + tl.arange(0, PLACES)
+        inside = places < now
+        rows = tl.load(table + row * T + places, inside, 0).to(tl.int64)
+        at = (rows * T + places)[:, None] * D + features[None, :]
+        past = tl.load(keys + at, inside[:, None], 0.0).to(tl.float32)
+        scores = tl.where(inside, tl.sum(past * query[None, :], 1) * scale, float("-inf"))
+        higher = tl.maximum(most, tl.max(scores, 0))
+        powers, less = tl.exp(scores - higher), tl.exp(most - higher)
+        past = tl.load(values + at, inside[:, None], 0.0).to(tl.float32)
+        result = result * less + tl.sum(powers[:, None] * past, 0)
+        total = total * less + tl.sum(powers, 0)
+        most = higher
+        begin += PLACES
+    tl.store(out + row * D + features, (result / total).to(out.dtype.element_ty))
+
+
+@triton.jit
+def _attend_to_source(
+    queries, source, lengths, out, scale, S, W, D: tl.constexpr, E: tl.constexpr, PLACES: tl.constexpr
+):  # fmt: skip
+    row, features = tl.program_id(0).to(tl.int64), tl.program_id(1) * E + tl.arange(0, E)
+    slot = row // W
+    length = tl.load(lengths + slot)
+    query = tl.load(queries + row * D + features).to(tl.float32) * scale
+    most, total = LOWEST, 0.0
+    result = tl.zeros((E,), tl.float32)
+    begin = length * 0
+    while begin < length:
+        places = begin + tl.arange(0, PLACES)
+        inside = places < length
+        at = source + (slot * S + places)[:, None] * 2 * D + features[None, :]
+        keys = tl.load(at, inside[:, None], 0.0).to(tl.float32)
+        scores = tl.where(inside, tl.sum(keys * query[None, :], 1), LOWEST)
+        higher = tl.maximum(most, tl.max(scores, 0))
+        powers, less = tl.where(inside, tl.exp(scores - higher), 0.0), tl.exp(most - higher)
+        values = tl.load(at + D, inside[:, None], 0.0).to(tl.float32)
+        result = result * less + tl.sum(powers[:, None] * values, 0)
+        total = total * less + tl.sum(powers, 0)
+        most = higher
+        begin += PLACES
+    tl.store(out + row * D + features, (result / tl.maximum(total, 1e-30)).to(out.dtype.element_ty))
+
+
+@triton.jit
+def _summary(
+    logits, whole, maxima, V, classes, groups, GROUP: tl.constexpr, GROUPS: tl.constexpr, TURNS: tl.constexpr
+):  # fmt: skip
+    row = tl.program_id(0).to(tl.int64)
+    most, powers = tl.full((GROUPS,), LOWEST, tl.float32), tl.zeros((GROUPS,), tl.float32)
+    for turn in range(TURNS):
+        group = turn * GROUPS + tl.arange(0, GROUPS)
+        ids = group[:, None] * GROUP + tl.arange(0, GROUP)[None, :]
+        value = tl.load(logits + row * V + ids, ids < classes, float("-inf")).to(tl.float32)
+        highest = tl.max(value, 1)
+        tl.store(maxima + row * groups + group, highest, group < groups)
+        higher = tl.maximum(tl.maximum(most, highest), LOWEST)
+        powers = powers * tl.exp(most - higher) + tl.sum(tl.exp(value - higher[:, None]), 1)
+        most = higher
+    top = tl.max(most, 0)
+    tl.store(whole + row, top + tl.log(tl.sum(powers * tl.exp(most - top), 0)))
