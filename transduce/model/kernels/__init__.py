@@ -6,17 +6,22 @@ whenever a case is not covered here. Nothing outside `model` and the loss knows 
 Written in Triton, which comes with PyTorch's GPU builds. Under TRITON_INTERPRET=1 they also run on a CPU, for tests.
 """
 
+import contextlib
+import os
+
 import torch
 from torch import Tensor
 
 ALIGNED = 8  # elements of bfloat16: rows of other lengths are multiplied at a fraction of the speed, or not at all
 
-try:
-    import triton.language  # noqa: F401
-except ImportError:
-    HAVE_TRITON = False
-else:
-    HAVE_TRITON = True
+HAVE_TRITON = False
+if torch.cuda.is_available() or os.environ.get("TRITON_INTERPRET") == "1":  # elsewhere it would only cost time
+    with contextlib.suppress(ImportError):
+        import triton.language  # noqa: F401
+
+        HAVE_TRITON = True
+
+if HAVE_TRITON:
     from transduce.model.kernels.attention import fits_a_page
     from transduce.model.kernels.cross_entropy import projected_cross_entropy
     from transduce.model.kernels.decoding import attend_to_past, attend_to_source, summary
