@@ -4,6 +4,7 @@ Training calls this and knows nothing of how it looks. `Silent` is a report that
 """
 
 import json
+import math
 import os
 import time
 from collections.abc import Mapping
@@ -109,8 +110,9 @@ def _total(report: StepReport) -> int | None:
 def _line(report: StepReport) -> str:
     of = f"/{total:,}" if (total := _total(report)) else ""
     best = f" | best {report.best}" if report.best else ""
+    loss = "..." if math.isnan(report.loss) else f"{report.loss:.3f}"
     return (
-        f"step {report.step:,}{of} | epoch {report.epoch + 1} | loss {report.loss:.3f} | "
+        f"step {report.step:,}{of} | epoch {report.epoch + 1} | loss {loss} | "
         f"{report.tokens_per_second:,.0f} tokens/s{best}"
     )
 
@@ -127,15 +129,18 @@ class Recorder:
             os.truncate(self._path, min(progress.metrics_size, os.path.getsize(self._path)))
         self._board = _tensorboard(folder.path / "tensorboard", progress.step)
         self._tokens, self._since = 0, time.perf_counter()
+        self._loss = math.nan  # the last one known: a GPU is asked for it only when the log is written
 
     def step(self, progress: RunProgress, last_step: int, tokens: int) -> None:
         self._tokens += tokens
+        if progress.logged_loss:
+            self._loss = progress.logged_loss / progress.logged_tokens
         self.voice.step(
             StepReport(
                 step=progress.step,
                 last_step=last_step,
                 epoch=progress.epoch,
-                loss=progress.logged_loss / progress.logged_tokens,
+                loss=self._loss,
                 tokens_per_second=self._speed(),
                 best=progress.best_score,
             )
@@ -143,7 +148,7 @@ class Recorder:
 
     def log(self, progress: RunProgress, learning_rate: float, gradient_norm: float) -> None:
         """A line on training since the last one."""
-        loss = progress.logged_loss / progress.logged_tokens
+        loss = self._loss = progress.logged_loss / progress.logged_tokens
         figures = {"loss": loss, "learning_rate": learning_rate, "gradient_norm": gradient_norm}
         progress.logged_loss, progress.logged_tokens = 0.0, 0
         speed = {"tokens_per_second": round(self._speed(), 1)}
