@@ -131,10 +131,11 @@ def test_a_kernel_sums_up_logits(classes: int) -> None:
 )
 def test_an_engine_of_slots_finds_what_the_other_finds(request_: Request, monkeypatch: pytest.MonkeyPatch) -> None:
     """More sentences than slots, of all lengths, some with a beginning they must have."""
-    monkeypatch.setattr(SlotEngine, "ROWS", 8)
-    request = dataclasses.replace(request_, max_extra=6)
+    monkeypatch.setattr(SlotEngine, "ROWS", 12)
+    monkeypatch.setattr(SlotEngine, "WIDTH", 16)
+    request = dataclasses.replace(request_, max_extra=4)
     model = make()
-    asked = sources(3, 40, 1, 7, 12, 80, 5, 5, 9, 2, 33, 20, 6)
+    asked = sources(3, 9, 1, 7, 12, 25, 5, 5, 9, 2)
     prefixes = [[] if n % 3 else [5, 9][: n % 2 + 1] for n in range(len(asked))]
     engines = [kind(model, Device("cpu", bf16=False), PAD, PAD, END) for kind in (SlotEngine, TorchEngine)]
     ours, theirs = (engine.search(asked, prefixes, request) for engine in engines)

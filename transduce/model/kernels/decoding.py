@@ -97,7 +97,8 @@ def _attend_to_source(
     slot = row // W
     length = tl.load(lengths + slot)
     query = tl.load(queries + row * D + features).to(tl.float32) * scale
-    most, total = LOWEST, 0.0
+    most = length.to(tl.float32) * 0.0 + LOWEST  # a number of the device, as it becomes in the loop
+    total = 0.0
     result = tl.zeros((E,), tl.float32)
     begin = length * 0
     while begin < length:
