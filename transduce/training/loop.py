@@ -186,10 +186,11 @@ class Trainer:
         self.progress.logged_loss += seen.loss
         self.gradient_norm = seen.gradient_norm
         if not seen.finite:
+            what = "gradient" if math.isfinite(seen.loss) else "loss"
+            when = "it was not applied" if self.device.kind == "cpu" else "it began since the last line of the log"
             raise TrainingError(
-                f"step {self.progress.step:,}: the {'gradient' if math.isfinite(seen.loss) else 'loss'} is not a number; "
-                "it was not applied and the last checkpoint stands: lower train.learning_rate, raise "
-                "train.warmup_steps, or set train.clip_norm=1"
+                f"step {self.progress.step:,}: the {what} is not a number; {when} and the last checkpoint stands: "
+                "lower train.learning_rate, raise train.warmup_steps, or set train.clip_norm=1"
             )
 
     def _try_largest(self) -> None:
