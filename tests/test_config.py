@@ -70,6 +70,7 @@ REFUSED = [
     ("model.num_heads=0", "model.num_heads = 0: must be at least 1"),
     ("model.num_heads=7", "model.d_model = 512 does not divide by model.num_heads = 7"),
     ("model.d_model=513 model.num_heads=1", "sinusoids come in pairs"),
+    ("model.positions=marian model.d_model=2 model.num_heads=1", "Marian's sinusoids need at least two pairs"),
     ("model.positions=rotary model.d_k=3 model.d_v=4", "rotary positions turn pairs"),
     ("data.joint=false", 'model.tie = "all" needs one vocabulary'),
     ("data.source_units=char", "data.joint = true needs equal units"),

@@ -13,7 +13,7 @@ from transduce.model import Tokens, Transformer, watch
 from transduce.model.attention import KeysValues, MultiHeadAttention, attention_weights
 from transduce.model.dropout import Dropout
 from transduce.model.layers import DecoderLayer, EncoderLayer, make_norm
-from transduce.model.positions import rotate, sinusoids
+from transduce.model.positions import Positions, rotate, sinusoids
 from transduce.model.tokens import keep_earlier, keep_same_sentence, keep_source
 
 TINY = ModelConfig(d_model=32, d_ff=64, num_heads=4, num_encoder_layers=2, num_decoder_layers=2, dropout=0.0)
@@ -26,6 +26,7 @@ VARIANTS = {
     "rms": dataclasses.replace(TINY, norm_kind="rms"),
     "learned": dataclasses.replace(TINY, positions="learned"),
     "rotary": dataclasses.replace(TINY, positions="rotary"),
+    "Marian's sinusoids": dataclasses.replace(TINY, positions="marian"),
     "no positions": dataclasses.replace(TINY, positions="none"),
     "gelu": dataclasses.replace(TINY, activation="gelu"),
     "swish": dataclasses.replace(TINY, activation="swish"),
@@ -156,6 +157,17 @@ def test_sinusoids_share_a_frequency() -> None:
         angle = position / 10_000 ** (2 * i / 64)
         assert table[position, 2 * i] == pytest.approx(math.sin(angle), abs=1e-6)
         assert table[position, 2 * i + 1] == pytest.approx(math.cos(angle), abs=1e-6)
+
+
+@pytest.mark.parametrize(("kind", "slowest"), [("sinusoidal", 10_000 ** (30 / 32)), ("marian", 10_000)])
+def test_the_slowest_sinusoid(kind: str, slowest: float) -> None:
+    """Marian's frequencies go down to 1/10000 itself, the paper's stop one short; beyond the table too."""
+    positions = Positions(dataclasses.replace(TINY, positions=kind))
+    for position, longest in [(900, 1_000), (3_000, 4_000)]:
+        found = positions(torch.zeros(1, 1, 32), torch.tensor([[position]]), longest)[0, 0]
+        assert found[0] == pytest.approx(math.sin(position), abs=1e-5)
+        assert found[-2] == pytest.approx(math.sin(position / slowest), abs=1e-6)
+        assert found[-1] == pytest.approx(math.cos(position / slowest), abs=1e-6)
 
 
 def test_moving_is_a_rotation_of_sinusoids() -> None:

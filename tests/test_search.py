@@ -4,7 +4,7 @@ import itertools
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -115,7 +115,12 @@ def reference_beam(
 
 
 def run(
-    models: list[Logits], limits: list[int], beam: int, penalty: Penalty, prefix: list[History] | None = None
+    models: list[Logits],
+    limits: list[int],
+    beam: int,
+    penalty: Penalty,
+    prefix: list[History] | None = None,
+    never: Sequence[int] = (),
 ) -> tuple[list[list[Hypothesis]], list[int]]:
     step, state = Recorder.over(models)
     found = beam_search(
@@ -128,6 +133,7 @@ def run(
         n_best=beam,
         penalty=penalty,
         prefix=prefix,
+        never=never,
     )
     return found, step.rows_per_step
 
@@ -279,6 +285,27 @@ def test_a_prefix_of_probability_zero_gives_no_hypothesis_and_harms_no_other(bea
     assert_same(found[1], alone[0])
 
 
+@pytest.mark.parametrize("beam", [1, 64])
+def test_a_token_ruled_out_is_in_no_output_and_changes_no_score(beam: int) -> None:
+    """The model's own probabilities stand: nothing is shared out among the tokens that are left."""
+    logits, penalty = model(1, 4), PaperPenalty(0.6)
+    found = run([logits], [4], beam, penalty, never=(2,))[0][0]
+    assert_same(found, [scored(logits, tuple(one.tokens), penalty) for one in found])
+    expected = [one for one in exhaustive(logits, 4, 4, penalty) if 2 not in one.tokens]
+    assert any(2 in one.tokens for one in run([logits], [4], 64, penalty)[0][0])
+    if beam == 1:
+        assert 2 not in found[0].tokens
+    else:
+        assert_same(found, expected)
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_a_prefix_may_hold_a_token_ruled_out(beam: int) -> None:
+    found, _ = run([model(1, 4)], [5], beam, PaperPenalty(0.6), [(2,)], never=(2,))
+    assert found[0]
+    assert all(one.tokens[0] == 2 and 2 not in one.tokens[1:] for one in found[0])
+
+
 def test_no_sentences_give_no_hypotheses() -> None:
     assert run([], [], 4, PaperPenalty(0.6))[0] == []
 
@@ -405,6 +432,11 @@ def test_a_sample_has_the_model_s_own_score(seed: int, temperature: float, top_k
             assert len(one.tokens) < limit
             assert tuple(one.tokens[: len(start)]) == start
             assert_same([one], [scored(logits, tuple(one.tokens), PaperPenalty(0.6))])
+
+
+def test_a_token_ruled_out_is_not_drawn() -> None:
+    assert any(2 in one.tokens for one in draw(model(1, 4), 200))
+    assert not any(2 in one.tokens for one in draw(model(1, 4), 200, never=(2,)))
 
 
 def test_a_tiny_top_p_or_a_top_k_of_one_is_greedy() -> None:

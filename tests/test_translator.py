@@ -11,7 +11,7 @@ from transduce.config import Config, ModelConfig, SearchConfig
 from transduce.device import Device
 from transduce.errors import DataError
 from transduce.model import Tokens, Transformer
-from transduce.text import EOS, Vocabularies, Vocabulary, train_vocabulary
+from transduce.text import EOS, UNKNOWN, Vocabularies, Vocabulary, train_vocabulary
 from transduce.translator import Request, TorchEngine, Translation, Translator, translator
 
 WORDS = (
@@ -108,6 +108,21 @@ def test_n_best_lists_are_sorted_and_begin_with_the_best(ours: Translator) -> No
         assert scores == sorted(scores, reverse=True)
         assert len({tuple(one.tokens) for one in found.outputs}) == 4
         assert found.outputs[0].tokens == best.outputs[0].tokens
+
+
+@pytest.mark.parametrize("sampling", [False, True], ids=["search", "sample"])
+@pytest.mark.parametrize("beam", [1, 4])
+def test_unknown_tokens_are_left_out_where_the_model_says_so(words: Vocabulary, beam: int, sampling: bool) -> None:
+    """`search.allow_unknown`: a setting of the model, as Marian's models have it."""
+    ours, lines = make(words), random_lines(20, seed=5)
+    with torch.no_grad():
+        ours.model.target_embedding.weight[UNKNOWN] *= 4
+    asked = ours.request(beam=beam, sampling=sampling, max_extra=5)
+    assert any("<unk>" in found.outputs[0].tokens for found in ours.stream(lines, asked))
+    config = dataclasses.replace(ours.config, search=dataclasses.replace(ours.config.search, allow_unknown=False))
+    other = Translator(ours.model, ours.vocabularies, config, ours.device)
+    asked = other.request(beam=beam, sampling=sampling, max_extra=5)
+    assert not any("<unk>" in found.outputs[0].tokens for found in other.stream(lines, asked))
 
 
 # --- nothing is lost -------------------------------------------------------------------------------------------

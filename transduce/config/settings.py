@@ -30,7 +30,8 @@ class ModelConfig:
     activation_dropout: float = 0.0
     norm: Literal["post", "pre"] = "post"
     norm_kind: Literal["layer", "rms"] = "layer"
-    positions: Literal["sinusoidal", "learned", "rotary", "none"] = "sinusoidal"
+    # marian: sinusoids at the frequencies of Marian, for models that learned there
+    positions: Literal["sinusoidal", "marian", "learned", "rotary", "none"] = "sinusoidal"
     max_positions: int = 1024  # learned positions only
     activation: Literal["relu", "gelu", "swish", "swiglu"] = "relu"
     output_bias: bool = False
@@ -117,6 +118,7 @@ class SearchConfig:
     alpha: float = 0.6
     length_penalty: Literal["paper", "power"] = "paper"  # ((5 + n) / 6)^alpha, or n^alpha
     max_extra: int = 50  # output limit: input length + this
+    allow_unknown: bool = True  # whether an output may hold `<unk>`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,8 +265,12 @@ def _contradictions(config: Config) -> list[Refusal]:
             "change one, or set model.d_k and model.d_v",
         ),
         (
-            model.positions == "sinusoidal" and model.d_model % 2 == 1,
+            model.positions in ("sinusoidal", "marian") and model.d_model % 2 == 1,
             f"model.d_model = {model.d_model}: sinusoids come in pairs, so it must be even",
+        ),
+        (
+            model.positions == "marian" and model.d_model < 4,
+            f"model.d_model = {model.d_model}: Marian's sinusoids need at least two pairs, so at least 4",
         ),
         (
             model.positions == "rotary" and model.key_width % 2 == 1,

@@ -10,24 +10,30 @@ from transduce.config import ModelConfig
 from transduce.model.shapes import Float, Int
 
 
-def sinusoids(position: Int[Tensor, "*places"], width: int) -> Float[Tensor, "*places {width}"]:
-    """PE(pos, 2i) = sin(pos / 10000^(2i/width)) and PE(pos, 2i+1) = the cosine at that very frequency."""
-    angle = _angles(position, width)
+def sinusoids(position: Int[Tensor, "*places"], width: int, last: int = 0) -> Float[Tensor, "*places {width}"]:
+    """PE(pos, 2i) = sin(pos / 10000^(2i/width)) and PE(pos, 2i+1) = the cosine at that very frequency.
+
+    With `last` = width - 2 the slowest frequency is 1/10000 itself, as in Marian and tensor2tensor.
+    """
+    angle = _angles(position, width, last or width)
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-2)
 
 
 def rotate(x: Float[Tensor, "R H W K"], position: Int[Tensor, "R W"]) -> Float[Tensor, "R H W K"]:
     """Turn each pair (2i, 2i+1) of a query or key by its position times the pair's frequency (rotary positions)."""
-    angle = _angles(position, x.shape[-1])[:, None]
+    angle = _angles(position, x.shape[-1], x.shape[-1])[:, None]
     cosine, sine = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
     even, odd = x[..., 0::2], x[..., 1::2]
     return torch.stack([even * cosine - odd * sine, even * sine + odd * cosine], dim=-1).flatten(-2)
 
 
-def _angles(position: Tensor, width: int) -> Tensor:
+def _angles(position: Tensor, width: int, last: int) -> Tensor:
     # In double precision until the angle is known: position 1000 in float32 would cost three digits.
-    exponent = torch.arange(0, width, 2, dtype=torch.float64, device=position.device) / width
+    exponent = torch.arange(0, width, 2, dtype=torch.float64, device=position.device) / last
     return (position[..., None] / 10_000.0**exponent).float()
+
+
+SINUSOIDS = ("sinusoidal", "marian")
 
 
 class Positions(nn.Module):
@@ -38,11 +44,12 @@ class Positions(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.kind, self.d_model = config.positions, config.d_model
+        self.last = config.d_model - (2 if self.kind == "marian" else 0)
         if self.kind == "learned":
             self.table: Tensor = nn.Parameter(torch.empty(config.max_positions, config.d_model))
             nn.init.normal_(self.table, std=config.d_model**-0.5)
-        elif self.kind == "sinusoidal":
-            self.register_buffer("table", sinusoids(torch.arange(self.TABLE), config.d_model), persistent=False)
+        elif self.kind in SINUSOIDS:
+            self.register_buffer("table", self.sinusoids(torch.arange(self.TABLE)), persistent=False)
 
     @property
     def limit(self) -> int | None:
@@ -55,11 +62,12 @@ class Positions(nn.Module):
         """`longest` bounds the positions, known without looking at them (looking would wait for the device)."""
         if self.kind == "learned":
             return embedded + nn.functional.embedding(position, self.table)
-        if self.kind == "sinusoidal":
-            return embedded + self._sinusoids(position, longest).to(embedded.dtype)
+        if self.kind in SINUSOIDS:
+            known = longest <= self.TABLE
+            added = nn.functional.embedding(position, self.table) if known else self.sinusoids(position)
+            return embedded + added.to(embedded.dtype)
         return embedded
 
-    def _sinusoids(self, position: Tensor, longest: int) -> Tensor:
-        if longest <= self.TABLE:
-            return nn.functional.embedding(position, self.table)
-        return sinusoids(position, self.d_model)
+    def sinusoids(self, position: Int[Tensor, "*places"]) -> Float[Tensor, "*places D"]:
+        """Those of any position, however far."""
+        return sinusoids(position, self.d_model, self.last)

@@ -26,6 +26,7 @@ from transduce.search.step import (
     hypotheses,
     log_probabilities,
     top,
+    without,
 )
 from transduce.search.walk import greedy, walk
 
@@ -42,10 +43,12 @@ def beam_search(
     penalty: Penalty,
     n_best: int = 1,
     prefix: Sequence[Sequence[int]] | None = None,
+    never: Sequence[int] = (),
 ) -> list[list[Hypothesis]]:
     """The `n_best` hypotheses found for each sentence, best score first; a beam of 1 is greedy search.
 
     The state has one row per sentence. `limits` [B] are the longest outputs, counting `</s>`, which is forced there.
+    No token of `never` is chosen, though a prefix may hold one.
     A sentence has fewer hypotheses where fewer outputs of a probability above 0 were found, and none after a
     prefix of probability 0.
     """
@@ -54,10 +57,10 @@ def beam_search(
         return []
     forced = forced_tokens(limits, prefix, end)
     if beam == 1:
-        paths = walk(step, state, start=start, end=end, forced=forced, choose=greedy)
+        paths = walk(step, state, start=start, end=end, forced=forced, choose=greedy, never=never)
     else:
         divisors = best_divisors(penalty, limits, forced.shape[1])
-        paths = _search(step, state, start, end, forced, beam, penalty, divisors)
+        paths = _search(step, state, start, end, forced, beam, penalty, divisors, never)
     return [found[:n_best] for found in hypotheses(paths, len(limits), end, penalty)]
 
 
@@ -77,13 +80,14 @@ def _search(
     beam: int,
     penalty: Penalty,
     divisors: Tensor,
+    never: Sequence[int],
 ) -> Paths:
     alive = Alive.at_start(len(forced), start, forced.device)
     trail = Trail.empty(forced, 2 * beam)
     pool = Pool.empty(len(forced), beam, forced.device)
     for place in range(forced.shape[1]):
         log_probs = log_probabilities(step(alive.tokens.flatten(), state))
-        found = _continuations(log_probs, alive, forced[alive.sentence, place], 2 * beam)
+        found = _continuations(log_probs, alive, forced[alive.sentence, place], 2 * beam, never)
         trail.record(place, alive.sentence, found)
         pool.add(alive.sentence, found, found.tokens == end, place + 1, penalty)
         # The most any continuation can still score: log-probabilities only fall, divisors are known beforehand.
@@ -98,10 +102,10 @@ def _search(
     return trail.follow(pool)
 
 
-def _continuations(log_probs: Tensor, alive: Alive, must: Tensor, count: int) -> Candidates:
+def _continuations(log_probs: Tensor, alive: Alive, must: Tensor, count: int, never: Sequence[int] = ()) -> Candidates:
     """The `count` most probable continuations of each sentence's beams; log_probs [A * W, V]."""
     sentences, width = alive.totals.shape
-    values, tokens = top(log_probs, min(count, log_probs.shape[1]))
+    values, tokens = top(without(log_probs, never), min(count, log_probs.shape[1]))
     must = must.repeat_interleave(width)
     values, tokens = force(values, tokens, must, log_probs.gather(1, must.clamp(min=0)[:, None])[:, 0])
     sums = (alive.totals.flatten()[:, None] + values).view(sentences, -1)

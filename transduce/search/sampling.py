@@ -29,10 +29,12 @@ def sample(
     top_k: int = 0,
     top_p: float = 1.0,
     prefix: Sequence[Sequence[int]] | None = None,
+    never: Sequence[int] = (),
 ) -> list[list[Hypothesis]]:
     """`num_samples` outputs per sentence in the order drawn, scored by the model as it is.
 
-    The state has one row per sentence. `limits` [B] are the longest outputs, counting `</s>`. top_k = 0 and
+    The state has one row per sentence. `limits` [B] are the longest outputs, counting `</s>`; tokens of `never` are
+    not drawn. top_k = 0 and
     top_p = 1 cut nothing off. The draws depend on the generator, which lives on the device of `limits`, and on
     the batch: the same sentences in another batch draw others. Draws of probability 0 (by their prefix) are left out.
     """
@@ -46,7 +48,7 @@ def sample(
         return draw(log_probs, temperature, top_k, top_p, generator)
 
     state = state.select(sentence) if num_samples > 1 else state
-    paths = walk(step, state, start=start, end=end, forced=forced, choose=choose)
+    paths = walk(step, state, start=start, end=end, forced=forced, choose=choose, never=never)
     return hypotheses(paths, len(limits), end, penalty)
 
 

@@ -83,6 +83,13 @@ def log_probabilities(logits: Tensor) -> Tensor:
     return torch.log_softmax(logits.float(), dim=-1).clamp_(max=0)
 
 
+def without(log_probs: Tensor, never: Sequence[int]) -> Tensor:
+    """The log-probabilities with these tokens ruled out; the others keep theirs, so that scores stay the model's."""
+    if not never:
+        return log_probs
+    return log_probs.index_fill(1, torch.tensor(never, device=log_probs.device), -torch.inf)
+
+
 def top(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """The `count` largest values of each row and their columns [R, K], largest first.
 

@@ -14,6 +14,7 @@ from transduce.device import Device
 from transduce.errors import SettingError
 from transduce.model import Tokens, Transformer
 from transduce.search import Hypothesis, beam_search, length_penalty, sample
+from transduce.text import UNKNOWN
 
 Ids = Sequence[int]
 LIMITS = {
@@ -33,6 +34,7 @@ class Request:
     alpha: float = 0.6
     length_penalty: Literal["paper", "power"] = "paper"
     max_extra: int = 50
+    allow_unknown: bool = True
     n_best: int = 1
     sampling: bool = False
     temperature: float = 1.0
@@ -52,7 +54,11 @@ class Request:
     def of(config: SearchConfig) -> "Request":
         """The settings a model was trained with."""
         return Request(
-            beam=config.beam, alpha=config.alpha, length_penalty=config.length_penalty, max_extra=config.max_extra
+            beam=config.beam,
+            alpha=config.alpha,
+            length_penalty=config.length_penalty,
+            max_extra=config.max_extra,
+            allow_unknown=config.allow_unknown,
         )
 
     def but(self, **changes: float | bool | str | None) -> "Request":
@@ -108,6 +114,7 @@ class TorchEngine:
         longest = self.model.target_positions.limit or max(lengths) + max(map(len, prefixes)) + 1
         limits = torch.tensor([min(longest, max(n, len(p) + 1)) for n, p in zip(lengths, prefixes, strict=True)])
         penalty = length_penalty(request.length_penalty, request.alpha)
+        never = () if request.allow_unknown else (UNKNOWN,)
         with self.device.mixed_precision():
             state = self.model.begin(self.model.encode(tokens))
             limits = limits.to(self.device.torch)
@@ -115,12 +122,13 @@ class TorchEngine:
                 return beam_search(
                     self.model.step, state, start=self.target_pad, end=self.end, limits=limits,
                     beam=request.beam, penalty=penalty, n_best=request.n_best, prefix=prefixes,
+                    never=never,
                 )  # fmt: skip
             generator = torch.Generator(self.device.torch).manual_seed(request.seed)
             return sample(
                 self.model.step, state, start=self.target_pad, end=self.end, limits=limits, penalty=penalty,
                 generator=generator, num_samples=request.n_best, temperature=request.temperature,
-                top_k=request.top_k, top_p=request.top_p, prefix=prefixes,
+                top_k=request.top_k, top_p=request.top_p, prefix=prefixes, never=never,
             )  # fmt: skip
 
     def _score(self, sources: list[Ids], targets: list[Ids]) -> list[list[float]]:
