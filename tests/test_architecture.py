@@ -31,7 +31,7 @@ LEVELS = [
     ["translator"],
     ["evaluate"],
     ["training"],
-    ["explore"],
+    ["explore", "exchange"],
     ["api", "demo"],
     ["cli"],
     ["__main__"],
@@ -45,6 +45,7 @@ SEES_ONLY = {
     "model": {"errors", "config"},
     "checkpoint": {"errors", "files"},
     "explore": {"errors", "translator"},
+    "exchange": {"errors", "config", "device", "text", "model", "search", "data", "checkpoint", "translator"},
 }
 FACE = "__init__"  # the package itself: lazily over everything, and anyone may ask it for the version
 

@@ -129,6 +129,37 @@ def attention(options: Options) -> int:
     return 0
 
 
+def export(options: Options) -> int:
+    from transduce.exchange import export_model
+
+    def say(line: str) -> None:
+        print(f"transduce: {line}", file=sys.stderr)
+
+    verified = export_model(
+        options.run,
+        options.folder,
+        options.to,
+        weights=options.weights,
+        sample=options.sample,
+        threads=options.threads,
+        say=say,
+    )
+    print(f"{options.folder}: {verified.summary()}", file=sys.stderr)
+    if options.json:
+        _print_json(asdict(verified))
+    return 0
+
+
+def import_model(options: Options) -> int:
+    from transduce.exchange import import_model as take
+
+    taken = take(options.source, options.run)
+    print(f"{options.run}: {taken.origin}, {taken.parameters / 1e6:.1f} M parameters", file=sys.stderr)
+    for note in taken.notes:
+        print(f"transduce: {note}", file=sys.stderr)
+    return 0
+
+
 def _load(options: Options) -> Translator:
     return Translator.load(options.run, options.weights, options.device, options.threads)
 

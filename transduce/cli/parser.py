@@ -31,6 +31,8 @@ def make_parser() -> argparse.ArgumentParser:
     _evaluate(verbs.add_parser("evaluate", help="score a model on a test set"))
     _score(verbs.add_parser("score", help="log-probability of given pairs"))
     _attention(verbs.add_parser("attention", help="draw what attends to what"))
+    _export(verbs.add_parser("export", help="write a model for another runtime, verified on real sentences"))
+    _import(verbs.add_parser("import", help="take in a model of Hugging Face's Marian, or of Marian itself"))
     return parser
 
 
@@ -102,3 +104,21 @@ def _attention(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("sentence")
     parser.add_argument("--target", help="look at this output instead of the model's own")
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="a .png, .pdf or .svg file")
+
+
+def _export(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", help="a run folder")
+    parser.add_argument("folder", metavar="DIR", help="the folder to make")
+    parser.add_argument("--to", choices=["hf", "onnx"], required=True, help="hf: transformers; onnx: onnxruntime")
+    parser.add_argument("--weights", choices=["auto", "best", "last", "averaged"], default="auto")
+    parser.add_argument(
+        "--sample", metavar="FILE", default="", help="source lines to compare on (default: validation's)"
+    )
+    parser.add_argument("--threads", type=int, default=0, help="CPU threads (default: one per core)")
+    parser.add_argument("--json", action="store_true", help="print what was compared as JSON on stdout")
+
+
+def _import(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(command="import_model")  # `import` is a word of Python's
+    parser.add_argument("source", help="a folder with config.json and model.safetensors, or with Marian's model.npz")
+    parser.add_argument("run", help="the model folder to make")

@@ -12,6 +12,7 @@ from transduce.errors import SettingError
 
 Task = Literal["auto", "translation", "symbols"]
 Units = Literal["auto", "bpe", "unigram", "char", "word"]
+Normalization = Literal["nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +65,7 @@ class DataConfig:
     vocabulary_size: int = 37_000  # bpe and unigram; char and word take every symbol of the sample up to this
     vocabulary_sample: int = 1_000_000  # pairs the vocabulary is trained on, at most
     unknown: Literal["bytes", "unk"] = "bytes"  # what becomes of a character outside the vocabulary
-    normalization: Literal["nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity"] = "nmt_nfkc"
+    normalization: Normalization = "nmt_nfkc"
     symbols: tuple[str, ...] = ()  # atomic pieces never split, e.g. ">>de<<"
     features_column: int = 0  # TSV: a column of `A;B;C` features, appended to the source as symbols ;A;B;C
     sampling: float = 0.0  # BPE-dropout rate, or unigram sampling when above 0

@@ -1,0 +1,384 @@
+"""Exports: another runtime loads them with no code of ours and says what our model says, or nothing is left behind."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from folders import GERMAN, SHAPE, ends_its_sentences, lines, vocabularies, write_folder, write_model
+
+import transduce
+from transduce.cli import main
+from transduce.cli.parser import make_parser
+from transduce.config import ModelConfig, SearchConfig
+from transduce.errors import DataError, MissingExtra, RunError, SettingError
+from transduce.exchange import FORMATS, export_model, exporting, hf, import_model
+from transduce.exchange.pieces import lay_out, piece_names
+from transduce.exchange.verification import Answer, Ours, Verified, verify
+from transduce.text import Vocabularies, Vocabulary, train_vocabulary
+from transduce.translator import Translator, open_folder
+
+FROZEN = Path(__file__).parent / "frozen" / "0.1.0"
+needs_transformers = pytest.mark.skipif(not find_spec("transformers"), reason="pip install 'transduce[hf]'")
+# A program that has never heard of us: Auto classes, a folder, lines; the texts, greedy and with a beam, as JSON.
+LIMIT = 60
+STRANGER = r"""
+import json, sys, warnings
+warnings.simplefilter("ignore")
+import torch
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+torch.set_num_threads(1)
+folder, lines = sys.argv[1], json.load(sys.stdin)
+tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForSeq2SeqLM.from_pretrained(folder)
+batch = tokenizer(lines, return_tensors="pt", padding=True)
+texts = []
+for beams in (1, 4):
+    extra = {"length_penalty": 1.0, "early_stopping": "never"} if beams > 1 else {}
+    found = model.generate(**batch, num_beams=beams, max_new_tokens=60, max_length=None, **extra)
+    texts.append([text.replace("\n", " ").strip() for text in tokenizer.batch_decode(found, skip_special_tokens=True)])
+assert not [name for name in sys.modules if name.startswith("transduce")]
+print(json.dumps({"texts": texts, "model": type(model).__name__, "settings": model.generation_config.to_dict()}))
+"""
+
+
+@pytest.fixture(autouse=True)
+def few_sentences(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(exporting, "SENTENCES", 8)
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+
+
+def export(run: Path, folder: Path, **settings: Any) -> Verified:
+    """To Hugging Face, on one thread: models this small gain nothing from a second."""
+    return export_model(run, folder, "hf", threads=1, **settings)
+
+
+def stranger(folder: Path, asked: list[str]) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-c", STRANGER, str(folder)],
+        input=json.dumps(asked),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def ours(run: Path, asked: list[str], beam: int) -> list[str]:
+    """Each line with the limit that the stranger has for all."""
+    translator = Translator.load(run, device="cpu", threads=1)
+    runtime = Ours(translator)
+    return [answer.text.strip() for answer in runtime.search(asked, LIMIT, beam, 1.0) if len(answer.tokens) < LIMIT - 1]
+
+
+# --- Hugging Face ----------------------------------------------------------------------------------------------
+
+VARIANTS: dict[str, tuple[ModelConfig, bool]] = {
+    "post-norm is Marian": (SHAPE, True),
+    "pre-norm is Pegasus": (dataclasses.replace(SHAPE, norm="pre"), True),
+    "post-norm, two vocabularies": (dataclasses.replace(SHAPE, tie="target"), False),
+    "pre-norm, two vocabularies, swish": (
+        dataclasses.replace(SHAPE, norm="pre", tie="target", activation="swish"),
+        False,
+    ),
+    "post-norm, nothing tied, gelu": (dataclasses.replace(SHAPE, tie="none", activation="gelu"), True),
+    "pre-norm, nothing tied, no bias": (dataclasses.replace(SHAPE, norm="pre", tie="none", output_bias=False), False),
+    "learned positions": (dataclasses.replace(SHAPE, positions="learned", max_positions=256), True),
+    "no positions": (dataclasses.replace(SHAPE, norm="pre", positions="none"), True),
+    "Marian's positions": (dataclasses.replace(SHAPE, positions="marian"), True),
+}
+
+
+@needs_transformers
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_transformers_says_the_same_and_the_way_back_gives_the_same_weights(variant: str, tmp_path: Path) -> None:
+    model, joint = VARIANTS[variant]
+    run = write_folder(tmp_path / "run", model, joint=joint)
+    verified = export(run, tmp_path / "hf")
+    print(variant, verified)
+    assert verified.difference < 1e-4
+    assert verified.lines == 8
+    assert verified.greedy + verified.beam + verified.unended == 16
+    if model.positions != "none" and model.tie != "none":  # nothing tells those to end
+        assert verified.greedy > 3
+        assert verified.beam > 3
+    import_model(tmp_path / "hf", tmp_path / "back")
+    before, after = open_folder(run).model(), open_folder(tmp_path / "back").model()
+    assert after.config == dataclasses.replace(model, max_positions=after.config.max_positions)
+    for (name, one), (_, other) in zip(before.named_parameters(), after.named_parameters(), strict=True):
+        assert torch.equal(one, other), name
+    asked = lines(3, seed=3)
+    found = [
+        transduce.load(folder, device="cpu", threads=1).translate(asked, beam=1) for folder in (run, tmp_path / "back")
+    ]
+    assert found[0] == found[1]
+
+
+@needs_transformers
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_a_program_without_us_loads_the_folder(norm: str, tmp_path: Path) -> None:
+    run = write_folder(tmp_path / "run", dataclasses.replace(SHAPE, norm=norm, dropout=0.2, attention_dropout=0.05))
+    export(run, tmp_path / "hf")
+    asked = [*lines(12, seed=4), "</s> <pad> <unk>", "Größe  1½ “quoted”, naïve—yes…", "日本語", "  blanks  around "]
+    found = stranger(tmp_path / "hf", asked)
+    assert found["model"] == {"post": "MarianMTModel", "pre": "PegasusForConditionalGeneration"}[norm]
+    assert found["texts"] == [ours(run, asked, 1), ours(run, asked, 4)]
+    assert len(set(found["texts"][1])) > 8
+    settings = json.loads((tmp_path / "hf" / "config.json").read_text())
+    assert (settings["dropout"], settings["attention_dropout"]) == (0.2, 0.05)
+
+
+@needs_transformers
+def test_a_trained_model_in_a_program_without_us(tmp_path: Path) -> None:
+    """Characters to words, two vocabularies, pre-norm."""
+    export(FROZEN, tmp_path / "hf")
+    asked = [line["source"] for line in json.loads((FROZEN / "expected.json").read_text())]
+    assert stranger(tmp_path / "hf", asked)["texts"] == [ours(FROZEN, asked, 1), ours(FROZEN, asked, 4)]
+
+
+@needs_transformers
+def test_a_real_model_on_real_sentences_in_a_program_without_us(shared_data: Path, tmp_path: Path) -> None:
+    import_model(shared_data / "model-marian-multi30k-en-de", tmp_path / "run")
+    sources = shared_data / "multi30k" / "test_2016_flickr.en"
+    verified = export(tmp_path / "run", tmp_path / "hf", sample=str(sources))
+    assert verified.greedy + verified.beam + verified.unended == 16
+    asked = sources.read_text(encoding="utf-8").split("\n")[:40]
+    found = stranger(tmp_path / "hf", asked)
+    assert found["texts"] == [ours(tmp_path / "run", asked, 1), ours(tmp_path / "run", asked, 4)]
+    assert found["settings"]["suppress_tokens"] == [1]
+    assert (found["settings"]["num_beams"], found["settings"]["length_penalty"]) == (6, 0.6)
+
+
+@needs_transformers
+def test_the_card_goes_along(tmp_path: Path) -> None:
+    export(write_folder(tmp_path / "run"), tmp_path / "hf")
+    card = (tmp_path / "hf" / "README.md").read_text()
+    assert card.startswith("---\nlanguage:\n- en\n- de\ntags:\n- translation\n")
+    assert "pipeline_tag: translation" in card
+    assert "# license: name one" in card
+    assert "# a model: en -> de" in card
+    assert (tmp_path / "hf" / "model.safetensors").stat().st_mode & 0o044
+
+
+@needs_transformers
+def test_a_language_code_is_taken_as_transformers_takes_it(tmp_path: Path) -> None:
+    """Cut off the text there, a piece with its blank here."""
+    one = train_vocabulary([*lines(200), *lines(200, words=GERMAN)], units="unigram", size=400)
+    both = Vocabulary(lay_out(one.model, [*piece_names(one.model), ">>de<<"]).model)
+    model = ends_its_sentences(SHAPE, both.size, both.size)
+    run = write_model(tmp_path / "run", model, Vocabularies(both, both))
+    (tmp_path / "sample").write_text(">>de<< the cat sat\nthe cat\n>>de<< the dogs ran\n")
+    assert both.encode([">>de<< the cat"])[0][1:] == one.encode(["the cat"])[0]
+    assert export(run, tmp_path / "hf", sample=str(tmp_path / "sample")).lines == 3
+
+
+REFUSED = {
+    'model.activation = "swiglu"': dataclasses.replace(SHAPE, activation="swiglu"),
+    'model.norm_kind = "rms"': dataclasses.replace(SHAPE, norm_kind="rms"),
+    'model.positions = "rotary"': dataclasses.replace(SHAPE, positions="rotary"),
+    "model.d_k = 8": dataclasses.replace(SHAPE, d_k=8),
+    "model.d_v = 8": dataclasses.replace(SHAPE, d_v=8),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_transformers_has_no_form_for_is_refused_before_anything_is_written(what: str, tmp_path: Path) -> None:
+    both = vocabularies(joint=True)
+    model = transduce.model.Transformer(REFUSED[what], both.source.size, both.target.size)
+    run = write_model(tmp_path / "run", model, both)
+    with pytest.raises(SettingError, match=f"{what}: Hugging Face's Marian and Pegasus have no form for it"):
+        export(run, tmp_path / "hf")
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_a_language_code_apart_from_its_blank_is_refused(tmp_path: Path) -> None:
+    one = train_vocabulary(lines(200), units="bpe", size=400, symbols=[">>de<<"])
+    run = write_model(tmp_path / "run", ends_its_sentences(SHAPE, one.size, one.size), Vocabularies(one, one))
+    with pytest.raises(SettingError, match="the vocabulary's piece >>de<<: "):
+        export(run, tmp_path / "hf")
+
+
+# --- ONNX ------------------------------------------------------------------------------------------------------
+
+
+def export_by_command(run: Path, folder: Path, *options: str) -> dict[str, Any]:
+    """In a process of its own: the checks of shapes that tests turn on are in the way of tracing."""
+    command = [sys.executable, "-m", "transduce", "export", str(run), str(folder), "--json", "--threads", "1", *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "same text for" in done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.timeout(600)
+def test_onnxruntime_says_the_same(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime", reason="pip install 'transduce[onnx]'")
+    verified = export_by_command(FROZEN, tmp_path / "onnx", "--to", "onnx")
+    assert verified["difference"] < 1e-4
+    assert verified["greedy"] == verified["beam"] == verified["lines"] > 8
+    described = json.loads((tmp_path / "onnx" / "manifest.json").read_text())
+    assert described["ids"] == {"end": 0, "unknown": 1, "start": 71, "source_pad": 31}
+    assert {path.name for path in (tmp_path / "onnx").iterdir()} == {
+        "encoder.onnx", "decoder.onnx", "manifest.json", "source.spm", "target.spm",
+    }  # fmt: skip
+
+
+UNLIKE_THE_PAPER = {
+    "all that others cannot": dataclasses.replace(
+        SHAPE, positions="rotary", norm_kind="rms", activation="swiglu", d_k=8, d_v=12, tie="none", output_bias=False
+    ),
+    "learned positions": dataclasses.replace(SHAPE, positions="learned", max_positions=128, norm="pre"),
+}
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", UNLIKE_THE_PAPER)
+def test_onnx_takes_every_variant(variant: str, tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime", reason="pip install 'transduce[onnx]'")
+    both = vocabularies(joint=True)
+    torch.manual_seed(1)
+    model = transduce.model.Transformer(UNLIKE_THE_PAPER[variant], both.source.size, both.target.size)
+    search = SearchConfig(length_penalty="power", allow_unknown=False)
+    run = write_model(tmp_path / "run", model, both, search)
+    verified = export_by_command(run, tmp_path / "onnx", "--to", "onnx")
+    assert verified["difference"] < 1e-4
+    assert (tmp_path / "onnx" / "README.md").read_text() == "# a model: en -> de\n"
+
+
+# --- nothing is left behind ------------------------------------------------------------------------------------
+
+
+def spoil(monkeypatch: pytest.MonkeyPatch, file: str, change: Any) -> None:
+    """Have the export write something else into a file."""
+    write = hf.write
+
+    def spoilt(opened: Any, model: Any, folder: Path) -> None:
+        write(opened, model, folder)
+        change(folder / file)
+
+    form = dataclasses.replace(FORMATS["hf"], write=spoilt)
+    monkeypatch.setitem(exporting.FORMATS, "hf", form)
+
+
+def other_vocabulary(path: Path) -> None:
+    ids = json.loads(path.read_text())
+    path.write_text(json.dumps({name: number if number < 300 else 1 for name, number in ids.items()}))
+
+
+def other_heads(path: Path) -> None:
+    path.write_text(path.read_text().replace('_attention_heads": 4', '_attention_heads": 8'))
+
+
+@needs_transformers
+@pytest.mark.parametrize(
+    ("file", "change", "said"),
+    [("config.json", other_heads, "logits differ by"), ("vocab.json", other_vocabulary, "the tokens of '")],
+)
+def test_an_export_that_says_something_else_is_deleted(
+    file: str,
+    change: Any,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run = write_folder(tmp_path / "run")
+    spoil(monkeypatch, file, change)
+    assert main(["export", str(run), str(tmp_path / "hf"), "--to", "hf", "--threads", "1"]) == 2
+    error = capsys.readouterr().err
+    assert "the export does not match and was deleted: " in error
+    assert said in error
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+class Liar(Ours):
+    """A runtime that computes what we do and says something else about the first line."""
+
+    says: Answer
+
+    def search(self, lines: Any, limit: int, beam: int, alpha: float) -> list[Answer]:
+        return [self.says, *super().search(lines, limit, beam, alpha)[1:]]
+
+
+def test_texts_are_compared_too_and_a_tie_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    translator = Translator.load(write_folder(tmp_path / "run"), device="cpu", threads=1)
+    asked, honest, liar = lines(4, seed=2), Ours(translator), Liar(translator)
+    true = honest.search(asked, 80, 1, 1.0)[0]
+    liar.says = dataclasses.replace(true, text="something else")
+    with pytest.raises(RunError, match=r"greedy: '.*' becomes 'something else' there and"):
+        verify(honest, liar, asked, 1.0, 50)
+    liar.says = Answer("another", [*true.tokens[:-1], true.tokens[-1] - 1])
+    with pytest.raises(RunError, match=r"greedy: '.*' becomes 'another' there and"):
+        verify(honest, liar, asked, 1.0, 50)
+    monkeypatch.setattr(honest, "score", lambda *_: -1.5)  # both as good
+    assert verify(honest, liar, asked, 1.0, 50) == Verified(4, 0.0, greedy=3, beam=3, unended=0)
+
+
+def test_an_existing_folder_an_unknown_format_and_a_missing_run_are_refused(tmp_path: Path) -> None:
+    run = write_folder(tmp_path / "run")
+    with pytest.raises(RunError, match="run: there is something there already; an export needs a new folder"):
+        export_model(run, run, "hf")
+    with pytest.raises(SettingError, match="no format 'tf'; there are hf, onnx"):
+        export_model(run, tmp_path / "new", "tf")
+    with pytest.raises(RunError, match="no such folder"):
+        export_model(tmp_path / "none", tmp_path / "new", "hf")
+
+
+@pytest.mark.parametrize(
+    ("to", "package", "extra"),
+    [("hf", "transformers", "hf"), ("onnx", "onnxruntime", "onnx"), ("onnx", "onnxscript", "onnx")],
+)
+def test_a_missing_package_is_named(
+    to: str, package: str, extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingExtra, match=rf"needs the package '{package}': pip install 'transduce\[{extra}\]'"):
+        export_model(FROZEN, tmp_path / "new", to)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_parser_knows_the_formats() -> None:
+    assert make_parser().parse_args(["export", "a", "b", "--to", "hf"]).to == "hf"
+    action = next(a for a in make_parser()._actions if a.dest == "command")
+    options = action.choices["export"]._actions  # type: ignore[index, call-overload]
+    assert next(a for a in options if a.dest == "to").choices == list(FORMATS)
+
+
+# --- what is compared on ---------------------------------------------------------------------------------------
+
+
+def test_the_sample_is_given_or_the_validation_data_or_ours(tmp_path: Path) -> None:
+    for name, count in [("sample", 9), ("valid.en", 40), ("valid.de", 40)]:
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines(count, seed=count)))
+    valid = (f"{tmp_path / 'valid.en'}\t{tmp_path / 'valid.de'}",)
+    opened = open_folder(write_folder(tmp_path / "run", valid=valid))
+    assert exporting.choose_lines(opened, str(tmp_path / "sample")) == lines(9, seed=9)[:8]
+    assert exporting.choose_lines(opened, "") == lines(40, seed=40)[::5][:8]
+    (tmp_path / "valid.de").unlink()
+    assert exporting.choose_lines(opened, "") == exporting.SENTENCES_OF_OURS[:8]
+
+
+@pytest.mark.parametrize(("content", "said"), [("\n  \n", "no line of 1 to 100 tokens"), (None, "cannot be read")])
+def test_a_sample_of_nothing_is_refused(content: str | None, said: str, tmp_path: Path) -> None:
+    if content is not None:
+        (tmp_path / "sample").write_text(content)
+    with pytest.raises(DataError, match=said):
+        export_model(FROZEN, tmp_path / "new", "hf", sample=str(tmp_path / "sample"))
+
+
+@needs_transformers
+def test_the_weights_that_are_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = write_folder(tmp_path / "run", search=SearchConfig(length_penalty="paper"))
+    assert main(["export", str(run), str(tmp_path / "hf"), "--to", "hf", "--weights", "last"]) == 2
+    assert "no last.safetensors there" in capsys.readouterr().err
+    assert main(["export", str(run), str(tmp_path / "hf"), "--to", "hf", "--weights", "best"]) == 0
+    assert "hf runtimes divide by n^alpha, not by the paper's" in capsys.readouterr().err

@@ -1,0 +1,132 @@
+"""`transduce export RUN DIR --to FORMAT`: written beside DIR, verified there, and renamed only when it says what ours says."""
+
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from transduce.data import Corpus, groups_from_setting, read_pairs
+from transduce.device import choose_device
+from transduce.errors import DataError, RunError, SettingError
+from transduce.exchange import hf, hf_runtime, onnx_graphs, onnx_runtime
+from transduce.exchange.verification import Ours, Runtime, Verified, verify
+from transduce.model import Transformer
+from transduce.translator import ModelFolder, Translator, open_folder
+
+Say = Callable[[str], None]
+
+SENTENCES = 32  # of the sample that are compared: spread evenly over it
+LONGEST = 100  # tokens; longer sentences are left out of the sample
+EXTRA = 50  # tokens an output may be longer than its source when texts are compared
+SENTENCES_OF_OURS = """
+A man in an orange hat is looking at something.
+The council met on Tuesday, 14 March 2023, at 9.30 a.m.
+"Where is the railway station?" she asked.
+It wasn't the first time, and it won't be the last.
+Ein kleines Mädchen läuft über die grüne Wiese.
+Die Kosten stiegen um 12,5 % auf 3.400 Euro.
+Où est la gare, s'il vous plaît ?
+naïve café: déjà vu (1984)
+Two dogs are running through the snow, and a third one is asleep.
+This is a longer sentence, which has a second part, and a third one that follows it, so that positions matter.
+transduce
+no
+""".strip().split("\n")
+
+
+@dataclass(frozen=True)
+class Format:
+    """What it takes to export to somewhere."""
+
+    require: Callable[[], None]  # says what to install
+    refuse: Callable[[ModelFolder], None]  # names what the format cannot express
+    write: Callable[[ModelFolder, Transformer, Path], None]
+    run: Callable[[ModelFolder, Path], Runtime]
+
+
+FORMATS = {
+    "hf": Format(
+        hf_runtime.require,
+        hf.refuse,
+        hf.write,
+        lambda opened, folder: hf_runtime.HfRuntime(folder, opened.vocabularies.target.size - 1),
+    ),
+    "onnx": Format(
+        onnx_runtime.require,
+        onnx_graphs.refuse,
+        onnx_graphs.write,
+        lambda opened, folder: onnx_runtime.OnnxRuntime(folder),
+    ),
+}
+
+
+def export_model(
+    run: str | Path,
+    folder: str | Path,
+    to: str,
+    *,
+    weights: str = "auto",
+    sample: str = "",
+    threads: int = 0,
+    say: Say = print,
+) -> Verified:
+    """Write the model of RUN to a new folder for another runtime, which must give the same answers."""
+    if to not in FORMATS:
+        raise SettingError(f"no format '{to}'; there are {', '.join(FORMATS)}")
+    form, target = FORMATS[to], Path(folder)
+    if target.exists() or target.is_symlink():
+        raise RunError(f"{target}: there is something there already; an export needs a new folder")
+    opened = open_folder(run)
+    form.refuse(opened)
+    form.require()
+    lines = choose_lines(opened, sample)
+    translator = Translator(
+        opened.model(weights), opened.vocabularies, opened.config, choose_device("cpu", "fp32", threads)
+    )
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        temporary.mkdir(parents=True)
+        form.write(opened, translator.model, temporary)
+        verified = _verify(form, opened, translator, temporary, lines)
+        os.replace(temporary, target)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    if opened.config.search.length_penalty == "paper":
+        say(f"search.length_penalty: {to} runtimes divide by n^alpha, not by the paper's ((5 + n) / 6)^alpha")
+    return verified
+
+
+def _verify(form: Format, opened: ModelFolder, translator: Translator, folder: Path, lines: Sequence[str]) -> Verified:
+    try:
+        return verify(Ours(translator), form.run(opened, folder), lines, opened.config.search.alpha, EXTRA)
+    except RunError as error:
+        raise RunError(f"{opened.folder.path}: the export does not match and was deleted: {error}") from None
+
+
+def choose_lines(opened: ModelFolder, sample: str) -> list[str]:
+    """Sentences to compare on: those given, else the run's validation data if it is still there, else some of ours."""
+    lines = _read(sample) if sample else _validation(opened) or SENTENCES_OF_OURS
+    ids = opened.vocabularies.source.encode(lines)
+    fitting = [line for line, row in zip(lines, ids, strict=True) if line.strip() and len(row) <= LONGEST]
+    if not fitting:
+        raise DataError(f"{sample or 'the validation data'}: no line of 1 to {LONGEST} tokens to compare on")
+    step = max(1, len(fitting) // SENTENCES)
+    return fitting[::step][:SENTENCES]
+
+
+def _read(path: str) -> list[str]:
+    try:
+        return Path(path).read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: cannot be read ({error})") from None
+
+
+def _validation(opened: ModelFolder) -> list[str]:
+    data = opened.config.data
+    if not data.valid or "-" in data.valid:
+        return []
+    try:
+        return list(read_pairs(Corpus(groups_from_setting(data.valid), data.languages, data.features_column))[0])
+    except (DataError, OSError):
+        return []

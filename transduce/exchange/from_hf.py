@@ -1,0 +1,274 @@
+"""Models of Hugging Face: a folder whose config.json says Marian, or Pegasus as we export pre-norm models.
+
+Weights are taken from safetensors only; a folder that has them pickled is refused with the line that converts it.
+"""
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from transduce.checkpoint import Tensors
+from transduce.config import Config, ModelConfig, SearchConfig
+from transduce.errors import DamagedFile, DataError
+from transduce.exchange.imported import Imported, Tables, data_settings, settled
+from transduce.exchange.naming import alternating, entries, hf_names, to_ours
+from transduce.exchange.pieces import lay_out, read_model
+from transduce.model.positions import Positions
+from transduce.text import Vocabularies, Vocabulary
+
+Json = dict[str, Any]
+WEIGHTS = "model.safetensors"
+ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
+SAME = 1e-4  # positions nearer than this to a table of sinusoids are those
+
+
+def is_hf(source: Path) -> bool:
+    return (source / "config.json").is_file()
+
+
+def read_hf(folder: Path) -> Imported:
+    """The model of a folder, its vocabularies and its way of searching."""
+    config = _json(folder / "config.json")
+    _refuse(folder, config)
+    theirs = _weights(folder)
+    numbering = _Numbering.read(folder)
+    both, notes = numbering.vocabularies()
+    tables = _tables(folder, config, theirs, numbering)
+    ours = _config(folder, config, both, tables)
+    read = _Reader(folder, theirs)
+    positions = _positions(read, ours.model)
+    ours = settled(replace(ours, model=positions.model))
+    tensors = {entry.ours: to_ours(read, entry) for entry in entries(ours.model, hf_names)}
+    if ours.model.norm == "pre":
+        for side in ("encoder", "decoder"):
+            for kind in ("weight", "bias"):
+                tensors[f"{side}_norm.{kind}"] = alternating(read(f"model.{side}.layer_norm.{kind}"), 0)
+    tensors |= tables.tensors(ours.model) | positions.tensors
+    return Imported(f"Hugging Face {config['model_type']} model {folder.resolve().name}", ours, both, tensors, notes)
+
+
+# --- what is there ---------------------------------------------------------------------------------------------
+
+
+def _json(path: Path) -> Json:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise DataError(f"{path}: not there, and an HF Marian model needs it") from None
+    except (OSError, ValueError) as error:
+        raise DamagedFile(f"{path}: cannot be read ({error})") from None
+    if not isinstance(found, dict):
+        raise DamagedFile(f"{path}: holds no JSON object")
+    return found
+
+
+def _weights(folder: Path) -> Tensors:
+    path = folder / WEIGHTS
+    if not path.exists() and (folder / "model.safetensors.index.json").exists():
+        raise DataError(f"{folder}: its weights are in several files: save it again in one with save_pretrained")
+    if not path.exists() and list(folder.glob("*.bin")):
+        raise DataError(
+            f"{folder}: its weights are pickled (pytorch_model.bin), and a pickle can run any code when it is opened. If "
+            'you trust where it came from: python -c "import sys, transformers as t; '
+            't.AutoModelForSeq2SeqLM.from_pretrained(sys.argv[1]).save_pretrained(sys.argv[1])" '
+            f"{folder}"
+        )
+    if not path.exists():
+        raise DataError(f"{path}: not there: the weights are missing")
+    try:
+        with safe_open(path, "pt") as file:
+            return {name: file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118 - not a dict
+    except (SafetensorError, OSError, ValueError) as error:
+        raise DamagedFile(f"{path}: cannot be read as safetensors ({error})") from None
+
+
+class _Reader:
+    """A parameter by name."""
+
+    def __init__(self, folder: Path, theirs: Tensors) -> None:
+        self.folder, self.theirs = folder, theirs
+
+    def __call__(self, name: str) -> Tensor:
+        if name not in self.theirs:
+            raise DataError(f"{self.folder / WEIGHTS}: lacks {name}, which its config.json calls for")
+        return self.theirs[name]
+
+
+# --- settings --------------------------------------------------------------------------------------------------
+
+
+def _refuse(folder: Path, config: Json) -> None:
+    """What our model has no form for, by the name it has in config.json."""
+    kind = config.get("model_type")
+    if kind not in ("marian", "pegasus"):
+        raise DataError(
+            f"{folder}: config.json says model_type {kind}; only marian can be imported, and our own pegasus"
+        )
+    pairs = [("attention_heads", "num_heads"), ("ffn_dim", "d_ff")]
+    wrong = [
+        *(
+            (
+                config.get(f"encoder_{name}") != config.get(f"decoder_{name}"),
+                f"encoder_{name} and decoder_{name} differ",
+            )
+            for name, _ in pairs
+        ),
+        (
+            config.get("activation_function") not in ACTIVATIONS,
+            f"activation_function {config.get('activation_function')}",
+        ),
+        (config.get("scale_embedding") is not True, "scale_embedding is not true"),
+        (config.get("normalize_embedding") is True, "normalize_embedding"),
+        (kind == "marian" and config.get("normalize_before") is True, "normalize_before"),
+        (config.get("decoder_start_token_id") != config.get("pad_token_id"), "decoding does not start from <pad>"),
+    ]
+    for refused, what in wrong:
+        if refused:
+            raise DataError(f"{folder / 'config.json'}: {what}: our model has no form for it")
+
+
+def _config(folder: Path, config: Json, both: Vocabularies, tables: Tables) -> Config:
+    generation = folder / "generation_config.json"
+    asked = {**config, **(_json(generation) if generation.exists() else {})}
+    tokenizer = _json(folder / "tokenizer_config.json") if (folder / "tokenizer_config.json").exists() else {}
+    languages = tuple(str(tokenizer.get(name) or "") for name in ("source_lang", "target_lang"))
+    data = data_settings(both, languages if all(languages) else ())
+    try:
+        model = ModelConfig(
+            d_model=int(config["d_model"]),
+            d_ff=int(config["encoder_ffn_dim"]),
+            num_heads=int(config["encoder_attention_heads"]),
+            num_encoder_layers=int(config["encoder_layers"]),
+            num_decoder_layers=int(config["decoder_layers"]),
+            dropout=float(config.get("dropout", 0.1)),
+            attention_dropout=float(config.get("attention_dropout", 0)),
+            activation_dropout=float(config.get("activation_dropout", 0)),
+            norm="pre" if config["model_type"] == "pegasus" else "post",
+            activation=ACTIVATIONS[config["activation_function"]],  # type: ignore[arg-type]
+            output_bias=tables.bias is not None,
+            tie=tables.tie(data.joint),
+        )
+        search = SearchConfig(
+            beam=int(asked.get("num_beams") or 1),
+            alpha=float(asked.get("length_penalty") or 1.0),
+            length_penalty="power",
+            allow_unknown=1 not in (asked.get("suppress_tokens") or []),
+        )
+    except (KeyError, ValueError, TypeError) as error:
+        raise DamagedFile(f"{folder / 'config.json'}: cannot be read: {error}") from None
+    return Config(model=model, data=data, search=search)
+
+
+# --- vocabularies and embeddings -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Numbering:
+    """The two sentencepiece models of a folder, and the ids that its JSON gives to their pieces."""
+
+    folder: Path
+    models: tuple[bytes, bytes]
+    ids: tuple[dict[str, int], dict[str, int]]  # source and target; one and the same unless the folder has two
+
+    @staticmethod
+    def read(folder: Path) -> "_Numbering":
+        for name in ("source.spm", "target.spm"):
+            if not (folder / name).is_file():
+                raise DataError(f"{folder / name}: not there: an HF Marian model has source.spm and target.spm")
+        source = _json(folder / "vocab.json")
+        target = _json(folder / "target_vocab.json") if (folder / "target_vocab.json").exists() else source
+        models = (read_model(folder / "source.spm"), read_model(folder / "target.spm"))
+        return _Numbering(folder, models, (source, target))
+
+    def vocabularies(self) -> tuple[Vocabularies, list[str]]:
+        found: list[Vocabulary] = []
+        notes: list[str] = []
+        for model, ids, side in zip(self.models, self.ids, ("source", "target"), strict=True):
+            laid = lay_out(model, self.names(ids)[:-1], codes=side == "source")
+            found.append(Vocabulary(laid.model))
+            if laid.without_id:
+                notes.append(
+                    f"{laid.without_id} pieces of {side}.spm have no id in vocab.json: what they would have spelt (and "
+                    "HF gives the model as <unk>) is spelt with smaller ones"
+                )
+        if found[0].model == found[1].model:
+            found[1] = found[0]
+        return Vocabularies(found[0], found[1]), notes
+
+    def names(self, ids: dict[str, int]) -> list[str]:
+        """In our order: `</s>`, `<unk>`, the pieces, `<pad>`."""
+        special = ("</s>", "<unk>", "<pad>")
+        if missing := [name for name in special if name not in ids]:
+            raise DataError(f"{self.folder}: its vocabulary lacks {', '.join(missing)}")
+        pieces = sorted((name for name in ids if name not in special), key=ids.__getitem__)
+        return ["</s>", "<unk>", *pieces, "<pad>"]
+
+    def rows(self, side: int) -> Tensor:
+        """Where in their tables our ids stand."""
+        return torch.tensor([self.ids[side][name] for name in self.names(self.ids[side])])
+
+
+def _tables(folder: Path, config: Json, theirs: Tensors, numbering: _Numbering) -> Tables:
+    shared = theirs.get("model.shared.weight")
+
+    def table(*names: str) -> Tensor:
+        found = next((theirs[name] for name in names if name in theirs), shared)
+        if found is None:
+            raise DataError(f"{folder / WEIGHTS}: lacks {names[0]}, which its config.json calls for")
+        return found
+
+    source = table("model.encoder.embed_tokens.weight")
+    target = table("model.decoder.embed_tokens.weight")
+    untied = config.get("tie_word_embeddings") is False and "lm_head.weight" in theirs
+    output = theirs["lm_head.weight"] if untied else target
+    source_rows, target_rows = numbering.rows(0), numbering.rows(1)
+    for rows, size, name in ((source_rows, len(source), "vocab.json"), (target_rows, len(target), "the target's ids")):
+        if int(rows.max()) >= size:
+            raise DataError(f"{folder}: {name} goes up to id {int(rows.max())}, but there are {size} embeddings")
+    bias = theirs.get("final_logits_bias", target.new_zeros(1, len(target)))[0]
+    _refuse_unnamed(folder, bias, target_rows)
+    bias = bias[target_rows[:-1]]
+    return Tables(source[source_rows], target[target_rows], output[target_rows], bias if bool(bias.any()) else None)
+
+
+def _refuse_unnamed(folder: Path, bias: Tensor, rows: Tensor) -> None:
+    """An id without a piece is no loss where it can never be written."""
+    unnamed = torch.isfinite(bias).index_fill(0, rows, False)
+    if bool(unnamed.any()):
+        raise DataError(f"{folder}: {int(unnamed.sum())} ids have embeddings but no piece in its vocabulary")
+
+
+# --- positions -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Positions:
+    """The settings with the kind of positions in them, and the tables where these are no formula."""
+
+    model: ModelConfig
+    tensors: Tensors
+
+
+def _positions(read: _Reader, model: ModelConfig) -> _Positions:
+    """HF computes sinusoids where the file has none; a file that has some may hold any."""
+    names = [f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder")]
+    if not any(name in read.theirs for name in names):
+        return _Positions(model, {})
+    tables = [alternating(read(name), 1) for name in names]
+    for kind in ("sinusoidal", "marian", "none"):
+        formula = replace(model, positions=kind)
+        if all(float((table - _formula(formula, len(table))).abs().max()) < SAME for table in tables):
+            return _Positions(formula, {})
+    learned = replace(model, positions="learned", max_positions=len(tables[0]))
+    return _Positions(learned, {"source_positions.table": tables[0], "target_positions.table": tables[1]})
+
+
+def _formula(model: ModelConfig, places: int) -> Tensor:
+    if model.positions == "none":
+        return torch.zeros(places, model.d_model)
+    return Positions(model).sinusoids(torch.arange(places))

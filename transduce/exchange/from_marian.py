@@ -1,0 +1,238 @@
+"""Marian's own models: model.npz with its options inside, beside it one or two sentencepiece vocabularies.
+
+numpy reads the archive and is never allowed to unpickle. Only the Transformer that Marian trains by default is taken
+(post-norm, whole layers, sinusoids); whatever else its options ask for is refused by name.
+"""
+
+import re
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.lib.npyio import NpzFile
+from torch import Tensor
+
+from transduce.config import Config, ModelConfig, SearchConfig
+from transduce.errors import DamagedFile, DataError
+from transduce.exchange.imported import Imported, Tables, data_settings, settled
+from transduce.exchange.naming import entries, marian_names, to_ours
+from transduce.text import Vocabularies, Vocabulary
+
+OPTIONS = "special:model.yml"
+Options = dict[str, Any]  # text, or a list of texts
+Arrays = dict[str, np.ndarray[Any, Any]]
+
+# What the options must say, where they say anything; the first is what Marian does by default.
+REQUIRED: dict[str, tuple[Any, ...]] = {
+    "type": ("transformer",),
+    "transformer-preprocess": ("",),
+    "transformer-postprocess": ("dan",),
+    "transformer-postprocess-emb": ("d", ""),
+    "transformer-postprocess-top": ("",),
+    "transformer-ffn-activation": ("swish", "relu"),
+    "transformer-ffn-depth": ("2",),
+    "transformer-decoder-ffn-depth": ("0", "2"),
+    "transformer-decoder-autoreg": ("self-attention",),
+    "transformer-train-position-embeddings": ("false",),
+    "transformer-disable-position-embeddings": ("false",),
+    "transformer-alibi-shift": ("false",),
+    "transformer-no-projection": ("false",),
+    "transformer-no-bias": ("false",),
+    "transformer-no-affine": ("false",),
+    "transformer-rnn-projection": ("false",),
+    "transformer-tied-layers": ([],),
+    "transformer-pool": ("false",),
+    "input-types": ([],),
+    "right-left": ("false",),
+    "ulr": ("false",),
+    "factors-dim-emb": ("0",),
+    "lemma-dim-emb": ("0",),
+}
+
+
+def find_archive(source: Path) -> Path | None:
+    """The .npz of a folder of Marian's, or the file itself."""
+    if source.is_file():
+        return source if source.suffix == ".npz" else None
+    found = [path for path in sorted(source.glob("*.npz")) if not path.name.endswith(".optimizer.npz")]
+    if len(found) > 1 and source / "model.npz" not in found:
+        raise DataError(f"{source}: {len(found)} models there ({', '.join(p.name for p in found)}): name one of them")
+    return (source / "model.npz" if source / "model.npz" in found else found[0]) if found else None
+
+
+def read_marian(path: Path) -> Imported:
+    """The model of a Marian archive, its vocabularies and its way of searching."""
+    arrays = _read_arrays(path)
+    try:
+        options = parse_options(_text(arrays[OPTIONS]))
+    except (KeyError, ValueError):
+        raise DamagedFile(f"{path}: holds no {OPTIONS}, so it is no model that Marian saved") from None
+    _refuse(path, options)
+    decoder = _read_options(path.with_name(path.name + ".decoder.yml"))
+    training = _read_options(path.with_name(path.name + ".yml"))
+    both = _vocabularies(path, decoder | {k: v for k, v in training.items() if k not in decoder})
+    read = _Reader(path, arrays)
+    tables = _tables(read, options, both)
+    config = _config(path, options, decoder, training, both, tables)
+    tensors = {entry.ours: to_ours(read, entry) for entry in entries(config.model, marian_names)}
+    version = str(options.get("version", "")).split(" ")[0]
+    return Imported(f"Marian {version} model {path.name}", config, both, tensors | tables.tensors(config.model))
+
+
+# --- weights ---------------------------------------------------------------------------------------------------
+
+
+class _Reader:
+    """A parameter by name, [out, in] as torch has it: Marian keeps the transpose, and vectors as one row."""
+
+    def __init__(self, path: Path, arrays: Arrays) -> None:
+        self.path, self.arrays = path, arrays
+
+    def __call__(self, name: str) -> Tensor:
+        tensor = self.matrix(name)
+        return tensor[0] if tensor.shape[0] == 1 else tensor.T.contiguous()
+
+    def matrix(self, name: str) -> Tensor:
+        if name not in self.arrays:
+            raise DataError(f"{self.path}: lacks {name}, which its options call for")
+        values = self.arrays[name]
+        if values.dtype != np.float32 or values.ndim != 2:
+            raise DataError(
+                f"{self.path}: {name} is {values.dtype} of {values.ndim} axes, not a float32 matrix: import the model "
+                "before it was quantised"
+            )
+        return torch.from_numpy(values)
+
+
+def _tables(read: _Reader, options: Options, both: Vocabularies) -> Tables:
+    """Marian's tables have no `<pad>`: its decoder starts from zeros, which is what our row for it holds."""
+    everything, source_target = (
+        options.get("tied-embeddings-all") == "true",
+        options.get("tied-embeddings-src") == "true",
+    )
+    if everything or source_target:
+        source = target = read.matrix("Wemb")
+    else:
+        source, target = read.matrix("encoder_Wemb"), read.matrix("decoder_Wemb")
+    output = (
+        target if everything or options.get("tied-embeddings") == "true" else read.matrix("decoder_ff_logit_out_W").T
+    )
+    bias = None if options.get("output-omit-bias") == "true" else read("decoder_ff_logit_out_b")
+    for table, vocabulary, side in ((source, both.source, "source"), (target, both.target, "target")):
+        if len(table) != vocabulary.size - 1:
+            raise DataError(
+                f"{read.path}: has {len(table):,} {side} embeddings, but the vocabulary beside it {vocabulary.size - 1:,} "
+                "pieces: it is another model's"
+            )
+    return Tables(_with_pad(source), _with_pad(target), _with_pad(output), bias)
+
+
+def _with_pad(table: Tensor) -> Tensor:
+    return torch.cat([table, table.new_zeros(1, table.shape[1])])
+
+
+def _read_arrays(path: Path) -> Arrays:
+    """Everything in the archive; numpy refuses to unpickle, and says so."""
+    try:
+        with path.open("rb") as file:
+            archive = np.load(file)
+            if not isinstance(archive, NpzFile):
+                raise DamagedFile(f"{path}: cannot be read as an .npz archive (it is a single array)")
+            return {name: archive[name] for name in archive.files}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise DamagedFile(f"{path}: cannot be read as an .npz archive ({error})") from None
+
+
+# --- options ---------------------------------------------------------------------------------------------------
+
+
+def parse_options(text: str) -> Options:
+    """Marian's options: `key: value` lines, lists as `- item` lines below their key; everything stays text."""
+    options: Options = {}
+    key = ""
+    for line in text.splitlines():
+        if item := re.match(r"\s*-\s+(.*)", line):
+            options[key] = [*(options.get(key) or []), _scalar(item[1])]
+        elif pair := re.match(r"([\w-]+):\s*(.*)", line):
+            key, value = pair[1], pair[2]
+            options[key] = [] if value == "[]" else _scalar(value)
+        elif line.strip() == "[]":
+            options[key] = []
+    return options
+
+
+def _scalar(text: str) -> str:
+    return text.strip().strip("\"'")
+
+
+def _text(values: np.ndarray[Any, Any]) -> str:
+    return values.tobytes().split(b"\0")[0].decode()
+
+
+def _read_options(path: Path) -> Options:
+    try:
+        return parse_options(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise DamagedFile(f"{path}: cannot be read ({error})") from None
+
+
+def _refuse(path: Path, options: Options) -> None:
+    for name, allowed in REQUIRED.items():
+        if options.get(name, allowed[0]) not in allowed:
+            raise DataError(
+                f"{path}: {name} is {options[name] or 'empty'}, which our model has no form for "
+                f"(it takes {' or '.join(str(one) or 'none' for one in allowed)})"
+            )
+    feed = options.get("transformer-decoder-dim-ffn", "0")
+    if feed not in ("0", options.get("transformer-dim-ffn")):
+        raise DataError(f"{path}: transformer-decoder-dim-ffn is {feed}, and our model has one width for both sides")
+
+
+def _config(
+    path: Path, options: Options, decoder: Options, training: Options, both: Vocabularies, tables: Tables
+) -> Config:
+    data = data_settings(both)
+    try:
+        model = ModelConfig(
+            d_model=int(options["dim-emb"]),
+            d_ff=int(options["transformer-dim-ffn"]),
+            num_heads=int(options["transformer-heads"]),
+            num_encoder_layers=int(options["enc-depth"]),
+            num_decoder_layers=int(options["dec-depth"]),
+            dropout=float(training.get("transformer-dropout", 0.1)),
+            attention_dropout=float(training.get("transformer-dropout-attention", 0)),
+            activation_dropout=float(training.get("transformer-dropout-ffn", 0)),
+            positions="marian",
+            activation=options["transformer-ffn-activation"],
+            output_bias=tables.bias is not None,
+            tie=tables.tie(data.joint),
+        )
+        search = SearchConfig(
+            beam=int(decoder.get("beam-size", 12)),
+            alpha=float(decoder.get("normalize", 0)),
+            length_penalty="power",
+            allow_unknown=decoder.get("allow-unk") == "true",
+        )
+    except (KeyError, ValueError, TypeError) as error:
+        raise DamagedFile(f"{path}: its options cannot be read: {error}") from None
+    return settled(Config(model=model, data=data, search=search))
+
+
+def _vocabularies(path: Path, options: Options) -> Vocabularies:
+    named = [path.parent / Path(name).name for name in options.get("vocabs", [])]
+    found = named or sorted(path.parent.glob("*.spm"))
+    if not found or len(found) > 2:
+        raise DataError(
+            f"{path}: beside it there must be one or two sentencepiece vocabularies (.spm), not {len(found)}"
+        )
+    for file in found:
+        if file.suffix != ".spm":
+            raise DataError(f"{file}: only sentencepiece vocabularies (.spm) can be imported, as Marian trains them")
+    source, target = found[0], found[-1]
+    loaded = Vocabulary.load(source)
+    return Vocabularies(loaded, loaded if source == target else Vocabulary.load(target))

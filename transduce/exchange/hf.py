@@ -1,0 +1,252 @@
+"""A folder that Hugging Face's AutoModelForSeq2SeqLM and AutoTokenizer load with no code of ours.
+
+Post-norm is a `MarianMTModel` and pre-norm a `PegasusForConditionalGeneration`; both read text through a
+`MarianTokenizer`, which keeps the ids of a JSON file apart from the sentencepiece models. Ids are ours; where the two
+sides have tables of their own, both are made as long as the longer, since there is one `<pad>`, the last, for both.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save
+from torch import Tensor
+
+from transduce import __version__
+from transduce.checkpoint import Tensors
+from transduce.config import Config, ModelConfig
+from transduce.errors import SettingError
+from transduce.exchange.naming import entries, hf_names, sines_first, to_theirs
+from transduce.exchange.pieces import is_language_code, language_codes, piece_names
+from transduce.model import Transformer
+from transduce.model.positions import Positions
+from transduce.text import EOS, UNKNOWN, Vocabularies, Vocabulary
+from transduce.translator import LONGEST_SOURCE, ModelFolder
+
+LONGEST_OUTPUT = 512  # tokens; `generate` has one limit for all sentences where ours goes by the input
+
+
+def refuse(opened: ModelFolder) -> None:
+    """What Marian and Pegasus have no form for, by the name of its setting."""
+    model = opened.config.model
+    head = model.d_model // model.num_heads
+    wrong = [
+        (model.activation == "swiglu", 'model.activation = "swiglu"'),
+        (model.norm_kind != "layer", f'model.norm_kind = "{model.norm_kind}"'),
+        (model.positions == "rotary", 'model.positions = "rotary"'),
+        (model.key_width != head or model.d_model % model.num_heads != 0, f"model.d_k = {model.d_k}"),
+        (model.value_width != head, f"model.d_v = {model.d_v}"),
+        *((True, f"the vocabulary's piece {name}") for name in _unsayable(opened.vocabularies)),
+    ]
+    for refused, what in wrong:
+        if refused:
+            raise SettingError(f"{what}: Hugging Face's Marian and Pegasus have no form for it; try --to onnx")
+
+
+def _unsayable(both: Vocabularies) -> list[str]:
+    """Their tokenizer cuts a language code off the text before it segments; ours must take its blank along for that."""
+    codes = [name for name in language_codes(both.source.model) if not name.startswith("▁")]
+    return codes + [name for one in (both.source, both.target) for name in piece_names(one.model) if name == "<pad>"]
+
+
+def write(opened: ModelFolder, model: Transformer, folder: Path) -> None:
+    """Every file of the folder but the card."""
+    both, config = opened.vocabularies, opened.config
+    size = max(both.source.size, both.target.size)
+    tensors = {
+        name: tensor.detach().contiguous().clone() for name, tensor in hf_tensors(model, size, places(config)).items()
+    }
+    (folder / "model.safetensors").write_bytes(save(tensors, {"format": "pt", "transduce": __version__}))
+    _write_json(folder / "config.json", hf_settings(config, size))
+    _write_json(folder / "generation_config.json", _generation(config, size))
+    _write_tokenizer(config, both, size, folder)
+    (folder / "README.md").write_text(_card(opened, folder), encoding="utf-8")
+
+
+# --- weights ---------------------------------------------------------------------------------------------------
+
+
+def hf_tensors(model: Transformer, size: int, positions: int) -> Tensors:
+    """Every parameter under its name there; `size` ids, of which the last is `<pad>`."""
+    ours: Tensors = dict(model.named_parameters())
+    theirs: Tensors = {}
+    for entry in entries(model.config, hf_names):
+        theirs |= to_theirs(ours, entry)
+    if model.config.norm == "pre":
+        for side in ("encoder", "decoder"):
+            theirs |= {f"model.{side}.layer_norm.{kind}": sines_first(ours[f"{side}_norm.{kind}"], 0) for kind in ("weight", "bias")}  # fmt: skip
+    for side, kind in (("encoder", model.source_positions), ("decoder", model.target_positions)):
+        theirs[f"model.{side}.embed_positions.weight"] = sines_first(_table(kind, positions), 1)
+    return theirs | _embeddings(model, size) | {"final_logits_bias": _bias(model, size)}
+
+
+def _embeddings(model: Transformer, size: int) -> Tensors:
+    target = _lengthened(model.target_embedding.weight, size)
+    if model.config.tie == "all":
+        return {"model.shared.weight": target}
+    named = {
+        "model.encoder.embed_tokens.weight": _lengthened(model.source_embedding.weight, size),
+        "model.decoder.embed_tokens.weight": target,
+        "lm_head.weight": _lengthened(model.output_embedding.weight, size),
+    }
+    return named if model.config.norm == "post" else named | {"model.shared.weight": target}
+
+
+def _lengthened(table: Tensor, size: int) -> Tensor:
+    """The pieces, ids that are never used, and `<pad>`."""
+    unused = table.new_zeros(size - len(table), table.shape[1])
+    return sines_first(torch.cat([table[:-1], unused, table[-1:]]), 1)
+
+
+def _bias(model: Transformer, size: int) -> Tensor:
+    """Every id is a class of theirs: those that are none of ours must never win."""
+    bias = torch.full((1, size), -torch.inf)
+    bias[0, : model.target_pad] = 0 if model.output_bias is None else model.output_bias.detach()
+    return bias
+
+
+def _table(positions: Positions, places: int) -> Tensor:
+    if positions.kind == "learned":
+        return positions.table
+    if positions.kind == "none":
+        return torch.zeros(places, positions.d_model)
+    return positions.sinusoids(torch.arange(places))
+
+
+# --- settings --------------------------------------------------------------------------------------------------
+
+
+def places(config: Config) -> int:
+    """The longest sentence there are positions for."""
+    if config.model.positions == "learned":
+        return config.model.max_positions
+    return LONGEST_SOURCE + min(config.search.max_extra, LONGEST_SOURCE)
+
+
+def hf_settings(config: Config, size: int) -> dict[str, Any]:
+    """config.json."""
+    model = config.model
+    kind = {"post": ("marian", "MarianMTModel"), "pre": ("pegasus", "PegasusForConditionalGeneration")}[model.norm]
+    return {
+        "model_type": kind[0],
+        "architectures": [kind[1]],
+        "is_encoder_decoder": True,
+        "vocab_size": size,
+        "d_model": model.d_model,
+        "encoder_layers": model.num_encoder_layers,
+        "decoder_layers": model.num_decoder_layers,
+        "num_hidden_layers": model.num_encoder_layers,
+        **{f"{side}_attention_heads": model.num_heads for side in ("encoder", "decoder")},
+        **{f"{side}_ffn_dim": model.d_ff for side in ("encoder", "decoder")},
+        "activation_function": model.activation,
+        "dropout": model.dropout,
+        "attention_dropout": model.attention_dropout,
+        "activation_dropout": model.activation_dropout,
+        "scale_embedding": True,
+        "max_position_embeddings": places(config),
+        "tie_word_embeddings": model.tie == "all",
+        "pad_token_id": size - 1,
+        "decoder_start_token_id": size - 1,
+        "eos_token_id": EOS,
+        "bos_token_id": None,
+        "forced_eos_token_id": None,  # would end an output at the limit at no cost
+        "dtype": "float32",
+        **_only_for(model, size),
+    }
+
+
+def _only_for(model: ModelConfig, size: int) -> dict[str, Any]:
+    """What only one of the two has; CTranslate2's converter asks for Pegasus's."""
+    if model.norm == "pre":
+        return {"normalize_before": True, "normalize_embedding": False, "add_final_layer_norm": True}
+    return {"decoder_vocab_size": size, "share_encoder_decoder_embeddings": model.tie == "all"}
+
+
+def _generation(config: Config, size: int) -> dict[str, Any]:
+    """generation_config.json: our way of searching, as far as theirs has it."""
+    search = config.search
+    beam = {"length_penalty": search.alpha, "early_stopping": "never"} if search.beam > 1 else {}
+    return {
+        "eos_token_id": EOS,
+        "pad_token_id": size - 1,
+        "decoder_start_token_id": size - 1,
+        "bos_token_id": None,
+        "forced_eos_token_id": None,
+        "max_length": min(LONGEST_OUTPUT, places(config)),
+        "num_beams": search.beam,
+        **beam,
+        **({} if search.allow_unknown else {"suppress_tokens": [UNKNOWN]}),
+    }
+
+
+# --- tokenizer -------------------------------------------------------------------------------------------------
+
+
+def _write_tokenizer(config: Config, both: Vocabularies, size: int, folder: Path) -> None:
+    apart = config.model.tie != "all"
+    source_language, target_language = config.data.languages or (None, None)
+    (folder / "source.spm").write_bytes(both.source.model)
+    (folder / "target.spm").write_bytes(both.target.model)
+    _write_json(folder / "vocab.json", _ids(both.source, size))
+    if apart:
+        _write_json(folder / "target_vocab.json", _ids(both.target, size))
+    settings: dict[str, Any] = {
+        "tokenizer_class": "MarianTokenizer",
+        "source_lang": source_language,
+        "target_lang": target_language,
+        "eos_token": "</s>",
+        "unk_token": "<unk>",
+        "pad_token": "<pad>",
+        "model_max_length": min(LONGEST_SOURCE, places(config)),
+        "separate_vocabs": apart,
+        "split_special_tokens": True,  # a `</s>` in a text is text
+        "clean_up_tokenization_spaces": False,
+        "sp_model_kwargs": {},
+    }
+    _write_json(folder / "tokenizer_config.json", settings)
+
+
+def _ids(vocabulary: Vocabulary, size: int) -> dict[str, int]:
+    names = piece_names(vocabulary.model)
+    codes = {name: name.removeprefix("▁") for name in names if is_language_code(name.removeprefix("▁"))}
+    return {**{codes.get(name, name): number for number, name in enumerate(names)}, "<pad>": size - 1}
+
+
+def _write_json(path: Path, value: dict[str, Any]) -> None:
+    path.write_text(json.dumps(value, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+
+
+# --- card ------------------------------------------------------------------------------------------------------
+
+
+def _card(opened: ModelFolder, folder: Path) -> str:
+    """The run's own card under what the hub reads; the licence is for the owner of the data to name."""
+    languages = opened.config.data.languages
+    ours = opened.folder.card
+    front = [
+        "---",
+        *(["language:", *(f"- {code}" for code in dict.fromkeys(languages))] if languages else []),
+        "tags:",
+        "- translation",
+        "- transduce",
+        "pipeline_tag: translation",
+        "library_name: transformers",
+        "# license: name one; it depends on the data this was trained on",
+        "---",
+        "",
+    ]
+    use = [
+        "## Use with transformers",
+        "",
+        "```python",
+        "from transformers import AutoModelForSeq2SeqLM, AutoTokenizer",
+        "",
+        'tokenizer, model = AutoTokenizer.from_pretrained("."), AutoModelForSeq2SeqLM.from_pretrained(".")',
+        'batch = tokenizer(["..."], return_tensors="pt", padding=True)',
+        "tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True)",
+        "```",
+        "",
+    ]
+    card = ours.read_text(encoding="utf-8") if ours.exists() else f"# {opened.folder.path.resolve().name}\n"
+    return "\n".join([*front, card, *use])

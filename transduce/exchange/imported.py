@@ -1,0 +1,135 @@
+"""What a model from elsewhere is once it has been read, and how it becomes a model folder.
+
+Knows nothing of where it came from: `from_hf` and `from_marian` do.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from transduce import __version__
+from transduce.checkpoint import RunFolder, Tensors, write_bytes, write_tensors, write_text
+from transduce.config import Config, DataConfig, ModelConfig, build, flatten, to_toml
+from transduce.config.settings import Normalization
+from transduce.errors import DataError
+from transduce.exchange.naming import alternating
+from transduce.exchange.pieces import falls_back_to_bytes, normalization, units
+from transduce.model import Transformer
+from transduce.text import Vocabularies
+from transduce.translator import load_weights
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A model of ours in all but its folder."""
+
+    origin: str  # where it came from, for people
+    config: Config
+    vocabularies: Vocabularies
+    tensors: Tensors
+    notes: list[str] = field(default_factory=list)  # what a user of it should know
+
+
+def write_imported(found: Imported, folder: RunFolder) -> int:
+    """The model folder, complete, ready to translate or to start from; how many parameters it has.
+
+    The weights are loaded into the model first, so that what does not fit is refused before anything is written.
+    """
+    both, config = found.vocabularies, found.config
+    model = Transformer(config.model, both.source.size, both.target.size)
+    load_weights(model, found.tensors, found.origin)
+    for name, parameter in model.named_parameters():
+        if not bool(torch.isfinite(parameter).all()):
+            raise DataError(f"{found.origin}: {name} holds something that is not a number")
+    folder.path.mkdir(parents=True, exist_ok=True)
+    if config.data.joint:
+        write_bytes(folder.vocabulary("joint"), both.source.model)
+    else:
+        write_bytes(folder.vocabulary("source"), both.source.model)
+        write_bytes(folder.vocabulary("target"), both.target.model)
+    about = {"source_vocabulary": both.source.digest, "target_vocabulary": both.target.digest, "origin": found.origin}
+    write_tensors(folder.weights("best"), dict(model.named_parameters()), about)
+    parameters = sum(p.numel() for p in model.parameters())
+    write_text(folder.card, _card(found, folder.path, parameters))
+    write_text(folder.config, to_toml(config))  # last: a folder without one is no model yet
+    return parameters
+
+
+def settled(config: Config) -> Config:
+    """The configuration, refused where it cannot work."""
+    return build({name: vars(getattr(config, name)) for name in ("model", "data", "train", "search")})
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The three embedding matrices, and the bias of the output where there is one, in the order of our ids."""
+
+    source: Tensor
+    target: Tensor
+    output: Tensor
+    bias: Tensor | None  # over every target id but `<pad>`
+
+    def tie(self, joint: bool) -> Literal["all", "target", "none"]:
+        """Which of them are one; two vocabularies never share their embeddings with us."""
+        if not torch.equal(self.target, self.output):
+            return "none"
+        return "all" if joint and torch.equal(self.source, self.target) else "target"
+
+    def tensors(self, config: ModelConfig) -> Tensors:
+        """Under our names, and with their axes in our order; tables that are one have the name of the first."""
+        named = {"source_embedding.weight": alternating(self.source, 1)}
+        if config.tie != "all":
+            named["target_embedding.weight"] = alternating(self.target, 1)
+        if config.tie == "none":
+            named["output_embedding.weight"] = alternating(self.output, 1)
+        return named if self.bias is None else named | {"output_bias": self.bias}
+
+
+def data_settings(both: Vocabularies, languages: tuple[str, ...] = ()) -> DataConfig:
+    """What the vocabularies say of the data they were learned from."""
+    target_units, rule = units(both.target.model), normalization(both.source.model)
+    return DataConfig(
+        task="symbols" if target_units in ("char", "word") else "translation",
+        languages=languages,
+        source_units=units(both.source.model),
+        target_units=target_units,
+        normalization=rule if rule in get_args(Normalization) else "nmt_nfkc",  # type: ignore[arg-type]
+        joint=both.source is both.target,
+        vocabulary_size=max(8, both.target.size),
+        unknown="bytes" if falls_back_to_bytes(both.target.model) else "unk",
+    )
+
+
+def _card(found: Imported, path: Path, parameters: int) -> str:
+    name = path.resolve().name
+    languages = " -> ".join(found.config.data.languages) or "sequence -> sequence"
+    settings = {k: v for k, v in flatten(found.config).items() if k.startswith(("model.", "search."))}
+    lines = [
+        f"# {name}: {languages}",
+        "",
+        f"A Transformer of {parameters / 1e6:.1f} M parameters, imported with Transduce {__version__}; not trained by it.",
+        "",
+        "## Origin",
+        "",
+        f"- {found.origin}",
+        *(f"- {note}" for note in found.notes),
+        "- its licence is that of the original",
+        "",
+        "## Use",
+        "",
+        "```",
+        f"transduce translate {name} < input > output",
+        f"transduce train runs/tuned --from {name} --train SOURCE TARGET",
+        "```",
+        "",
+        "## Settings",
+        "",
+        "| setting | value |",
+        "| --- | --- |",
+        *(f"| {key} | {value} |" for key, value in settings.items()),
+        "",
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,205 @@
+"""Our model as two ONNX graphs: an encoder, and a decoder that takes one token of each row and a cache of the earlier ones.
+
+The encoder gives the keys and values of the source for every decoder layer, so that the decoder never sees its output.
+The decoder is one graph for the first token and for all later ones: the cache begins with no places at all.
+Each graph holds its own weights. Variants of the model need nothing here: what is traced are its own layers.
+
+Axes: R rows, S source places, T target places so far, H heads, E width of a head.
+"""
+
+import copy
+import json
+import logging
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from transduce import __version__
+from transduce.model import DecoderState, Tokens, Transformer
+from transduce.model.attention import Cache, KeysValues
+from transduce.model.positions import SINUSOIDS
+from transduce.model.tokens import keep_source
+from transduce.text import EOS, UNKNOWN
+from transduce.translator import LONGEST_SOURCE, ModelFolder
+
+MANIFEST, ENCODER, DECODER = "manifest.json", "encoder.onnx", "decoder.onnx"
+PLACES = 2 * LONGEST_SOURCE  # whose sinusoids the graphs hold
+LARGEST_FILE = 1_500_000_000  # bytes of weights; a file of more than 2 GB has them beside it
+
+
+class Encoder(nn.Module):
+    """(ids [R, S], keep [R, S]) -> the keys and values [R, H, S, E] of every decoder layer, in turns."""
+
+    def __init__(self, model: Transformer) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids: Tensor, keep: Tensor) -> tuple[Tensor, ...]:
+        position = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
+        state = self.model.begin(self.model.encode(Tokens(ids, position, keep)))
+        return flat(state.source)
+
+
+class Decoder(nn.Module):
+    """(tokens [R], keep [R, S], source, past) -> logits [R, V], and the past with the new place last."""
+
+    def __init__(self, model: Transformer) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, tokens: Tensor, keep: Tensor, source: list[Tensor], past: list[Tensor]) -> tuple[Tensor, ...]:
+        caches = [Grown(one) for one in paired(past)]
+        asked = keep_source(torch.ones_like(keep[:, :1]), keep)
+        state = DecoderState(paired(source), asked, list(caches), past[0].shape[2])
+        logits = self.model.step(tokens, state)
+        return (logits, *flat([cache.all for cache in caches]))
+
+
+class Grown(Cache):
+    """A cache without room to grow, as a graph can have it: what comes is set behind what was."""
+
+    def __init__(self, past: KeysValues) -> None:
+        super().__init__()
+        self.all = past
+
+    def append(self, new: KeysValues) -> KeysValues:
+        keys, values = torch.cat((self.all.keys, new.keys), 2), torch.cat((self.all.values, new.values), 2)
+        self.all = KeysValues(keys, values)
+        return self.all
+
+
+def flat(layers: Sequence[KeysValues]) -> tuple[Tensor, ...]:
+    return tuple(tensor for layer in layers for tensor in (layer.keys, layer.values))
+
+
+def paired(tensors: Sequence[Tensor]) -> list[KeysValues]:
+    return [KeysValues(keys, values) for keys, values in zip(tensors[::2], tensors[1::2], strict=True)]
+
+
+@dataclass(frozen=True)
+class Names:
+    """What goes in and out of the graphs, in order."""
+
+    layers: int
+
+    def _each(self, prefix: str) -> list[str]:
+        return [f"{prefix}{kind}_{layer}" for layer in range(self.layers) for kind in ("keys", "values")]
+
+    @property
+    def encoder(self) -> dict[str, list[str]]:
+        return {"inputs": ["ids", "keep"], "outputs": self._each("source_")}
+
+    @property
+    def decoder(self) -> dict[str, list[str]]:
+        inputs = ["tokens", "keep", *self._each("source_"), *self._each("past_")]
+        return {"inputs": inputs, "outputs": ["logits", *self._each("")]}
+
+
+def refuse(opened: ModelFolder) -> None:
+    """Nothing: what PyTorch computes, a graph can hold."""
+
+
+def write(opened: ModelFolder, model: Transformer, folder: Path) -> None:
+    """The graphs, their description and the vocabularies."""
+    names = Names(model.config.num_decoder_layers)
+    traced = _with_long_tables(copy.deepcopy(model).eval())
+    with _quietly(), torch.no_grad():
+        source = _write_encoder(traced, names, folder / ENCODER)
+        _write_decoder(traced, names, source, folder / DECODER)
+    (folder / "source.spm").write_bytes(opened.vocabularies.source.model)
+    (folder / "target.spm").write_bytes(opened.vocabularies.target.model)
+    text = json.dumps(manifest(opened, names), ensure_ascii=False, indent=2)
+    (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
+    if opened.folder.card.exists():
+        (folder / "README.md").write_bytes(opened.folder.card.read_bytes())
+
+
+def manifest(opened: ModelFolder, names: Names) -> dict[str, Any]:
+    """What a program must know to run the graphs."""
+    model, both = opened.config.model, opened.vocabularies
+    limit = model.max_positions if model.positions == "learned" else PLACES
+    return {
+        "format": "transduce-onnx",
+        "transduce": __version__,
+        "languages": list(opened.config.data.languages),
+        "encoder": {"file": ENCODER, **names.encoder},
+        "decoder": {"file": DECODER, **names.decoder},
+        "vocabularies": {"source": "source.spm", "target": "target.spm"},
+        "ids": {"end": EOS, "unknown": UNKNOWN, "start": both.target.pad, "source_pad": both.source.pad},
+        "cache": {
+            "layers": model.num_decoder_layers,
+            "heads": model.num_heads,
+            "key_width": model.key_width,
+            "value_width": model.value_width,
+        },
+        "limits": {"source": min(limit, LONGEST_SOURCE), "target": limit},
+        "search": asdict(opened.config.search),
+    }
+
+
+# --- tracing ---------------------------------------------------------------------------------------------------
+
+# More than one of everything in the examples: torch takes an axis of one place for an axis that is always one, and a
+# tensor given twice for one input.
+_ROWS, _SOURCE, _TARGET = 2, 5, 3
+_DYNAMIC = torch.export.Dim.DYNAMIC
+
+
+def _write_encoder(model: Transformer, names: Names, path: Path) -> list[Tensor]:
+    ids, keep = (torch.ones(_ROWS, _SOURCE, dtype=torch.long) for _ in range(2))
+    axes = {0: _DYNAMIC, 1: _DYNAMIC}
+    encoder = Encoder(model).eval()
+    _export(encoder, (ids, keep), names.encoder, {"ids": axes, "keep": axes}, path)
+    return list(encoder(ids, keep))
+
+
+def _write_decoder(model: Transformer, names: Names, source: list[Tensor], path: Path) -> None:
+    past = [tensor[:, :, :1].repeat(1, 1, _TARGET, 1) for tensor in source]
+    tokens, keep = torch.ones(_ROWS, dtype=torch.long), torch.ones(_ROWS, _SOURCE, dtype=torch.long)
+    many = [{0: _DYNAMIC, 2: _DYNAMIC} for _ in source]
+    axes = {"tokens": {0: _DYNAMIC}, "keep": {0: _DYNAMIC, 1: _DYNAMIC}, "source": many, "past": many}
+    _export(Decoder(model).eval(), (tokens, keep, source, past), names.decoder, axes, path)
+
+
+def _export(graph: nn.Module, example: tuple[Any, ...], names: dict[str, list[str]], axes: Any, path: Path) -> None:
+    size = sum(p.numel() * p.element_size() for p in graph.parameters())
+    torch.onnx.export(
+        graph,
+        example,
+        path,
+        input_names=names["inputs"],
+        output_names=names["outputs"],
+        dynamic_shapes=axes,
+        dynamo=True,
+        external_data=size > LARGEST_FILE,
+        verbose=False,
+    )
+
+
+def _with_long_tables(model: Transformer) -> Transformer:
+    """Sinusoids for all places there will be: a graph cannot compute those that come later."""
+    for positions in (model.source_positions, model.target_positions):
+        if positions.kind in SINUSOIDS:
+            positions.TABLE = PLACES
+            positions.table = positions.sinusoids(torch.arange(PLACES))
+    return model
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """The exporter tells of packages that nobody asked for."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
