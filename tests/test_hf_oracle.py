@@ -1,6 +1,6 @@
 """HF transformers as oracle: our weights in its Marian (post-norm) and Pegasus (pre-norm) give the same answers.
 
-`as_hf` holds what must be known to carry a model there, and the tests check it down to the tokens of `generate`.
+What must be known to carry a model there is what exports are made of; the tests check it down to the tokens of `generate`.
 """
 
 import dataclasses
@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from transduce.config import ModelConfig
-from transduce.model import MultiHeadAttention, Tokens, Transformer
+from transduce.config import Config, ModelConfig
+from transduce.exchange.hf import hf_settings, hf_tensors
+from transduce.model import Tokens, Transformer
 from transduce.search import Hypothesis, PowerPenalty, beam_search
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed: pip install transformers")
@@ -27,6 +28,7 @@ SIZE, END = 300, 0
 PAD = SIZE - 1
 LIMIT = 64  # of an output, counting `</s>`; the beams of `ends_its_sentences` end long before
 TOLERANCE = 1e-4
+TIED = {"model.encoder.embed_tokens", "model.decoder.embed_tokens", "lm_head"}  # with model.shared
 BOTH = pytest.mark.parametrize("config", [POST, PRE], ids=["post-norm is Marian", "pre-norm is Pegasus"])
 
 
@@ -46,78 +48,13 @@ def as_hf(model: Transformer) -> Any:
     """The same model as a `MarianMTModel`, or as a `PegasusForConditionalGeneration` where it is pre-norm."""
     name = "Pegasus" if model.config.norm == "pre" else "Marian"
     make = transformers.PegasusForConditionalGeneration if name == "Pegasus" else transformers.MarianMTModel
-    theirs = make(getattr(transformers, f"{name}Config")(**hf_settings(model)))
-    missing, unexpected = theirs.load_state_dict(dict(hf_tensors(model)), strict=False)
+    settings = hf_settings(Config(model=model.config), SIZE)
+    theirs = make(getattr(transformers, f"{name}Config")(**settings))
+    tensors = hf_tensors(model, SIZE, settings["max_position_embeddings"])
+    missing, unexpected = theirs.load_state_dict(tensors, strict=False)
     assert not unexpected
-    assert all("embed_positions" in key for key in missing), missing  # sinusoids, which they compute themselves
+    assert {key.rpartition(".")[0] for key in missing} <= TIED, missing
     return theirs.eval()
-
-
-def hf_settings(model: Transformer) -> dict[str, Any]:
-    config, pad = model.config, model.target_pad
-    return {
-        "vocab_size": pad + 1,
-        "d_model": config.d_model,
-        "encoder_layers": config.num_encoder_layers,
-        "decoder_layers": config.num_decoder_layers,
-        **{f"{side}_attention_heads": config.num_heads for side in ("encoder", "decoder")},
-        **{f"{side}_ffn_dim": config.d_ff for side in ("encoder", "decoder")},
-        "activation_function": config.activation,
-        "scale_embedding": True,
-        "dropout": config.dropout,
-        "max_position_embeddings": 256,
-        "pad_token_id": pad,
-        "decoder_start_token_id": pad,
-        "eos_token_id": END,
-        "forced_eos_token_id": None,  # would end an output at the limit at no cost, where we count its probability
-    }
-
-
-def hf_tensors(model: Transformer) -> Iterator[tuple[str, Tensor]]:
-    """Every parameter under its name there.
-
-    Their sinusoids are all sines and then all cosines where ours alternate, so each axis that is d_model wide is put
-    in that order. Widths inside a head or a feed-forward layer stay as they are.
-    """
-    assert model.config.tie == "all"
-    assert model.config.positions == "sinusoidal"
-    d_model, pad = model.config.d_model, model.target_pad
-    order = torch.cat([torch.arange(0, d_model, 2), torch.arange(1, d_model, 2)])
-
-    def reads(name: str, weight: Tensor, bias: Tensor) -> Iterator[tuple[str, Tensor]]:
-        yield from {f"{name}.weight": weight[:, order], f"{name}.bias": bias}.items()
-
-    def writes(name: str, module: nn.Linear | nn.LayerNorm) -> Iterator[tuple[str, Tensor]]:
-        yield from {f"{name}.weight": module.weight[order], f"{name}.bias": module.bias[order]}.items()
-
-    def attends(name: str, attention: MultiHeadAttention) -> Iterator[tuple[str, Tensor]]:
-        weights, biases = (
-            attention.stacked.weight.split(attention.widths),
-            attention.stacked.bias.split(attention.widths),
-        )
-        for letter, weight, bias in zip("qkv", weights, biases, strict=True):
-            yield from reads(f"{name}.{letter}_proj", weight, bias)
-        yield from writes(f"{name}.out_proj", attention.output)
-
-    for side, layers in [("encoder", model.encoder), ("decoder", model.decoder)]:
-        for number, layer in enumerate(layers):
-            place = f"model.{side}.layers.{number}"
-            yield from attends(f"{place}.self_attn", layer.attention)
-            yield from writes(f"{place}.self_attn_layer_norm", layer.attention_residual.norm)
-            if side == "decoder":
-                yield from attends(f"{place}.encoder_attn", layer.source_attention)
-                yield from writes(f"{place}.encoder_attn_layer_norm", layer.source_attention_residual.norm)
-            yield from reads(f"{place}.fc1", layer.feed_forward.inner.weight, layer.feed_forward.inner.bias)
-            yield from writes(f"{place}.fc2", layer.feed_forward.outer)
-            yield from writes(f"{place}.final_layer_norm", layer.feed_forward_residual.norm)
-    if model.config.norm == "pre":
-        yield from writes("model.encoder.layer_norm", model.encoder_norm)
-        yield from writes("model.decoder.layer_norm", model.decoder_norm)
-    for name in ["model.shared", "model.encoder.embed_tokens", "model.decoder.embed_tokens", "lm_head"]:
-        yield f"{name}.weight", model.target_embedding.weight[:, order]
-    bias = torch.full((1, pad + 1), -torch.inf)  # `<pad>`, the last, is a class of theirs: it must never win
-    bias[0, :pad] = 0 if model.output_bias is None else model.output_bias
-    yield "final_logits_bias", bias
 
 
 # --- models and sentences --------------------------------------------------------------------------------------
