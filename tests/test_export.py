@@ -235,7 +235,7 @@ UNLIKE_THE_PAPER = {
     "all that others cannot": dataclasses.replace(
         SHAPE, positions="rotary", norm_kind="rms", activation="swiglu", d_k=8, d_v=12, tie="none", output_bias=False
     ),
-    "learned positions": dataclasses.replace(SHAPE, positions="learned", max_positions=128, norm="pre"),
+    "learned positions": dataclasses.replace(SHAPE, positions="learned", max_positions=256, norm="pre"),
 }
 
 
@@ -321,6 +321,18 @@ def test_texts_are_compared_too_and_a_tie_is_no_error(tmp_path: Path, monkeypatc
         verify(honest, liar, asked, 1.0, 50)
     monkeypatch.setattr(honest, "score", lambda *_: -1.5)  # both as good
     assert verify(honest, liar, asked, 1.0, 50) == Verified(4, 0.0, greedy=3, beam=3, unended=0)
+
+
+def test_a_graph_that_pytorch_cannot_write_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("onnxruntime", reason="pip install 'transduce[onnx]'")
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise torch.onnx.OnnxExporterError("no such\nthing")
+
+    monkeypatch.setattr(torch.onnx, "export", fail)
+    with pytest.raises(RunError, match=r"encoder.onnx: PyTorch .* cannot write this model as a graph: no such thing"):
+        export_model(FROZEN, tmp_path / "new", "onnx", threads=1)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_existing_folder_an_unknown_format_and_a_missing_run_are_refused(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from transduce import __version__
+from transduce.errors import RunError
 from transduce.model import DecoderState, Tokens, Transformer
 from transduce.model.attention import Cache, KeysValues
 from transduce.model.positions import SINUSOIDS
@@ -156,7 +157,7 @@ def _write_encoder(model: Transformer, names: Names, path: Path) -> list[Tensor]
     axes = {0: _DYNAMIC, 1: _DYNAMIC}
     encoder = Encoder(model).eval()
     _export(encoder, (ids, keep), names.encoder, {"ids": axes, "keep": axes}, path)
-    return list(encoder(ids, keep))
+    return [tensor.contiguous() for tensor in encoder(ids, keep)]  # strides are no part of a graph
 
 
 def _write_decoder(model: Transformer, names: Names, source: list[Tensor], path: Path) -> None:
@@ -169,17 +170,23 @@ def _write_decoder(model: Transformer, names: Names, source: list[Tensor], path:
 
 def _export(graph: nn.Module, example: tuple[Any, ...], names: dict[str, list[str]], axes: Any, path: Path) -> None:
     size = sum(p.numel() * p.element_size() for p in graph.parameters())
-    torch.onnx.export(
-        graph,
-        example,
-        path,
-        input_names=names["inputs"],
-        output_names=names["outputs"],
-        dynamic_shapes=axes,
-        dynamo=True,
-        external_data=size > LARGEST_FILE,
-        verbose=False,
-    )
+    try:
+        torch.onnx.export(
+            graph,
+            example,
+            path,
+            input_names=names["inputs"],
+            output_names=names["outputs"],
+            dynamic_shapes=axes,
+            dynamo=True,
+            external_data=size > LARGEST_FILE,
+            verbose=False,
+        )
+    except torch.onnx.OnnxExporterError as error:
+        reason = " ".join(str(error.__cause__ or error).split())
+        raise RunError(
+            f"{path.name}: PyTorch {torch.__version__} cannot write this model as a graph: {reason}"
+        ) from None
 
 
 def _with_long_tables(model: Transformer) -> Transformer:
