@@ -101,7 +101,8 @@ VARIANTS: dict[str, tuple[ModelConfig, bool]] = {
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_transformers_says_the_same_and_the_way_back_gives_the_same_weights(variant: str, tmp_path: Path) -> None:
     model, joint = VARIANTS[variant]
-    run = write_folder(tmp_path / "run", model, joint=joint)
+    search = SearchConfig(length_penalty="power", alpha=0.0 if model.norm == "pre" else 0.7, allow_unknown=not joint)
+    run = write_folder(tmp_path / "run", model, joint=joint, search=search)
     verified = export(run, tmp_path / "hf")
     print(variant, verified)
     assert verified.difference < 1e-4
@@ -111,6 +112,7 @@ def test_transformers_says_the_same_and_the_way_back_gives_the_same_weights(vari
         assert verified.greedy > 3
         assert verified.beam > 3
     import_model(tmp_path / "hf", tmp_path / "back")
+    assert open_folder(tmp_path / "back").config.search == open_folder(run).config.search
     before, after = open_folder(run).model(), open_folder(tmp_path / "back").model()
     assert after.config == dataclasses.replace(model, max_positions=after.config.max_positions)
     for (name, one), (_, other) in zip(before.named_parameters(), after.named_parameters(), strict=True):

@@ -39,7 +39,7 @@ def read_hf(folder: Path) -> Imported:
     numbering = _Numbering.read(folder)
     both, notes = numbering.vocabularies()
     tables = _tables(folder, config, theirs, numbering)
-    ours = _config(folder, config, both, tables)
+    ours = _config(folder, config, both, numbering, tables)
     read = _Reader(folder, theirs)
     positions = _positions(read, ours.model)
     ours = settled(replace(ours, model=positions.model))
@@ -109,19 +109,11 @@ def _refuse(folder: Path, config: Json) -> None:
         raise DataError(
             f"{folder}: config.json says model_type {kind}; only marian can be imported, and our own pegasus"
         )
-    pairs = [("attention_heads", "num_heads"), ("ffn_dim", "d_ff")]
+    activation = config.get("activation_function")
+    differ = [n for n in ("attention_heads", "ffn_dim") if config.get(f"encoder_{n}") != config.get(f"decoder_{n}")]
     wrong = [
-        *(
-            (
-                config.get(f"encoder_{name}") != config.get(f"decoder_{name}"),
-                f"encoder_{name} and decoder_{name} differ",
-            )
-            for name, _ in pairs
-        ),
-        (
-            config.get("activation_function") not in ACTIVATIONS,
-            f"activation_function {config.get('activation_function')}",
-        ),
+        *((True, f"encoder_{name} and decoder_{name} differ") for name in differ),
+        (activation not in ACTIVATIONS, f"activation_function {activation}"),
         (config.get("scale_embedding") is not True, "scale_embedding is not true"),
         (config.get("normalize_embedding") is True, "normalize_embedding"),
         (kind == "marian" and config.get("normalize_before") is True, "normalize_before"),
@@ -132,7 +124,7 @@ def _refuse(folder: Path, config: Json) -> None:
             raise DataError(f"{folder / 'config.json'}: {what}: our model has no form for it")
 
 
-def _config(folder: Path, config: Json, both: Vocabularies, tables: Tables) -> Config:
+def _config(folder: Path, config: Json, both: Vocabularies, numbering: "_Numbering", tables: Tables) -> Config:
     generation = folder / "generation_config.json"
     asked = {**config, **(_json(generation) if generation.exists() else {})}
     tokenizer = _json(folder / "tokenizer_config.json") if (folder / "tokenizer_config.json").exists() else {}
@@ -155,9 +147,9 @@ def _config(folder: Path, config: Json, both: Vocabularies, tables: Tables) -> C
         )
         search = SearchConfig(
             beam=int(asked.get("num_beams") or 1),
-            alpha=float(asked.get("length_penalty") or 1.0),
+            alpha=1.0 if asked.get("length_penalty") is None else float(asked["length_penalty"]),
             length_penalty="power",
-            allow_unknown=1 not in (asked.get("suppress_tokens") or []),
+            allow_unknown=numbering.ids[1].get("<unk>") not in (asked.get("suppress_tokens") or []),
         )
     except (KeyError, ValueError, TypeError) as error:
         raise DamagedFile(f"{folder / 'config.json'}: cannot be read: {error}") from None

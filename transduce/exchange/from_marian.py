@@ -73,7 +73,7 @@ def read_marian(path: Path) -> Imported:
     _refuse(path, options)
     decoder = _read_options(path.with_name(path.name + ".decoder.yml"))
     training = _read_options(path.with_name(path.name + ".yml"))
-    both = _vocabularies(path, decoder | {k: v for k, v in training.items() if k not in decoder})
+    both = _vocabularies(path, training | decoder)
     read = _Reader(path, arrays)
     tables = _tables(read, options, both)
     config = _config(path, options, decoder, training, both, tables)
