@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from transduce.config import ModelConfig
 from transduce.model import MultiHeadAttention, Tokens, Transformer
-from transduce.search import Hypothesis, PowerPenalty, beam_search
+from transduce.search import Hypothesis, PowerPenalty
+from transduce.search.beam import beam_search
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed: pip install transformers")
 

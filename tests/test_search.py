@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from transduce.errors import SettingError
-from transduce.search import Hypothesis, PaperPenalty, Penalty, PowerPenalty, beam_search, length_penalty, sample
+from transduce.search import Hypothesis, PaperPenalty, Penalty, PowerPenalty, length_penalty
+from transduce.search.beam import beam_search
+from transduce.search.sampling import sample
 from transduce.search.step import log_probabilities, top
 
 START, END = 1, 0

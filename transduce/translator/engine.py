@@ -13,7 +13,9 @@ from transduce.config import SearchConfig
 from transduce.device import Device
 from transduce.errors import SettingError
 from transduce.model import Tokens, Transformer
-from transduce.search import Hypothesis, beam_search, length_penalty, sample
+from transduce.search import Hypothesis, length_penalty
+from transduce.search.beam import beam_search
+from transduce.search.sampling import sample
 
 Ids = Sequence[int]
 LIMITS = {
