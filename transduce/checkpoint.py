@@ -58,6 +58,11 @@ class RunFolder:
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
 
+    @property
+    def ct2(self) -> Path:
+        """The weights as CTranslate2 takes them: made from the others when first needed, and safe to remove."""
+        return self.path / "ct2"
+
     def vocabulary(self, side: str) -> Path:
         """`side` is source or target, or joint for a vocabulary both share."""
         return self.path / {"joint": "vocabulary.spm"}.get(side, f"{side}.spm")
