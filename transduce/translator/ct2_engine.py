@@ -1,7 +1,7 @@
 """The CTranslate2 engine: ids in, hypotheses out, on CPUs, in int8 unless asked otherwise. Needs no torch.
 
-A block is searched in batches of similar length, one core a batch; a single source has all cores. A few batches are
-in flight at a time, so that the next block is read and tokenised while this one is searched.
+A block is searched in batches of similar length, one core a batch. A few batches are in flight at a time, so that the
+next block is read and tokenised while this one is searched.
 
 CTranslate2 has one length limit a call where we have one a line, breaks an output off there where we end it by
 `</s>`, and counts a forced beginning for nothing: such lines are searched once more by themselves, or scored again.
@@ -18,11 +18,12 @@ from typing import Any
 
 import ctranslate2
 
+from transduce.config import ModelConfig
 from transduce.errors import SettingError
 from transduce.search import Hypothesis, Penalty, check_beam, length_penalty
 from transduce.text import EOS, Vocabularies
 from transduce.translator.ct2_model import Ct2Model, Quantization, damaged
-from transduce.translator.ct2_spec import POSITIONS
+from transduce.translator.ct2_spec import POSITIONS, longest_output
 from transduce.translator.engine import Block, Ids, Request
 
 # A beam ends when this many times `beam` outputs are complete, where ours ends when none can be better. In float32 it
@@ -74,14 +75,21 @@ class Batch:
 class Ct2Engine:
     """A CTranslate2 model on the CPU's cores."""
 
-    PLACES = 1_024  # rows x width of the sources searched at once by a core, beams counted
+    PLACES = 512  # rows x width of the sources searched at once by a core, beams counted
+    WIDE = 1_024  # d_model from which one sentence is worth several threads; below, they wait for one another
     AHEAD = 4  # batches in flight for each core: enough that none waits, few enough that an end comes soon
 
     def __init__(
-        self, model: Ct2Model, vocabularies: Vocabularies, quantization: Quantization, threads: int, longest: int
+        self,
+        model: Ct2Model,
+        config: ModelConfig,
+        vocabularies: Vocabularies,
+        quantization: Quantization = "int8",
+        threads: int = 0,
     ) -> None:
         check_runs(quantization)
-        self.model, self.quantization, self.longest = model, quantization, longest
+        self.model, self.config, self.quantization = model, config, quantization
+        self.longest = longest_output(config)
         self.rounding = "float32" if quantization == "float32" else "rounded"
         self.threads = threads or len(os.sched_getaffinity(0))
         self.source_names = vocabularies.source.pieces(range(vocabularies.source.pad))
@@ -278,8 +286,8 @@ class Ct2Engine:
 
     @cached_property
     def _one(self) -> Any:
-        """All cores on one batch: the quickest answer."""
-        return self._load(1, self.threads)
+        """The quickest answer to a single request: all cores on it, where there is enough to share."""
+        return self._load(1, self.threads) if self.config.d_model >= self.WIDE else self._many
 
     @cached_property
     def _many(self) -> Any:

@@ -96,12 +96,11 @@ class FolderEngines:
     def ct2(self) -> "Ct2Engine":
         from transduce.translator.ct2_engine import Ct2Engine, check_runs
         from transduce.translator.ct2_model import open_model
-        from transduce.translator.ct2_spec import longest_output
 
-        check_runs(self.loading.quantization)
-        model = open_model(self.folder, self.loading.weights, self.loading.quantization, self.loading.say)
-        longest = longest_output(self.folder.config.model)
-        return Ct2Engine(model, self.folder.vocabularies, self.loading.quantization, self.loading.threads, longest)
+        quantization, threads = self.loading.quantization, self.loading.threads
+        check_runs(quantization)
+        model = open_model(self.folder, self.loading.weights, quantization, self.loading.say)
+        return Ct2Engine(model, self.folder.config.model, self.folder.vocabularies, quantization, threads)
 
     def searching(self, request: Request) -> Engine:
         """CTranslate2 wherever it can serve, unless asked otherwise; why it cannot is said once."""
