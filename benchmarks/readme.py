@@ -89,7 +89,7 @@ def cpu_translation_rows() -> list[str]:
     if not record:
         return []
     how = f"`benchmarks/cpu_translation.py` on {cores(record)}, {record['model']}, taking turns"
-    names = {"ct2": "CTranslate2 called directly", "hf": "HF `generate`"}
+    names = {"ct2": "CTranslate2 called directly", "ct2, default": "the same, patience 1", "hf": "HF `generate`"}
     rows = [
         row(f"Translating, {job}, beside {name}", f"{beside(report, peer)}", how)
         for job, report in record["results"].items()
