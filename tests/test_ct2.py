@@ -274,10 +274,11 @@ def test_order_is_kept_over_batches_blocks_and_workers(trained: Path, monkeypatc
     assert theirs.translate([], request) == []
 
 
-def test_no_more_than_one_block_is_taken_ahead(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("full", [True, False], ids=["full lines", "empty lines"])
+def test_only_a_few_blocks_are_taken_ahead(trained: Path, full: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(translator, "LINES_AT_ONCE", 4)
     _, theirs = both(trained)
-    lines, read = random_lines(40, seed=12), 0
+    lines, read = random_lines(60, seed=12) if full else [""] * 60, 0
 
     def pulled() -> Iterator[str]:
         nonlocal read

@@ -115,13 +115,16 @@ class Ct2Engine:
             job.waiting = len(batches)
             for numbers in batches:
                 if len(flying) >= self.AHEAD * self.threads:
-                    self._land(flying.popleft())
-                    while jobs[0].waiting == 0:
-                        yield self._finish(jobs.popleft(), request)
+                    self._arrive(flying.popleft())
+                    yield from self._complete(jobs, request)
                 flying.append(self._launch(job, numbers, request))
-        while jobs:
-            while jobs[0].waiting:
-                self._land(flying.popleft())
+            yield from self._complete(jobs, request)  # a block of empty lines has no batches
+        while flying:
+            self._arrive(flying.popleft())
+            yield from self._complete(jobs, request)
+
+    def _complete(self, jobs: deque[Job], request: Request) -> Iterator[list[list[Hypothesis]]]:
+        while jobs and jobs[0].waiting == 0:
             yield self._finish(jobs.popleft(), request)
 
     def _job(self, block: Block, request: Request) -> Job:
@@ -160,10 +163,13 @@ class Ct2Engine:
         options = self._options(request, longest, request.beam if forced else request.n_best)
         return Batch(job, numbers, self._translate(job, numbers, asynchronous=True, **options))
 
+    def _arrive(self, batch: Batch) -> None:
+        self._land(batch)
+        batch.job.waiting -= 1
+
     def _land(self, batch: Batch) -> None:
         for number, result in zip(batch.numbers, batch.results, strict=True):
             batch.job.found[number] = self._read(result.result())
-        batch.job.waiting -= 1
 
     def _finish(self, job: Job, request: Request) -> list[list[Hypothesis]]:
         if request.sampling or request.beam == 1:
@@ -186,15 +192,19 @@ class Ct2Engine:
             for n, (found, limit) in enumerate(zip(job.found, job.limits, strict=True))
             if any(not one.ended or len(one.tokens) >= limit for one in found)
         ]
+        asked: list[Batch] = []
         for (limit, _), group in groupby(
             sorted(over, key=lambda n: self._alike(job, n)), key=lambda n: self._alike(job, n)
         ):
             numbers = list(group)
-            options = self._options(request, limit, request.beam)
-            results = self._translate(job, numbers, max_batch_size=self.PLACES, batch_type="tokens", **options)
-            for number, result in zip(numbers, results, strict=True):
-                found = self._read(result)
-                job.found[number] = found if limit > 1 else [Found([], ended=False)]
+            options = self._options(request, limit, request.beam) | {"max_batch_size": self.PLACES}
+            results = self._translate(job, numbers, batch_type="tokens", asynchronous=True, **options)
+            asked.append(Batch(job, numbers, results))
+        for batch in asked:
+            self._land(batch)
+        for number in over:
+            if job.limits[number] == 1:
+                job.found[number] = [Found([], ended=False)]
 
     def _alike(self, job: Job, number: int) -> tuple[int, bool]:
         return job.limits[number], bool(job.block.prefixes[number])

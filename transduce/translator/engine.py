@@ -73,7 +73,7 @@ class Engine(Protocol):
         ...
 
     def stream(self, blocks: Iterable[Block], request: Request) -> Iterator[list[list[Hypothesis]]]:
-        """The same for each block in turn; an engine may take one block ahead while it works."""
+        """The same for each block in turn; an engine may take a few ahead while it works."""
         ...
 
     def score(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[list[float]]:

@@ -131,7 +131,7 @@ class Translator:
     def stream(
         self, lines: Iterable[str], request: Request | None = None, prefixes: Iterable[str] | None = None
     ) -> Iterator[Translation]:
-        """A translation for every line, in order, holding no more than a block or two of lines at a time."""
+        """A translation for every line, in order, holding no more than a few blocks of lines at a time."""
         wanted = request or self.request()
         taken: deque[Lines] = deque()
         blocks = self._blocks(iter(lines), None if prefixes is None else iter(prefixes), taken)
