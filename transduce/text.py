@@ -105,7 +105,8 @@ class Vocabulary:
     def decode_counted(self, ids: Sequence[Sequence[int]]) -> Decoded:
         """The texts, with the line breaks that had to become spaces counted."""
         kept = [[int(i) for i in row if i not in (EOS, self.pad)] for row in ids]
-        texts: list[str] = self._processor.decode(kept) if kept else []
+        # One thread: starting more takes longer than decoding a line.
+        texts: list[str] = self._processor.decode(kept, num_threads=1) if kept else []
         newlines = sum(text.count("\n") for text in texts)
         return Decoded([text.replace("\n", " ") for text in texts], newlines)
 
