@@ -31,7 +31,7 @@ from transduce.training.prepare import prepare
 
 HERE = Path(__file__).parent
 END = 0  # the id of `</s>`
-TOKENS, PEAK, WARMUP = 12_800, 7e-4, 400  # of HF's steps
+TOKENS, PEAK, WARMUP = 12_800, 5e-4, 800  # of HF's steps
 
 
 def main() -> None:

@@ -20,7 +20,9 @@ def main() -> None:
 
 def section() -> str:
     rows = [
-        row for make in (demo_row, multi30k_row, kills_row, prepare_row, gpu_rows, throughput_rows) for row in make()
+        row
+        for make in (demo_row, multi30k_row, kills_row, prepare_row, gpu_rows, throughput_rows, cpu_translation_rows)
+        for row in make()
     ]
     return "\n".join(["| what | figure | where and how |", "| --- | --- | --- |", *rows])
 
@@ -96,6 +98,28 @@ def throughput_rows() -> list[str]:
         for job, report in record["results"].items()
         for peer in report["ours_over"]
     ]
+
+
+def cpu_translation_rows() -> list[str]:
+    record = read("cpu-translation")
+    if not record:
+        return []
+    how = f"`benchmarks/cpu_translation.py` on {cores(record)}, {record['model']}, taking turns"
+    names = {"ct2": "CTranslate2 called directly", "ct2, default": "the same, patience 1", "hf": "HF `generate`"}
+    rows = [
+        row(f"Translating, {job}, beside {name}", f"{beside(report, peer)}", how)
+        for job, report in record["results"].items()
+        for peer, name in names.items()
+        if "ours_over" in report
+    ]
+    cold = sorted(record["results"]["cold start"]["seconds"]["ct2"])
+    return [*rows, row("`transduce translate` of one sentence, cold", f"{cold[len(cold) // 2]:.2f} s", how)]
+
+
+def beside(report: dict[str, Any], peer: str) -> str:
+    ratio, ours = report["ours_over"][peer], report["systems"]["ours"]
+    speed = f"{ours['sentences_per_s']:,.0f} sentences/s, {ours['ms_per_sentence']:.1f} ms each"
+    return f"{ratio['median']:.2f} times as fast ({ratio['least']:.2f} to {ratio['most']:.2f}); {speed}"
 
 
 def faster(report: dict[str, Any], peer: str) -> str:

@@ -40,7 +40,8 @@ from transduce.model import Tokens, Transformer
 from transduce.text import EOS, train_vocabulary
 from transduce.training.loop import PLACES
 from transduce.training.loss import batch_loss
-from transduce.translator import Request, TorchEngine
+from transduce.translator import Request
+from transduce.translator.torch_engine import TorchEngine
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "tests"))

@@ -267,7 +267,7 @@ def test_the_run_folder_is_drawn_as_it_is() -> None:
     drawing = text.partition("## The run folder")[2].split("```")[1]
     drawn = set(re.findall(r"[\w-]+\.\w+|[\w-]+(?=/)", drawing)) - {"RUN"}
     folder = checkpoint.RunFolder(Path("RUN"))
-    named = [folder.config, folder.metrics, folder.data, folder.card, folder.checkpoints]
+    named = [folder.config, folder.metrics, folder.data, folder.card, folder.checkpoints, folder.ct2]
     named += [folder.vocabulary(side) for side in ("joint", "source", "target")]
     named += [folder.weights(which) for which in ("best", "last", "averaged")]
     written = {"curves.png", "tensorboard", "weights.safetensors", "optimizer.safetensors", "progress.json"}

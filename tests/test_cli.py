@@ -151,14 +151,18 @@ def test_evaluate_as_text_and_json(model: Path, tmp_path: Path, capsys: pytest.C
     assert report["sentences"] == 2
 
 
-def test_score_is_what_search_reported(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = transduce.load(model).n_best(["abab", "ba"], 2)
+@pytest.mark.parametrize("engine", ["torch", "ct2"])
+def test_score_is_what_search_reported(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], engine: str
+) -> None:
+    found = transduce.load(model, engine=engine).n_best(["abab", "ba"], 2)
     pairs = [(t.source, o.text, o.log_probability) for t in found for o in t.outputs]
     (tmp_path / "pairs.tsv").write_text("".join(f"{source}\t{text}\n" for source, text, _ in pairs))
-    assert main(["score", str(model), str(tmp_path / "pairs.tsv")]) == 0
+    command = ["score", str(model), str(tmp_path / "pairs.tsv"), "--engine", engine]
+    assert main(command) == 0
     scores = [float(line) for line in capsys.readouterr().out.split()]
     assert scores == pytest.approx([log_probability for _, _, log_probability in pairs], abs=1e-4)
-    assert main(["score", str(model), str(tmp_path / "pairs.tsv"), "--json"]) == 0
+    assert main([*command, "--json"]) == 0
     first = json.loads(capsys.readouterr().out.split("\n")[0])
     assert math.fsum(first["token_log_probabilities"]) == pytest.approx(scores[0], abs=1e-4)
 

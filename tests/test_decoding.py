@@ -10,8 +10,9 @@ from transduce.config import ModelConfig
 from transduce.device import Device
 from transduce.model import Tokens, Transformer, kernels
 from transduce.model.decoding import SlotDecoder, attend_to_past, attend_to_source, best_classes, group_summary
-from transduce.translator.engine import Request, TorchEngine
+from transduce.translator.engine import Request
 from transduce.translator.slot_engine import SlotEngine
+from transduce.translator.torch_engine import TorchEngine
 
 PAD, END = 60, 0
 TINY = ModelConfig(d_model=32, d_ff=64, num_heads=2, num_encoder_layers=2, num_decoder_layers=2, dropout=0)

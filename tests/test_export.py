@@ -22,7 +22,7 @@ from transduce.exchange import FORMATS, export_model, exporting, hf, import_mode
 from transduce.exchange.pieces import lay_out, piece_names
 from transduce.exchange.verification import Answer, Ours, Verified, verify
 from transduce.text import Vocabularies, Vocabulary, train_vocabulary
-from transduce.translator import Translator, open_folder
+from transduce.translator import Loading, Translator, open_folder
 
 FROZEN = Path(__file__).parent / "frozen" / "0.1.0"
 needs_transformers = pytest.mark.skipif(not find_spec("transformers"), reason="pip install 'transduce[hf]'")
@@ -74,7 +74,7 @@ def stranger(folder: Path, asked: list[str]) -> dict[str, Any]:
 
 def ours(run: Path, asked: list[str], beam: int) -> list[str]:
     """Each line with the limit that the stranger has for all."""
-    translator = Translator.load(run, device="cpu", threads=1)
+    translator = Translator.load(run, Loading(engine="torch", device="cpu", threads=1))
     runtime = Ours(translator)
     return [answer.text.strip() for answer in runtime.search(asked, LIMIT, beam, 1.0) if len(answer.tokens) < LIMIT - 1]
 
@@ -256,6 +256,53 @@ def test_onnx_takes_every_variant(variant: str, tmp_path: Path) -> None:
     assert (tmp_path / "onnx" / "README.md").read_text() == "# a model: en -> de\n"
 
 
+# --- CTranslate2 -----------------------------------------------------------------------------------------------
+
+# A program that has never heard of us and knows CTranslate2.
+CT2_STRANGER = r"""
+import json, sys
+import ctranslate2, sentencepiece
+folder, lines = sys.argv[1], json.load(sys.stdin)
+translator = ctranslate2.Translator(folder, compute_type=sys.argv[2])
+source, target = (sentencepiece.SentencePieceProcessor(f"{folder}/{side}.spm") for side in ("source", "target"))
+asked = [source.encode(line, out_type=str) + ["</s>"] for line in lines]
+found = translator.translate_batch(asked, beam_size=1, max_decoding_length=100)
+print(json.dumps([target.decode(result.hypotheses[0]) for result in found]))
+"""
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_ctranslate2_says_the_same(variant: str, tmp_path: Path) -> None:
+    pytest.importorskip("ctranslate2", reason="pip install 'transduce[ct2]'")
+    model, joint = VARIANTS[variant]
+    search = SearchConfig(length_penalty="power", alpha=0.7)
+    run = write_folder(tmp_path / "run", model, joint=joint, search=search)
+    verified = export_model(run, tmp_path / "ct2", "ct2", threads=1)
+    assert verified.difference < 1e-4
+    assert verified.greedy + verified.beam + verified.unended == 16
+
+
+@pytest.mark.parametrize("compute_type", ["float32", "int8"])
+def test_a_program_that_knows_ctranslate2_alone(compute_type: str, tmp_path: Path) -> None:
+    pytest.importorskip("ctranslate2", reason="pip install 'transduce[ct2]'")
+    verified = export_model(FROZEN, tmp_path / "ct2", "ct2", threads=1)
+    assert verified.greedy == verified.beam == verified.lines
+    asked = ["hello", "transduce", "attention", "winter"]
+    command = [sys.executable, "-c", CT2_STRANGER, str(tmp_path / "ct2"), compute_type]
+    done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == transduce.load(FROZEN, engine="torch", threads=1).translate(asked, beam=1)
+
+
+def test_what_ctranslate2_has_no_form_for_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    run = write_folder(tmp_path / "run", dataclasses.replace(SHAPE, positions="rotary"))
+    with pytest.raises(
+        SettingError, match=r'CTranslate2: model\.positions = "rotary" is not built for it; try --to onnx'
+    ):
+        export_model(run, tmp_path / "new", "ct2")
+    assert not (tmp_path / "new").exists()
+
+
 # --- nothing is left behind ------------------------------------------------------------------------------------
 
 
@@ -312,7 +359,7 @@ class Liar(Ours):
 
 
 def test_texts_are_compared_too_and_a_tie_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    translator = Translator.load(write_folder(tmp_path / "run"), device="cpu", threads=1)
+    translator = Translator.load(write_folder(tmp_path / "run"), Loading(engine="torch", device="cpu", threads=1))
     asked, honest, liar = lines(4, seed=2), Ours(translator), Liar(translator)
     true = honest.search(asked, 80, 1, 1.0)[0]
     liar.says = dataclasses.replace(true, text="something else")
@@ -341,7 +388,7 @@ def test_an_existing_folder_an_unknown_format_and_a_missing_run_are_refused(tmp_
     run = write_folder(tmp_path / "run")
     with pytest.raises(RunError, match="run: there is something there already; an export needs a new folder"):
         export_model(run, run, "hf")
-    with pytest.raises(SettingError, match="no format 'tf'; there are hf, onnx"):
+    with pytest.raises(SettingError, match="no format 'tf'; there are hf, ct2, onnx"):
         export_model(run, tmp_path / "new", "tf")
     with pytest.raises(RunError, match="no such folder"):
         export_model(tmp_path / "none", tmp_path / "new", "hf")
@@ -349,7 +396,12 @@ def test_an_existing_folder_an_unknown_format_and_a_missing_run_are_refused(tmp_
 
 @pytest.mark.parametrize(
     ("to", "package", "extra"),
-    [("hf", "transformers", "hf"), ("onnx", "onnxruntime", "onnx"), ("onnx", "onnxscript", "onnx")],
+    [
+        ("hf", "transformers", "hf"),
+        ("ct2", "ctranslate2", "ct2"),
+        ("onnx", "onnxruntime", "onnx"),
+        ("onnx", "onnxscript", "onnx"),
+    ],
 )
 def test_a_missing_package_is_named(
     to: str, package: str, extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -16,7 +16,8 @@ from torch import Tensor
 from transduce.config import Config, ModelConfig
 from transduce.exchange.hf import hf_settings, hf_tensors
 from transduce.model import Tokens, Transformer
-from transduce.search import Hypothesis, PowerPenalty, beam_search
+from transduce.search import Hypothesis, PowerPenalty
+from transduce.search.beam import beam_search
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed: pip install transformers")
 

@@ -17,7 +17,7 @@ pytest.importorskip("triton", reason="triton is not installed: plain PyTorch run
 from transduce.config import ModelConfig
 from transduce.data.batches import Batch
 from transduce.model import Tokens, Transformer, kernels
-from transduce.model.kernels import Around, Last, cross_entropy, randomness, residual
+from transduce.model.kernels import Around, Last, cross_entropy, r_drop, randomness, residual
 from transduce.training.loss import batch_loss
 
 GPU = torch.cuda.is_available()
@@ -127,6 +127,29 @@ def test_cross_entropy(ids: int, smoothing: float, dtype: torch.dtype) -> None:
 
     def fast(hidden: Tensor, table: Tensor) -> Tensor:
         return cross_entropy.projected_cross_entropy(hidden, table, labels, smoothing)
+
+    assert_same(fast, plain, [hidden, table])
+
+
+@pytest.mark.parametrize("dtype", PRECISIONS)
+@pytest.mark.parametrize(("ids", "smoothing", "weight"), [(9, 0.0, 1.0), (48, 0.1, 5.0), (1000, 0.2, 0.5)])
+def test_r_drop(ids: int, smoothing: float, weight: float, dtype: torch.dtype) -> None:
+    hidden, table = random(14, 32, dtype=dtype), random(ids, 32, dtype=dtype, scale=0.3)
+    labels = torch.randint(ids - 1, (7,), device=DEVICE)
+    labels[[1, 4]] = -100
+
+    def plain(hidden: Tensor, table: Tensor) -> Tensor:
+        one, other = (hidden @ table[:-1].T).log_softmax(-1).chunk(2)
+        entropies = [
+            torch.nn.functional.nll_loss(p, labels, reduction="sum") * (1 - smoothing)
+            - smoothing * p[labels >= 0].mean(1).sum()
+            for p in (one, other)
+        ]
+        apart = ((one.exp() - other.exp()) * (one - other))[labels >= 0].sum()
+        return (entropies[0] + entropies[1] + weight * apart / 2) / 2
+
+    def fast(hidden: Tensor, table: Tensor) -> Tensor:
+        return r_drop.projected_r_drop(hidden, table, labels, smoothing, weight)
 
     assert_same(fast, plain, [hidden, table])
 

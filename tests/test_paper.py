@@ -28,7 +28,8 @@ from transduce.training.cost import training_flops
 from transduce.training.loss import smoothed_loss
 from transduce.training.optimizer import make_optimizer
 from transduce.training.schedule import make_schedule
-from transduce.translator import Request, TorchEngine
+from transduce.translator import Request
+from transduce.translator.torch_engine import TorchEngine
 
 TINY = ModelConfig(d_model=32, d_ff=64, num_heads=4, num_encoder_layers=2, num_decoder_layers=2, dropout=0.0)
 SIZE = 40

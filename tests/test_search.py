@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from transduce.errors import SettingError
-from transduce.search import Hypothesis, PaperPenalty, Penalty, PowerPenalty, beam_search, length_penalty, sample
+from transduce.search import Hypothesis, PaperPenalty, Penalty, PowerPenalty, length_penalty
+from transduce.search.beam import beam_search
 from transduce.search.fixed import FixedBeam, FixedWalk
+from transduce.search.sampling import sample
 from transduce.search.step import forced_tokens, log_probabilities, top
 from transduce.search.step import hypotheses as found_in
 

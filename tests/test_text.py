@@ -71,7 +71,7 @@ def test_identity_round_trip(identity, text):
     for vocabulary in identity.values():
         decoded = vocabulary.decode_counted(vocabulary.encode([text]))
         assert decoded.texts == [text.replace("\n", " ")]
-        assert decoded.newlines == text.count("\n")
+        assert decoded.newlines == [text.count("\n")]
 
 
 def test_decoding_drops_eos_and_pad(learned):

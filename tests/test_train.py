@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import safetensors.torch
 import torch
 
 import transduce
@@ -272,7 +273,7 @@ def test_not_a_number_stops_before_it_is_applied(reversal: dict[str, str], tmp_p
 
 def test_a_full_disk_is_one_line(reversal: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The checkpoint at step 12 cannot be written; the one at step 6 is intact and the run goes on from it."""
-    real = checkpoint.save_file
+    real = safetensors.torch.save_file
 
     def full(tensors: object, path: Path, about: dict[str, str]) -> None:
         if about.get("step") == "12":
@@ -280,7 +281,7 @@ def test_a_full_disk_is_one_line(reversal: dict[str, str], tmp_path: Path, monke
             raise OSError(28, "No space left on device")
         real(tensors, path, about)
 
-    monkeypatch.setattr(checkpoint, "save_file", full)
+    monkeypatch.setattr(safetensors.torch, "save_file", full)
     with pytest.raises(TrainingError, match=r"No space left on device.*what was saved before is intact"):
         run_training(tmp_path / "full", reversal)
     assert checkpoint.steps_saved(RunFolder(tmp_path / "full")) == [6]

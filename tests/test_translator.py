@@ -12,7 +12,8 @@ from transduce.device import Device
 from transduce.errors import DataError
 from transduce.model import Tokens, Transformer
 from transduce.text import EOS, UNKNOWN, Vocabularies, Vocabulary, train_vocabulary
-from transduce.translator import Request, TorchEngine, Translation, Translator, translator
+from transduce.translator import Request, Translation, Translator, translator
+from transduce.translator.torch_engine import TorchEngine
 
 WORDS = (
     "the cat sat on a mat while seven small dogs ran under old bridges in winter rain and nobody knew why "
@@ -53,7 +54,7 @@ def make(vocabulary: Vocabulary, model: ModelConfig = MODEL) -> Translator:
     with torch.no_grad():  # logits far enough apart that the last bit of a sum decides nothing
         transformer.target_embedding.weight.mul_(2)
     config = Config(model=model, search=SearchConfig(beam=4, max_extra=5))
-    return Translator(transformer, Vocabularies(vocabulary, vocabulary), config, Device("cpu", bf16=False))
+    return Translator.around(transformer, Vocabularies(vocabulary, vocabulary), config, Device("cpu", bf16=False))
 
 
 @pytest.fixture
@@ -86,7 +87,7 @@ def test_small_batches_give_what_large_ones_give(
     lines = random_lines(30, seed=3)
     expected = list(ours.stream(lines, request_))
     monkeypatch.setattr(TorchEngine, "PLACES", {"cpu": 60})
-    assert len(list(ours.engine._batches(ours.vocabularies.source.encode(lines), request_.beam))) > 4
+    assert len(list(ours.engines.torch._batches(ours.vocabularies.source.encode(lines), request_.beam))) > 4
     for found, other in zip(ours.stream(lines, request_), expected, strict=True):
         assert_same(found, other)
 
@@ -120,7 +121,7 @@ def test_unknown_tokens_are_left_out_where_the_model_says_so(words: Vocabulary, 
     asked = ours.request(beam=beam, sampling=sampling, max_extra=5)
     assert any("<unk>" in found.outputs[0].tokens for found in ours.stream(lines, asked))
     config = dataclasses.replace(ours.config, search=dataclasses.replace(ours.config.search, allow_unknown=False))
-    other = Translator(ours.model, ours.vocabularies, config, ours.device)
+    other = Translator.around(ours.model, ours.vocabularies, config, ours.device)
     asked = other.request(beam=beam, sampling=sampling, max_extra=5)
     assert not any("<unk>" in found.outputs[0].tokens for found in other.stream(lines, asked))
 
@@ -152,7 +153,7 @@ def test_a_source_too_long_is_cut_and_counted(ours: Translator, request_: Reques
     found = list(ours.stream([short, long, short], request_))
     assert [one.cut for one in found] == [0, len(ids) - 16, 0]
     assert [one.source_tokens for one in found][1] == len(ids)
-    expected = ours.engine.search([[*ids[:15], EOS]], [[]], request_)[0][0]
+    expected = ours.engines.torch.search([[*ids[:15], EOS]], [[]], request_)[0][0]
     assert found[1].outputs[0].tokens == ours.vocabularies.target.pieces(expected.tokens)
     assert found[0].text == found[2].text == ours.translate([short], request_)[0]
 
@@ -199,9 +200,9 @@ def test_fewer_prefixes_than_lines_are_refused(ours: Translator) -> None:
 @BOTH
 def test_scoring_ids_gives_what_the_search_said(ours: Translator, request_: Request) -> None:
     sources = ours.vocabularies.source.encode(random_lines(20, seed=6))
-    found = ours.engine.search(sources, [[]] * len(sources), request_.but(n_best=request_.beam))
+    found = ours.engines.torch.search(sources, [[]] * len(sources), request_.but(n_best=request_.beam))
     pairs = [(source, one) for source, hypotheses in zip(sources, found, strict=True) for one in hypotheses]
-    scored = ours.engine.score([source for source, _ in pairs], [[*one.tokens, EOS] for _, one in pairs])
+    scored = ours.engines.torch.score([source for source, _ in pairs], [[*one.tokens, EOS] for _, one in pairs])
     assert len(scored) == 20 * request_.beam
     for (_, one), values in zip(pairs, scored, strict=True):
         assert values == pytest.approx(one.token_log_probabilities, abs=1e-4)

@@ -9,7 +9,7 @@ Importing this loads no torch; calling does.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from transduce.api import Model
@@ -19,12 +19,21 @@ __version__ = "0.1.0"
 __all__ = ["__version__", "load", "train"]
 
 
-def load(folder: str | Path, *, weights: str = "auto", device: str = "auto", threads: int = 0) -> "Model":
-    """The model of a run folder; `weights` is auto, best, last or averaged."""
+def load(
+    folder: str | Path,
+    *,
+    weights: Literal["auto", "best", "last", "averaged"] = "auto",
+    engine: Literal["auto", "torch", "ct2"] = "auto",
+    device: Literal["auto", "cpu", "cuda"] = "auto",
+    threads: int = 0,
+    quantization: Literal["int8", "bfloat16", "float32"] = "int8",
+) -> "Model":
+    """The model of a run folder; the engine is CTranslate2 (ct2) where it is installed and can serve, else PyTorch."""
     from transduce.api import Model
-    from transduce.translator import Translator
+    from transduce.translator import Loading, Translator
 
-    return Model(Translator.load(folder, weights, device, threads))
+    loading = Loading(weights=weights, engine=engine, device=device, threads=threads, quantization=quantization)
+    return Model(Translator.load(folder, loading).ready())
 
 
 def train(

@@ -2,7 +2,8 @@
 
 Everything is written under a temporary name, flushed to the disk and renamed. Tensors are safetensors whose header
 holds a hash of their bytes, so that a torn or altered file is known when it is read; nothing is ever unpickled.
-Knows tensors by name only: no model, no optimizer, no data.
+Knows tensors by name only: no model, no optimizer, no data. Torch is imported where a tensor is made, so that those
+who want arrays, or only the names of things, need not wait for it.
 """
 
 import hashlib
@@ -14,17 +15,20 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
-from torch import Tensor
 
 from transduce import __version__, files
 from transduce.errors import DamagedFile, RunError, TrainingError
 
-Tensors = dict[str, Tensor]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Tensors = dict[str, "Tensor"]
+Arrays = dict[str, NDArray[np.generic]]
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,11 @@ class RunFolder:
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
 
+    @property
+    def ct2(self) -> Path:
+        """The weights as CTranslate2 takes them: made from the others when first needed, and safe to remove."""
+        return self.path / "ct2"
+
     def vocabulary(self, side: str) -> Path:
         """`side` is source or target, or joint for a vocabulary both share."""
         return self.path / {"joint": "vocabulary.spm"}.get(side, f"{side}.spm")
@@ -77,29 +86,40 @@ class Checkpoint:
 
 def write_tensors(path: Path, tensors: Tensors, about: Mapping[str, str] | None = None) -> None:
     """A safetensors file with its hash in the header, whole or not at all."""
+    from safetensors.torch import save_file
+
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in sorted(tensors.items())}
-    header = {**(about or {}), "sha256": _digest(tensors), "format": "pt", "transduce": __version__}
+    header = {**(about or {}), "sha256": _digest(_of_tensors(tensors)), "format": "pt", "transduce": __version__}
     with _replacing(path) as temporary:
         save_file(tensors, temporary, header)
 
 
 def read_tensors(path: Path) -> Tensors:
     """The tensors of a file whose hash fits them."""
+    tensors, about = _read(path, "pt")
+    _check_digest(path, about, _of_tensors(tensors))
+    return tensors
+
+
+def read_arrays(path: Path) -> Arrays:
+    """The same as numpy's arrays, without torch."""
+    arrays, about = _read(path, "numpy")
+    _check_digest(path, about, _of_arrays(arrays))
+    return arrays
+
+
+def _read(path: Path, framework: str) -> tuple[dict[str, Any], dict[str, str]]:
     try:
-        with safe_open(path, "pt") as file:
-            about = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+        with safe_open(path, framework) as file:
+            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
     except (SafetensorError, OSError, ValueError) as error:
         raise DamagedFile(f"{path}: cannot be read as safetensors ({error})") from None
-    if about.get("sha256") != _digest(tensors):
-        raise DamagedFile(f"{path}: altered or torn (its hash does not fit its content)")
-    return tensors
 
 
 def read_about(path: Path) -> dict[str, str]:
     """What was written beside the tensors of a file: step, metric, score."""
     try:
-        with safe_open(path, "pt") as file:
+        with safe_open(path, "numpy") as file:
             return dict(file.metadata() or {})
     except (SafetensorError, OSError) as error:
         raise DamagedFile(f"{path}: cannot be read as safetensors ({error})") from None
@@ -117,12 +137,43 @@ def write_bytes(path: Path, content: bytes) -> None:
         temporary.write_bytes(content)
 
 
-def _digest(tensors: Mapping[str, Tensor]) -> str:
+@dataclass(frozen=True)
+class _Hashed:
+    """What the hash of a file knows of each of its tensors."""
+
+    name: str
+    kind: str  # as torch names it
+    shape: list[int]
+    content: memoryview
+
+
+def _of_tensors(tensors: Tensors) -> list[_Hashed]:
+    import torch
+
+    return [
+        _Hashed(name, str(tensor.dtype), list(tensor.shape), tensor.reshape(-1).view(torch.uint8).numpy().data)
+        for name, tensor in tensors.items()
+    ]
+
+
+def _of_arrays(arrays: Arrays) -> list[_Hashed]:
+    return [
+        _Hashed(name, f"torch.{array.dtype}", list(array.shape), array.reshape(-1).view(np.uint8).data)
+        for name, array in arrays.items()
+    ]
+
+
+def _digest(parts: list[_Hashed]) -> str:
     digest = hashlib.sha256()
-    for name, tensor in sorted(tensors.items()):
-        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    for part in sorted(parts, key=lambda one: one.name):
+        digest.update(f"{part.name} {part.kind} {part.shape}\n".encode())
+        digest.update(part.content)
     return digest.hexdigest()
+
+
+def _check_digest(path: Path, about: Mapping[str, str], parts: list[_Hashed]) -> None:
+    if about.get("sha256") != _digest(parts):
+        raise DamagedFile(f"{path}: altered or torn (its hash does not fit its content)")
 
 
 @contextmanager

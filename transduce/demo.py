@@ -20,7 +20,7 @@ from transduce.explore import draw_attention
 from transduce.metrics import Scores, symbol_scores
 from transduce.training import train
 from transduce.training.report import Terminal
-from transduce.translator import Translator
+from transduce.translator import Loading, Translator
 
 # The whole recipe; everything else is fitted to the data. Chosen for a few minutes on two cores (docs/log.md).
 RECIPE = (
@@ -42,7 +42,7 @@ def run_demo(folder: Path) -> None:
     run = folder / "run"
     if not is_finished(run):
         train(run, train=[(files["train"],)], valid=[(files["valid"],)], settings=RECIPE, voice=Terminal())
-    translator = Translator.load(run)
+    translator = Translator.load(run, Loading(engine="torch"))  # figures to quote: of the weights as they are
     scores = score_demo(translator, splits["test"])
     print(f"\n{scores.text()}")
     known = {word for pairs in splits.values() for word, _ in pairs}

@@ -55,8 +55,10 @@ class Evaluation:
 
 def evaluate(translator: Translator, test: TestSet, request: Request | None = None) -> Evaluation:
     """Translate the test set and score it by its task's metrics."""
+    wanted = (request or translator.request()).but(figures="none")
+    translator.ready(wanted)
     begun = time.perf_counter()
-    translations = list(translator.stream(test.sources, request))
+    translations = list(translator.stream(test.sources, wanted))
     seconds = time.perf_counter() - begun
     outputs = [translation.text for translation in translations]
     return Evaluation(

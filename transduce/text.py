@@ -37,12 +37,15 @@ _SEPARATORS = str.maketrans("\0\t\n\r", "    ")  # what ends a field or a line o
 _SEEDING = Lock()
 
 
+WORTH_THREADS = 64  # lines: for fewer, starting threads takes longer than decoding
+
+
 @dataclass(frozen=True)
 class Decoded:
-    """Texts, one line each, and how many line breaks (byte fallback can spell one) became spaces for that."""
+    """Texts, one line each, and how many line breaks of each (byte fallback can spell one) became spaces for that."""
 
     texts: list[str]
-    newlines: int
+    newlines: list[int]
 
 
 class Vocabulary:
@@ -105,13 +108,17 @@ class Vocabulary:
     def decode_counted(self, ids: Sequence[Sequence[int]]) -> Decoded:
         """The texts, with the line breaks that had to become spaces counted."""
         kept = [[int(i) for i in row if i not in (EOS, self.pad)] for row in ids]
-        texts: list[str] = self._processor.decode(kept) if kept else []
-        newlines = sum(text.count("\n") for text in texts)
-        return Decoded([text.replace("\n", " ") for text in texts], newlines)
+        threads = 1 if len(kept) < WORTH_THREADS else -1
+        texts: list[str] = self._processor.decode(kept, num_threads=threads) if kept else []
+        return Decoded([text.replace("\n", " ") for text in texts], [text.count("\n") for text in texts])
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The name of each id, as pictures and `--json` show it."""
-        return ["<pad>" if i == self.pad else self._processor.id_to_piece(int(i)) for i in ids]
+        return [self._names[i] for i in ids]
+
+    @cached_property
+    def _names(self) -> list[str]:
+        return [*map(self._processor.id_to_piece, range(self.pad)), "<pad>"]
 
     def _sample(self, lines: Sequence[str], rate: float) -> list[list[int]]:
         encode = self._processor.encode

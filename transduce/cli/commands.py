@@ -6,14 +6,18 @@ Data goes to stdout, everything for people to stderr.
 import argparse
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from transduce.data import READ_ERRORS, Corpus, open_bytes, read_pairs, unreadable
 from transduce.errors import DataError, SettingError
-from transduce.translator import Request, Translation, Translator, open_folder
+from transduce.translator import Loading, Request, Translation, Translator, open_folder
+from transduce.translator.engines import say_to_stderr
+
+if TYPE_CHECKING:
+    from transduce.evaluate import Evaluation
 
 Options = argparse.Namespace
 
@@ -57,9 +61,11 @@ def translate(options: Options) -> int:
         top_k=options.top_k,
         top_p=options.top_p,
         seed=options.seed,
+        figures="tokens" if options.json else "outputs" if options.n_best > 1 else "none",
     )
     if options.beam is None and options.n_best > request.beam and not options.sample:
         request = request.but(beam=options.n_best)
+    translator.ready(request)
     lines = Lines(options.input)
     prefixes = Lines(options.prefix) if options.prefix else None
     noted = Noted()
@@ -76,36 +82,63 @@ def evaluate(options: Options) -> int:
     from transduce.evaluate import TestSet
     from transduce.evaluate import evaluate as run
 
+    if options.output and options.engine == "both":
+        raise SettingError("--output takes the translations of one engine: name it by --engine")
     if options.output and not Path(options.output).resolve().parent.is_dir():
         raise SettingError(f"{options.output}: there is no folder {Path(options.output).parent}")
-    noted = Noted()
-    translator, sources, references = _load_with_pairs(options)
-    evaluation = run(translator, TestSet.of(sources, references), _request(translator, options))
-    for translation in evaluation.translations:
-        noted.add(translation)
-    noted.tell()
+    sources, references = _read_pairs(options)
+    evaluations = {}
+    for engine in ("torch", "ct2") if options.engine == "both" else (options.engine,):
+        translator = _load(argparse.Namespace(**vars(options) | {"engine": engine}))
+        evaluations[engine] = run(translator, TestSet.of(sources, references), _request(translator, options))
+    first = next(iter(evaluations.values()))
+    Noted().all(first.translations).tell()
     if options.output:
         # One line for every line of the test set, also where several share a source.
-        text_of = {translation.source: translation.text for translation in evaluation.translations}
+        text_of = {translation.source: translation.text for translation in first.translations}
         Path(options.output).write_text("".join(f"{text_of[source]}\n" for source in sources), encoding="utf-8")
-    if options.json:
-        speed = {
-            "sentences_per_second": evaluation.sentences_per_second,
-            "tokens_per_second": evaluation.tokens_per_second,
-        }
-        _print_json({"scores": evaluation.scores.as_dict(), "sentences": evaluation.sentences, **speed})
+    if options.engine == "both":
+        _print_both(evaluations["torch"], evaluations["ct2"], options)
+    elif options.json:
+        _print_json(_report(first))
     else:
-        print(evaluation.scores.with_signatures())
-        print(
-            f"{evaluation.sentences} sentences in {evaluation.seconds:.1f} s: "
-            f"{evaluation.sentences_per_second:.1f} sentences/s, {evaluation.tokens_per_second:.0f} tokens/s",
-            file=sys.stderr,
-        )
+        _print_evaluation(first)
     return 0
 
 
+def _print_both(torch: "Evaluation", ct2: "Evaluation", options: Options) -> None:
+    """What the faster engine costs in quality: measured, not assumed."""
+    difference = ct2.scores.main.value - torch.scores.main.value
+    if options.json:
+        _print_json({"torch": _report(torch), "ct2": _report(ct2), "difference": difference})
+        return
+    for name, evaluation in (("torch, float32", torch), (f"ct2, {options.quantization}", ct2)):
+        print(f"{name}:")
+        _print_evaluation(evaluation)
+    print(f"difference: {ct2.scores.main.name} {difference:+.2f}")
+
+
+def _print_evaluation(evaluation: "Evaluation") -> None:
+    print(evaluation.scores.with_signatures(), flush=True)
+    print(
+        f"{evaluation.sentences} sentences in {evaluation.seconds:.1f} s: "
+        f"{evaluation.sentences_per_second:.1f} sentences/s, {evaluation.tokens_per_second:.0f} tokens/s",
+        file=sys.stderr,
+    )
+
+
+def _report(evaluation: "Evaluation") -> dict[str, Any]:
+    return {
+        "scores": evaluation.scores.as_dict(),
+        "sentences": evaluation.sentences,
+        "sentences_per_second": evaluation.sentences_per_second,
+        "tokens_per_second": evaluation.tokens_per_second,
+    }
+
+
 def score(options: Options) -> int:
-    translator, sources, targets = _load_with_pairs(options)
+    sources, targets = _read_pairs(options)
+    translator = _load(options)
     noted = Noted()
     for scored in translator.score(sources, targets):
         noted.cut += scored.cut > 0
@@ -161,16 +194,28 @@ def import_model(options: Options) -> int:
 
 
 def _load(options: Options) -> Translator:
-    return Translator.load(options.run, options.weights, options.device, options.threads)
+    loading = Loading(
+        weights=options.weights,
+        engine=options.engine,
+        device=options.device,
+        threads=options.threads,
+        quantization=options.quantization,
+        say=_say_nothing if getattr(options, "quiet", False) else say_to_stderr,
+    )
+    return Translator.load(options.run, loading)
 
 
-def _load_with_pairs(options: Options) -> tuple[Translator, list[str], list[str]]:
-    """The model, and pairs read as its own data were; the files first, since they are checked faster."""
+def _say_nothing(text: str) -> None:
+    pass
+
+
+def _read_pairs(options: Options) -> tuple[list[str], list[str]]:
+    """Pairs read as the model's own data were; before the model is, since they are checked faster."""
     data = open_folder(options.run).config.data
     sources, targets = read_pairs(Corpus((tuple(options.files),), data.languages, data.features_column))
     if not sources:
         raise DataError(f"{' '.join(options.files)}: empty: there is not a single pair")
-    return _load(options), sources, targets
+    return sources, targets
 
 
 def _request(translator: Translator, options: Options) -> Request:
@@ -229,6 +274,11 @@ class Noted:
         self.cut += translation.cut > 0
         self.unknown += translation.unknown
         self.newlines += translation.newlines
+
+    def all(self, translations: Iterable[Translation]) -> "Noted":
+        for translation in translations:
+            self.add(translation)
+        return self
 
     def tell(self) -> None:
         for count, what in [

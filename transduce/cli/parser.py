@@ -61,6 +61,13 @@ def _model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=int, default=0, help="CPU threads (default: one per core)")
 
 
+def _engine(parser: argparse.ArgumentParser, auto: str, *others: str) -> None:
+    parser.add_argument("--engine", choices=["auto", "torch", "ct2", *others], default="auto", help=auto)
+    parser.add_argument(
+        "--quantization", choices=["int8", "bfloat16", "float32"], default="int8", help="of the ct2 engine"
+    )
+
+
 def _search(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--beam", type=int, help="width of the beam; 1 is greedy (default: the model's setting)")
     parser.add_argument("--alpha", type=float, help="strength of the length penalty")
@@ -70,6 +77,7 @@ def _search(parser: argparse.ArgumentParser) -> None:
 
 def _translate(parser: argparse.ArgumentParser) -> None:
     _model(parser)
+    _engine(parser, "auto: CTranslate2 (ct2) on CPUs wherever it can, else PyTorch")
     _search(parser)
     parser.add_argument(
         "--input", default="-", metavar="FILE", help="read lines from here (.gz, .xz, .bz2 too), not stdin"
@@ -87,6 +95,7 @@ def _translate(parser: argparse.ArgumentParser) -> None:
 
 def _evaluate(parser: argparse.ArgumentParser) -> None:
     _model(parser)
+    _engine(parser, "auto: as translate; both: the scores of torch and of ct2, and how far apart they are", "both")
     parser.add_argument("files", nargs="+", metavar="FILE", help="SOURCE and REFERENCE files, or one .tsv or .jsonl")
     _search(parser)
     parser.add_argument("--output", metavar="FILE", help="write the translations here")
@@ -95,12 +104,14 @@ def _evaluate(parser: argparse.ArgumentParser) -> None:
 
 def _score(parser: argparse.ArgumentParser) -> None:
     _model(parser)
+    _engine(parser, "auto: PyTorch, whose figures are those of the weights as they are")
     parser.add_argument("files", nargs="+", metavar="FILE", help="SOURCE and TARGET files, or one .tsv or .jsonl")
     parser.add_argument("--json", action="store_true", help="one object a line, with the log-probability of each token")
 
 
 def _attention(parser: argparse.ArgumentParser) -> None:
     _model(parser)
+    parser.set_defaults(engine="torch", quantization="int8")  # the one that can be looked into
     parser.add_argument("sentence")
     parser.add_argument("--target", help="look at this output instead of the model's own")
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="a .png, .pdf or .svg file")
@@ -109,7 +120,12 @@ def _attention(parser: argparse.ArgumentParser) -> None:
 def _export(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", help="a run folder")
     parser.add_argument("folder", metavar="DIR", help="the folder to make")
-    parser.add_argument("--to", choices=["hf", "onnx"], required=True, help="hf: transformers; onnx: onnxruntime")
+    parser.add_argument(
+        "--to",
+        choices=["hf", "ct2", "onnx"],
+        required=True,
+        help="hf: transformers; ct2: CTranslate2; onnx: onnxruntime",
+    )
     parser.add_argument("--weights", choices=["auto", "best", "last", "averaged"], default="auto")
     parser.add_argument(
         "--sample", metavar="FILE", default="", help="source lines to compare on (default: validation's)"

@@ -9,7 +9,7 @@ from pathlib import Path
 from transduce.data import Corpus, groups_from_setting, read_pairs
 from transduce.device import choose_device
 from transduce.errors import DataError, RunError, SettingError
-from transduce.exchange import hf, hf_runtime, onnx_graphs, onnx_runtime
+from transduce.exchange import ct2, hf, hf_runtime, onnx_graphs, onnx_runtime
 from transduce.exchange.verification import Ours, Runtime, Verified, verify
 from transduce.model import Transformer
 from transduce.translator import ModelFolder, Translator, open_folder
@@ -52,6 +52,12 @@ FORMATS = {
         hf.write,
         lambda opened, folder: hf_runtime.HfRuntime(folder, opened.vocabularies.target.size - 1),
     ),
+    "ct2": Format(
+        ct2.require,
+        ct2.refuse,
+        ct2.write,
+        lambda opened, folder: ct2.Ct2Runtime(folder, opened.config.search.allow_unknown),
+    ),
     "onnx": Format(
         onnx_runtime.require,
         onnx_graphs.refuse,
@@ -81,7 +87,7 @@ def export_model(
     form.refuse(opened)
     form.require()
     lines = choose_lines(opened, sample)
-    translator = Translator(
+    translator = Translator.around(
         opened.model(weights), opened.vocabularies, opened.config, choose_device("cpu", "fp32", threads)
     )
     temporary = target.with_name(f".{target.name}.{os.getpid()}")

@@ -16,7 +16,8 @@ from torch import Tensor
 from transduce.errors import DamagedFile, MissingExtra
 from transduce.exchange.verification import Answer, Ids, answers
 from transduce.model import Tokens
-from transduce.search import PowerPenalty, beam_search
+from transduce.search import PowerPenalty
+from transduce.search.beam import beam_search
 from transduce.text import Vocabulary
 
 Arrays = list[Any]  # of numpy, each [R, H, places, E]

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from transduce.errors import RunError
 from transduce.model import Tokens
-from transduce.search import Hypothesis, PowerPenalty, beam_search
+from transduce.search import Hypothesis, PowerPenalty
+from transduce.search.beam import beam_search
 from transduce.text import EOS, UNKNOWN, Vocabulary
 from transduce.translator import Translator
 
@@ -76,7 +77,7 @@ class Ours:
 
     def score(self, line: str, tokens: Ids, alpha: float) -> float:
         """As the search scores it."""
-        total = sum(self.translator.engine.score(self.ids([line]), [[*tokens, EOS]])[0])
+        total = sum(self.translator.engines.scoring().score(self.ids([line]), [[*tokens, EOS]])[0])
         return float(total / (len(tokens) + 1) ** alpha)
 
 

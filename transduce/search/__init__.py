@@ -1,18 +1,10 @@
-"""Greedy, beam and sampled search over any `step(tokens, state)`; knows no model, no text and no files."""
+"""Greedy, beam and sampled search over any `step(tokens, state)`; knows no model, no text and no files.
 
-from transduce.search.beam import beam_search
+(`beam`, `sampling` and `step` are imported by name: they need torch.)
+"""
+
+from transduce.search.asked import check_beam, check_sampling
+from transduce.search.hypothesis import Hypothesis
 from transduce.search.penalty import PaperPenalty, Penalty, PowerPenalty, length_penalty
-from transduce.search.sampling import sample
-from transduce.search.step import Hypothesis, State, Step
 
-__all__ = [
-    "Hypothesis",
-    "PaperPenalty",
-    "Penalty",
-    "PowerPenalty",
-    "State",
-    "Step",
-    "beam_search",
-    "length_penalty",
-    "sample",
-]
+__all__ = ["Hypothesis", "PaperPenalty", "Penalty", "PowerPenalty", "check_beam", "check_sampling", "length_penalty"]

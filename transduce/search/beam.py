@@ -13,12 +13,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from transduce.errors import SettingError
+from transduce.search.asked import check_beam
+from transduce.search.hypothesis import Hypothesis
 from transduce.search.lattice import Alive, Candidates, Pool, Trail
 from transduce.search.penalty import Penalty
 from transduce.search.step import (
     FREE,
-    Hypothesis,
     Paths,
     State,
     Step,
@@ -52,7 +52,7 @@ def beam_search(
     A sentence has fewer hypotheses where fewer outputs of a probability above 0 were found, and none after a
     prefix of probability 0.
     """
-    _check(beam, n_best)
+    check_beam(beam, n_best)
     if len(limits) == 0:
         return []
     forced = forced_tokens(limits, prefix, end)
@@ -62,13 +62,6 @@ def beam_search(
         divisors = best_divisors(penalty, limits, forced.shape[1])
         paths = _search(step, state, start, end, forced, beam, penalty, divisors, never)
     return [found[:n_best] for found in hypotheses(paths, len(limits), end, penalty)]
-
-
-def _check(beam: int, n_best: int) -> None:
-    if beam < 1:
-        raise SettingError(f"beam = {beam}: must be at least 1")
-    if not 1 <= n_best <= beam:
-        raise SettingError(f"n_best = {n_best}: must be at least 1 and at most beam = {beam}")
 
 
 def _search(

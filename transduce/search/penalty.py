@@ -4,11 +4,12 @@ A length n counts `</s>`. Each works on Python numbers and on tensors.
 """
 
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
-Length = TypeVar("Length", float, Tensor)
+Length = TypeVar("Length", float, "Tensor")
 
 
 class Penalty(Protocol):

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 import torch
 from torch import Generator, Tensor
 
-from transduce.errors import SettingError
+from transduce.search.asked import check_sampling
+from transduce.search.hypothesis import Hypothesis
 from transduce.search.penalty import Penalty
-from transduce.search.step import Hypothesis, State, Step, forced_tokens, hypotheses
+from transduce.search.step import State, Step, forced_tokens, hypotheses
 from transduce.search.walk import walk
 
 
@@ -38,7 +39,7 @@ def sample(
     top_p = 1 cut nothing off. The draws depend on the generator, which lives on the device of `limits`, and on
     the batch: the same sentences in another batch draw others. Draws of probability 0 (by their prefix) are left out.
     """
-    _check(num_samples, temperature, top_k, top_p)
+    check_sampling(num_samples, temperature, top_k, top_p)
     if len(limits) == 0:
         return []
     forced = forced_tokens(limits, prefix, end).repeat_interleave(num_samples, dim=0)
@@ -76,14 +77,3 @@ def _draw_column(weights: Tensor, generator: Generator) -> Tensor:
     # Rounding up to the total itself would point past the last column that has any weight.
     threshold = torch.minimum(threshold, torch.nextafter(total, torch.zeros_like(total)))
     return torch.searchsorted(cumulative, threshold, right=True).squeeze(1)
-
-
-def _check(num_samples: int, temperature: float, top_k: int, top_p: float) -> None:
-    if num_samples < 1:
-        raise SettingError(f"num_samples = {num_samples}: must be at least 1")
-    if not 0 < temperature < torch.inf:
-        raise SettingError(f"temperature = {temperature}: must be above 0 (for the most probable token, use beam = 1)")
-    if top_k < 0:
-        raise SettingError(f"top_k = {top_k}: must not be negative (0 keeps all tokens)")
-    if not 0 < top_p <= 1:
-        raise SettingError(f"top_p = {top_p}: must be above 0 and at most 1 (1 keeps all tokens)")

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from transduce.errors import SettingError
+from transduce.search.hypothesis import Hypothesis
 from transduce.search.penalty import Penalty
 
 FREE = -1  # in a table of forced tokens: any token may stand here
@@ -28,16 +29,6 @@ class State(Protocol):
 
 # (last tokens [R], state) -> logits [R, V]. The step itself brings the state up to date.
 Step = Callable[[Tensor, Any], Tensor]
-
-
-@dataclass(frozen=True)
-class Hypothesis:
-    """A finished output, as scoring its tokens would give it."""
-
-    tokens: list[int]  # without `</s>`
-    score: float  # log_probability / penalty(number of tokens, counting `</s>`)
-    log_probability: float  # natural logarithm, of the tokens and `</s>`
-    token_log_probabilities: list[float]  # one more than tokens: the last is that of `</s>`
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy, kl_div
 
 from transduce.config import TrainConfig
 from transduce.data.batches import Batch
-from transduce.model import Tokens, Transformer
+from transduce.model import Tokens, Transformer, kernels
 from transduce.model.dropout import generator_of_thread
 
 
@@ -32,8 +32,10 @@ def r_drop_loss(model: Transformer, batch: Batch, smoothing: float, train: Train
 
     Half of the published sum: the mean of the passes, so that a loss a token means what it means elsewhere.
     """
-    logits = _logits(model, beside(batch, batch))
-    one, other = logits.chunk(2)
+    hidden = _hidden(model, beside(batch, batch))
+    if kernels.serve(hidden) and model.output_bias is None:
+        return kernels.projected_r_drop(hidden, model.output_embedding.weight, batch.labels, smoothing, train.r_drop)
+    one, other = model.project(hidden).float().chunk(2)
     apart = _divergence(one, other, batch) + _divergence(other, one, batch)
     return (
         _cross_entropy(one, batch, smoothing) + _cross_entropy(other, batch, smoothing) + train.r_drop * apart / 2
@@ -45,7 +47,8 @@ def simcut_loss(model: Transformer, batch: Batch, smoothing: float, train: Train
 
     The gradient flows through both passes of the divergence, as its authors have it and found to matter.
     """
-    whole, cut = _logits(model, beside(batch, with_cuts(model, batch, train.simcut_rate))).chunk(2)
+    hidden = _hidden(model, beside(batch, with_cuts(model, batch, train.simcut_rate)))
+    whole, cut = model.project(hidden).float().chunk(2)
     return _cross_entropy(whole, batch, smoothing) + train.simcut * _divergence(whole, cut, batch)
 
 
@@ -73,8 +76,8 @@ def beside(one: Batch, other: Batch) -> Batch:
     )
 
 
-def _logits(model: Transformer, batch: Batch) -> Tensor:
-    return model.project(model.decode(batch.target, model.encode(batch.source))).float()
+def _hidden(model: Transformer, batch: Batch) -> Tensor:
+    return model.decode(batch.target, model.encode(batch.source))
 
 
 def _cross_entropy(logits: Tensor, batch: Batch, smoothing: float) -> Tensor:

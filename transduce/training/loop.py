@@ -50,7 +50,7 @@ class Trainer:
         self.material, self.device, self.voice = material, device, voice
         self.config = material.config.train
         self.model = model.to(device.torch)
-        self.translator = Translator(model, material.vocabularies, material.config, device)
+        self.translator = Translator.around(model, material.vocabularies, material.config, device)
         self.optimizer = make_optimizer(model, self.config)
         self.schedule = make_schedule(material.config)
         self.ema: Tensors = {}

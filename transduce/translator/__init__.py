@@ -1,6 +1,10 @@
-"""Text in, text out: the translator, its engine, and the model folder it is loaded from."""
+"""Text in, text out: the translator, its engines, and the model folder they are loaded from.
 
-from transduce.translator.engine import Request, TorchEngine
+(`torch_engine` is imported by name: it needs torch; so is all of `ct2_...`, which needs CTranslate2.)
+"""
+
+from transduce.translator.engine import Request
+from transduce.translator.engines import Loading
 from transduce.translator.folder import (
     ModelFolder,
     better_weights,
@@ -14,11 +18,11 @@ from transduce.translator.translator import LONGEST_SOURCE, Attention, Output, S
 __all__ = [
     "LONGEST_SOURCE",
     "Attention",
+    "Loading",
     "ModelFolder",
     "Output",
     "Request",
     "Scored",
-    "TorchEngine",
     "Translation",
     "Translator",
     "better_weights",

@@ -1,17 +1,22 @@
 """A model folder as objects: configuration, vocabularies, weights. Needs nothing outside the folder."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-import torch
-from torch import nn
+from typing import TYPE_CHECKING
 
 from transduce import __version__
 from transduce.checkpoint import RunFolder, Tensors, read_about, read_tensors
 from transduce.config import Config, build, from_toml
 from transduce.errors import DamagedFile, RunError
-from transduce.model import Transformer
 from transduce.text import Vocabularies, Vocabulary
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from transduce.model import Transformer
+
+Shapes = Mapping[str, Sequence[int]]
 
 
 @dataclass(frozen=True)
@@ -22,13 +27,20 @@ class ModelFolder:
     config: Config
     vocabularies: Vocabularies
 
-    def model(self, which: str = "auto") -> Transformer:
-        """The model with these weights, ready to translate; `auto` is the better validated of best and averaged."""
+    def weights(self, which: str = "auto") -> Path:
+        """The file of these weights, checked for version and vocabulary; `auto` is the better validated of two."""
         path = self.folder.weights(better_weights(self.folder) if which == "auto" else which)
         if not path.exists():
             raise RunError(f"{self.folder.path}: no {path.name} there")
         check_version(path)
         self._check_vocabularies(path)
+        return path
+
+    def model(self, which: str = "auto") -> "Transformer":
+        """The model with these weights, ready to translate."""
+        from transduce.model import Transformer
+
+        path = self.weights(which)
         model = Transformer(self.config.model, self.vocabularies.source.size, self.vocabularies.target.size)
         load_weights(model, read_tensors(path), str(path))
         return model.eval()
@@ -98,17 +110,23 @@ def _rank(about: dict[str, str]) -> float:
     return float(about.get("rank", "-inf"))
 
 
-def load_weights(model: nn.Module, tensors: Tensors, where: str) -> None:
-    """Copy tensors into the parameters of the same name; what does not fit is refused by name."""
-    parameters = dict(model.named_parameters())
-    for name in sorted(parameters.keys() | tensors.keys()):
-        if name not in tensors:
+def check_shapes(expected: Shapes, found: Shapes, where: str) -> None:
+    """Refuse by name what does not fit the model."""
+    for name in sorted(expected.keys() | found.keys()):
+        if name not in found:
             raise RunError(f"{where}: lacks {name}, which this model has")
-        if name not in parameters:
+        if name not in expected:
             raise RunError(f"{where}: has {name}, which this model lacks")
-        if parameters[name].shape != tensors[name].shape:
-            expected, found = list(parameters[name].shape), list(tensors[name].shape)
-            raise RunError(f"{where}: {name} is {found}, but this model's is {expected}")
+        if list(expected[name]) != list(found[name]):
+            raise RunError(f"{where}: {name} is {list(found[name])}, but this model's is {list(expected[name])}")
+
+
+def load_weights(model: "nn.Module", tensors: Tensors, where: str) -> None:
+    """Copy tensors into the parameters of the same name; what does not fit is refused by name."""
+    import torch
+
+    parameters = dict(model.named_parameters())
+    check_shapes({n: p.shape for n, p in parameters.items()}, {n: t.shape for n, t in tensors.items()}, where)
     with torch.no_grad():
         for name, parameter in parameters.items():
             parameter.copy_(tensors[name])

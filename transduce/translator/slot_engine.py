@@ -2,7 +2,7 @@
 
 A slot whose sentence is done takes the next one, so that the device works on full batches to the end of a file. The
 search keeps everything on the device; every few steps one look says which slots are done. Results are those of
-`TorchEngine`, which also serves what this does not: sampling, and models the slots do not fit.
+`TorchEngine`, which also serves what this does not: sampling, outputs without `<unk>`, and models the slots do not fit.
 """
 
 import copy
@@ -18,7 +18,8 @@ from transduce.model.decoding import SlotDecoder, best_classes
 from transduce.search import Hypothesis, Penalty, length_penalty
 from transduce.search.fixed import FixedBeam, FixedWalk
 from transduce.search.step import forced_tokens, hypotheses
-from transduce.translator.engine import Ids, Request, TorchEngine
+from transduce.translator.engine import Ids, Request
+from transduce.translator.torch_engine import TorchEngine
 
 LOOK_EVERY = 8  # steps
 REFILL = 1 / 8  # of the slots are empty before new sentences are encoded for them
@@ -47,7 +48,7 @@ class SlotEngine(TorchEngine):
 
     @torch.inference_mode()
     def search(self, sources: Sequence[Ids], prefixes: Sequence[Ids], request: Request) -> list[list[Hypothesis]]:
-        if request.sampling or not SlotDecoder.supports(self.model):
+        if request.sampling or not request.allow_unknown or not SlotDecoder.supports(self.model):
             return super().search(sources, prefixes, request)
         self._refresh()
         found: list[list[Hypothesis]] = [[] for _ in sources]
@@ -87,10 +88,17 @@ class SlotEngine(TorchEngine):
         while slots > 16 and slots // 2 >= len(asked):
             slots //= 2
         key = (slots, size, request.beam, request.alpha, request.length_penalty)
-        if key not in self.rooms:
-            penalty = length_penalty(request.length_penalty, request.alpha)
-            self.rooms = {key: Room(self, slots, size, request.beam, penalty)}  # the one before gives its memory back
-        return self.rooms[key]
+        room = self.rooms.pop(key, None)
+        if room is None:
+            self._make_place(slots * request.beam * size)
+            room = Room(self, slots, size, request.beam, length_penalty(request.length_penalty, request.alpha))
+        self.rooms[key] = room  # the last one used is the last to go
+        return room
+
+    def _make_place(self, places: int) -> None:
+        """Give back the memory of rooms not used for longest, until all together are no more than two large ones."""
+        while self.rooms and places + sum(room.places for room in self.rooms.values()) > 2 * self.ROWS * self.WIDTH:
+            self.rooms.pop(next(iter(self.rooms)))
 
 
 class Room:
@@ -98,6 +106,7 @@ class Room:
 
     def __init__(self, engine: SlotEngine, slots: int, size: int, beam: int, penalty: Penalty) -> None:
         self.engine, self.beam, self.penalty = engine, beam, penalty
+        self.places = slots * beam * size
         device = engine.device.torch
         self.decoder = SlotDecoder(engine.worker, slots, beam, size, size)
         self.fixed: FixedWalk | FixedBeam = FixedWalk(slots, size, engine.target_pad, engine.end, device)

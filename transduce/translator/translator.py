@@ -3,21 +3,24 @@
 What had to be cut, was unknown or ran into the length limit is counted on each translation, never silent.
 """
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
-
-from transduce.config import Config
-from transduce.device import Device, choose_device
+from transduce.config import Config, ModelConfig
 from transduce.errors import DataError
-from transduce.model import AttentionMaps, Tokens, Transformer, watch
 from transduce.search import Hypothesis
 from transduce.text import EOS, UNKNOWN, Vocabularies
-from transduce.translator.engine import Request, TorchEngine
+from transduce.translator.engine import Block, Ids, Request
+from transduce.translator.engines import Engines, FolderEngines, Loading, OneEngine, torch_engine
 from transduce.translator.folder import open_folder
+
+if TYPE_CHECKING:
+    from transduce.device import Device
+    from transduce.model import AttentionMaps, Transformer
 
 LONGEST_SOURCE = 1_024  # tokens; a longer line is cut there, and the translation says so
 LINES_AT_ONCE = 4_096  # lines sorted and searched together: memory stays bounded for any file
@@ -69,25 +72,49 @@ class Attention:
 
     source: list[str]
     target: list[str]  # what the decoder is given: `<pad>`, then the output
-    maps: AttentionMaps
+    maps: "AttentionMaps"
+
+
+@dataclass(frozen=True)
+class Lines:
+    """A block of lines as text and as ids; lines of nothing are not searched."""
+
+    texts: list[str]
+    ids: list[list[int]]
+    searched: list[int]  # the numbers of those that are
 
 
 class Translator:
     """A model that takes strings."""
 
-    def __init__(self, model: Transformer, vocabularies: Vocabularies, config: Config, device: Device) -> None:
-        self.model, self.vocabularies, self.config, self.device = model.to(device.torch), vocabularies, config, device
-        source, target = vocabularies.source, vocabularies.target
-        self.engine = TorchEngine(model, device, source.pad, target.pad, EOS)
-        limit = config.model.max_positions if config.model.positions == "learned" else LONGEST_SOURCE
-        self.longest_source = min(limit, LONGEST_SOURCE)
+    def __init__(self, engines: Engines, vocabularies: Vocabularies, config: Config) -> None:
+        self.engines, self.vocabularies, self.config = engines, vocabularies, config
+        self.longest_source = longest_source(config.model)
 
     @staticmethod
-    def load(folder: str | Path, which: str = "auto", device: str = "auto", threads: int = 0) -> "Translator":
-        """The translator of a run folder."""
+    def load(folder: str | Path, loading: Loading | None = None) -> "Translator":
+        """The translator of a run folder; an engine is loaded when it is first needed, or by `ready`."""
         opened = open_folder(folder)
-        chosen = choose_device(device, "auto", threads)
-        return Translator(opened.model(which), opened.vocabularies, opened.config, chosen)
+        engines = FolderEngines(opened, loading or Loading(), longest_source(opened.config.model))
+        return Translator(engines, opened.vocabularies, opened.config)
+
+    @staticmethod
+    def around(model: "Transformer", vocabularies: Vocabularies, config: Config, device: "Device") -> "Translator":
+        """The translator of a model in memory."""
+        return Translator(OneEngine(torch_engine(model, device, vocabularies)), vocabularies, config)
+
+    @property
+    def model(self) -> "Transformer":
+        return self.engines.torch.model
+
+    @property
+    def device(self) -> "Device":
+        return self.engines.torch.device
+
+    def ready(self, request: Request | None = None) -> "Translator":
+        """Load what this request needs now, so that what is wrong with it is known before anything is read."""
+        self.engines.searching(request or self.request())
+        return self
 
     def request(self, **changes: float | bool | str | None) -> Request:
         """This model's way of searching, with changes."""
@@ -95,30 +122,35 @@ class Translator:
 
     def translate(self, lines: Sequence[str], request: Request | None = None) -> list[str]:
         """The best translation of each line."""
-        return [translation.text for translation in self.stream(lines, request)]
+        wanted = (request or self.request()).but(figures="none")
+        return [translation.text for translation in self.stream(lines, wanted)]
 
     def stream(
         self, lines: Iterable[str], request: Request | None = None, prefixes: Iterable[str] | None = None
     ) -> Iterator[Translation]:
-        """A translation for every line, in order, holding no more than a block of lines at a time."""
-        asked, begun = iter(lines), iter(prefixes or ())
-        while block := list(islice(asked, LINES_AT_ONCE)):
-            forced = list(islice(begun, len(block))) if prefixes is not None else [""] * len(block)
-            if len(forced) != len(block):
-                raise DataError("fewer prefixes than lines: give one for each line (it may be empty)")
-            yield from self._translate(block, forced, request or self.request())
+        """A translation for every line, in order, holding no more than a few blocks of lines at a time."""
+        wanted = request or self.request()
+        taken: deque[Lines] = deque()
+        blocks = self._blocks(iter(lines), None if prefixes is None else iter(prefixes), taken)
+        for found in self.engines.searching(wanted).stream(blocks, wanted):
+            yield from self._translations(taken.popleft(), found)
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[Scored]:
         """The log-probability of each target given its source; what is too long for the model is cut, and says so."""
         if len(sources) != len(targets):
             raise DataError(f"{len(sources)} sources but {len(targets)} targets: score needs one for one")
         encoded, given = self.vocabularies.source.encode(sources), self.vocabularies.target.encode(targets)
-        scored = self.engine.score([self._cut(ids) for ids in encoded], [self._cut(ids) for ids in given])
+        engine = self.engines.scoring()
+        scored = engine.score([self._cut(ids) for ids in encoded], [self._cut(ids) for ids in given])
         over = [max(0, max(len(s), len(t)) - self.longest_source) for s, t in zip(encoded, given, strict=True)]
         return [Scored(tokens, cut) for tokens, cut in zip(scored, over, strict=True)]
 
     def attention(self, source: str, target: str | None = None) -> Attention:
         """Every head of every layer for this pair; without a target, for the model's own translation."""
+        import torch
+
+        from transduce.model import Tokens, watch
+
         text = self.translate([source])[0] if target is None else target
         asked = self._cut(self.vocabularies.source.encode([source])[0])
         given = [self.vocabularies.target.pad, *self.vocabularies.target.encode([text])[0][:-1]]
@@ -128,25 +160,38 @@ class Translator:
             self.model.decode(Tokens.padded([given], self.vocabularies.target.pad).to(device), memory)
         return Attention(self.vocabularies.source.pieces(asked), self.vocabularies.target.pieces(given), maps)
 
-    def _translate(self, lines: list[str], prefixes: list[str], request: Request) -> Iterator[Translation]:
-        encoded = self.vocabularies.source.encode(lines)
-        forced = [ids[:-1] for ids in self.vocabularies.target.encode(prefixes)]
-        full = [n for n, line in enumerate(lines) if line.strip()]
-        searched = self.engine.search([self._cut(encoded[n]) for n in full], [forced[n] for n in full], request)
-        found = dict(zip(full, searched, strict=True))
-        for number, (line, ids) in enumerate(zip(lines, encoded, strict=True)):
-            yield self._translation(line, ids, found.get(number, []))
+    def _blocks(self, lines: Iterator[str], prefixes: Iterator[str] | None, taken: "deque[Lines]") -> Iterator[Block]:
+        """Blocks of ids to search, whose lines are left in `taken`."""
+        while texts := list(islice(lines, LINES_AT_ONCE)):
+            ids = self.vocabularies.source.encode(texts)
+            forced = self._forced(prefixes, len(texts))
+            searched = [n for n, text in enumerate(texts) if text.strip()]
+            taken.append(Lines(texts, ids, searched))
+            yield Block([self._cut(ids[n]) for n in searched], [forced[n] for n in searched])
 
-    def _translation(self, line: str, ids: list[int], found: list[Hypothesis]) -> Translation:
-        decoded = self.vocabularies.target.decode_counted([hypothesis.tokens for hypothesis in found])
-        return Translation(
-            source=line,
-            outputs=[self._output(text, h) for text, h in zip(decoded.texts, found, strict=True)],
-            source_tokens=len(ids),
-            cut=max(0, len(ids) - self.longest_source),
-            unknown=ids.count(UNKNOWN),
-            newlines=decoded.newlines,
-        )
+    def _forced(self, prefixes: Iterator[str] | None, count: int) -> Sequence[Ids]:
+        """What each of the next outputs must begin with."""
+        if prefixes is None:
+            return [()] * count
+        begun = list(islice(prefixes, count))
+        if len(begun) != count:
+            raise DataError("fewer prefixes than lines: give one for each line (it may be empty)")
+        return [ids[:-1] for ids in self.vocabularies.target.encode(begun)]
+
+    def _translations(self, lines: Lines, searched: list[list[Hypothesis]]) -> Iterator[Translation]:
+        decoded = self.vocabularies.target.decode_counted([one.tokens for found in searched for one in found])
+        outputs, newlines = iter(decoded.texts), iter(decoded.newlines)
+        found = dict(zip(lines.searched, searched, strict=True))
+        for number, (text, ids) in enumerate(zip(lines.texts, lines.ids, strict=True)):
+            hypotheses = found.get(number, [])
+            yield Translation(
+                source=text,
+                outputs=[self._output(next(outputs), hypothesis) for hypothesis in hypotheses],
+                source_tokens=len(ids),
+                cut=max(0, len(ids) - self.longest_source),
+                unknown=ids.count(UNKNOWN),
+                newlines=sum(next(newlines) for _ in hypotheses),
+            )
 
     def _output(self, text: str, hypothesis: Hypothesis) -> Output:
         return Output(
@@ -159,3 +204,8 @@ class Translator:
 
     def _cut(self, ids: list[int]) -> list[int]:
         return ids if len(ids) <= self.longest_source else [*ids[: self.longest_source - 1], EOS]
+
+
+def longest_source(config: ModelConfig) -> int:
+    """The tokens of a line that are translated."""
+    return min(config.max_positions, LONGEST_SOURCE) if config.positions == "learned" else LONGEST_SOURCE

@@ -25,6 +25,7 @@ if HAVE_TRITON:
     from transduce.model.kernels.attention import fits_a_page
     from transduce.model.kernels.cross_entropy import projected_cross_entropy
     from transduce.model.kernels.decoding import attend_to_past, attend_to_source, summary
+    from transduce.model.kernels.r_drop import projected_r_drop
     from transduce.model.kernels.sublayers import Around, Last, feed_forward, self_attention, source_attention
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "feed_forward",
     "fits_a_page",
     "projected_cross_entropy",
+    "projected_r_drop",
     "self_attention",
     "serve",
     "source_attention",

@@ -38,9 +38,13 @@ class _ProjectedCrossEntropy(Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        hidden, table, of_logits = ctx.saved_tensors
-        by = gradient.to(hidden.dtype)
-        return (of_logits @ table).mul_(by), (of_logits.t() @ hidden).mul_(by), None, None, None
+        return (*gradients_of_product(*ctx.saved_tensors, gradient), None, None, None)
+
+
+def gradients_of_product(hidden: Tensor, table: Tensor, of_logits: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
+    """Those of the hidden states and of the table, given that of their product and that of the loss."""
+    by = gradient.to(hidden.dtype)
+    return (of_logits @ table).mul_(by), (of_logits.t() @ hidden).mul_(by)
 
 
 def to_gradient(logits: Tensor, labels: Tensor, smoothing: float, classes: int) -> Tensor:
@@ -59,29 +63,34 @@ def _to_gradient(
     logits, stride, labels, losses, smoothing, classes,
     V: tl.constexpr, LANES: tl.constexpr, EACH: tl.constexpr, TURNS: tl.constexpr,
 ):  # fmt: skip
-    """Each lane keeps a maximum and a sum of its own, so that lanes meet once a row and not once a block."""
     row = tl.program_id(0).to(tl.int64)
     label = tl.load(labels + row)
     at = logits + row * stride
     places = tl.arange(0, LANES)[:, None] * EACH + tl.arange(0, EACH)[None, :]
-    most = tl.full((LANES,), float("-inf"), tl.float32)
-    powers, plain = tl.zeros((LANES,), tl.float32), tl.zeros((LANES,), tl.float32)
-    for turn in range(TURNS):
-        ids = turn * LANES * EACH + places
-        values = tl.load(at + ids, ids < classes, float("-inf")).to(tl.float32)
-        higher = tl.maximum(tl.maximum(most, tl.max(values, 1)), LOWEST)
-        powers = powers * tl.exp(most - higher) + tl.sum(tl.exp(values - higher[:, None]), 1)
-        plain += tl.sum(tl.where(ids < classes, values, 0.0), 1)
-        most = higher
-    highest = tl.max(most, 0)
-    whole = highest + tl.log(tl.sum(powers * tl.exp(most - highest), 0))
+    whole, plain = row_sums(at, places, classes, LANES, EACH, TURNS)
     counts = label >= 0
     of_label = tl.load(at + tl.where(counts, label, 0)).to(tl.float32)
     spread = smoothing / classes
-    tl.store(losses + row, tl.where(counts, whole - (1 - smoothing) * of_label - spread * tl.sum(plain, 0), 0.0))
+    tl.store(losses + row, tl.where(counts, whole - (1 - smoothing) * of_label - spread * plain, 0.0))
     for turn in range(TURNS):  # the row is still in the cache
         ids = turn * LANES * EACH + places
         values = tl.load(at + ids, ids < classes, float("-inf")).to(tl.float32)
         gradient = tl.exp(values - whole) - spread - tl.where(ids == label, 1 - smoothing, 0.0)
         gradient = tl.where(counts & (ids < classes), gradient, 0.0)
         tl.store(at + ids, gradient.to(logits.dtype.element_ty), ids < V)
+
+
+@triton.jit
+def row_sums(at, lanes, classes, LANES: tl.constexpr, EACH: tl.constexpr, TURNS: tl.constexpr):
+    """The logarithm of a row's summed powers, and its plain sum. Each lane keeps its own, so that lanes meet once a row."""
+    most = tl.full((LANES,), float("-inf"), tl.float32)
+    powers, plain = tl.zeros((LANES,), tl.float32), tl.zeros((LANES,), tl.float32)
+    for turn in range(TURNS):
+        ids = turn * LANES * EACH + lanes
+        values = tl.load(at + ids, ids < classes, float("-inf")).to(tl.float32)
+        higher = tl.maximum(tl.maximum(most, tl.max(values, 1)), LOWEST)
+        powers = powers * tl.exp(most - higher) + tl.sum(tl.exp(values - higher[:, None]), 1)
+        plain += tl.sum(tl.where(ids < classes, values, 0.0), 1)
+        most = higher
+    highest = tl.max(most, 0)
+    return highest + tl.log(tl.sum(powers * tl.exp(most - highest), 0)), tl.sum(plain, 0)

@@ -1,0 +1,86 @@
+"""Two passes over the same places that should agree (R-Drop): both rows of logits become their gradients where they lie.
+
+With P and Q the two predictions, p and q their logarithms: the divergences' sum has, with respect to P's logits, the
+gradient P (p - q - KL(P || Q)) + P - Q, and the same with the two exchanged. Axes: N places of one pass, V ids.
+"""
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from torch.autograd import Function
+from torch.nn.functional import pad
+
+from transduce.model.kernels.cross_entropy import ALIGNED, EACH, LANES, gradients_of_product, row_sums
+
+
+def projected_r_drop(hidden: Tensor, table: Tensor, labels: Tensor, smoothing: float, weight: float) -> Tensor:
+    """The mean of both passes' cross-entropies and of `weight` times both divergences, summed over labelled places.
+
+    `hidden` has the places of one pass after those of the other, `labels` those of one.
+    """
+    classes = table.shape[0] - 1
+    filled = pad(table, (0, 0, 0, -table.shape[0] % ALIGNED))
+    return _ProjectedRDrop.apply(hidden.flatten(0, -2), filled, labels.flatten(), smoothing, weight, classes)  # type: ignore[no-any-return]
+
+
+class _ProjectedRDrop(Function):
+    @staticmethod
+    def forward(
+        ctx: Any, hidden: Tensor, table: Tensor, labels: Tensor, smoothing: float, weight: float, classes: int
+    ) -> Tensor:
+        logits = hidden @ table.t()
+        losses = torch.empty(len(labels), dtype=torch.float32, device=logits.device)
+        _to_gradients[(len(labels),)](
+            logits, logits.stride(0), labels, losses, len(labels), smoothing, weight, classes, V=logits.shape[1],
+            LANES=LANES, EACH=EACH, TURNS=triton.cdiv(logits.shape[1], LANES * EACH), num_warps=LANES // 32,
+        )  # fmt: skip
+        ctx.save_for_backward(hidden, table, logits)
+        return losses.sum()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        return (*gradients_of_product(*ctx.saved_tensors, gradient), None, None, None, None)
+
+
+@triton.jit
+def _to_gradients(
+    logits, stride, labels, losses, places, smoothing, weight, classes,
+    V: tl.constexpr, LANES: tl.constexpr, EACH: tl.constexpr, TURNS: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0).to(tl.int64)
+    label = tl.load(labels + row)
+    counts = label >= 0
+    one, other = logits + row * stride, logits + (row + places) * stride
+    lanes = tl.arange(0, LANES)[:, None] * EACH + tl.arange(0, EACH)[None, :]
+    whole_one, plain_one = row_sums(one, lanes, classes, LANES, EACH, TURNS)
+    whole_other, plain_other = row_sums(other, lanes, classes, LANES, EACH, TURNS)
+    forth, back = tl.zeros((LANES,), tl.float32), tl.zeros((LANES,), tl.float32)
+    for turn in range(TURNS):  # both rows are still in the cache
+        ids = turn * LANES * EACH + lanes
+        p = tl.load(one + ids, ids < classes, 0.0).to(tl.float32) - whole_one
+        q = tl.load(other + ids, ids < classes, 0.0).to(tl.float32) - whole_other
+        forth += tl.sum(tl.where(ids < classes, tl.exp(p) * (p - q), 0.0), 1)
+        back += tl.sum(tl.where(ids < classes, tl.exp(q) * (q - p), 0.0), 1)
+    to_other, to_one = tl.sum(forth, 0), tl.sum(back, 0)
+    at_label = tl.where(counts, label, 0)
+    of_label = tl.load(one + at_label).to(tl.float32) + tl.load(other + at_label).to(tl.float32)
+    spread = smoothing / classes
+    entropies = whole_one + whole_other - (1 - smoothing) * of_label - spread * (plain_one + plain_other)
+    loss = (entropies + weight * (to_other + to_one) / 2) / 2
+    tl.store(losses + row, tl.where(counts, loss, 0.0))
+    for turn in range(TURNS):
+        ids = turn * LANES * EACH + lanes
+        p = tl.load(one + ids, ids < classes, 0.0).to(tl.float32) - whole_one
+        q = tl.load(other + ids, ids < classes, 0.0).to(tl.float32) - whole_other
+        of_p, of_q = tl.exp(p), tl.exp(q)
+        truth = spread + tl.where(ids == label, 1 - smoothing, 0.0)
+        apart_p = of_p * (p - q - to_other) + of_p - of_q
+        apart_q = of_q * (q - p - to_one) + of_q - of_p
+        real = counts & (ids < classes)
+        gradient_p = tl.where(real, (of_p - truth + weight * apart_p / 2) / 2, 0.0)
+        gradient_q = tl.where(real, (of_q - truth + weight * apart_q / 2) / 2, 0.0)
+        tl.store(one + ids, gradient_p.to(logits.dtype.element_ty), ids < V)
+        tl.store(other + ids, gradient_q.to(logits.dtype.element_ty), ids < V)

@@ -1,0 +1,13 @@
+"""What a search gives, whatever searched: numbers only, so that nobody needs torch to read them."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A finished output, as scoring its tokens would give it."""
+
+    tokens: list[int]  # without `</s>`
+    score: float  # log_probability / penalty(number of tokens, counting `</s>`)
+    log_probability: float  # natural logarithm, of the tokens and `</s>`
+    token_log_probabilities: list[float]  # one more than tokens: the last is that of `</s>`

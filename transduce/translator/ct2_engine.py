@@ -1,0 +1,343 @@
+"""The CTranslate2 engine: ids in, hypotheses out, on CPUs, in int8 unless asked otherwise. Needs no torch.
+
+A block is searched in batches of similar length, one core a batch. A few batches are in flight at a time, so that the
+next block is read and tokenised while this one is searched.
+
+CTranslate2 has one length limit a call where we have one a line, breaks an output off there where we end it by
+`</s>`, and counts a forced beginning for nothing: such lines are searched once more by themselves, or scored again.
+"""
+
+import math
+import os
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import groupby
+from typing import Any
+
+import ctranslate2
+
+from transduce.config import ModelConfig
+from transduce.errors import SettingError
+from transduce.search import Hypothesis, Penalty, check_beam, length_penalty
+from transduce.text import EOS, Vocabularies
+from transduce.translator.ct2_model import Ct2Model, Quantization, damaged
+from transduce.translator.ct2_spec import POSITIONS, longest_output
+from transduce.translator.engine import Block, Ids, Request
+
+# A beam ends when this many times `beam` outputs are complete, where ours ends when none can be better. In float32 it
+# goes on for long enough to find what ours finds. Rounded weights change a few outputs anyway, so there it ends as soon
+# as quality does not suffer: at 1, CTranslate2's default, it did, more than from rounding (docs/log.md).
+PATIENCE: dict[str, dict[str, float]] = {"best": {"float32": 4, "rounded": 1.5}, "lists": {"float32": 8, "rounded": 2}}
+IMPOSSIBLE = -1e9  # CTranslate2 marks what must not be chosen by sums below this
+
+
+def refusal(request: Request, longest: int) -> str:
+    """Why this request, for outputs of up to `longest` tokens, cannot be made of CTranslate2, or nothing."""
+    beam_ranks = request.beam > 1 and not request.sampling
+    if beam_ranks and request.length_penalty == "paper" and request.alpha != 0:
+        return 'it knows the length penalty n^alpha only, not length_penalty = "paper"'
+    if longest > POSITIONS:
+        return f"max_extra = {request.max_extra}: it has positions for outputs of {POSITIONS} tokens"
+    return ""
+
+
+@dataclass
+class Found:
+    """An output as CTranslate2 has it."""
+
+    tokens: list[int]  # without `</s>`
+    ended: bool  # by `</s>`, not broken off at the limit
+    score: float = math.nan  # its log-probability / n^alpha
+
+
+@dataclass
+class Job:
+    """A block being searched."""
+
+    block: Block
+    limits: list[int]  # of each line's output, `</s>` counted
+    workers: Any
+    found: list[list[Found]]
+    waiting: int = 0  # batches not yet here
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Lines of a job, and their results to come."""
+
+    job: Job
+    numbers: list[int]
+    results: list[Any] = field(repr=False)
+
+
+class Ct2Engine:
+    """A CTranslate2 model on the CPU's cores."""
+
+    PLACES = 512  # rows x width of the sources searched at once by a core, beams counted
+    WIDE = 1_024  # d_model from which one sentence is worth several threads; below, they wait for one another
+    AHEAD = 4  # batches in flight for each core: enough that none waits, few enough that an end comes soon
+
+    def __init__(
+        self,
+        model: Ct2Model,
+        config: ModelConfig,
+        vocabularies: Vocabularies,
+        quantization: Quantization = "int8",
+        threads: int = 0,
+    ) -> None:
+        check_runs(quantization)
+        self.model, self.config, self.quantization = model, config, quantization
+        self.longest = longest_output(config)
+        self.rounding = "float32" if quantization == "float32" else "rounded"
+        self.threads = threads or len(os.sched_getaffinity(0))
+        self.source_names = vocabularies.source.pieces(range(vocabularies.source.pad))
+        self.target_names = vocabularies.target.pieces(range(vocabularies.target.pad))
+        self.target_ids = {name: number for number, name in enumerate(self.target_names)}
+
+    # --- searching -----------------------------------------------------------------------------------------------
+
+    def search(self, sources: Sequence[Ids], prefixes: Sequence[Ids], request: Request) -> list[list[Hypothesis]]:
+        """The hypotheses for each source, best first, in the order of the sources."""
+        return next(self.stream([Block(sources, prefixes)], request))
+
+    def stream(self, blocks: Iterable[Block], request: Request) -> Iterator[list[list[Hypothesis]]]:
+        """The same for each block in turn; the next one is taken while this one is being searched."""
+        if not request.sampling:
+            check_beam(request.beam, request.n_best)
+        jobs: deque[Job] = deque()
+        flying: deque[Batch] = deque()
+        for block in blocks:
+            job = self._job(block, request)
+            jobs.append(job)
+            batches = list(self._batches(job, request))
+            job.waiting = len(batches)
+            for numbers in batches:
+                if len(flying) >= self.AHEAD * self.threads:
+                    self._arrive(flying.popleft())
+                    yield from self._complete(jobs, request)
+                flying.append(self._launch(job, numbers, request))
+            yield from self._complete(jobs, request)  # a block of empty lines has no batches
+        while flying:
+            self._arrive(flying.popleft())
+            yield from self._complete(jobs, request)
+
+    def _complete(self, jobs: deque[Job], request: Request) -> Iterator[list[list[Hypothesis]]]:
+        while jobs and jobs[0].waiting == 0:
+            yield self._finish(jobs.popleft(), request)
+
+    def _job(self, block: Block, request: Request) -> Job:
+        limits = [
+            min(self.longest, max(len(source) + request.max_extra, len(prefix) + 1))
+            for source, prefix in zip(block.sources, block.prefixes, strict=True)
+        ]
+        for number, (limit, prefix) in enumerate(zip(limits, block.prefixes, strict=True)):
+            if len(prefix) >= limit:
+                raise SettingError(
+                    f"sentence {number}: a prefix of {len(prefix)} tokens and </s> is over the length limit of {limit}"
+                )
+        if request.sampling:
+            workers = self._seeded(request.seed)
+        else:
+            workers = self._one if len(block.sources) == 1 else self._many
+        return Job(block, limits, workers, [[] for _ in limits])
+
+    def _batches(self, job: Job, request: Request) -> Iterator[list[int]]:
+        """Numbers of lines of similar length, longest first; those with a forced beginning by themselves."""
+        lengths = [len(source) for source in job.block.sources]
+        beam = request.n_best if request.sampling else request.beam
+        order = sorted(range(len(lengths)), key=lambda n: (not job.block.prefixes[n], -lengths[n]))
+        for _, group in groupby(order, key=lambda n: not job.block.prefixes[n]):
+            numbers = list(group)
+            share = math.ceil(len(numbers) / self.threads)  # a few lines are still work for every core
+            begin = 0
+            while begin < len(numbers):
+                rows = max(1, min(share, self.PLACES // (lengths[numbers[begin]] * beam)))
+                yield numbers[begin : begin + rows]
+                begin += rows
+
+    def _launch(self, job: Job, numbers: list[int], request: Request) -> Batch:
+        longest = max(job.limits[n] for n in numbers)
+        forced = bool(job.block.prefixes[numbers[0]])
+        options = self._options(request, longest, request.beam if forced else request.n_best)
+        return Batch(job, numbers, self._translate(job, numbers, asynchronous=True, **options))
+
+    def _arrive(self, batch: Batch) -> None:
+        self._land(batch)
+        batch.job.waiting -= 1
+
+    def _land(self, batch: Batch) -> None:
+        for number, result in zip(batch.numbers, batch.results, strict=True):
+            batch.job.found[number] = self._read(result.result())
+
+    def _finish(self, job: Job, request: Request) -> list[list[Hypothesis]]:
+        if request.sampling or request.beam == 1:
+            self._cut(job)
+        else:
+            self._search_again(job, request)
+        return self._hypotheses(job, request)
+
+    def _cut(self, job: Job) -> None:
+        """End what is over its own limit there: one path is the same up to there, whatever it would have become."""
+        for found, limit in zip(job.found, job.limits, strict=True):
+            for one in found:
+                if len(one.tokens) >= limit:
+                    one.tokens, one.ended = one.tokens[: limit - 1], False
+
+    def _search_again(self, job: Job, request: Request) -> None:
+        """Lines that ran into a limit, or over their own, each with its own: beams that are full go on otherwise."""
+        over = [
+            n
+            for n, (found, limit) in enumerate(zip(job.found, job.limits, strict=True))
+            if any(not one.ended or len(one.tokens) >= limit for one in found)
+        ]
+        asked: list[Batch] = []
+        for (limit, _), group in groupby(
+            sorted(over, key=lambda n: self._alike(job, n)), key=lambda n: self._alike(job, n)
+        ):
+            numbers = list(group)
+            options = self._options(request, limit, request.beam) | {"max_batch_size": self.PLACES}
+            results = self._translate(job, numbers, batch_type="tokens", asynchronous=True, **options)
+            asked.append(Batch(job, numbers, results))
+        for batch in asked:
+            self._land(batch)
+        for number in over:
+            if job.limits[number] == 1:
+                job.found[number] = [Found([], ended=False)]
+
+    def _alike(self, job: Job, number: int) -> tuple[int, bool]:
+        return job.limits[number], bool(job.block.prefixes[number])
+
+    def _options(self, request: Request, limit: int, outputs: int) -> dict[str, Any]:
+        """How CTranslate2 is asked for so many outputs of fewer than `limit` tokens, and `</s>`."""
+        if request.sampling:
+            # The most probable token alone is no draw to CTranslate2, and cannot be had several times.
+            how: dict[str, Any] = {
+                "beam_size": 1,
+                "num_hypotheses": 1 if request.top_k == 1 else request.n_best,
+                "sampling_topk": min(request.top_k, len(self.target_names)),
+                "sampling_topp": request.top_p,
+                "sampling_temperature": request.temperature,
+            }
+        else:
+            how = {
+                "beam_size": request.beam,
+                "num_hypotheses": outputs,
+                "length_penalty": _power(request),
+                "patience": PATIENCE["best" if outputs == 1 else "lists"][self.rounding],
+                "return_scores": request.beam > 1 or request.figures != "none",
+            }
+        lengths = {"max_decoding_length": max(1, limit - 1), "min_decoding_length": 0, "max_input_length": 0}
+        # It rules `<unk>` out before the softmax, we after it: the other tokens' figures differ by what `<unk>` had.
+        return {"return_end_token": True, "disable_unk": not request.allow_unknown, **lengths, **how}
+
+    def _translate(self, job: Job, numbers: list[int], **options: Any) -> list[Any]:
+        sources = [[self.source_names[i] for i in job.block.sources[n]] for n in numbers]
+        prefixes = [[self.target_names[i] for i in job.block.prefixes[n]] for n in numbers]
+        return job.workers.translate_batch(sources, prefixes if any(prefixes) else None, **options)
+
+    def _read(self, result: Any) -> list[Found]:
+        scores = result.scores or [math.nan] * len(result.hypotheses)
+        return [
+            self._output(names, score)
+            for names, score in zip(result.hypotheses, scores, strict=True)
+            if not score < IMPOSSIBLE
+        ]
+
+    def _output(self, names: list[str], score: float) -> Found:
+        tokens = [self.target_ids[name] for name in names]
+        ended = bool(tokens) and tokens[-1] == EOS
+        return Found(tokens[:-1] if ended else tokens, ended, score)
+
+    # --- figures -------------------------------------------------------------------------------------------------
+
+    def _hypotheses(self, job: Job, request: Request) -> list[list[Hypothesis]]:
+        """Each line's outputs with the figures that are wanted, best first."""
+        again = [n for n, found in enumerate(job.found) if self._must_score(job, n, found, request)]
+        pairs = [(n, one) for n in again for one in job.found[n]]
+        targets = [[*one.tokens, EOS] for _, one in pairs]
+        scored = self._score(job.workers, [job.block.sources[n] for n, _ in pairs], targets)
+        values = {id(one): log_probs for (_, one), log_probs in zip(pairs, scored, strict=True)}
+        return [
+            self._ranked([_hypothesis(one, values.get(id(one)), request) for one in found], request)
+            for found in job.found
+        ]
+
+    def _must_score(self, job: Job, number: int, found: list[Found], request: Request) -> bool:
+        """Whether CTranslate2's own figures will not do."""
+        if request.figures == "none" and (request.sampling or request.beam == 1):
+            return False
+        forced, broken_off = bool(job.block.prefixes[number]), not all(one.ended for one in found)
+        return request.figures == "tokens" or request.sampling or forced or broken_off
+
+    def _ranked(self, found: list[Hypothesis], request: Request) -> list[Hypothesis]:
+        if request.sampling:
+            return found * (request.n_best if request.top_k == 1 else 1)
+        unique = {tuple(one.tokens): one for one in found}
+        return sorted(unique.values(), key=lambda one: -one.score)[: request.n_best]
+
+    def score(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[list[float]]:
+        """The log-probability of each token of each given target, `</s>` last."""
+        return self._score(self._one if len(sources) == 1 else self._many, sources, targets)
+
+    def _score(self, workers: Any, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[list[float]]:
+        if not sources:
+            return []
+        results = workers.score_batch(
+            [[self.source_names[i] for i in source] for source in sources],
+            [[self.target_names[i] for i in target[:-1]] for target in targets],
+            max_batch_size=self.PLACES,
+            batch_type="tokens",
+            max_input_length=0,
+        )
+        return [list(result.log_probs) for result in results]
+
+    # --- workers -------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _one(self) -> Any:
+        """The quickest answer to a single request: all cores on it, where there is enough to share."""
+        return self._load(1, self.threads) if self.config.d_model >= self.WIDE else self._many
+
+    @cached_property
+    def _many(self) -> Any:
+        """A core a batch: the most lines."""
+        return self._load(self.threads, 1)
+
+    def _seeded(self, seed: int) -> Any:
+        """A worker that draws the same as any other with this seed: its thread takes the seed when it first draws."""
+        ctranslate2.set_random_seed(seed % 2**32)
+        return self._load(1, self.threads)
+
+    def _load(self, workers: int, threads: int) -> Any:
+        try:
+            return ctranslate2.Translator(
+                str(self.model.path),
+                device="cpu",
+                compute_type=self.quantization,
+                inter_threads=workers,
+                intra_threads=threads,
+                max_queued_batches=-1,
+            )
+        except (RuntimeError, ValueError, IndexError) as error:  # its words for a file that makes no sense
+            raise damaged(self.model, error) from None
+
+
+def check_runs(quantization: Quantization) -> None:
+    """Refuse what this CPU has no instructions for: CTranslate2 would quietly take another."""
+    able = ctranslate2.get_supported_compute_types("cpu")
+    if quantization not in able:
+        raise SettingError(f"quantization = {quantization}: CTranslate2 cannot on this CPU: use int8 or float32")
+
+
+def _power(request: Request) -> float:
+    """CTranslate2's alpha. At 0 it stops at the first output, which is the best but not yet the n best."""
+    return request.alpha if request.alpha or request.n_best == 1 else 1e-9
+
+
+def _hypothesis(one: Found, log_probs: list[float] | None, request: Request) -> Hypothesis:
+    length = float(len(one.tokens) + 1)
+    penalty: Penalty = length_penalty(request.length_penalty, request.alpha)
+    total = one.score * length ** _power(request) if log_probs is None else sum(log_probs)
+    return Hypothesis(one.tokens, total / penalty(length), total, log_probs or [])

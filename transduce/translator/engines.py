@@ -1,0 +1,152 @@
+"""Which engine serves a request: PyTorch always can; CTranslate2 is faster on CPUs and cannot express everything.
+
+Each is loaded when it is first needed, so that nobody waits for the other, least of all for importing torch.
+"""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from transduce.errors import MissingExtra, SettingError
+from transduce.text import EOS, Vocabularies
+from transduce.translator.engine import Engine, Request
+from transduce.translator.folder import ModelFolder
+
+if TYPE_CHECKING:
+    from transduce.device import Device
+    from transduce.model import Transformer
+    from transduce.translator.ct2_engine import Ct2Engine
+    from transduce.translator.torch_engine import TorchEngine
+
+Say = Callable[[str], None]
+
+
+def say_to_stderr(text: str) -> None:
+    print(f"transduce: {text}", file=sys.stderr)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loading:
+    """How a model is to be loaded."""
+
+    weights: str = "auto"  # or best, last, averaged
+    engine: Literal["auto", "torch", "ct2"] = "auto"
+    device: str = "auto"  # or cpu, cuda
+    threads: int = 0  # CPU threads; 0: one per core
+    quantization: Literal["int8", "bfloat16", "float32"] = "int8"  # of the ct2 engine
+    say: Say = say_to_stderr
+
+    def __post_init__(self) -> None:
+        if self.threads < 0:
+            raise SettingError(f"threads = {self.threads}: must not be negative")
+        if self.engine == "ct2" and self.device == "cuda":
+            raise SettingError("engine ct2 runs on CPUs: use device cpu, or engine torch")
+
+
+class Engines(Protocol):
+    """What a translator asks for an engine."""
+
+    @property
+    def torch(self) -> "TorchEngine":
+        """The engine whose inside can be looked at."""
+        ...
+
+    def searching(self, request: Request) -> Engine:
+        """The engine for this request."""
+        ...
+
+    def scoring(self) -> Engine:
+        """The engine for given pairs."""
+        ...
+
+
+@dataclass(frozen=True)
+class OneEngine:
+    """A model that is in memory already, as in training."""
+
+    torch: "TorchEngine"
+
+    def searching(self, request: Request) -> Engine:
+        return self.torch
+
+    def scoring(self) -> Engine:
+        return self.torch
+
+
+def torch_engine(model: "Transformer", device: "Device", vocabularies: Vocabularies) -> "TorchEngine":
+    """PyTorch's engine for this device: sentences in slots where kernels serve, batches elsewhere."""
+    from transduce.translator.slot_engine import SlotEngine
+    from transduce.translator.torch_engine import TorchEngine
+
+    kind = SlotEngine if device.kind == "cuda" and device.bf16 else TorchEngine
+    return kind(model, device, vocabularies.source.pad, vocabularies.target.pad, EOS)
+
+
+class FolderEngines:
+    """The engines of a model folder."""
+
+    def __init__(self, folder: ModelFolder, loading: Loading, longest_source: int) -> None:
+        self.folder, self.loading, self.longest_source = folder, loading, longest_source
+        self._said: set[str] = set()
+        if loading.engine == "ct2" and not _is_installed():
+            raise MissingExtra("ctranslate2", "ct2")
+
+    @cached_property
+    def torch(self) -> "TorchEngine":
+        from transduce.device import choose_device
+
+        device = choose_device(self.loading.device, "auto", self.loading.threads)
+        return torch_engine(self.folder.model(self.loading.weights), device, self.folder.vocabularies)
+
+    @cached_property
+    def ct2(self) -> "Ct2Engine":
+        from transduce.translator.ct2_engine import Ct2Engine, check_runs
+        from transduce.translator.ct2_model import open_model
+
+        quantization, threads = self.loading.quantization, self.loading.threads
+        check_runs(quantization)
+        model = open_model(self.folder, self.loading.weights, quantization, self.loading.say)
+        return Ct2Engine(model, self.folder.config.model, self.folder.vocabularies, quantization, threads)
+
+    def searching(self, request: Request) -> Engine:
+        """CTranslate2 wherever it can serve, unless asked otherwise; why it cannot is said once."""
+        if self.loading.engine == "torch" or not self._may_be_ct2():
+            return self.torch
+        reason = self._reason_against(request)
+        if not reason:
+            return self.ct2
+        if self.loading.engine == "ct2":
+            raise SettingError(f"engine ct2: {reason}: use engine torch")
+        if reason not in self._said:
+            self._said.add(reason)
+            self.loading.say(f"translating by the torch engine, not by ct2: {reason}")
+        return self.torch
+
+    def scoring(self) -> Engine:
+        """PyTorch unless asked otherwise: its figures are those of the weights as they are."""
+        return self.searching(Request(beam=1, max_extra=0)) if self.loading.engine == "ct2" else self.torch
+
+    def _may_be_ct2(self) -> bool:
+        """Whether it is there and there is no GPU that would be faster."""
+        if self.loading.engine == "ct2":
+            return True
+        if self.loading.device == "cuda" or not _is_installed():
+            return False
+        import ctranslate2
+
+        return self.loading.device == "cpu" or ctranslate2.get_cuda_device_count() == 0
+
+    def _reason_against(self, request: Request) -> str:
+        from transduce.translator import ct2_engine, ct2_spec
+
+        config = self.folder.config.model
+        # Learned positions end where they end, whoever searches.
+        longest = 0 if config.positions == "learned" else self.longest_source + request.max_extra
+        return ct2_spec.refusal(config) or ct2_engine.refusal(request, longest)
+
+
+def _is_installed() -> bool:
+    return find_spec("ctranslate2") is not None
