@@ -110,7 +110,7 @@ def call(arguments: list[str], text: str = "") -> str:
 def record(done: list[dict[str, Any]], options: argparse.Namespace) -> Path:
     scores = [one["bleu"] for one in done]
     summary = {"mean": round(statistics.mean(scores), 2), "least": min(scores), "most": max(scores)}
-    command = f"python benchmarks/multi30k_bpe.py --config {options.config} --seeds {' '.join(map(str, options.seeds))}"
+    command = f"python benchmarks/multi30k_bpe.py --config configs/{options.config.name} --seeds {' '.join(map(str, options.seeds))}"
     return write_result("multi30k-bpe-gpu", command, ["torch", "sacrebleu"], bleu=summary, runs=done)
 
 

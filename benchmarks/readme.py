@@ -21,7 +21,17 @@ def main() -> None:
 def section() -> str:
     rows = [
         row
-        for make in (demo_row, multi30k_row, kills_row, prepare_row, gpu_rows, throughput_rows, cpu_translation_rows)
+        for make in (
+            demo_row,
+            multi30k_row,
+            bpe_row,
+            europarl_rows,
+            kills_row,
+            prepare_row,
+            gpu_rows,
+            throughput_rows,
+            cpu_translation_rows,
+        )
         for row in make()
     ]
     return "\n".join(["| what | figure | where and how |", "| --- | --- | --- |", *rows])
@@ -51,6 +61,39 @@ def multi30k_row() -> list[str]:
         f"raw text, beam 4; `{bleu['signature']}`"
     )
     return [row("Multi30k English to German", figure, how)]
+
+
+def bpe_row() -> list[str]:
+    record = read("multi30k-bpe-gpu")
+    if not record:
+        return []
+    bleu, runs = record["bleu"], record["runs"]
+    training, whole = (sorted(one[clock] for one in runs)[len(runs) // 2] for clock in ("training_s", "command_s"))
+    figure = f"tokenised BLEU {bleu['mean']} ({bleu['least']} to {bleu['most']}, {len(runs)} seeds); published 41.02"
+    how = (
+        f"`configs/multi30k-bpe-gpu.toml`, {training:.0f} s of training, {whole:.0f} s the whole command (medians), one "
+        f"{record['hardware']['gpu']}, test_2016_flickr, beam 5; `{runs[0]['signature']}`"
+    )
+    return [row("Multi30k English to German as published", figure, how)]
+
+
+def europarl_rows() -> list[str]:
+    rows = []
+    for minutes in (4, 8):
+        record, peer = (read(f"europarl-{system}-{minutes}") for system in ("ours", "hf"))
+        if not record:
+            continue
+        scores = record["scores"]
+        figure = ", ".join(f"BLEU {score['value']:.1f} on {name}" for name, score in scores.items())
+        theirs = "; HF MarianMT in the same time " + ", ".join(
+            f"{s['value']:.1f}" for s in peer.get("scores", {}).values()
+        )
+        how = (
+            f"`configs/europarl-gpu.toml` on one {record['hardware']['gpu']}, 852,202 pairs, beam 4; "
+            f"`{scores['europarl']['signature']}`"
+        )
+        rows.append(row(f"Europarl German to English, {minutes} minutes", figure + (theirs if peer else ""), how))
+    return rows
 
 
 def gpu_rows() -> list[str]:

@@ -75,5 +75,7 @@ def choose_device(kind: str = "auto", precision: str = "auto", threads: int = 0)
     if kind == "cpu" and precision == "bf16" and not _survives_bf16():
         raise SettingError("train.precision = bf16: a product in bfloat16 kills the process on this CPU: use fp32")
     torch.set_num_threads(threads or len(os.sched_getaffinity(0)))
+    if kind == "cuda":
+        torch.backends.cuda.enable_cudnn_sdp(False)  # cuDNN plans attention anew for each shape: .2 s at first sight
     bf16 = precision == "bf16" or (precision == "auto" and kind == "cuda" and torch.cuda.is_bf16_supported())
     return Device(kind, bf16)

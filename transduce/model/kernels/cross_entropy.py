@@ -38,7 +38,8 @@ class _ProjectedCrossEntropy(Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        return (*gradients_of_product(*ctx.saved_tensors, gradient), None, None, None)
+        hidden, table, of_logits = ctx.saved_tensors
+        return (*gradients_of_product(hidden, table, of_logits, gradient), None, None, None)
 
 
 def gradients_of_product(hidden: Tensor, table: Tensor, of_logits: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:

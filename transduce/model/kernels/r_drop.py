@@ -42,7 +42,8 @@ class _ProjectedRDrop(Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        return (*gradients_of_product(*ctx.saved_tensors, gradient), None, None, None, None)
+        hidden, table, of_logits = ctx.saved_tensors
+        return (*gradients_of_product(hidden, table, of_logits, gradient), None, None, None, None)
 
 
 @triton.jit
