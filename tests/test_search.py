@@ -17,6 +17,7 @@ from torch import Tensor
 from transduce.errors import SettingError
 from transduce.search import Hypothesis, PaperPenalty, Penalty, PowerPenalty, length_penalty
 from transduce.search.beam import beam_search
+from transduce.search.constrained import constrained_search
 from transduce.search.fixed import FixedBeam, FixedWalk
 from transduce.search.sampling import sample
 from transduce.search.step import forced_tokens, log_probabilities, top
@@ -540,3 +541,76 @@ def test_searches_of_fixed_shape_find_the_same(
         prefix=forced,
     )  # fmt: skip
     assert search_fixed(models, limits, beam, penalty, forced, slots=2) == expected
+
+
+# --- phrases that must occur -----------------------------------------------------------------------------------
+
+
+def contains(tokens: Sequence[int], phrase: Sequence[int]) -> bool:
+    return any(tuple(tokens[n : n + len(phrase)]) == tuple(phrase) for n in range(len(tokens) - len(phrase) + 1))
+
+
+def run_constrained(
+    models: list[Logits],
+    phrases: list[list[History]],
+    limits: list[int],
+    beam: int,
+    penalty: Penalty,
+    prefix: list[History] | None = None,
+    never: Sequence[int] = (),
+) -> list[list[Hypothesis]]:
+    step, state = Recorder.over(models)
+    return constrained_search(
+        step, state, start=START, end=END, limits=torch.tensor(limits), beam=beam, n_best=beam, penalty=penalty,
+        phrases=phrases, prefix=prefix, never=never,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("phrases", [[(2,)], [(3, 2)], [(2, 2), (3,)], [(2, 3), (1,)], [(1, 2, 1)]])
+@pytest.mark.parametrize("penalty", PENALTIES[2::3])
+def test_a_wide_constrained_search_finds_the_best_of_all_outputs_with_the_phrases(
+    phrases: list[History], penalty: Penalty
+) -> None:
+    logits, limit = model(5, 4), 6
+    expected = [one for one in exhaustive(logits, 4, limit, penalty) if all(contains(one.tokens, p) for p in phrases)]
+    found = run_constrained([logits], [phrases], [limit], 400, penalty)[0]
+    assert_same(found[:20], expected[:20])
+
+
+@given(st.integers(0, 10_000), st.data())
+@settings(max_examples=60, deadline=None)
+def test_every_output_has_every_phrase(seed: int, data: st.DataObject) -> None:
+    token = st.integers(1, 5)
+    phrases = data.draw(st.lists(st.lists(token, min_size=1, max_size=3).map(tuple), max_size=3))
+    prefix = tuple(data.draw(st.lists(token, max_size=2)))
+    limit = sum(map(len, phrases)) + len(prefix) + data.draw(st.integers(1, 4))
+    models = [model(seed, 6), model(seed + 1, 6)]
+    found = run_constrained(models, [phrases, []], [limit, 5], 3, PENALTIES[2], [prefix, ()])
+    assert 1 <= len(found[0]) <= 3
+    for one in found[0]:
+        assert all(contains(one.tokens, phrase) for phrase in phrases)
+        assert tuple(one.tokens[: len(prefix)]) == prefix
+        assert len(one.tokens) < limit
+        expected = scored(models[0], tuple(one.tokens), PENALTIES[2])
+        assert one.score == pytest.approx(expected.score, abs=1e-5)
+    assert len(found[1]) == 3
+
+
+def test_without_phrases_a_constrained_search_is_beam_search() -> None:
+    models, limits = [model(seed, 7) for seed in range(5)], [9, 4, 6, 1, 8]
+    expected = run(models, limits, 4, PENALTIES[2])[0]
+    found = run_constrained(models, [[]] * 5, limits, 4, PENALTIES[2])
+    for one, other in zip(found, expected, strict=True):
+        assert one[0].score >= other[0].score - 1e-5
+
+
+def test_phrases_that_cannot_fit_and_missing_ones_are_refused() -> None:
+    with pytest.raises(SettingError, match="sentence 0: 4 tokens that must occur, and </s>, are over the length limit"):
+        run_constrained([model(1, 5)], [[(2, 3), (1, 2)]], [4], 2, PENALTIES[2])
+    with pytest.raises(SettingError, match="phrases for 0 of 1 sentences"):
+        run_constrained([model(1, 5)], [], [4], 2, PENALTIES[2])
+
+
+def test_phrases_may_hold_what_is_never_chosen_otherwise() -> None:
+    found = run_constrained([model(1, 5)], [[(3,)]], [6], 3, PENALTIES[2], never=[3, 4])[0]
+    assert all(one.tokens.count(3) == 1 and 4 not in one.tokens for one in found)

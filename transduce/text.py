@@ -116,6 +116,10 @@ class Vocabulary:
         """The name of each id, as pictures and `--json` show it."""
         return [self._names[i] for i in ids]
 
+    def written(self, line: str) -> list[str]:
+        """A line's pieces as they are spelt there, `</s>` last: an unknown one is what stands there, not `<unk>`."""
+        return [*self._processor.encode(line, out_type=str), "</s>"]
+
     @cached_property
     def _names(self) -> list[str]:
         return [*map(self._processor.id_to_piece, range(self.pad)), "<pad>"]

@@ -13,7 +13,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 from transduce.data import READ_ERRORS, Corpus, open_bytes, read_pairs, unreadable
 from transduce.errors import DataError, SettingError
-from transduce.translator import Loading, Request, Translation, Translator, open_folder
+from transduce.translator import Loading, Output, Request, Translation, Translator, open_folder
+from transduce.translator.alignment import pharaoh
 from transduce.translator.engines import say_to_stderr
 
 if TYPE_CHECKING:
@@ -61,6 +62,9 @@ def translate(options: Options) -> int:
         top_k=options.top_k,
         top_p=options.top_p,
         seed=options.seed,
+        aligned=bool(options.alignments),
+        replace_unknown=options.replace_unknown,
+        constrained=bool(options.terms),
         figures="tokens" if options.json else "outputs" if options.n_best > 1 else "none",
     )
     if options.beam is None and options.n_best > request.beam and not options.sample:
@@ -68,8 +72,9 @@ def translate(options: Options) -> int:
     translator.ready(request)
     lines = Lines(options.input)
     prefixes = Lines(options.prefix) if options.prefix else None
+    terms = (_phrases(line) for line in Lines(options.terms)) if options.terms else None
     noted = Noted()
-    for number, translation in enumerate(translator.stream(lines, request, prefixes)):
+    for number, translation in enumerate(translator.stream(lines, request, prefixes, terms)):
         noted.add(translation)
         _print_translation(number, translation, options)
     if not options.quiet:
@@ -200,6 +205,7 @@ def _load(options: Options) -> Translator:
         device=options.device,
         threads=options.threads,
         quantization=options.quantization,
+        ensemble=tuple(getattr(options, "ensemble", ())),
         say=_say_nothing if getattr(options, "quiet", False) else say_to_stderr,
     )
     return Translator.load(options.run, loading)
@@ -296,11 +302,19 @@ def _print_translation(number: int, translation: Translation, options: Options) 
         _print_json(asdict(translation))
     elif options.n_best > 1:
         for output in translation.outputs:
-            print(f"{number} ||| {output.text} ||| {output.score:.6f}")
+            print(f"{number} ||| {output.text} ||| {output.score:.6f}{_aligned(output, options)}")
         if not translation.outputs:
             print(f"{number} |||  ||| 0")
     else:
-        print(translation.text)
+        print(translation.text + (_aligned(translation.outputs[0], options) if translation.outputs else ""))
+
+
+def _aligned(output: Output, options: Options) -> str:
+    return f" ||| {pharaoh(output.alignment)}" if options.alignments else ""
+
+
+def _phrases(line: str) -> list[str]:
+    return [phrase for phrase in line.split("\t") if phrase.strip()]
 
 
 def _print_json(value: Any) -> None:

@@ -89,6 +89,18 @@ def _translate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--top-p", type=float, default=1.0, metavar="P")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--prefix", metavar="FILE", help="a beginning for each line's output, line by line")
+    parser.add_argument("--terms", metavar="FILE", help="phrases that must occur in each line's output, tabs between")
+    parser.add_argument(
+        "--alignments", choices=["pharaoh"], help="which source word each word comes from: `text ||| 0-0 1-2`"
+    )
+    parser.add_argument("--replace-unknown", action="store_true", help="<unk> becomes the source word it comes from")
+    parser.add_argument(
+        "--ensemble",
+        nargs="+",
+        default=[],
+        metavar="RUN",
+        help="more models of the same vocabulary, translating together",
+    )
     parser.add_argument("--json", action="store_true", help="one object a line: texts, tokens, log-probabilities")
     parser.add_argument("--quiet", action="store_true", help="do not say what was cut or unknown")
 

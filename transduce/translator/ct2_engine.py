@@ -35,6 +35,10 @@ IMPOSSIBLE = -1e9  # CTranslate2 marks what must not be chosen by sums below thi
 
 def refusal(request: Request, longest: int) -> str:
     """Why this request, for outputs of up to `longest` tokens, cannot be made of CTranslate2, or nothing."""
+    if request.constrained:
+        return "it cannot be made to say given phrases"
+    if request.aligned or request.replace_unknown:
+        return "which word comes from which is read off attention, which it does not show"
     beam_ranks = request.beam > 1 and not request.sampling
     if beam_ranks and request.length_penalty == "paper" and request.alpha != 0:
         return 'it knows the length penalty n^alpha only, not length_penalty = "paper"'

@@ -33,6 +33,9 @@ class Request:
     top_k: int = 0
     top_p: float = 1.0
     seed: int = 1
+    constrained: bool = False  # whether a block's phrases must occur in the outputs
+    aligned: bool = False  # whether to say which source word each output word comes from
+    replace_unknown: bool = False  # `<unk>` in an output becomes the source word it comes from
     # Which log-probabilities are wanted: none, of each output, or of each token too. An engine may leave out the others.
     figures: Literal["none", "outputs", "tokens"] = "tokens"
 
@@ -45,6 +48,8 @@ class Request:
                 raise SettingError(f"{name} = {value}: must be at most {most}")
         if self.sampling:
             check_sampling(self.n_best, self.temperature, self.top_k, self.top_p)
+        if self.sampling and self.constrained:
+            raise SettingError("phrases that must occur are for beam search: they cannot be sampled")
 
     @staticmethod
     def of(config: SearchConfig) -> "Request":
@@ -64,10 +69,15 @@ class Request:
 
 @dataclass(frozen=True)
 class Block:
-    """Sources to be searched together, each with the beginning its outputs must have."""
+    """Sources to be searched together, each with the beginning its outputs must have, and the phrases in them."""
 
     sources: Sequence[Ids]
     prefixes: Sequence[Ids]
+    phrases: Sequence[Sequence[Ids]] = ()  # only where the request says so
+
+    def only(self, numbers: Sequence[int]) -> "Block":
+        phrases = [self.phrases[n] for n in numbers] if self.phrases else ()
+        return Block([self.sources[n] for n in numbers], [self.prefixes[n] for n in numbers], phrases)
 
 
 class Engine(Protocol):

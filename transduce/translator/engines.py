@@ -4,16 +4,16 @@ Each is loaded when it is first needed, so that nobody waits for the other, leas
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from transduce.errors import MissingExtra, SettingError
+from transduce.errors import MissingExtra, RunError, SettingError
 from transduce.text import EOS, Vocabularies
 from transduce.translator.engine import Engine, Request
-from transduce.translator.folder import ModelFolder
+from transduce.translator.folder import ModelFolder, open_folder
 
 if TYPE_CHECKING:
     from transduce.device import Device
@@ -37,6 +37,7 @@ class Loading:
     device: str = "auto"  # or cpu, cuda
     threads: int = 0  # CPU threads; 0: one per core
     quantization: Literal["int8", "bfloat16", "float32"] = "int8"  # of the ct2 engine
+    ensemble: tuple[str, ...] = ()  # folders of models that translate together with this one
     say: Say = say_to_stderr
 
     def __post_init__(self) -> None:
@@ -76,13 +77,15 @@ class OneEngine:
         return self.torch
 
 
-def torch_engine(model: "Transformer", device: "Device", vocabularies: Vocabularies) -> "TorchEngine":
+def torch_engine(
+    model: "Transformer", device: "Device", vocabularies: Vocabularies, others: Sequence["Transformer"] = ()
+) -> "TorchEngine":
     """PyTorch's engine for this device: sentences in slots where kernels serve, batches elsewhere."""
     from transduce.translator.slot_engine import SlotEngine
     from transduce.translator.torch_engine import TorchEngine
 
     kind = SlotEngine if device.kind == "cuda" and device.bf16 else TorchEngine
-    return kind(model, device, vocabularies.source.pad, vocabularies.target.pad, EOS)
+    return kind(model, device, vocabularies.source.pad, vocabularies.target.pad, EOS, others)
 
 
 class FolderEngines:
@@ -99,7 +102,17 @@ class FolderEngines:
         from transduce.device import choose_device
 
         device = choose_device(self.loading.device, "auto", self.loading.threads)
-        return torch_engine(self.folder.model(self.loading.weights), device, self.folder.vocabularies)
+        others = [self._other(path).model(self.loading.weights) for path in self.loading.ensemble]
+        return torch_engine(self.folder.model(self.loading.weights), device, self.folder.vocabularies, others)
+
+    def _other(self, path: str) -> ModelFolder:
+        other = open_folder(path)
+        for side in ("source", "target"):
+            if getattr(other.vocabularies, side).digest != getattr(self.folder.vocabularies, side).digest:
+                raise RunError(
+                    f"{path}: another {side} vocabulary than {self.folder.folder.path}: no ensemble of these"
+                )
+        return other
 
     @cached_property
     def ct2(self) -> "Ct2Engine":
@@ -142,6 +155,8 @@ class FolderEngines:
     def _reason_against(self, request: Request) -> str:
         from transduce.translator import ct2_engine, ct2_spec
 
+        if self.loading.ensemble:
+            return "it takes one model, not an ensemble"
         config = self.folder.config.model
         # Learned positions end where they end, whoever searches.
         longest = 0 if config.positions == "learned" else self.longest_source + request.max_extra

@@ -2,7 +2,8 @@
 
 A slot whose sentence is done takes the next one, so that the device works on full batches to the end of a file. The
 search keeps everything on the device; every few steps one look says which slots are done. Results are those of
-`TorchEngine`, which also serves what this does not: sampling, outputs without `<unk>`, and models the slots do not fit.
+`TorchEngine`, which also serves what this does not: sampling, phrases that must occur, outputs without `<unk>`,
+ensembles, and models the slots do not fit.
 """
 
 import copy
@@ -41,21 +42,39 @@ class SlotEngine(TorchEngine):
     ROWS: ClassVar = 2_048  # slots x beams, for outputs of up to WIDTH places; fewer where they may be longer
     WIDTH: ClassVar = 128
 
-    def __init__(self, model: Transformer, device: Device, source_pad: int, target_pad: int, end: int) -> None:
-        super().__init__(model, device, source_pad, target_pad, end)
+    def __init__(
+        self,
+        model: Transformer,
+        device: Device,
+        source_pad: int,
+        target_pad: int,
+        end: int,
+        others: Sequence[Transformer] = (),
+    ) -> None:
+        super().__init__(model, device, source_pad, target_pad, end, others)
         self.worker = model
         self.rooms: dict[tuple[object, ...], Room] = {}
 
     @torch.inference_mode()
-    def search(self, sources: Sequence[Ids], prefixes: Sequence[Ids], request: Request) -> list[list[Hypothesis]]:
-        if request.sampling or not request.allow_unknown or not SlotDecoder.supports(self.model):
-            return super().search(sources, prefixes, request)
+    def search(
+        self,
+        sources: Sequence[Ids],
+        prefixes: Sequence[Ids],
+        request: Request,
+        phrases: Sequence[Sequence[Ids]] = (),
+    ) -> list[list[Hypothesis]]:
+        if not self._serves(request):
+            return super().search(sources, prefixes, request, phrases)
         self._refresh()
         found: list[list[Hypothesis]] = [[] for _ in sources]
         for asked in self._by_room(sources, prefixes, request):
             for number, best in self._room(asked, request).search(asked, request.n_best):
                 found[number] = best
         return found
+
+    def _serves(self, request: Request) -> bool:
+        other = request.sampling or request.constrained or not request.allow_unknown
+        return not other and len(self.ensemble.models) == 1 and SlotDecoder.supports(self.model)
 
     def _refresh(self) -> None:
         """The worker has the model's weights of this moment, in bfloat16 where that is chosen."""

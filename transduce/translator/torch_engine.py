@@ -1,55 +1,85 @@
 """The PyTorch engine: ids in, hypotheses out. Batches by length; knows nothing of text."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import ClassVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, ClassVar, TypeVar
 
 import torch
+from torch import Tensor
 
 from transduce.device import Device
-from transduce.model import Tokens, Transformer
+from transduce.model import Ensemble, Tokens, Transformer, watch
 from transduce.search import Hypothesis, length_penalty
 from transduce.search.beam import beam_search
+from transduce.search.constrained import constrained_search
 from transduce.search.sampling import sample
 from transduce.text import UNKNOWN
 from transduce.translator.engine import Block, Ids, Request
 
+T = TypeVar("T")
+
 
 class TorchEngine:
-    """A model on a device."""
+    """A model on a device; with others beside it they translate together."""
 
     PLACES: ClassVar = {"cpu": 4_096, "cuda": 65_536}  # rows x width of the sources searched at once, beams counted
 
-    def __init__(self, model: Transformer, device: Device, source_pad: int, target_pad: int, end: int) -> None:
+    def __init__(
+        self,
+        model: Transformer,
+        device: Device,
+        source_pad: int,
+        target_pad: int,
+        end: int,
+        others: Sequence[Transformer] = (),
+    ) -> None:
         self.model, self.device = model.to(device.torch), device
         self.source_pad, self.target_pad, self.end = source_pad, target_pad, end
+        self.ensemble = Ensemble([self.model, *(other.to(device.torch).eval() for other in others)])
 
     @torch.inference_mode()
-    def search(self, sources: Sequence[Ids], prefixes: Sequence[Ids], request: Request) -> list[list[Hypothesis]]:
+    def search(
+        self,
+        sources: Sequence[Ids],
+        prefixes: Sequence[Ids],
+        request: Request,
+        phrases: Sequence[Sequence[Ids]] = (),
+    ) -> list[list[Hypothesis]]:
         """The hypotheses for each source, best first, in the order of the sources."""
         self.model.eval()
         found: list[list[Hypothesis]] = [[] for _ in sources]
         for numbers in self._batches(sources, request.n_best if request.sampling else request.beam):
-            batch = [sources[n] for n in numbers]
-            for number, hypotheses in zip(
-                numbers, self._search(batch, [prefixes[n] for n in numbers], request), strict=True
-            ):
+            part = Block(sources, prefixes, phrases).only(numbers)
+            for number, hypotheses in zip(numbers, self._search(part, request), strict=True):
                 found[number] = hypotheses
         return found
 
     def stream(self, blocks: Iterable[Block], request: Request) -> Iterator[list[list[Hypothesis]]]:
         """The same for each block in turn."""
-        return (self.search(block.sources, block.prefixes, request) for block in blocks)
+        return (self.search(block.sources, block.prefixes, request, block.phrases) for block in blocks)
 
     @torch.inference_mode()
     def score(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[list[float]]:
         """The log-probability of each token of each given target, `</s>` last."""
+        return self._by_pair(sources, targets, self._score)
+
+    @torch.inference_mode()
+    def align(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[list[int]]:
+        """Which source token each token of each given target looks at most, `</s>` of both sides left out.
+
+        By the mean of all heads in the layer before the last, which says it best (Garg et al. 2019).
+        """
+        return self._by_pair(sources, targets, self._align)
+
+    def _by_pair(
+        self, sources: Sequence[Ids], targets: Sequence[Ids], work: Callable[[list[Ids], list[Ids]], list[list[T]]]
+    ) -> list[list[T]]:
         self.model.eval()
-        scores: list[list[float]] = [[] for _ in sources]
+        results: list[list[T]] = [[] for _ in sources]
         for numbers in self._batches([max(s, t, key=len) for s, t in zip(sources, targets, strict=True)], beam=1):
-            batch = self._score([sources[n] for n in numbers], [targets[n] for n in numbers])
-            for number, values in zip(numbers, batch, strict=True):
-                scores[number] = values
-        return scores
+            done = work([sources[n] for n in numbers], [targets[n] for n in numbers])
+            for number, result in zip(numbers, done, strict=True):
+                results[number] = result
+        return results
 
     def _batches(self, sources: Sequence[Ids], beam: int) -> Iterator[list[int]]:
         """Numbers of sources of similar length, longest first, under the budget of places."""
@@ -60,35 +90,65 @@ class TorchEngine:
             yield order[begin : begin + rows]
             begin += rows
 
-    def _search(self, sources: list[Ids], prefixes: list[Ids], request: Request) -> list[list[Hypothesis]]:
-        tokens = Tokens.padded(sources, self.source_pad).to(self.device.torch)
-        lengths = [len(s) + request.max_extra for s in sources]
-        longest = self.model.target_positions.limit or max(lengths) + max(map(len, prefixes)) + 1
-        limits = torch.tensor([min(longest, max(n, len(p) + 1)) for n, p in zip(lengths, prefixes, strict=True)])
+    def _search(self, block: Block, request: Request) -> list[list[Hypothesis]]:
+        predictor = self._predictor
+        tokens = Tokens.padded(block.sources, self.source_pad).to(self.device.torch)
         penalty = length_penalty(request.length_penalty, request.alpha)
         never = () if request.allow_unknown else (UNKNOWN,)
         with self.device.mixed_precision():
-            state = self.model.begin(self.model.encode(tokens))
-            limits = limits.to(self.device.torch)
-            if not request.sampling:
-                return beam_search(
-                    self.model.step, state, start=self.target_pad, end=self.end, limits=limits,
-                    beam=request.beam, penalty=penalty, n_best=request.n_best, prefix=prefixes,
-                    never=never,
+            state = predictor.begin(predictor.encode(tokens))  # type: ignore[arg-type]
+            common: dict[str, Any] = {
+                "start": self.target_pad, "end": self.end, "limits": self._limits(block, request).to(self.device.torch),
+                "penalty": penalty, "prefix": block.prefixes, "never": never,
+            }  # fmt: skip
+            if request.sampling:
+                generator = torch.Generator(self.device.torch).manual_seed(request.seed)
+                return sample(
+                    predictor.step, state, generator=generator, num_samples=request.n_best,
+                    temperature=request.temperature, top_k=request.top_k, top_p=request.top_p, **common,
                 )  # fmt: skip
-            generator = torch.Generator(self.device.torch).manual_seed(request.seed)
-            return sample(
-                self.model.step, state, start=self.target_pad, end=self.end, limits=limits, penalty=penalty,
-                generator=generator, num_samples=request.n_best, temperature=request.temperature,
-                top_k=request.top_k, top_p=request.top_p, prefix=prefixes, never=never,
-            )  # fmt: skip
+            if request.constrained:
+                return constrained_search(
+                    predictor.step, state, beam=request.beam, n_best=request.n_best, phrases=block.phrases, **common
+                )
+            return beam_search(predictor.step, state, beam=request.beam, n_best=request.n_best, **common)
+
+    @property
+    def _predictor(self) -> Transformer | Ensemble:
+        return self.ensemble if len(self.ensemble.models) > 1 else self.model
+
+    def _limits(self, block: Block, request: Request) -> Tensor:
+        """The longest output for each source: its length and some more, enough for what must be in it."""
+        lengths = [len(source) + request.max_extra for source in block.sources]
+        musts = [len(prefix) + 1 for prefix in block.prefixes]
+        for number, these in enumerate(block.phrases):
+            musts[number] += sum(map(len, these))
+        known = [model.target_positions.limit for model in self.ensemble.models]
+        longest = min((limit for limit in known if limit is not None), default=max(*lengths, *musts))
+        return torch.tensor([min(longest, max(pair)) for pair in zip(lengths, musts, strict=True)])
 
     def _score(self, sources: list[Ids], targets: list[Ids]) -> list[list[float]]:
-        shifted = [[self.target_pad, *target[:-1]] for target in targets]
-        source = Tokens.padded(sources, self.source_pad).to(self.device.torch)
-        target = Tokens.padded(shifted, self.target_pad).to(self.device.torch)
+        source, target = self._pairs(sources, targets)
         with self.device.mixed_precision():
-            logits = self.model.project(self.model.decode(target, self.model.encode(source)))
+            logits = self.ensemble.predict(target, self.ensemble.encode(source))
         labels = Tokens.padded(targets, 0).ids.to(self.device.torch)
-        chosen = logits.float().log_softmax(-1).gather(-1, labels[..., None])[..., 0].cpu()
+        chosen = logits.gather(-1, labels[..., None])[..., 0].cpu()
         return [row[: len(t)].tolist() for row, t in zip(chosen, targets, strict=True)]
+
+    def _align(self, sources: list[Ids], targets: list[Ids]) -> list[list[int]]:
+        source, target = self._pairs(sources, targets)
+        with self.device.mixed_precision(), watch(self.model) as maps:
+            self.model.decode(target, self.model.encode(source))
+        weights = maps.source[max(0, len(maps.source) - 2)].float().mean(1)  # [R, W, S]
+        ends = torch.tensor([len(ids) - 1 for ids in sources], device=weights.device)
+        places = torch.arange(weights.shape[2], device=weights.device)
+        looked = weights.masked_fill((places >= ends[:, None].clamp(min=1))[:, None], -1.0).argmax(-1).tolist()
+        return [row[: len(ids) - 1] for row, ids in zip(looked, targets, strict=True)]
+
+    def _pairs(self, sources: list[Ids], targets: list[Ids]) -> tuple[Tokens, Tokens]:
+        """What the encoder is given, and the decoder: each target shifted by one."""
+        shifted = [[self.target_pad, *target[:-1]] for target in targets]
+        return tuple(  # type: ignore[return-value]
+            Tokens.padded(rows, pad).to(self.device.torch)
+            for rows, pad in ((sources, self.source_pad), (shifted, self.target_pad))
+        )

@@ -5,22 +5,25 @@ What had to be cut, was unknown or ran into the length limit is counted on each 
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from transduce.config import Config, ModelConfig
 from transduce.errors import DataError
 from transduce.search import Hypothesis
 from transduce.text import EOS, UNKNOWN, Vocabularies
-from transduce.translator.engine import Block, Ids, Request
+from transduce.translator.alignment import Pairs, with_source_words, word_numbers, word_pairs
+from transduce.translator.engine import Block, Request
 from transduce.translator.engines import Engines, FolderEngines, Loading, OneEngine, torch_engine
 from transduce.translator.folder import open_folder
 
 if TYPE_CHECKING:
     from transduce.device import Device
     from transduce.model import AttentionMaps, Transformer
+
+T = TypeVar("T")
 
 LONGEST_SOURCE = 1_024  # tokens; a longer line is cut there, and the translation says so
 LINES_AT_ONCE = 4_096  # lines sorted and searched together: memory stays bounded for any file
@@ -35,6 +38,7 @@ class Output:
     score: float
     log_probability: float
     token_log_probabilities: list[float]
+    alignment: Pairs = field(default_factory=list)  # (source word, output word), where asked for
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,34 @@ class Lines:
     searched: list[int]  # the numbers of those that are
 
 
+@dataclass(frozen=True)
+class Asked:
+    """Lines, and what was asked for each of them besides."""
+
+    lines: Iterator[str]
+    prefixes: Iterator[str] | None
+    terms: Iterator[Sequence[str]] | None
+
+    @staticmethod
+    def of(lines: Iterable[str], prefixes: Iterable[str] | None, terms: Iterable[Sequence[str]] | None) -> "Asked":
+        return Asked(iter(lines), None if prefixes is None else iter(prefixes), None if terms is None else iter(terms))
+
+    def prefixes_of(self, count: int) -> list[str]:
+        """What each of the next outputs must begin with."""
+        return _take(self.prefixes, count, "prefixes")
+
+    def terms_of(self, count: int) -> list[Sequence[str]]:
+        """The phrases each of the next outputs must have."""
+        return _take(self.terms, count, "lines of terms")
+
+
+def _take(items: Iterator[T] | None, count: int, what: str) -> list[T]:
+    taken = list(islice(items, count)) if items is not None else []
+    if items is not None and len(taken) != count:
+        raise DataError(f"fewer {what} than lines: give one for each line (it may be empty)")
+    return taken
+
+
 class Translator:
     """A model that takes strings."""
 
@@ -126,14 +158,22 @@ class Translator:
         return [translation.text for translation in self.stream(lines, wanted)]
 
     def stream(
-        self, lines: Iterable[str], request: Request | None = None, prefixes: Iterable[str] | None = None
+        self,
+        lines: Iterable[str],
+        request: Request | None = None,
+        prefixes: Iterable[str] | None = None,
+        terms: Iterable[Sequence[str]] | None = None,
     ) -> Iterator[Translation]:
-        """A translation for every line, in order, holding no more than a few blocks of lines at a time."""
-        wanted = request or self.request()
+        """A translation for every line, in order, holding no more than a few blocks of lines at a time.
+
+        Each line may have a prefix its outputs begin with, and terms that occur in them.
+        """
+        wanted = (request or self.request()).but(constrained=terms is not None)
         taken: deque[Lines] = deque()
-        blocks = self._blocks(iter(lines), None if prefixes is None else iter(prefixes), taken)
-        for found in self.engines.searching(wanted).stream(blocks, wanted):
-            yield from self._translations(taken.popleft(), found)
+        for found in self.engines.searching(wanted).stream(
+            self._blocks(Asked.of(lines, prefixes, terms), taken), wanted
+        ):
+            yield from self._translations(taken.popleft(), found, wanted)
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[Scored]:
         """The log-probability of each target given its source; what is too long for the model is cut, and says so."""
@@ -160,47 +200,64 @@ class Translator:
             self.model.decode(Tokens.padded([given], self.vocabularies.target.pad).to(device), memory)
         return Attention(self.vocabularies.source.pieces(asked), self.vocabularies.target.pieces(given), maps)
 
-    def _blocks(self, lines: Iterator[str], prefixes: Iterator[str] | None, taken: "deque[Lines]") -> Iterator[Block]:
+    def _blocks(self, asked: "Asked", taken: "deque[Lines]") -> Iterator[Block]:
         """Blocks of ids to search, whose lines are left in `taken`."""
-        while texts := list(islice(lines, LINES_AT_ONCE)):
+        while texts := list(islice(asked.lines, LINES_AT_ONCE)):
             ids = self.vocabularies.source.encode(texts)
-            forced = self._forced(prefixes, len(texts))
+            prefixes = [row[:-1] for row in self.vocabularies.target.encode(asked.prefixes_of(len(texts)))]
+            phrases = [[row[:-1] for row in self.vocabularies.target.encode(t)] for t in asked.terms_of(len(texts))]
             searched = [n for n, text in enumerate(texts) if text.strip()]
             taken.append(Lines(texts, ids, searched))
-            yield Block([self._cut(ids[n]) for n in searched], [forced[n] for n in searched])
+            yield Block([self._cut(row) for row in ids], prefixes or [()] * len(ids), phrases).only(searched)
 
-    def _forced(self, prefixes: Iterator[str] | None, count: int) -> Sequence[Ids]:
-        """What each of the next outputs must begin with."""
-        if prefixes is None:
-            return [()] * count
-        begun = list(islice(prefixes, count))
-        if len(begun) != count:
-            raise DataError("fewer prefixes than lines: give one for each line (it may be empty)")
-        return [ids[:-1] for ids in self.vocabularies.target.encode(begun)]
-
-    def _translations(self, lines: Lines, searched: list[list[Hypothesis]]) -> Iterator[Translation]:
+    def _translations(self, lines: Lines, searched: list[list[Hypothesis]], request: Request) -> Iterator[Translation]:
         decoded = self.vocabularies.target.decode_counted([one.tokens for found in searched for one in found])
-        outputs, newlines = iter(decoded.texts), iter(decoded.newlines)
+        outputs, newlines = iter(self._outputs(lines, searched, decoded.texts, request)), iter(decoded.newlines)
         found = dict(zip(lines.searched, searched, strict=True))
         for number, (text, ids) in enumerate(zip(lines.texts, lines.ids, strict=True)):
             hypotheses = found.get(number, [])
             yield Translation(
                 source=text,
-                outputs=[self._output(next(outputs), hypothesis) for hypothesis in hypotheses],
+                outputs=[next(outputs) for _ in hypotheses],
                 source_tokens=len(ids),
                 cut=max(0, len(ids) - self.longest_source),
                 unknown=ids.count(UNKNOWN),
                 newlines=sum(next(newlines) for _ in hypotheses),
             )
 
-    def _output(self, text: str, hypothesis: Hypothesis) -> Output:
-        return Output(
-            text=text,
-            tokens=self.vocabularies.target.pieces(hypothesis.tokens),
-            score=hypothesis.score,
-            log_probability=hypothesis.log_probability,
-            token_log_probabilities=hypothesis.token_log_probabilities,
-        )
+    def _outputs(
+        self, lines: Lines, searched: list[list[Hypothesis]], texts: list[str], request: Request
+    ) -> Iterator[Output]:
+        """Every hypothesis of every line as an output."""
+        pairs = [(n, one) for n, found in zip(lines.searched, searched, strict=True) for one in found]
+        looks = self._looks(lines, pairs) if request.aligned or request.replace_unknown else [[]] * len(pairs)
+        for (number, one), text, looks_at in zip(pairs, texts, looks, strict=True):
+            pieces = self.vocabularies.target.pieces(one.tokens)
+            aligned = (
+                word_pairs(self.vocabularies.source.written(lines.texts[number]), pieces, looks_at) if looks_at else []
+            )
+            if request.replace_unknown and UNKNOWN in one.tokens:
+                text = self._without_unknown(text, lines, number, one, looks_at)
+            yield Output(
+                text=text,
+                tokens=pieces,
+                score=one.score,
+                log_probability=one.log_probability,
+                token_log_probabilities=one.token_log_probabilities,
+                alignment=aligned if request.aligned else [],
+            )
+
+    def _looks(self, lines: Lines, pairs: list[tuple[int, Hypothesis]]) -> list[list[int]]:
+        """The source token that each token of each output looks at."""
+        sources = [self._cut(lines.ids[number]) for number, _ in pairs]
+        return self.engines.torch.align(sources, [[*one.tokens, EOS] for _, one in pairs])
+
+    def _without_unknown(self, text: str, lines: Lines, number: int, one: Hypothesis, looks_at: list[int]) -> str:
+        words = lines.texts[number].split()
+        of_piece = word_numbers(self.vocabularies.source.written(lines.texts[number]))
+        asked = [of_piece[at] for at, token in zip(looks_at, one.tokens, strict=True) if token == UNKNOWN]
+        mark = self.vocabularies.target.decode([[UNKNOWN]])[0].strip()
+        return with_source_words(text, mark, [words[min(at, len(words) - 1)] for at in asked])
 
     def _cut(self, ids: list[int]) -> list[int]:
         return ids if len(ids) <= self.longest_source else [*ids[: self.longest_source - 1], EOS]
