@@ -3,7 +3,8 @@
     python benchmarks/kills.py --runs 20 --data FOLDER
 
 Each of the runs learns English pronunciation (CMUdict) for some steps through the command line and is killed once with
-`kill -9` at a random moment of its life: while reading, training, validating or writing. Writes benchmarks/results/kills.json.
+`kill -9` at a random moment of its life: while reading, training, validating or writing. Writes benchmarks/results/kills.json, or
+kills-gpu.json where there is a GPU.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import torch
 from facts import default_data, write_result
 
 from transduce.checkpoint import RunFolder, read_about
@@ -39,7 +41,8 @@ def main() -> None:
             equal += finish(run, options.data)[0] == straight
             print(f"{number + 1}: killed after {moments[-1]}; {equal} equal so far", flush=True)
     command = f"python benchmarks/kills.py --runs {options.runs}"
-    print(write_result("kills", command, ["torch"], kills=options.runs, equal=equal, killed=moments, weights=straight))
+    name = "kills-gpu" if torch.cuda.is_available() else "kills"
+    print(write_result(name, command, ["torch"], kills=options.runs, equal=equal, killed=moments, weights=straight))
 
 
 def train(run: Path, data: Path) -> list[str]:

@@ -25,13 +25,13 @@ DOCUMENTS += sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/deci
 # From the bottom up. A part may import those of lower rows, never one of its own row: they are islands.
 LEVELS = [
     ["errors"],
-    ["config", "device", "files"],
+    ["config", "device", "files", "threads"],
     ["text", "model", "search", "metrics"],
     ["data", "checkpoint"],
     ["translator"],
     ["evaluate"],
     ["training"],
-    ["explore", "exchange"],
+    ["explore", "exchange", "averaging", "synthesis"],
     ["api", "demo"],
     ["cli"],
     ["__main__"],

@@ -10,7 +10,7 @@ from transduce.config import ModelConfig
 from transduce.device import Device
 from transduce.model import Tokens, Transformer, kernels
 from transduce.model.decoding import SlotDecoder, attend_to_past, attend_to_source, best_classes, group_summary
-from transduce.translator.engine import Request
+from transduce.translator.engine import Block, Request
 from transduce.translator.slot_engine import SlotEngine
 from transduce.translator.torch_engine import TorchEngine
 
@@ -143,6 +143,15 @@ def test_an_engine_of_slots_finds_what_the_other_finds(request_: Request, monkey
     for one, other in zip(ours, theirs, strict=True):
         assert [h.tokens for h in one] == [h.tokens for h in other]
         assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-4)
+
+
+def test_an_engine_of_slots_takes_block_after_block() -> None:
+    engine, request = SlotEngine(make(), Device("cpu", bf16=False), PAD, PAD, END), Request(beam=2, max_extra=3)
+    blocks = [Block(sources(3, 9), [[], []]), Block([], []), Block(sources(1, 7, 2), [[5], [], []])]
+    found = list(engine.stream(iter(blocks), request))
+    assert [[h[0].tokens for h in block] for block in found] == [
+        [h[0].tokens for h in engine.search(block.sources, block.prefixes, request)] for block in blocks
+    ]
 
 
 def test_an_engine_of_slots_leaves_the_rest_to_the_other() -> None:

@@ -14,7 +14,7 @@ from transduce.config import TrainConfig
 from transduce.data.batches import Batch, padding_share
 from transduce.data.packing import GRAIN, WIDTH, Widths, pack, pages_of_epoch
 from transduce.data.pages import Paging, make_pages
-from transduce.training.feed import ahead
+from transduce.threads import ahead
 from transduce.training.progress import AFTERWARDS, PAUSES, Pace, Progress, pace_for
 
 PAD = 99
@@ -153,12 +153,17 @@ def test_what_is_made_ahead_comes_in_order_and_stops_with_its_user() -> None:
     assert threading.active_count() == before
 
 
+def test_what_is_made_ahead_ends() -> None:
+    with ahead([1, 2, 3], depth=1) as items:
+        assert list(items) == [1, 2, 3]
+
+
 def test_what_goes_wrong_ahead_is_raised_where_it_is_noticed() -> None:
     def broken() -> Iterator[int]:
         yield 1
         raise ValueError("the disk is gone")
 
-    with ahead(broken()) as items:
+    with ahead(broken(), depth=8) as items:
         assert next(items) == 1
         with pytest.raises(ValueError, match="the disk is gone"):
             next(items)

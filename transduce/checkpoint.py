@@ -63,6 +63,11 @@ class RunFolder:
         """The weights as CTranslate2 takes them: made from the others when first needed, and safe to remove."""
         return self.path / "ct2"
 
+    @property
+    def made(self) -> Path:
+        """A corpus that another model made for this run."""
+        return self.path / "made"
+
     def vocabulary(self, side: str) -> Path:
         """`side` is source or target, or joint for a vocabulary both share."""
         return self.path / {"joint": "vocabulary.spm"}.get(side, f"{side}.spm")

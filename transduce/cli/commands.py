@@ -198,8 +198,65 @@ def import_model(options: Options) -> int:
     return 0
 
 
+def distill(options: Options) -> int:
+    from transduce.synthesis import distill
+    from transduce.training import Stopped, make_voice
+
+    try:
+        result = distill(
+            options.teacher,
+            options.run,
+            train_on=[tuple(group) for group in options.train],
+            valid=[tuple(group) for group in options.valid],
+            languages=tuple(options.languages),
+            preset=options.preset,
+            config=options.config,
+            settings=options.settings,
+            keep_original=options.keep_original,
+            beam=options.beam,
+            loading=_loading(options),
+            voice=make_voice(options.quiet),
+        )
+    except Stopped as stopped:
+        print(f"transduce: {stopped}", file=sys.stderr)
+        return 128 + stopped.signal_number
+    if options.json:
+        _print_json(asdict(result))
+    return 0
+
+
+def backtranslate(options: Options) -> int:
+    from transduce.synthesis import backtranslate
+
+    made = backtranslate(
+        options.model,
+        Lines(options.input),
+        options.folder,
+        beam=options.beam,
+        sampling=options.sample,
+        seed=options.seed,
+        loading=_loading(options),
+        say=_say_nothing if options.quiet else say_to_stderr,
+    )
+    if options.json:
+        _print_json({key: str(value) if isinstance(value, Path) else value for key, value in asdict(made).items()})
+    return 0
+
+
+def average(options: Options) -> int:
+    from transduce.averaging import average
+
+    folder = average(options.runs, options.output, options.weights)
+    print(f"{folder}: the mean of {len(options.runs)} models", file=sys.stderr)
+    return 0
+
+
 def _load(options: Options) -> Translator:
-    loading = Loading(
+    return Translator.load(options.run, _loading(options))
+
+
+def _loading(options: Options) -> Loading:
+    return Loading(
         weights=options.weights,
         engine=options.engine,
         device=options.device,
@@ -208,7 +265,6 @@ def _load(options: Options) -> Translator:
         ensemble=tuple(getattr(options, "ensemble", ())),
         say=_say_nothing if getattr(options, "quiet", False) else say_to_stderr,
     )
-    return Translator.load(options.run, loading)
 
 
 def _say_nothing(text: str) -> None:

@@ -32,6 +32,9 @@ def make_parser() -> argparse.ArgumentParser:
     _score(verbs.add_parser("score", help="log-probability of given pairs"))
     _attention(verbs.add_parser("attention", help="draw what attends to what"))
     _export(verbs.add_parser("export", help="write a model for another runtime, verified on real sentences"))
+    _distill(verbs.add_parser("distill", help="train a small, fast model on what a large one makes of the sources"))
+    _backtranslate(verbs.add_parser("backtranslate", help="make sources for lines of the target language"))
+    _average(verbs.add_parser("average", help="one model of several: the mean of their weights"))
     _import(verbs.add_parser("import", help="take in a model of Hugging Face's Marian, or of Marian itself"))
     return parser
 
@@ -144,6 +147,58 @@ def _export(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--threads", type=int, default=0, help="CPU threads (default: one per core)")
     parser.add_argument("--json", action="store_true", help="print what was compared as JSON on stdout")
+
+
+def _distill(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("teacher", help="the run folder of the large model")
+    add("run", help="the student's run folder; one that exists is resumed")
+    add("--train", nargs="+", action="append", metavar="FILE", default=[], help="pairs whose sources are translated")
+    add("--valid", nargs="+", action="append", metavar="FILE", default=[], help="validation data: real pairs")
+    add("--languages", nargs=2, metavar=("SOURCE", "TARGET"), default=[], help="what they are (default: the teacher's)")
+    add(
+        "--preset",
+        choices=sorted(PRESETS),
+        default="student",
+        help="the student's shape (default: student, 6 + 1 layers)",
+    )
+    add("--config", metavar="FILE.toml", default="", help="the student's settings from a file")
+    add("--set", nargs="+", action="extend", metavar="section.key=value", default=[], dest="settings")
+    add("--keep-original", action="store_true", help="learn from the given targets too")
+    add("--beam", type=int, help="the teacher's (default: its setting)")
+    _loading(parser)
+    add("--quiet", action="store_true", help="say nothing but errors")
+    add("--json", action="store_true", help="print the result as JSON on stdout")
+
+
+def _backtranslate(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("model", help="the run folder of a model that translates from the target language to the source language")
+    add(
+        "folder",
+        metavar="DIR",
+        help="where made.txt (sources) and given.txt (targets) go; what is there is gone on with",
+    )
+    add("--input", default="-", metavar="FILE", help="lines of the target language (default: stdin)")
+    add("--sample", action="store_true", help="draw the sources instead of searching for the best")
+    add("--beam", type=int, help="width of the beam (default: the model's setting)")
+    add("--seed", type=int, default=1)
+    _loading(parser)
+    add("--quiet", action="store_true", help="say nothing but errors")
+    add("--json", action="store_true", help="print what was made as JSON on stdout")
+
+
+def _loading(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--weights", choices=["auto", "best", "last", "averaged"], default="auto")
+    parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto")
+    parser.add_argument("--threads", type=int, default=0, help="CPU threads (default: one per core)")
+    _engine(parser, "auto: CTranslate2 (ct2) on CPUs wherever it can, else PyTorch")
+
+
+def _average(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="models of one shape and vocabulary")
+    parser.add_argument("-o", "--output", required=True, metavar="DIR", help="the model folder to make")
+    parser.add_argument("--weights", choices=["auto", "best", "last", "averaged"], default="auto")
 
 
 def _import(parser: argparse.ArgumentParser) -> None:

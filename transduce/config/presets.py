@@ -1,4 +1,5 @@
-"""The named recipes. `base` and `big` are the paper's, setting for setting; `tiny` and `small` are for little data."""
+"""The named recipes. `base` and `big` are the paper's, setting for setting; `tiny` and `small` are for little data,
+`student` is what a large model is distilled into."""
 
 from typing import Any
 
@@ -57,6 +58,11 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     # Shape only: everything else stays fitted to the data.
     "tiny": {"model": _shape(3, 128, 4, 512, 0.1)},
     "small": {"model": _shape(4, 256, 4, 1024, 0.2)},
+    # What a large model is distilled into: most of the work in the encoder, which runs once a sentence, not once a token.
+    "student": {
+        "model": _shape(6, 256, 4, 1024, 0.1) | {"num_decoder_layers": 1},
+        "search": {"beam": 1},
+    },
     # Table 3, "base": 100,000 steps; the last 5 checkpoints averaged (section 6.1).
     "base": {
         "model": _PAPER_PARTS | _shape(6, 512, 8, 2048, 0.1),

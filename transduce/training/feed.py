@@ -3,12 +3,9 @@
 On a GPU this runs ahead in a thread of its own, so that the device never waits for data.
 """
 
-import queue
-import threading
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from transduce.config import Config
 from transduce.data import Mixture
@@ -16,9 +13,7 @@ from transduce.data.batches import Batch, Ids, Pairs, Planner
 from transduce.evaluate import TestSet
 from transduce.text import Vocabularies
 
-T = TypeVar("T")
-
-AHEAD = 8  # steps
+AHEAD = 8  # steps whose data a GPU has waiting
 
 
 @dataclass(frozen=True)
@@ -71,40 +66,3 @@ def portions(
                 ends_epoch=number == len(plan),
             )
         epoch, position = epoch + 1, 0
-
-
-@contextmanager
-def ahead(items: Iterable[T], depth: int = AHEAD) -> Iterator[Iterator[T]]:
-    """The same items, made by a thread while earlier ones are used; what goes wrong there is raised here."""
-    made: queue.Queue[T | BaseException] = queue.Queue(depth)
-    stop = threading.Event()
-
-    def offer(item: T | BaseException) -> None:
-        while not stop.is_set():
-            with suppress(queue.Full):
-                made.put(item, timeout=0.1)
-                break
-
-    def make() -> None:
-        try:
-            for item in items:
-                offer(item)
-                if stop.is_set():
-                    return
-        except BaseException as error:  # raised again where it is noticed
-            offer(error)
-
-    def taken() -> Iterator[T]:
-        while True:
-            item = made.get()
-            if isinstance(item, BaseException):
-                raise item
-            yield item
-
-    thread = threading.Thread(target=make, daemon=True)
-    thread.start()
-    try:
-        yield taken()
-    finally:
-        stop.set()
-        thread.join()

@@ -19,7 +19,8 @@ from transduce.data.pages import Paging
 from transduce.device import Device
 from transduce.errors import TrainingError
 from transduce.model import Transformer
-from transduce.training.feed import Material, Portion, ahead, portions
+from transduce.threads import ahead
+from transduce.training.feed import AHEAD, Material, Portion, portions
 from transduce.training.keeper import Keeper
 from transduce.training.kept import holding, kept_weights, weights_of
 from transduce.training.optimizer import make_optimizer
@@ -110,7 +111,7 @@ class Trainer:
         if not on_gpu:
             yield items
         else:
-            with ahead(items) as made:
+            with ahead(items, AHEAD) as made:
                 yield made
 
     def _is_over(self) -> bool:

@@ -55,7 +55,11 @@ def prepare(folder: RunFolder, wished: Wishes, say: Say) -> Prepared:
 
 def _is_free(folder: RunFolder) -> bool:
     """Empty, or with no more in it than a run leaves that was killed while it wrote its first files."""
-    ours = {folder.data.name, *(folder.vocabulary(side).name for side in ("joint", "source", "target"))}
+    ours = {
+        folder.data.name,
+        folder.made.name,
+        *(folder.vocabulary(side).name for side in ("joint", "source", "target")),
+    }
     return folder.path.is_dir() and all(p.name in ours or p.name.startswith(".") for p in folder.path.iterdir())
 
 

@@ -10,6 +10,7 @@ from functools import cached_property
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from transduce.checkpoint import read_about
 from transduce.errors import MissingExtra, RunError, SettingError
 from transduce.text import EOS, Vocabularies
 from transduce.translator.engine import Engine, Request
@@ -55,6 +56,11 @@ class Engines(Protocol):
         """The engine whose inside can be looked at."""
         ...
 
+    @property
+    def digest(self) -> str:
+        """Of what is loaded: whoever has another model has another."""
+        ...
+
     def searching(self, request: Request) -> Engine:
         """The engine for this request."""
         ...
@@ -69,6 +75,10 @@ class OneEngine:
     """A model that is in memory already, as in training."""
 
     torch: "TorchEngine"
+
+    @property
+    def digest(self) -> str:
+        return ""  # it may change with every step
 
     def searching(self, request: Request) -> Engine:
         return self.torch
@@ -96,6 +106,13 @@ class FolderEngines:
         self._said: set[str] = set()
         if loading.engine == "ct2" and not _is_installed():
             raise MissingExtra("ctranslate2", "ct2")
+
+    @property
+    def digest(self) -> str:
+        of_weights = read_about(self.folder.weights(self.loading.weights)).get("sha256", "")
+        both, loading = self.folder.vocabularies, self.loading
+        quantization = loading.quantization if self._may_be_ct2() and loading.engine != "torch" else ""
+        return " ".join([of_weights, both.source.digest, both.target.digest, quantization, *loading.ensemble])
 
     @cached_property
     def torch(self) -> "TorchEngine":

@@ -7,7 +7,7 @@ ensembles, and models the slots do not fit.
 """
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -19,10 +19,12 @@ from transduce.model.decoding import SlotDecoder, best_classes
 from transduce.search import Hypothesis, Penalty, length_penalty
 from transduce.search.fixed import FixedBeam, FixedWalk
 from transduce.search.step import forced_tokens, hypotheses
-from transduce.translator.engine import Ids, Request
+from transduce.threads import ahead
+from transduce.translator.engine import Block, Ids, Request
 from transduce.translator.torch_engine import TorchEngine
 
 LOOK_EVERY = 8  # steps
+AHEAD = 2  # blocks of lines
 REFILL = 1 / 8  # of the slots are empty before new sentences are encoded for them
 
 
@@ -71,6 +73,11 @@ class SlotEngine(TorchEngine):
             for number, best in self._room(asked, request).search(asked, request.n_best):
                 found[number] = best
         return found
+
+    def stream(self, blocks: Iterable[Block], request: Request) -> Iterator[list[list[Hypothesis]]]:
+        """The same for each block in turn; the next are tokenised, and those before detokenised, while this is searched."""
+        with ahead(blocks, AHEAD) as ready, ahead(super().stream(ready, request), AHEAD) as found:
+            yield from found
 
     def _serves(self, request: Request) -> bool:
         other = request.sampling or request.constrained or not request.allow_unknown

@@ -143,6 +143,11 @@ class Translator:
     def device(self) -> "Device":
         return self.engines.torch.device
 
+    @property
+    def digest(self) -> str:
+        """Of weights, settings and vocabularies: another model has another."""
+        return self.engines.digest
+
     def ready(self, request: Request | None = None) -> "Translator":
         """Load what this request needs now, so that what is wrong with it is known before anything is read."""
         self.engines.searching(request or self.request())

@@ -1,0 +1,180 @@
+"""Corpora that a model makes: distillation and back-translation through the command line; and averages of models."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from folders import SHAPE, ends_its_sentences, lines, vocabularies, write_folder, write_model
+
+import transduce
+from transduce import synthesis
+from transduce.averaging import average
+from transduce.checkpoint import read_tensors
+from transduce.cli import main
+from transduce.errors import DataError, RunError, SettingError
+from transduce.translator import Loading, Translator, open_folder
+
+TORCH = Loading(engine="torch", device="cpu", threads=1)
+SMALL = ["--set", "train.steps=2", "train.validate_lines=5", "model.d_model=16", "model.d_ff=16", "model.num_heads=2"]
+SMALL += ["model.num_encoder_layers=2", "data.vocabulary_size=320", "train.threads=1"]
+
+
+@pytest.fixture
+def teacher(tmp_path: Path) -> Path:
+    return write_folder(tmp_path / "teacher")
+
+
+def write_lines(path: Path, texts: list[str]) -> str:
+    path.write_text("".join(f"{text}\n" for text in texts))
+    return str(path)
+
+
+# --- distillation ----------------------------------------------------------------------------------------------
+
+
+def test_a_student_learns_what_the_teacher_says(
+    teacher: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = [*lines(30), "", "  ", *lines(9, seed=2)]
+    files = [write_lines(tmp_path / "a", asked), write_lines(tmp_path / "b", [*lines(30, seed=3), "x", "y", *lines(9)])]
+    run = tmp_path / "student"
+    options = ["--train", *files, "--valid", *files, "--engine", "torch", "--threads", "1", "--json", "--beam", "2"]
+    assert main(["distill", str(teacher), str(run), *options, *SMALL]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["steps"] == 2
+    given, made = ((run / "made" / name).read_text().split("\n")[:-1] for name in ("given.txt", "made.txt"))
+    full = [line for line in asked if line.strip()]
+    translator = Translator.load(teacher, TORCH)
+    expected = dict(zip(full, translator.translate(full, translator.request(beam=2)), strict=True))
+    assert given == [line for line in full if expected[line].strip()]
+    assert made == [expected[line] for line in given]
+    facts = json.loads((run / "made" / "about.json").read_text())
+    assert facts["lines"] + facts["left_out"] == len(asked)
+    student = open_folder(run).config
+    assert (student.model.num_encoder_layers, student.model.num_decoder_layers) == (2, 1)
+    assert student.search.beam == 1
+    assert student.data.languages == ("en", "de")
+    assert main(["distill", str(teacher), str(run), *options, *SMALL]) == 0, "again: it goes on, and is done"
+
+
+def test_the_given_targets_may_be_learned_from_too(teacher: Path, tmp_path: Path) -> None:
+    files = (write_lines(tmp_path / "a", lines(20)), write_lines(tmp_path / "b", lines(20, seed=2)))
+    synthesis.distill(
+        teacher,
+        tmp_path / "run",
+        train_on=[files],
+        valid=[files],
+        settings=SMALL[1:],
+        keep_original=True,
+        loading=TORCH,
+    )
+    assert len(open_folder(tmp_path / "run").config.data.train) == 2
+
+
+class Counting:
+    """A translator that counts the lines it translates, and can be made to fail."""
+
+    def __init__(self, translator: Translator, fail_after: int = 10**9) -> None:
+        self.translator, self.fail_after, self.lines = translator, fail_after, 0
+        self.digest, self.request = translator.digest, translator.request
+
+    def stream(self, texts: list[str], request: object) -> object:
+        if self.lines >= self.fail_after:
+            raise KeyboardInterrupt
+        self.lines += len(texts)
+        return self.translator.stream(texts, request)  # type: ignore[arg-type]
+
+
+def test_whoever_is_stopped_goes_on_where_it_was(
+    teacher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(synthesis, "PART_LINES", 8)
+    translator, asked, said = Translator.load(teacher, TORCH), lines(30), []
+    request = translator.request(beam=1)
+    straight = synthesis.make_corpus(translator, request, asked, tmp_path / "straight", said.append)
+    assert said == [f"translated {n} lines" for n in (8, 16, 24, 30)]
+    with pytest.raises(KeyboardInterrupt):
+        synthesis.make_corpus(Counting(translator, 16), request, asked, tmp_path / "stopped", said.append)  # type: ignore[arg-type]
+    assert not (tmp_path / "stopped" / "made.txt").exists()
+    again = Counting(translator)
+    resumed = synthesis.make_corpus(again, request, asked, tmp_path / "stopped", said.append)  # type: ignore[arg-type]
+    assert again.lines == 14
+    assert resumed.made.read_bytes() == straight.made.read_bytes()
+    assert resumed.given.read_bytes() == straight.given.read_bytes()
+    changed = Counting(translator)
+    synthesis.make_corpus(changed, request, [*asked[:8], "the", *asked[9:]], tmp_path / "stopped", said.append)  # type: ignore[arg-type]
+    assert changed.lines == 8, "one part has another line"
+    assert len(list((tmp_path / "stopped").glob("part-*"))) == 4
+    other = Counting(translator)
+    synthesis.make_corpus(other, request.but(beam=2), asked, tmp_path / "stopped", said.append)  # type: ignore[arg-type]
+    assert other.lines == 30, "another request, another corpus"
+
+
+def test_nothing_to_translate_and_no_folder_are_said(teacher: Path, tmp_path: Path) -> None:
+    translator = Translator.load(teacher, TORCH)
+    with pytest.raises(DataError, match="not a single line"):
+        synthesis.make_corpus(translator, translator.request(), [], tmp_path / "new", print)
+    (tmp_path / "file").touch()
+    with pytest.raises(RunError, match="a file, not a folder"):
+        synthesis.make_corpus(translator, translator.request(), ["a"], tmp_path / "file", print)
+
+
+# --- back-translation ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sample", [False, True])
+def test_sources_are_made_for_targets(
+    sample: bool, teacher: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_lines(tmp_path / "mono", lines(12))
+    command = ["backtranslate", str(teacher), str(tmp_path / "back"), "--input", path, "--threads", "1", "--json"]
+    command += ["--engine", "torch", "--seed", "3", *(["--sample"] if sample else [])]
+    assert main(command) == 0
+    told = json.loads(capsys.readouterr().out)
+    made = Path(told["made"]).read_text().split("\n")[:-1]
+    given = Path(told["given"]).read_text().split("\n")[:-1]
+    assert told["lines"] == len(made) == len(given)
+    translator = Translator.load(teacher, TORCH)
+    request = translator.request(sampling=sample, seed=3)
+    assert (
+        dict(zip(given, made, strict=True)).items()
+        <= dict(zip(lines(12), translator.translate(lines(12), request), strict=True)).items()
+    )
+
+
+# --- averages --------------------------------------------------------------------------------------------------
+
+
+def test_an_average_is_the_mean_of_weights_and_translates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    both = vocabularies(joint=True)
+    runs = []
+    for number in range(3):
+        model = ends_its_sentences(SHAPE, both.source.size, both.target.size)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(0.01 * number)
+        runs.append(write_model(tmp_path / f"run-{number}", model, both))
+    assert main(["average", *map(str, runs), "-o", str(tmp_path / "mean")]) == 0
+    assert "the mean of 3 models" in capsys.readouterr().err
+    mean, middle = (read_tensors(folder / "best.safetensors") for folder in (tmp_path / "mean", runs[1]))
+    for name, tensor in middle.items():
+        assert torch.allclose(mean[name], tensor, atol=1e-6), name
+    found = [transduce.load(run, engine="torch", threads=1).translate(lines(3)) for run in (tmp_path / "mean", runs[1])]
+    assert found[0] == found[1]
+
+
+def test_what_has_no_average_is_refused(tmp_path: Path) -> None:
+    apart = dataclasses.replace(SHAPE, tie="target")
+    one, other = write_folder(tmp_path / "one", apart), write_folder(tmp_path / "other", apart, joint=False)
+    with pytest.raises(SettingError, match="at least two"):
+        average([one], tmp_path / "mean")
+    with pytest.raises(RunError, match="something there already"):
+        average([one, one], one)
+    with pytest.raises(RunError, match=r"other: another source vocabulary"):
+        average([one, other], tmp_path / "mean")
+    frozen = Path(__file__).parent / "frozen" / "0.1.0"
+    with pytest.raises(RunError, match="its model has other settings"):
+        average([one, frozen], tmp_path / "mean")
+    assert not (tmp_path / "mean").exists()

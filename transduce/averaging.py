@@ -1,0 +1,59 @@
+"""One model of several: the mean of their weights, where their shapes and vocabularies are the same."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from transduce.checkpoint import RunFolder, Tensors, read_about, read_tensors, write_bytes, write_tensors, write_text
+from transduce.config import to_toml
+from transduce.errors import RunError, SettingError
+from transduce.translator import ModelFolder, open_folder
+
+
+def average(runs: Sequence[str | Path], folder: str | Path, weights: str = "auto") -> Path:
+    """A new model folder with the mean of these models' weights (section 6.1 does so with checkpoints of one run)."""
+    if len(runs) < 2:
+        raise SettingError("one model has no average: give at least two")
+    target = RunFolder(Path(folder))
+    if target.path.exists():
+        raise RunError(f"{target.path}: there is something there already; an average needs a new folder")
+    opened = [open_folder(run) for run in runs]
+    for other in opened[1:]:
+        _check_alike(opened[0], other)
+    files = [one.weights(weights) for one in opened]
+    mean = _mean([read_tensors(file) for file in files])
+    _write(target, opened[0], mean, {key: value for key, value in read_about(files[0]).items() if "vocabulary" in key})
+    write_text(target.card, _card(target.path, [str(one.folder.path.resolve().name) for one in opened]))
+    return target.path
+
+
+def _check_alike(one: ModelFolder, other: ModelFolder) -> None:
+    here, there = one.folder.path, other.folder.path
+    if one.config.model != other.config.model:
+        raise RunError(f"{there}: its model has other settings than {here}: no average of these")
+    for side in ("source", "target"):
+        if getattr(one.vocabularies, side).digest != getattr(other.vocabularies, side).digest:
+            raise RunError(f"{there}: another {side} vocabulary than {here}: no average of these")
+
+
+def _mean(all_tensors: list[Tensors]) -> Tensors:
+    """Summed in double precision: the order of the models must not matter."""
+    return {
+        name: torch.stack([tensors[name].double() for tensors in all_tensors]).mean(0).to(first.dtype)
+        for name, first in all_tensors[0].items()
+    }
+
+
+def _write(target: RunFolder, like: ModelFolder, tensors: Tensors, about: dict[str, str]) -> None:
+    target.path.mkdir(parents=True)
+    both = like.vocabularies
+    sides = [("joint", both.source)] if like.config.data.joint else [("source", both.source), ("target", both.target)]
+    for side, vocabulary in sides:
+        write_bytes(target.vocabulary(side), vocabulary.model)
+    write_tensors(target.weights("best"), tensors, about)
+    write_text(target.config, to_toml(like.config))
+
+
+def _card(path: Path, names: list[str]) -> str:
+    return f"# {path.resolve().name}\n\nThe mean of the weights of {', '.join(names)}.\n"

@@ -1,0 +1,156 @@
+"""Corpora that a model makes: distillation into a smaller model, and back-translation.
+
+A corpus is translated in parts. The name of a part holds a hash of all it was made from (model, request, lines), so that
+whoever is stopped goes on where it was, and whoever changes anything gets no stale lines. Knows no training step.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+
+from transduce.checkpoint import RunFolder, write_text
+from transduce.data import Corpus
+from transduce.errors import DataError, RunError
+from transduce.files import synchronize_open
+from transduce.training import Result, Silent, Voice, train
+from transduce.translator import Loading, Request, Translator, open_folder
+
+PART_LINES = 16_384
+
+Say = Callable[[str], None]
+Group = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Made:
+    """Two aligned files: what was given, and what the model made of it."""
+
+    given: Path
+    made: Path
+    lines: int
+    left_out: int  # lines of nothing, or that became nothing
+
+
+def distill(
+    teacher: str | Path,
+    run: str | Path,
+    *,
+    train_on: Sequence[Group],
+    valid: Sequence[Group] = (),
+    languages: tuple[str, ...] = (),
+    preset: str = "student",
+    config: str = "",
+    settings: Sequence[str] = (),
+    keep_original: bool = False,
+    beam: int | None = None,
+    loading: Loading | None = None,
+    voice: Voice | None = None,
+) -> Result:
+    """Train a student on what the teacher makes of the sources (Kim and Rush 2016); run again, it goes on."""
+    voice, data = voice or Silent(), open_folder(teacher).config.data
+    known = languages or data.languages
+    corpus = Corpus(tuple(train_on), known, data.features_column)
+    translator = Translator.load(teacher, loading or Loading(say=voice.say))
+    folder = RunFolder(Path(run)).made
+    sources = (line for block in corpus.blocks() for line in block.source)
+    made = make_corpus(translator, translator.request(beam=beam), sources, folder, voice.say)
+    return train(
+        run,
+        train=[(str(made.given), str(made.made)), *(train_on if keep_original else ())],
+        valid=valid,
+        languages=known,
+        preset=preset,
+        config=config,
+        settings=settings,
+        voice=voice,
+    )
+
+
+def backtranslate(
+    model: str | Path,
+    lines: Iterable[str],
+    folder: str | Path,
+    *,
+    beam: int | None = None,
+    sampling: bool = False,
+    seed: int = 1,
+    loading: Loading | None = None,
+    say: Say = print,
+) -> Made:
+    """Sources for lines of the target language, by a model that translates back; drawn where `sampling` is set."""
+    translator = Translator.load(model, loading or Loading(say=say))
+    request = translator.request(beam=beam, sampling=sampling, seed=seed)
+    return make_corpus(translator, request, lines, Path(folder), say)
+
+
+def make_corpus(translator: Translator, request: Request, lines: Iterable[str], folder: Path, say: Say) -> Made:
+    """`given.txt` and `made.txt` in this folder, line by line; pairs with an empty side are left out, and counted."""
+    wanted = request.but(figures="none", n_best=1)
+    _make_folder(folder)
+    asked, hashes, count = iter(lines), hashlib.sha256(), 0
+    parts: list[Path] = []
+    while block := list(islice(asked, PART_LINES)):
+        digest = _digest(translator, wanted, block)
+        hashes.update(digest.encode())
+        parts.append(_part(translator, wanted, block, folder, f"part-{len(parts):06}-{digest[:16]}.jsonl"))
+        count += len(block)
+        say(f"translated {count:,} lines")
+    if not count:
+        raise DataError("there is not a single line to translate")
+    return _joined(folder, parts, hashes.hexdigest(), count)
+
+
+def _make_folder(folder: Path) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise RunError(f"{folder}: a file, not a folder for a corpus")
+    folder.mkdir(parents=True, exist_ok=True)
+
+
+def _digest(translator: Translator, request: Request, lines: list[str]) -> str:
+    made_from = [translator.digest, json.dumps(asdict(request), sort_keys=True), *lines]
+    return hashlib.sha256("\n".join(made_from).encode()).hexdigest()
+
+
+def _part(translator: Translator, request: Request, lines: list[str], folder: Path, name: str) -> Path:
+    """The file of these pairs, made unless it is there."""
+    path = folder / name
+    if not path.exists():
+        pairs = zip(lines, (one.text for one in translator.stream(lines, request)), strict=True)
+        write_text(path, "".join(json.dumps(pair, ensure_ascii=False) + "\n" for pair in pairs))
+    return path
+
+
+def _joined(folder: Path, parts: list[Path], digest: str, count: int) -> Made:
+    """All parts as two files, written once; parts of an earlier corpus go."""
+    given, made, about = folder / "given.txt", folder / "made.txt", folder / "about.json"
+    if not (about.exists() and json.loads(about.read_text(encoding="utf-8")).get("made_from") == digest):
+        kept = sum(1 for _ in _pairs(parts))
+        _write_lines(given, (source for source, _ in _pairs(parts)))
+        _write_lines(made, (target for _, target in _pairs(parts)))
+        write_text(about, json.dumps({"made_from": digest, "lines": kept, "left_out": count - kept}) + "\n")
+    for stale in set(folder.glob("part-*.jsonl")) - set(parts):
+        stale.unlink()
+    facts = json.loads(about.read_text(encoding="utf-8"))
+    return Made(given, made, facts["lines"], facts["left_out"])
+
+
+def _write_lines(path: Path, texts: Iterable[str]) -> None:
+    """A file of any size, whole or not at all."""
+    temporary = path.with_name(f".{path.name}")
+    with open(temporary, "wb") as file:
+        file.writelines(f"{text}\n".encode() for text in texts)
+        synchronize_open(file)
+    os.replace(temporary, path)
+
+
+def _pairs(parts: list[Path]) -> Iterator[tuple[str, str]]:
+    """Those of which neither side is empty."""
+    for part in parts:
+        for line in part.read_text(encoding="utf-8").split("\n")[:-1]:
+            source, target = json.loads(line)
+            if source.strip() and target.strip():
+                yield source, target
