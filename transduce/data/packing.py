@@ -6,16 +6,20 @@ once. A pair too long for the usual width gets a wider page, never a cut. Knows 
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 Numbers = NDArray[np.integer]
+Shares = NDArray[np.float64]
 
 WIDTH = 128  # places of a row on its longer side; attention within it fits one program of a GPU
-GRAIN = 8  # widths are multiples of this: matrix products like it
+GRAIN = 2  # widths are multiples of this
 WINDOW = 1 << 17  # pairs packed together
+ALIKE = 4096  # rows that share out what they were offered
+ROUNDING = 1e-9  # shares are sums of fractions
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,7 @@ class Widths:
     def doubled(self) -> "Widths":
         return Widths(2 * self.source, 2 * self.target)
 
-    def share(self, source: Numbers, target: Numbers) -> NDArray[np.float64]:
+    def share(self, source: Numbers, target: Numbers) -> Shares:
         """How much of a row each pair needs, on the side where it needs more."""
         return np.maximum(source / self.source, target / self.target)
 
@@ -74,31 +78,70 @@ def pack(source: Numbers, target: Numbers, widths: Widths) -> list[Numbers]:
 def _fill(source: Numbers, target: Numbers, left: Numbers, count: int, widths: Widths) -> Numbers:
     """What each of `count` rows takes of the pairs `left`: one line a row, -1 where there is nothing.
 
-    Best fit, every row at once: round after round each row takes the longest pair left that fits it, the emptiest row
-    first, looking at targets in one round and at sources in the next; a pair whose other side does not fit waits.
+    Best fit, every row at once: round after round each row, the emptiest first, is offered the longest pair left that fits
+    it, by the target in one round, by the source in the next, by the longer side in the third. Rows that are about as
+    empty share out what they were offered, so that who has more room for the source gets a pair that is longer there:
+    both sides fill up together. A pair that does not fit waits.
     """
-    sides = (target, source)
-    free = (np.full(count, widths.target), np.full(count, widths.source))
+    needs = Sides(source / widths.source, target / widths.target)
+    free = Sides(np.ones(count), np.ones(count))
     columns: list[Numbers] = []
     turn, idle = np.arange(count), 0
-    while len(left) and idle < 2:
-        one, other = (0, 1) if (len(columns) + idle) % 2 == 0 else (1, 0)
-        left = left[np.lexsort((-sides[other][left], -sides[one][left]))]
-        order = np.lexsort((-free[other], -free[one]))
-        first = np.searchsorted(-sides[one][left], -free[one][order])  # the longest that fits
-        chosen = np.maximum.accumulate(first - turn) + turn  # each row another one
-        fits = chosen < len(left)
-        fits[fits] = sides[other][left[chosen[fits]]] <= free[other][order[fits]]
-        rows, pairs = order[fits], left[chosen[fits]]
+    while len(left) and idle < len(MEASURES):
+        measure = MEASURES[(len(columns) + idle) % len(MEASURES)]
+        need, room = measure(needs, np.maximum), measure(free, np.minimum)
+        left = left[np.lexsort((-needs.both[left], -need[left]))]
+        rows = np.lexsort((-free.both, -room))
+        longest = np.searchsorted(-need[left], -room[rows] - ROUNDING)  # that fits
+        places = np.maximum.accumulate(longest - turn) + turn  # each row another one
+        rows, places = rows[places < len(left)], places[places < len(left)]
+        alike = np.arange(len(rows)) // ALIKE
+        rows, places = (
+            rows[np.lexsort((free.leaning[rows], alike))],
+            places[np.lexsort((needs.leaning[left[places]], alike))],
+        )
+        fits = needs.fit(left[places], free, rows)
+        rows, places = rows[fits], places[fits]
         idle = 0 if len(rows) else idle + 1
         if len(rows):
-            column = np.full(count, -1)
-            column[rows] = pairs
-            columns.append(column)
-            for side in (0, 1):
-                free[side][rows] -= sides[side][pairs]
-            left = np.delete(left, chosen[fits])
+            columns.append(np.full(count, -1))
+            columns[-1][rows] = left[places]
+            free.take(rows, needs, left[places])
+            left = np.delete(left, places)
     return np.stack(columns, axis=1)
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Shares of a row's width, on both sides: what pairs need, or what rows have free."""
+
+    source: Shares
+    target: Shares
+
+    @property
+    def both(self) -> Shares:
+        return self.source + self.target
+
+    @property
+    def leaning(self) -> Shares:
+        """How much more it is on the side of the source."""
+        return self.source - self.target
+
+    def fit(self, pairs: Numbers, free: "Sides", rows: Numbers) -> NDArray[np.bool_]:
+        source = self.source[pairs] <= free.source[rows] + ROUNDING
+        return source & (self.target[pairs] <= free.target[rows] + ROUNDING)
+
+    def take(self, rows: Numbers, needs: "Sides", pairs: Numbers) -> None:
+        self.source[rows] -= needs.source[pairs]
+        self.target[rows] -= needs.target[pairs]
+
+
+# How a round measures both sides: the needs of a pair by the larger one, the room of a row by the smaller one.
+MEASURES: list[Callable[[Sides, np.ufunc], Shares]] = [
+    lambda sides, extreme: sides.target,
+    lambda sides, extreme: sides.source,
+    lambda sides, extreme: extreme(sides.source, sides.target),
+]
 
 
 def pages_of_epoch(
