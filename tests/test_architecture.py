@@ -31,7 +31,7 @@ LEVELS = [
     ["translator"],
     ["evaluate"],
     ["training"],
-    ["explore", "exchange", "averaging", "synthesis"],
+    ["explore", "exchange", "averaging", "shortlist", "synthesis"],
     ["api", "demo"],
     ["cli"],
     ["__main__"],

@@ -64,6 +64,11 @@ class RunFolder:
         return self.path / "ct2"
 
     @property
+    def shortlist(self) -> Path:
+        """Which target tokens each source token can need."""
+        return self.path / "shortlist.txt"
+
+    @property
     def made(self) -> Path:
         """A corpus that another model made for this run."""
         return self.path / "made"

@@ -94,7 +94,8 @@ def evaluate(options: Options) -> int:
     sources, references = _read_pairs(options)
     evaluations = {}
     for engine in ("torch", "ct2") if options.engine == "both" else (options.engine,):
-        translator = _load(argparse.Namespace(**vars(options) | {"engine": engine}))
+        shortlist = options.shortlist and (engine, options.engine) != ("torch", "both")
+        translator = _load(argparse.Namespace(**vars(options) | {"engine": engine, "shortlist": shortlist}))
         evaluations[engine] = run(translator, TestSet.of(sources, references), _request(translator, options))
     first = next(iter(evaluations.values()))
     Noted().all(first.translations).tell()
@@ -243,6 +244,16 @@ def backtranslate(options: Options) -> int:
     return 0
 
 
+def shortlist(options: Options) -> int:
+    from transduce.shortlist import make_shortlist
+
+    say = _say_nothing if options.quiet else say_to_stderr
+    loading = Loading(engine="torch", threads=options.threads, say=say)
+    made = make_shortlist(options.run, [tuple(group) for group in options.train], loading=loading, say=say)
+    print(f"{made}: use it by `transduce translate {options.run} --shortlist`", file=sys.stderr)
+    return 0
+
+
 def average(options: Options) -> int:
     from transduce.averaging import average
 
@@ -263,6 +274,7 @@ def _loading(options: Options) -> Loading:
         threads=options.threads,
         quantization=options.quantization,
         ensemble=tuple(getattr(options, "ensemble", ())),
+        shortlist=getattr(options, "shortlist", False),
         say=_say_nothing if getattr(options, "quiet", False) else say_to_stderr,
     )
 

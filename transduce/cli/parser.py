@@ -34,6 +34,7 @@ def make_parser() -> argparse.ArgumentParser:
     _export(verbs.add_parser("export", help="write a model for another runtime, verified on real sentences"))
     _distill(verbs.add_parser("distill", help="train a small, fast model on what a large one makes of the sources"))
     _backtranslate(verbs.add_parser("backtranslate", help="make sources for lines of the target language"))
+    _shortlist(verbs.add_parser("shortlist", help="learn which output tokens a sentence can need: faster on CPUs"))
     _average(verbs.add_parser("average", help="one model of several: the mean of their weights"))
     _import(verbs.add_parser("import", help="take in a model of Hugging Face's Marian, or of Marian itself"))
     return parser
@@ -96,6 +97,9 @@ def _translate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--alignments", choices=["pharaoh"], help="which source word each word comes from: `text ||| 0-0 1-2`"
     )
+    parser.add_argument(
+        "--shortlist", action="store_true", help="only tokens that `transduce shortlist` listed: faster"
+    )
     parser.add_argument("--replace-unknown", action="store_true", help="<unk> becomes the source word it comes from")
     parser.add_argument(
         "--ensemble",
@@ -110,6 +114,9 @@ def _translate(parser: argparse.ArgumentParser) -> None:
 
 def _evaluate(parser: argparse.ArgumentParser) -> None:
     _model(parser)
+    parser.add_argument(
+        "--shortlist", action="store_true", help="only tokens that `transduce shortlist` listed: faster"
+    )
     _engine(parser, "auto: as translate; both: the scores of torch and of ct2, and how far apart they are", "both")
     parser.add_argument("files", nargs="+", metavar="FILE", help="SOURCE and REFERENCE files, or one .tsv or .jsonl")
     _search(parser)
@@ -193,6 +200,20 @@ def _loading(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto")
     parser.add_argument("--threads", type=int, default=0, help="CPU threads (default: one per core)")
     _engine(parser, "auto: CTranslate2 (ct2) on CPUs wherever it can, else PyTorch")
+
+
+def _shortlist(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", help="a run folder")
+    parser.add_argument(
+        "--train",
+        nargs="+",
+        action="append",
+        metavar="FILE",
+        default=[],
+        help="pairs to learn from (default: the run's)",
+    )
+    parser.add_argument("--threads", type=int, default=0, help="CPU threads (default: one per core)")
+    parser.add_argument("--quiet", action="store_true", help="say nothing but errors")
 
 
 def _average(parser: argparse.ArgumentParser) -> None:

@@ -90,9 +90,10 @@ class Ct2Engine:
         vocabularies: Vocabularies,
         quantization: Quantization = "int8",
         threads: int = 0,
+        shortlist: bool = False,
     ) -> None:
         check_runs(quantization)
-        self.model, self.config, self.quantization = model, config, quantization
+        self.model, self.config, self.quantization, self.shortlist = model, config, quantization, shortlist
         self.longest = longest_output(config)
         self.rounding = "float32" if quantization == "float32" else "rounded"
         self.threads = threads or len(os.sched_getaffinity(0))
@@ -234,7 +235,8 @@ class Ct2Engine:
             }
         lengths = {"max_decoding_length": max(1, limit - 1), "min_decoding_length": 0, "max_input_length": 0}
         # It rules `<unk>` out before the softmax, we after it: the other tokens' figures differ by what `<unk>` had.
-        return {"return_end_token": True, "disable_unk": not request.allow_unknown, **lengths, **how}
+        which = {"disable_unk": not request.allow_unknown, "use_vmap": self.shortlist}
+        return {"return_end_token": True, **which, **lengths, **how}
 
     def _translate(self, job: Job, numbers: list[int], **options: Any) -> list[Any]:
         sources = [[self.source_names[i] for i in job.block.sources[n]] for n in numbers]

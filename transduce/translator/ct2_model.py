@@ -74,8 +74,14 @@ def _key(opened: ModelFolder, weights: Path) -> str:
         vocabularies.target.digest,
         ctranslate2.__version__,
         str(LAYOUT),
+        _shortlist_of(opened),
     ]
     return hashlib.sha256("\n".join(made_from).encode()).hexdigest()
+
+
+def _shortlist_of(opened: ModelFolder) -> str:
+    path = opened.folder.shortlist
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else ""
 
 
 def _keep(opened: ModelFolder, weights: Path, quantization: Quantization, kept: Path) -> Ct2Model:
@@ -104,6 +110,8 @@ def _build(opened: ModelFolder, weights: Path, quantization: Quantization, path:
     expected = expected_shapes(opened.config.model, vocabularies.source.size, vocabularies.target.size)
     check_shapes(expected, {name: array.shape for name, array in arrays.items()}, str(weights))
     spec = make_spec(arrays, opened.config.model, vocabularies)
+    if opened.folder.shortlist.exists():
+        spec.register_vocabulary_mapping(str(opened.folder.shortlist))
     spec.optimize(quantization=stored_as(quantization))
     spec.save(str(path))
     sizes = {file.name: file.stat().st_size for file in path.iterdir()}

@@ -38,12 +38,15 @@ class Loading:
     device: str = "auto"  # or cpu, cuda
     threads: int = 0  # CPU threads; 0: one per core
     quantization: Literal["int8", "bfloat16", "float32"] = "int8"  # of the ct2 engine
+    shortlist: bool = False  # whether the ct2 engine considers only tokens that `transduce shortlist` listed
     ensemble: tuple[str, ...] = ()  # folders of models that translate together with this one
     say: Say = say_to_stderr
 
     def __post_init__(self) -> None:
         if self.threads < 0:
             raise SettingError(f"threads = {self.threads}: must not be negative")
+        if self.shortlist and (self.engine == "torch" or self.device == "cuda"):
+            raise SettingError("a shortlist is for the ct2 engine: leave out --shortlist, or --engine torch")
         if self.engine == "ct2" and self.device == "cuda":
             raise SettingError("engine ct2 runs on CPUs: use device cpu, or engine torch")
 
@@ -104,15 +107,18 @@ class FolderEngines:
     def __init__(self, folder: ModelFolder, loading: Loading, longest_source: int) -> None:
         self.folder, self.loading, self.longest_source = folder, loading, longest_source
         self._said: set[str] = set()
-        if loading.engine == "ct2" and not _is_installed():
+        if (loading.engine == "ct2" or loading.shortlist) and not _is_installed():
             raise MissingExtra("ctranslate2", "ct2")
+        if loading.shortlist and not folder.folder.shortlist.exists():
+            raise RunError(f"{folder.folder.shortlist}: not there; `transduce shortlist {folder.folder.path}` makes it")
 
     @property
     def digest(self) -> str:
         of_weights = read_about(self.folder.weights(self.loading.weights)).get("sha256", "")
         both, loading = self.folder.vocabularies, self.loading
         quantization = loading.quantization if self._may_be_ct2() and loading.engine != "torch" else ""
-        return " ".join([of_weights, both.source.digest, both.target.digest, quantization, *loading.ensemble])
+        others = [*loading.ensemble, *(["shortlist"] if loading.shortlist else [])]
+        return " ".join([of_weights, both.source.digest, both.target.digest, quantization, *others])
 
     @cached_property
     def torch(self) -> "TorchEngine":
@@ -139,7 +145,8 @@ class FolderEngines:
         quantization, threads = self.loading.quantization, self.loading.threads
         check_runs(quantization)
         model = open_model(self.folder, self.loading.weights, quantization, self.loading.say)
-        return Ct2Engine(model, self.folder.config.model, self.folder.vocabularies, quantization, threads)
+        config, both = self.folder.config.model, self.folder.vocabularies
+        return Ct2Engine(model, config, both, quantization, threads, self.loading.shortlist)
 
     def searching(self, request: Request) -> Engine:
         """CTranslate2 wherever it can serve, unless asked otherwise; why it cannot is said once."""
@@ -148,8 +155,8 @@ class FolderEngines:
         reason = self._reason_against(request)
         if not reason:
             return self.ct2
-        if self.loading.engine == "ct2":
-            raise SettingError(f"engine ct2: {reason}: use engine torch")
+        if self.loading.engine == "ct2" or self.loading.shortlist:
+            raise SettingError(f"engine ct2: {reason}: use engine torch{' and no shortlist' * self.loading.shortlist}")
         if reason not in self._said:
             self._said.add(reason)
             self.loading.say(f"translating by the torch engine, not by ct2: {reason}")
@@ -161,7 +168,7 @@ class FolderEngines:
 
     def _may_be_ct2(self) -> bool:
         """Whether it is there and there is no GPU that would be faster."""
-        if self.loading.engine == "ct2":
+        if self.loading.engine == "ct2" or self.loading.shortlist:
             return True
         if self.loading.device == "cuda" or not _is_installed():
             return False

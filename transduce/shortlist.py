@@ -1,0 +1,77 @@
+"""Which output tokens a sentence can need, learned from what the model looks at: a smaller vocabulary for every sentence.
+
+The product with the output embeddings is half the work of a small model's decoder. For each source token the target
+tokens that looked at it in real pairs are listed, and those that are common anywhere; CTranslate2 then considers those
+of the sentences at hand only. Faster, and not quite as good: docs/log.md has figures.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+from transduce.checkpoint import write_text
+from transduce.data import Corpus, groups_from_setting
+from transduce.errors import DataError
+from transduce.text import EOS
+from transduce.translator import Loading, Translator, open_folder
+
+PAIRS = 20_000  # looked at
+PAIRS_AT_ONCE = 1_024
+LISTED = 100  # target tokens for each source token, at most
+COMMON = 100  # target tokens that every sentence may need
+
+Say = Callable[[str], None]
+Pair = tuple[str, str]
+
+
+def make_shortlist(
+    run: str | Path, pairs: Sequence[tuple[str, ...]] = (), *, loading: Loading | None = None, say: Say = print
+) -> Path:
+    """`RUN/shortlist.txt`, from these pairs or, without any, from those the model was trained on."""
+    opened = open_folder(run)
+    data = opened.config.data
+    groups = tuple(pairs) or groups_from_setting(data.train)
+    if not groups:
+        raise DataError(f"{run}: it does not name its training data: give pairs by --train SOURCE TARGET")
+    translator = Translator.load(run, loading or Loading(engine="torch"))
+    read = islice(_pairs(Corpus(groups, data.languages, data.features_column)), PAIRS)
+    seen, count = _look(translator, read, say)
+    if not count:
+        raise DataError("there is not a single pair to learn a shortlist from")
+    write_text(opened.folder.shortlist, _as_text(translator, seen))
+    return opened.folder.shortlist
+
+
+def _pairs(corpus: Corpus) -> Iterator[Pair]:
+    for block in corpus.blocks():
+        yield from (pair for pair in zip(block.source, block.target, strict=True) if all(map(str.strip, pair)))
+
+
+def _look(translator: Translator, pairs: Iterator[Pair], say: Say) -> tuple[dict[int, Counter[int]], int]:
+    """How often each target token looked at each source token, and how many pairs there were."""
+    seen: dict[int, Counter[int]] = defaultdict(Counter)
+    count, both = 0, translator.vocabularies
+    while block := list(islice(pairs, PAIRS_AT_ONCE)):
+        sources, targets = both.source.encode([s for s, _ in block]), both.target.encode([t for _, t in block])
+        fitting = [n for n, ids in enumerate(sources) if max(len(ids), len(targets[n])) <= translator.longest_source]
+        sources, targets = [sources[n] for n in fitting], [targets[n] for n in fitting]
+        for source, target, looks in zip(
+            sources, targets, translator.engines.torch.align(sources, targets), strict=True
+        ):
+            for at, token in zip(looks, target, strict=False):
+                seen[source[at]][token] += 1
+        count += len(block)
+        say(f"looked at {count:,} pairs")
+    return seen, count
+
+
+def _as_text(translator: Translator, seen: dict[int, Counter[int]]) -> str:
+    """As CTranslate2 reads it: a source token, a tab, its target tokens; first those for every sentence."""
+    both, total = translator.vocabularies, sum(seen.values(), Counter())
+    common = [EOS, *(token for token, _ in total.most_common(COMMON))]
+    lines = ["\t" + " ".join(both.target.pieces(common))]
+    for source in sorted(seen):
+        listed = [token for token, _ in seen[source].most_common(LISTED)]
+        lines.append(f"{both.source.pieces([source])[0]}\t{' '.join(both.target.pieces(listed))}")
+    return "\n".join(lines) + "\n"
