@@ -1,8 +1,19 @@
 """The Transformer of the paper and its variants; sees ids and vectors only."""
 
+from transduce.model.ablation import Head, without_heads
 from transduce.model.attention import MultiHeadAttention
 from transduce.model.taps import AttentionMaps, watch
 from transduce.model.tokens import Tokens
 from transduce.model.transformer import DecoderState, Memory, Transformer
 
-__all__ = ["AttentionMaps", "DecoderState", "Memory", "MultiHeadAttention", "Tokens", "Transformer", "watch"]
+__all__ = [
+    "AttentionMaps",
+    "DecoderState",
+    "Head",
+    "Memory",
+    "MultiHeadAttention",
+    "Tokens",
+    "Transformer",
+    "watch",
+    "without_heads",
+]
