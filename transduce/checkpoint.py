@@ -63,6 +63,12 @@ class RunFolder:
         """The weights as CTranslate2 takes them: made from the others when first needed, and safe to remove."""
         return self.path / "ct2"
 
+    @property
+    def lock(self) -> Path:
+        """Beside the folder, held by the process that trains it."""
+        path = self.path.resolve()
+        return path.with_name(f".{path.name}.lock")
+
     def vocabulary(self, side: str) -> Path:
         """`side` is source or target, or joint for a vocabulary both share."""
         return self.path / {"joint": "vocabulary.spm"}.get(side, f"{side}.spm")

@@ -9,6 +9,7 @@ from transduce.device import Device
 from transduce.model import Tokens, Transformer
 from transduce.search import Hypothesis, length_penalty
 from transduce.search.beam import beam_search
+from transduce.search.lattice import Observer
 from transduce.search.sampling import sample
 from transduce.text import UNKNOWN
 from transduce.translator.engine import Block, Ids, Request
@@ -36,6 +37,12 @@ class TorchEngine:
                 found[number] = hypotheses
         return found
 
+    @torch.inference_mode()
+    def search_watched(self, source: Ids, request: Request, observer: Observer) -> list[Hypothesis]:
+        """The hypotheses for one source, by a search whose every step is shown."""
+        self.model.eval()
+        return self._search([source], [()], request, observer)[0]
+
     def stream(self, blocks: Iterable[Block], request: Request) -> Iterator[list[list[Hypothesis]]]:
         """The same for each block in turn."""
         return (self.search(block.sources, block.prefixes, request) for block in blocks)
@@ -60,7 +67,9 @@ class TorchEngine:
             yield order[begin : begin + rows]
             begin += rows
 
-    def _search(self, sources: list[Ids], prefixes: list[Ids], request: Request) -> list[list[Hypothesis]]:
+    def _search(
+        self, sources: list[Ids], prefixes: list[Ids], request: Request, observer: Observer | None = None
+    ) -> list[list[Hypothesis]]:
         tokens = Tokens.padded(sources, self.source_pad).to(self.device.torch)
         lengths = [len(s) + request.max_extra for s in sources]
         longest = self.model.target_positions.limit or max(lengths) + max(map(len, prefixes)) + 1
@@ -74,7 +83,7 @@ class TorchEngine:
                 return beam_search(
                     self.model.step, state, start=self.target_pad, end=self.end, limits=limits,
                     beam=request.beam, penalty=penalty, n_best=request.n_best, prefix=prefixes,
-                    never=never,
+                    never=never, observer=observer,
                 )  # fmt: skip
             generator = torch.Generator(self.device.torch).manual_seed(request.seed)
             return sample(
