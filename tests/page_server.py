@@ -23,9 +23,9 @@ POLICY = "default-src 'self'"
 
 
 @contextmanager
-def serve(run: Path) -> Iterator[str]:
-    """The address of a server that knows one model."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), make_handler(run))
+def serve(run: Path, policy: str = POLICY) -> Iterator[str]:
+    """The address of a server that knows one model; an empty policy leaves the page to its own care."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), make_handler(run, policy))
     Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_address[1]}/"
@@ -34,7 +34,7 @@ def serve(run: Path) -> Iterator[str]:
         server.server_close()
 
 
-def make_handler(run: Path) -> type[BaseHTTPRequestHandler]:
+def make_handler(run: Path, policy: str) -> type[BaseHTTPRequestHandler]:
     translator, one_at_a_time = Translator.load(run, Loading(engine="torch", device="cpu")), Lock()
 
     class Handler(BaseHTTPRequestHandler):
@@ -65,7 +65,8 @@ def make_handler(run: Path) -> type[BaseHTTPRequestHandler]:
             self.send_response(status)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(content)))
-            self.send_header("Content-Security-Policy", POLICY)
+            if policy:
+                self.send_header("Content-Security-Policy", policy)
             self.end_headers()
             with suppress(ConnectionError):  # the page no longer wants to know
                 self.wfile.write(content)
