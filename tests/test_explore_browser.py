@@ -213,7 +213,7 @@ def test_the_table_is_read_with_the_keyboard(page: Page, address: str) -> None:
     page.focus(".matrix .marks")
     for key in ("ArrowDown", "ArrowRight", "ArrowRight"):
         page.keyboard.press(key)
-    assert re.search(r"writing .+ looks at .+: .+%", page.text_content("#inside [role=status]"))
+    assert re.search(r"Writing .+ looks at .+: .+%", page.text_content("#inside [role=status]"))
     page.focus(".head[aria-pressed=true]")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")

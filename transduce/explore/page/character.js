@@ -4,7 +4,7 @@ import { element } from "./dom.js";
 import { percent } from "./pieces.js";
 
 const MOSTLY = 0.4; // of its attention
-const NEARLY_EVEN = 0.85; // of the entropy of looking at all tokens alike
+const NEARLY_EVEN = 0.9; // of the entropy of looking at all tokens alike
 
 const PLACES = {
   encoder: { previous: "the previous token", same: "the token itself", next: "the next token" },

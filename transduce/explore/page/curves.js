@@ -3,8 +3,8 @@
 import { element, shape } from "./dom.js";
 
 const [WIDTH, HEIGHT] = [460, 220];
-const LINES = 4; // of the grid, about
-const FRAME = { left: 46, right: 12, top: 10, bottom: 26 };
+const LINES = 5; // of the grid, about
+const FRAME = { left: 58, right: 12, top: 10, bottom: 26 };
 
 /** `series`: [{name, points: [[step, value]], dots}], drawn in the colours one, two, three of the style sheet. */
 export function chart(title, series, format) {

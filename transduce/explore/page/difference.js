@@ -1,19 +1,23 @@
-/* Which words of one text are not in another: the longest common subsequence of words. */
+/* What changed between two texts, word by word: what is outside their longest common subsequence of words. */
 
-/** The words of `text`, each with whether `other` lacks it at that place. */
-export function changedWords(text, other) {
-  const words = text.split(/\s+/).filter(Boolean);
+/** The words of both texts, [of one, of the other], each with whether it changed; one alignment serves both. */
+export function compared(one, other) {
+  const words = one.split(/\s+/).filter(Boolean);
   const others = other.split(/\s+/).filter(Boolean);
   const common = commonLengths(words, others);
-  const found = [];
-  let there = 0;
-  words.forEach((word, here) => {
-    while (there < others.length && word !== others[there] && common[here][there + 1] === common[here][there]) there++;
-    const same = there < others.length && word === others[there] && common[here][there] > common[here + 1][there];
-    if (same) there++;
-    found.push({ word, changed: !same });
-  });
-  return found;
+  const [ofOne, ofOther] = [[], []];
+  let [here, there] = [0, 0];
+  while (here < words.length || there < others.length) {
+    if (here < words.length && there < others.length && words[here] === others[there]) {
+      ofOne.push({ word: words[here++], changed: false });
+      ofOther.push({ word: others[there++], changed: false });
+    } else if (there === others.length || (here < words.length && common[here + 1][there] >= common[here][there + 1])) {
+      ofOne.push({ word: words[here++], changed: true });
+    } else {
+      ofOther.push({ word: others[there++], changed: true });
+    }
+  }
+  return [ofOne, ofOther];
 }
 
 /** How many words the rests from each pair of places on have in common. */

@@ -2,7 +2,7 @@
 
 import { characterList, nature } from "./character.js";
 import { onSchemeChange, palette } from "./colours.js";
-import { changedWords } from "./difference.js";
+import { compared } from "./difference.js";
 import { element, fill } from "./dom.js";
 import { drawHeads, isOff } from "./heads.js";
 import { Lines } from "./lines.js";
@@ -85,8 +85,8 @@ export class Inside {
         "div",
         { class: "explorer" },
         element("div", { class: "overview" }, this.heads, legend()),
-        element("div", { class: "detail" }, this.name, this.nature, this.readout, this.spoken, this.large),
-        element("div", { class: "numbers" }, this.character, this.switches),
+        element("div", { class: "detail" }, element("div", { class: "title" }, this.name, this.switches), this.nature, this.readout, this.spoken, this.large),
+        element("div", { class: "numbers" }, this.character, marksNote()),
       ),
       element("details", { class: "as-text" }, element("summary", {}, "This head in words"), this.reading),
       element("section", { class: "below" }, element("h3", {}, "Positional encoding"), this.positions),
@@ -131,6 +131,7 @@ export class Inside {
 
   #drawSwitches() {
     if (!this.actions.switchOff) return;
+    const focused = this.switches.contains(document.activeElement);
     const { part, layer, head } = this.chosen;
     const off = isOff(this.view, this.chosen);
     const others = this.view.off.filter((one) => !(one[0] === part && one[1] === layer && one[2] === head));
@@ -142,24 +143,26 @@ export class Inside {
         element("span", { class: "knob", "aria-hidden": "true" }),
         off ? "This head is off" : "This head is on",
       ),
-      this.view.off.length ? element("button", { type: "button", click: () => this.actions.switchOff([]) }, "Switch all on") : null,
-      element("p", { class: "hint" }, "Switch a head off and the sentence is translated again without it."),
+      this.view.off.length
+        ? element("button", { type: "button", click: () => this.actions.switchOff([]) }, "Switch all on")
+        : element("span", { class: "hint" }, "Switch it off, and the sentence is translated without it."),
     );
+    if (focused) this.switches.firstChild.focus();
   }
 
   #drawResult() {
     const { view, whole } = this;
-    const words = (text, other) =>
-      changedWords(text, other).flatMap(({ word, changed }) => [changed ? element("mark", {}, word) : word, " "]);
     if (!view.off.length || !whole || whole.source.text !== view.source.text) {
       return fill(this.result, element("p", { class: "translation", dir: "auto" }, view.target.text));
     }
+    const marked = (words) => words.flatMap(({ word, changed }) => [changed ? element("mark", {}, word) : word, " "]);
+    const [before, after] = compared(whole.target.text, view.target.text);
     const same = view.target.text === whole.target.text;
     const count = view.off.length === 1 ? "one head" : `${view.off.length} heads`;
     return fill(
       this.result,
-      element("p", { class: "before", dir: "auto" }, element("b", {}, "All heads on "), ...words(whole.target.text, view.target.text)),
-      element("p", { class: "translation", dir: "auto" }, element("b", {}, `Without ${count} `), ...words(view.target.text, whole.target.text)),
+      element("p", { class: "before", dir: "auto" }, element("b", {}, "All heads on "), ...marked(before)),
+      element("p", { class: "translation", dir: "auto" }, element("b", {}, `Without ${count} `), ...marked(after)),
       element("p", { class: "hint" }, same ? "Not a word changed: the other heads make up for it." : "Marked: the words that changed."),
     );
   }
@@ -176,24 +179,37 @@ export class Inside {
   #said({ row, column }) {
     const { weights, rows, columns } = this.map;
     if (row >= 0 && column >= 0) {
-      return `${USES[this.chosen.part].asks} ${label(rows[row])} looks at ${label(columns[column])}: ${percent(weights[row][column])}`;
+      return `${USES[this.chosen.part].asks} ${quoted(rows[row])} looks at ${quoted(columns[column])}: ${percent(weights[row][column])}`;
     }
     if (row >= 0) return this.#sentence(row);
     if (column < 0) return "";
     const asking = weights.map((of, place) => [place, of[column]]);
-    return `${label(columns[column])} is looked at by ${named(asking, rows)}`;
+    return `${quoted(columns[column])} is looked at by ${named(asking, rows)}`;
   }
 
   #sentence(row) {
     const { weights, rows, columns } = this.map;
-    return `${USES[this.chosen.part].asks} ${label(rows[row])} looks at ${named([...weights[row].entries()], columns)}`;
+    return `${USES[this.chosen.part].asks} ${quoted(rows[row])} looks at ${named([...weights[row].entries()], columns)}`;
   }
 }
 
 /** The largest of [place, weight] in words. */
 function named(entries, pieces) {
   const most = entries.sort((one, other) => other[1] - one[1]).slice(0, MOST_NAMED);
-  return most.filter(([, weight]) => weight >= 0.01).map(([place, weight]) => `${label(pieces[place])} ${percent(weight)}`).join(", ");
+  return most.filter(([, weight]) => weight >= 0.01).map(([place, weight]) => `${quoted(pieces[place])} ${percent(weight)}`).join(", ");
+}
+
+function quoted(piece) {
+  return `\u201c${label(piece)}\u201d`;
+}
+
+/** What the labels of the tokens and of the small pictures mean. */
+function marksNote() {
+  return element(
+    "p",
+    { class: "hint" },
+    "Small pictures are numbered layer.head. A word may be several pieces: a dot marks one that goes on within a word, \u2423 a space by itself, \u2039start\u203a and \u2039end\u203a the marks around a sentence.",
+  );
 }
 
 function legend() {

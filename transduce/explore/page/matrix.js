@@ -5,7 +5,7 @@ import { element } from "./dom.js";
 import { label } from "./pieces.js";
 import { raster, sharp } from "./raster.js";
 
-const SMALLEST_CELL = 9;
+const SMALLEST_CELL = 7.5;
 const LARGEST_CELL = 30;
 const LONGEST_LABEL = 118;
 const FONT = "system-ui, sans-serif";
@@ -20,7 +20,7 @@ export function matrixLayout(context, map, available) {
   const left = measure(map.rows, 13) + GAP;
   const fitting = (available - left - 2) / map.columns.length;
   const cell = Math.max(SMALLEST_CELL, Math.min(LARGEST_CELL, fitting));
-  const size = Math.min(13, cell * 0.92);
+  const size = Math.min(13, Math.max(SMALLEST_CELL, cell * 0.92));
   const top = measure(map.columns, size) + GAP;
   return { left, top, cell, size, width: left + cell * map.columns.length + 2, height: top + cell * map.rows.length + 2 };
 }

@@ -10,7 +10,8 @@ export class Translate {
     this.container = container;
     this.lookInside = lookInside;
     this.popover = new Popover();
-    this.best = element("div", { class: "best", "aria-live": "polite" });
+    this.best = element("div", { class: "best" });
+    this.spoken = element("p", { class: "unseen", role: "status" });
     this.others = element("ol", { class: "others", start: "2" });
     this.notes = element("p", { class: "hint" });
     this.legend = element(
@@ -21,12 +22,13 @@ export class Translate {
     );
     this.heading = element("h3", {}, "Other translations it found");
     this.ranking = element("p", { class: "hint" }, "Ranked by score: the logarithm of the probability, set off against the length, so that short translations do not win by being short.");
-    fill(container, this.best, this.legend, this.notes, this.heading, this.others, this.ranking);
+    fill(container, this.spoken, this.best, this.legend, this.notes, this.heading, this.others, this.ranking);
   }
 
   show(view) {
     this.popover.hide();
     const [best, ...others] = view.outputs;
+    fill(this.spoken, best?.text ?? "");
     fill(this.best, best ? shadedText(best, this.popover) : element("p", { class: "hint" }, "Nothing to translate."), best ? this.#figures(best, null) : null);
     fill(this.others, ...others.map((output) => element("li", {}, shadedText(output, this.popover), this.#figures(output, view.outputs[0]))));
     this.heading.hidden = this.ranking.hidden = others.length === 0;

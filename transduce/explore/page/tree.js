@@ -46,6 +46,7 @@ export class Tree {
       ),
       this.status,
       this.drawing,
+      fates(),
       element("h3", {}, "What was ranked at this step"),
       element("div", { class: "scrolling" }, element("table", { class: "ranked" }, element("thead", {}, element("tr", {}, ...headings.map((text) => element("th", { scope: "col" }, text)))), this.table)),
       element("h3", {}, "What it found, by score"),
@@ -89,6 +90,18 @@ export class Tree {
     fill(this.table, ...candidates.map((candidate) => rankedRow(candidate, isLast)));
     fill(this.status, `Step ${this.step + 1} of ${this.view.steps.length}: ${summary(candidates, attainable, worst, isLast)}`);
   }
+}
+
+function fates() {
+  const fate = (name, text) => element("li", {}, element("span", { class: name, "aria-hidden": "true" }), text);
+  return element(
+    "ul",
+    { class: "fates" },
+    fate("wins", "on the way to the best translation"),
+    fate("ended", "a finished translation"),
+    fate("dropped", "dropped at once, or given up later"),
+    fate("probability", "how probable the token was there"),
+  );
 }
 
 function summary(candidates, attainable, worst, isLast) {

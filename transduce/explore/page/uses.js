@@ -4,17 +4,17 @@ export const USES = {
   source: {
     title: "Target to source",
     what: "Cross-attention: while it writes a token, the decoder looks at the source.",
-    asks: "writing",
+    asks: "Writing",
   },
   encoder: {
     title: "Source to source",
     what: "The encoder\u2019s self-attention: each token of the source looks at the whole source.",
-    asks: "reading",
+    asks: "Reading",
   },
   decoder: {
     title: "Target to target",
     what: "The decoder\u2019s self-attention: while it writes a token, it looks at what it has written so far.",
-    asks: "writing",
+    asks: "Writing",
   },
 };
 
