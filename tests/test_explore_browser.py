@@ -181,7 +181,7 @@ def test_every_head_is_drawn_and_one_is_enlarged(page: Page, address: str, trans
     assert page.locator(".head").count() == 8
     page.click("text=Source to source")
     page.click(".head >> nth=5")
-    assert page.inner_text(".detail h3") == "Layer 2, head 2"
+    assert page.inner_text(".detail h2") == "Layer 2, head 2"
     tokens = len(translator.source_ids(SENTENCE))
     assert page.locator(".lines .token").count() == 2 * tokens
     assert "bits" in page.inner_text(".character")
@@ -217,7 +217,7 @@ def test_the_table_is_read_with_the_keyboard(page: Page, address: str) -> None:
     page.focus(".head[aria-pressed=true]")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
-    assert page.inner_text(".detail h3") == "Layer 2, head 1"
+    assert page.inner_text(".detail h2") == "Layer 2, head 1"
 
 
 def test_a_head_switched_off_changes_the_translation(page: Page, address: str, translator: Translator) -> None:
@@ -277,6 +277,23 @@ def test_training_is_drawn_and_read(page: Page, address: str) -> None:
     page.focus("#training input")
     page.keyboard.press("ArrowLeft")
     assert "Step 4: BLEU 4.0" in page.inner_text("#training")
+
+
+def test_a_run_that_goes_on_is_followed(page: Page, address: str) -> None:
+    steps = iter(range(1, 100))
+
+    def answer(route: Any) -> None:
+        step = {"step": next(steps), "loss": 1.0, "learning_rate": 1e-3, "tokens_per_second": 5.0}
+        route.fulfill(
+            json={"name": "run", "running": True, "steps": [step], "validations": [], "averaged": [], "card": ""}
+        )
+
+    page.route("**/v1/explore/training*", answer)
+    page.goto(f"{address}#training")
+    first = page.inner_text("#training .running")
+    page.wait_for_timeout(3_000)
+    assert first.startswith("Training now: step ")
+    assert page.inner_text("#training .running") != first
 
 
 # --- for everybody ---------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ export function chart(title, series, format) {
     cursor.setAttribute("visibility", "hidden");
     readout.textContent = summary(drawn, format);
   });
-  return element("figure", { class: "chart" }, element("h4", {}, title), keys(drawn), drawing, readout);
+  return element("figure", { class: "chart" }, element("h2", {}, title), keys(drawn), drawing, readout);
 }
 
 function makeScale(points) {

@@ -28,7 +28,8 @@ function headButton(view, place, chosen, colours, choose) {
   const map = headMap(view, place);
   const off = isOff(view, place);
   const looks = nature(view.characters[place.part][place.layer][place.head], place.part, map.columns.length);
-  const name = `Layer ${place.layer + 1}, head ${place.head + 1}`;
+  const number = `${place.layer + 1}.${place.head + 1}`;
+  const name = `${number}: layer ${place.layer + 1}, head ${place.head + 1}, ${off ? "switched off" : `looks ${looks}`}`;
   const picture = raster(map.weights, colours.weights, weightShade);
   picture.setAttribute("aria-hidden", "true");
   return element(
@@ -37,11 +38,11 @@ function headButton(view, place, chosen, colours, choose) {
       type: "button",
       class: off ? "head off" : "head",
       "aria-pressed": String(place.layer === chosen.layer && place.head === chosen.head),
-      "aria-label": `${name}: ${off ? "switched off" : `looks ${looks}`}`,
-      title: `${name}: ${off ? "switched off" : `looks ${looks}`}`,
+      "aria-label": name,
+      title: name,
       click: () => choose(place.layer, place.head),
     },
     picture,
-    element("span", { class: "number", "aria-hidden": "true" }, `${place.layer + 1}.${place.head + 1}`),
+    element("span", { class: "number", "aria-hidden": "true" }, number),
   );
 }

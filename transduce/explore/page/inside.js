@@ -33,7 +33,7 @@ export class Inside {
     this.result = element("div", { class: "result" });
     this.heads = element("div", { class: "heads", role: "group", "aria-label": "All heads: layers down, heads across" });
     this.what = element("p", { class: "hint" });
-    this.name = element("h3");
+    this.name = element("h2");
     this.nature = element("p", { class: "nature" });
     this.readout = element("p", { class: "readout" });
     this.spoken = element("p", { class: "unseen", role: "status" });
@@ -89,8 +89,8 @@ export class Inside {
         element("div", { class: "numbers" }, this.character, marksNote()),
       ),
       element("details", { class: "as-text" }, element("summary", {}, "This head in words"), this.reading),
-      element("section", { class: "below" }, element("h3", {}, "Positional encoding"), this.positions),
-      element("section", { class: "below" }, element("h3", {}, "Masks"), this.masks),
+      element("section", { class: "below" }, element("h2", {}, "Positional encoding"), this.positions),
+      element("section", { class: "below" }, element("h2", {}, "Masks"), this.masks),
     ];
   }
 

@@ -12,8 +12,8 @@ export class Training {
     this.slider = element("input", { type: "range", min: "0", "aria-label": "Validation", input: () => this.#drawSamples() });
     this.when = element("span", { class: "readout" });
     this.card = element("div", { class: "card" });
-    this.learning = element("section", { class: "below" }, element("h3", {}, "What it translated as it learned"), element("div", { class: "stepping wide" }, this.slider, this.when), this.samples);
-    fill(container, this.state, this.charts, this.learning, element("section", { class: "below" }, element("h3", {}, "Model card"), this.card));
+    this.learning = element("section", { class: "below" }, element("h2", {}, "What it translated as it learned"), element("div", { class: "stepping wide" }, this.slider, this.when), this.samples);
+    fill(container, this.state, this.charts, this.learning, element("section", { class: "below" }, element("h2", {}, "Model card"), this.card));
   }
 
   show(view) {

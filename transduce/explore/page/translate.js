@@ -20,7 +20,7 @@ export class Translate {
       element("span", { class: "doubts", "aria-hidden": "true" }),
       element("span", { class: "hint" }, "The darker a piece, the less sure the model was of it. Point at it, or tap it, to see what else it considered."),
     );
-    this.heading = element("h3", {}, "Other translations it found");
+    this.heading = element("h2", {}, "Other translations it found");
     this.ranking = element("p", { class: "hint" }, "Ranked by score: the logarithm of the probability, set off against the length, so that short translations do not win by being short.");
     fill(container, this.spoken, this.best, this.legend, this.notes, this.heading, this.others, this.ranking);
   }

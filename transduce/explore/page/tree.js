@@ -47,9 +47,9 @@ export class Tree {
       this.status,
       this.drawing,
       fates(),
-      element("h3", {}, "What was ranked at this step"),
+      element("h2", {}, "What was ranked at this step"),
       element("div", { class: "scrolling" }, element("table", { class: "ranked" }, element("thead", {}, element("tr", {}, ...headings.map((text) => element("th", { scope: "col" }, text)))), this.table)),
-      element("h3", {}, "What it found, by score"),
+      element("h2", {}, "What it found, by score"),
       this.outputs,
     ];
   }
