@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "transduce"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 # docs/log.md is not among them: it tells what was, with the names of its day.
-DOCUMENTS = ["docs/paper.md", "docs/architecture.md", "CONTRIBUTING.md", "CHANGELOG.md"]
+DOCUMENTS = ["docs/paper.md", "docs/architecture.md", "docs/explorer.md", "CONTRIBUTING.md", "CHANGELOG.md"]
 DOCUMENTS += sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/decisions/*.md"))
 
 # From the bottom up. A part may import those of lower rows, never one of its own row: they are islands.
@@ -44,7 +44,7 @@ SEES_ONLY = {
     "search": {"errors"},
     "model": {"errors", "config"},
     "checkpoint": {"errors", "files"},
-    "explore": {"errors", "translator"},
+    "explore": {"errors", "text", "model", "search", "checkpoint", "translator"},
     "exchange": {"errors", "config", "device", "text", "model", "search", "data", "checkpoint", "translator"},
 }
 FACE = "__init__"  # the package itself: lazily over everything, and anyone may ask it for the version
@@ -261,6 +261,15 @@ def test_every_module_has_its_line() -> None:
     assert [module for module in modules if module not in named] == []
 
 
+def test_every_file_of_the_page_has_its_line() -> None:
+    named = spans("docs/architecture.md")
+    page = [
+        str(p.relative_to(ROOT)) for p in (PACKAGE / "explore/page").iterdir() if p.suffix in (".js", ".html", ".css")
+    ]
+    assert len(page) > 2
+    assert [file for file in page if file not in named] == []
+
+
 def test_the_run_folder_is_drawn_as_it_is() -> None:
     """The names of the drawing are those that the code has, and none is forgotten."""
     text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
@@ -326,7 +335,7 @@ def test_every_folder_holds_at_least_two_files() -> None:
     """`__init__.py` aside: a folder of one file is a file."""
     folders = [folder for folder in PACKAGE.rglob("*") if folder.is_dir() and folder.name != "__pycache__"]
     assert folders
-    assert [f for f in folders if len([file for file in f.glob("*.py") if file.name != "__init__.py"]) < 2] == []
+    assert [f for f in folders if len([p for p in f.iterdir() if p.is_file() and p.name != "__init__.py"]) < 2] == []
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))

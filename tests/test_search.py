@@ -19,6 +19,7 @@ from transduce.search import Hypothesis, PaperPenalty, Penalty, PowerPenalty, le
 from transduce.search.beam import beam_search
 from transduce.search.constrained import constrained_search
 from transduce.search.fixed import FixedBeam, FixedWalk
+from transduce.search.lattice import Ranking
 from transduce.search.sampling import sample
 from transduce.search.step import forced_tokens, log_probabilities, top
 from transduce.search.step import hypotheses as found_in
@@ -307,6 +308,27 @@ def test_a_prefix_may_hold_a_token_ruled_out(beam: int) -> None:
     found, _ = run([model(1, 4)], [5], beam, PaperPenalty(0.6), [(2,)], never=(2,))
     assert found[0]
     assert all(one.tokens[0] == 2 and 2 not in one.tokens[1:] for one in found[0])
+
+
+def test_an_observer_is_shown_every_step_and_changes_nothing() -> None:
+    """What it is shown is what was ranked: the definition's log-probabilities, and the beams that go on in their order."""
+    penalty, limits = PowerPenalty(0.6), [6, 3]
+    models = [model(seed, vocabulary=5) for seed in (1, 2)]
+    step, state = Recorder.over(models)
+    shown: list[Ranking] = []
+    settings = {"start": START, "end": END, "limits": torch.tensor(limits), "beam": 2, "n_best": 2, "penalty": penalty}
+    found = beam_search(step, state, **settings, observer=shown.append)  # type: ignore[arg-type]
+    assert (found, step.rows_per_step) == run(models, limits, 2, penalty)
+    assert [ranking.place for ranking in shown] == list(range(len(step.rows_per_step)))
+    first = sorted(log_softmax(models[0](())), reverse=True)[:4]
+    assert shown[0].found.totals[0].tolist() == pytest.approx(first, abs=1e-6)
+    for ranking in shown:
+        going = ranking.found.tokens.gather(1, ranking.alive.slots)
+        assert torch.equal(going, ranking.alive.tokens)
+        assert (
+            END not in going[torch.tensor(limits)[ranking.sentence] > ranking.place + 1]
+        )  # at the limit nothing goes on
+    assert shown[-1].attainable.max() <= shown[-1].kept[:, -1].max()
 
 
 def test_no_sentences_give_no_hypotheses() -> None:

@@ -73,6 +73,12 @@ class RunFolder:
         """A corpus that another model made for this run."""
         return self.path / "made"
 
+    @property
+    def lock(self) -> Path:
+        """Beside the folder, held by the process that trains it."""
+        path = self.path.resolve()
+        return path.with_name(f".{path.name}.lock")
+
     def vocabulary(self, side: str) -> Path:
         """`side` is source or target, or joint for a vocabulary both share."""
         return self.path / {"joint": "vocabulary.spm"}.get(side, f"{side}.spm")

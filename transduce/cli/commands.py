@@ -157,14 +157,26 @@ def score(options: Options) -> int:
 
 
 def attention(options: Options) -> int:
-    from transduce.explore import check_picture_path, draw_attention
+    from transduce.explore import PAGE, PICTURES, check_picture_path, draw_attention
 
-    path = check_picture_path(options.output)
+    path = check_picture_path(options.output, (*PICTURES, PAGE))
     if not options.sentence.strip():
         raise SettingError("the sentence is empty: there is nothing to attend to")
+    if path.suffix.lower() == PAGE:
+        return _attention_page(options, path)
     seen = _load(options).attention(options.sentence, options.target)
     draw_attention(seen, path)
     print(f"{path}: {' '.join(seen.source)} -> {' '.join(seen.target[1:])}", file=sys.stderr)
+    return 0
+
+
+def _attention_page(options: Options, path: Path) -> int:
+    from transduce.explore.standalone import write_standalone
+    from transduce.explore.views import attention_view
+
+    view = attention_view(_load(options), options.sentence, options.target)
+    write_standalone(view, path)
+    print(f"{path}: {view['source']['text']} -> {view['target']['text']}", file=sys.stderr)
     return 0
 
 

@@ -136,7 +136,9 @@ def _attention(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(engine="torch", quantization="int8")  # the one that can be looked into
     parser.add_argument("sentence")
     parser.add_argument("--target", help="look at this output instead of the model's own")
-    parser.add_argument("-o", "--output", required=True, metavar="FILE", help="a .png, .pdf or .svg file")
+    parser.add_argument(
+        "-o", "--output", required=True, metavar="FILE", help="a .png, .pdf or .svg picture, or an .html page"
+    )
 
 
 def _export(parser: argparse.ArgumentParser) -> None:

@@ -1,5 +1,6 @@
 """The Transformer of the paper and its variants; sees ids and vectors only."""
 
+from transduce.model.ablation import Head, without_heads
 from transduce.model.attention import MultiHeadAttention
 from transduce.model.ensemble import Ensemble
 from transduce.model.taps import AttentionMaps, watch
@@ -10,9 +11,11 @@ __all__ = [
     "AttentionMaps",
     "DecoderState",
     "Ensemble",
+    "Head",
     "Memory",
     "MultiHeadAttention",
     "Tokens",
     "Transformer",
     "watch",
+    "without_heads",
 ]

@@ -19,17 +19,22 @@ class AttentionMaps:
     source: list[Tensor] = field(default_factory=list)
 
 
+def attentions(model: Transformer) -> dict[str, list[MultiHeadAttention]]:
+    """The layers' attentions in each of their uses."""
+    return {
+        "encoder": [layer.attention for layer in model.encoder],
+        "decoder": [layer.attention for layer in model.decoder],
+        "source": [layer.source_attention for layer in model.decoder],
+    }
+
+
 @contextmanager
 def watch(model: Transformer) -> Iterator[AttentionMaps]:
     """Open the taps for a while: what `encode` and `decode` attend to is added to the maps."""
     maps = AttentionMaps()
-    tapped: list[tuple[MultiHeadAttention, list[Tensor]]] = [
-        *((layer.attention, maps.encoder) for layer in model.encoder),
-        *((layer.attention, maps.decoder) for layer in model.decoder),
-        *((layer.source_attention, maps.source) for layer in model.decoder),
-    ]
-    for attention, seen in tapped:
-        attention.tap = seen.append
+    tapped = [(attention, part) for part, layers in attentions(model).items() for attention in layers]
+    for attention, part in tapped:
+        attention.tap = getattr(maps, part).append
     try:
         yield maps
     finally:

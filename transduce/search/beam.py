@@ -15,7 +15,7 @@ from torch import Tensor
 
 from transduce.search.asked import check_beam
 from transduce.search.hypothesis import Hypothesis
-from transduce.search.lattice import Alive, Candidates, Pool, Trail
+from transduce.search.lattice import Alive, Candidates, Observer, Pool, Ranking, Trail
 from transduce.search.penalty import Penalty
 from transduce.search.step import (
     FREE,
@@ -44,6 +44,7 @@ def beam_search(
     n_best: int = 1,
     prefix: Sequence[Sequence[int]] | None = None,
     never: Sequence[int] = (),
+    observer: Observer | None = None,
 ) -> list[list[Hypothesis]]:
     """The `n_best` hypotheses found for each sentence, best score first; a beam of 1 is greedy search.
 
@@ -51,6 +52,7 @@ def beam_search(
     No token of `never` is chosen, though a prefix may hold one.
     A sentence has fewer hypotheses where fewer outputs of a probability above 0 were found, and none after a
     prefix of probability 0.
+    The observer is shown every step of a beam of 2 or more; greedy search ranks nothing that could be shown.
     """
     check_beam(beam, n_best)
     if len(limits) == 0:
@@ -60,7 +62,7 @@ def beam_search(
         paths = walk(step, state, start=start, end=end, forced=forced, choose=greedy, never=never)
     else:
         divisors = best_divisors(penalty, limits, forced.shape[1])
-        paths = _search(step, state, start, end, forced, beam, penalty, divisors, never)
+        paths = _search(step, state, start, end, forced, beam, penalty, divisors, never, observer)
     return [found[:n_best] for found in hypotheses(paths, len(limits), end, penalty)]
 
 
@@ -74,6 +76,7 @@ def _search(
     penalty: Penalty,
     divisors: Tensor,
     never: Sequence[int],
+    observer: Observer | None,
 ) -> Paths:
     alive = Alive.at_start(len(forced), start, forced.device)
     trail = Trail.empty(forced, 2 * beam)
@@ -86,6 +89,8 @@ def _search(
         # The most any continuation can still score: log-probabilities only fall, divisors are known beforehand.
         following = alive.continue_with(found, found.tokens == end, beam)
         attainable = following.totals[:, 0] / divisors[alive.sentence, place + 1]
+        if observer is not None:
+            observer(Ranking(place, alive.sentence, found, following, attainable, pool.scores[alive.sentence]))
         unfinished = (attainable > pool.scores[alive.sentence, -1]).nonzero().squeeze(1)
         if len(unfinished) == 0:
             break

@@ -4,6 +4,7 @@ Axes: B sentences (A of them unfinished), W beams alive, K candidates of a sente
 T places of an output.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -74,6 +75,21 @@ class Pool:
         self.scores[sentence] = best
         self.lengths[sentence] = torch.cat((self.lengths[sentence], ended * length), 1).gather(1, kept)
         self.slots[sentence] = torch.cat((self.slots[sentence], ranks), 1).gather(1, kept)
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """What one step of the search saw and decided, for those who watch it."""
+
+    place: int
+    sentence: Tensor  # [A], which of the B each row is
+    found: Candidates
+    alive: Alive  # those that go on, where their sentence does
+    attainable: Tensor  # [A], the best score that anything alive can still reach
+    kept: Tensor  # [A, N], the scores of the hypotheses so far
+
+
+Observer = Callable[[Ranking], None]
 
 
 def _divisor(penalty: Penalty, length: int | Tensor) -> float | Tensor:

@@ -73,8 +73,7 @@ def train(
 @contextmanager
 def _alone_in(folder: RunFolder) -> Iterator[None]:
     """Two processes must not train one run; the lock goes with the process, however it ends."""
-    path = folder.path.resolve()
-    lock = path.with_name(f".{path.name}.lock")
+    lock = folder.lock
     lock.parent.mkdir(parents=True, exist_ok=True)
     with open(lock, "w") as file:
         try:

@@ -11,6 +11,7 @@ from transduce.model import Ensemble, Tokens, Transformer, watch
 from transduce.search import Hypothesis, length_penalty
 from transduce.search.beam import beam_search
 from transduce.search.constrained import constrained_search
+from transduce.search.lattice import Observer
 from transduce.search.sampling import sample
 from transduce.text import UNKNOWN
 from transduce.translator.engine import Block, Ids, Request
@@ -53,6 +54,12 @@ class TorchEngine:
                 found[number] = hypotheses
         return found
 
+    @torch.inference_mode()
+    def search_watched(self, source: Ids, request: Request, observer: Observer) -> list[Hypothesis]:
+        """The hypotheses for one source, by a search whose every step is shown."""
+        self.model.eval()
+        return self._search(Block([source], [()]), request, observer)[0]
+
     def stream(self, blocks: Iterable[Block], request: Request) -> Iterator[list[list[Hypothesis]]]:
         """The same for each block in turn."""
         return (self.search(block.sources, block.prefixes, request, block.phrases) for block in blocks)
@@ -90,7 +97,7 @@ class TorchEngine:
             yield order[begin : begin + rows]
             begin += rows
 
-    def _search(self, block: Block, request: Request) -> list[list[Hypothesis]]:
+    def _search(self, block: Block, request: Request, observer: Observer | None = None) -> list[list[Hypothesis]]:
         predictor = self._predictor
         tokens = Tokens.padded(block.sources, self.source_pad).to(self.device.torch)
         penalty = length_penalty(request.length_penalty, request.alpha)
@@ -111,7 +118,9 @@ class TorchEngine:
                 return constrained_search(
                     predictor.step, state, beam=request.beam, n_best=request.n_best, phrases=block.phrases, **common
                 )
-            return beam_search(predictor.step, state, beam=request.beam, n_best=request.n_best, **common)
+            return beam_search(
+                predictor.step, state, beam=request.beam, n_best=request.n_best, observer=observer, **common
+            )
 
     @property
     def _predictor(self) -> Transformer | Ensemble:

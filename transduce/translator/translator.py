@@ -190,6 +190,10 @@ class Translator:
         over = [max(0, max(len(s), len(t)) - self.longest_source) for s, t in zip(encoded, given, strict=True)]
         return [Scored(tokens, cut) for tokens, cut in zip(scored, over, strict=True)]
 
+    def source_ids(self, text: str) -> list[int]:
+        """A line as the model takes it: cut where it is too long, `</s>` last."""
+        return self._cut(self.vocabularies.source.encode([text])[0])
+
     def attention(self, source: str, target: str | None = None) -> Attention:
         """Every head of every layer for this pair; without a target, for the model's own translation."""
         import torch
@@ -197,7 +201,7 @@ class Translator:
         from transduce.model import Tokens, watch
 
         text = self.translate([source])[0] if target is None else target
-        asked = self._cut(self.vocabularies.source.encode([source])[0])
+        asked = self.source_ids(source)
         given = [self.vocabularies.target.pad, *self.vocabularies.target.encode([text])[0][:-1]]
         device = self.device.torch
         with torch.inference_mode(), watch(self.model.eval()) as maps:

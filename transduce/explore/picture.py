@@ -3,23 +3,25 @@
 Sees tokens and weights; the translator provides both.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from transduce.errors import SettingError
 from transduce.translator import Attention
 
-FORMATS = (".png", ".pdf", ".svg")
+PICTURES = (".png", ".pdf", ".svg")
+PAGE = ".html"  # one file to look around in, made by `standalone`
 MOST_TOKENS = 150
 PANEL = 1.5  # inches a side of one head's small picture, at least
 PER_TOKEN = 0.13  # inches a token needs to be legible
 
 
-def check_picture_path(path: str | Path) -> Path:
+def check_picture_path(path: str | Path, formats: Sequence[str] = PICTURES) -> Path:
     """Refused before anything is computed: a format that cannot be drawn, a folder that is not there."""
     path = Path(path)
-    if path.suffix.lower() not in FORMATS:
-        raise SettingError(f"{path}: a picture's name must end in {', '.join(FORMATS)}")
+    if path.suffix.lower() not in formats:
+        raise SettingError(f"{path}: a picture's name must end in {', '.join(formats)}")
     if not path.parent.is_dir():
         raise SettingError(f"{path}: there is no folder {path.parent}")
     return path

@@ -1,0 +1,481 @@
+"""The page in a real browser: what a reader does with it, and what strangers' text must not do."""
+
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from folders import write_folder
+from hostile_texts import FORBIDDEN, HOSTILE
+from page_server import serve
+
+from transduce.config import SearchConfig
+from transduce.explore.standalone import write_standalone
+from transduce.explore.views import attention_view, translate_view, tree_view
+from transduce.translator import Loading, Translator
+
+SENTENCE = "the cat sat on a mat while seven small dogs ran"
+FLAGS = (
+    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync"
+).split()
+Page = Any  # playwright's, which may not be installed
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model folder with a log, as after a short training."""
+    search = SearchConfig(length_penalty="power", alpha=1.0, max_extra=4)
+    folder = write_folder(tmp_path_factory.mktemp("browser") / "run", search=search)
+    samples = [{"source": "a cat", "output": "der Hund", "reference": "eine Katze"}]
+    events: list[dict[str, Any]] = [
+        {"event": "train", "step": n, "loss": 9 / n, "learning_rate": 1e-3} for n in range(1, 9)
+    ]
+    for step in (4, 8):
+        events.append(
+            {"event": "valid", "step": step, "loss": 1.5, "scores": {"BLEU": {"value": step}}, "samples": samples}
+        )
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def translator(run: Path) -> Translator:
+    return Translator.load(run, Loading(engine="torch", device="cpu"))
+
+
+@pytest.fixture(scope="module")
+def seen(translator: Translator) -> dict[str, Any]:
+    return attention_view(translator, SENTENCE)
+
+
+@pytest.fixture(scope="module")
+def address(run: Path) -> Iterator[str]:
+    with serve(run) as where:
+        yield where
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install playwright")
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if program is None:
+        pytest.skip("no chromium: apt-get install chromium")
+    with playwright.sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=program, args=FLAGS)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def page(browser: Any) -> Iterator[Page]:
+    """A tab that fails its test when anything goes wrong in it."""
+    tab = browser.new_page(viewport={"width": 1280, "height": 900})
+    wrong: list[str] = []
+    tab.on("pageerror", lambda error: wrong.append(str(error)))
+    tab.on("console", lambda message: wrong.append(message.text) if is_wrong(message) else None)
+    tab.on("dialog", lambda dialog: (wrong.append(dialog.message), dialog.dismiss()))
+    tab.set_default_timeout(10_000)
+    yield tab
+    tab.close()
+    assert wrong == []
+
+
+def is_wrong(message: Any) -> bool:
+    """The browser notes each answer that is a refusal; tests that provoke one look at what the page makes of it."""
+    return message.type == "error" and "the server responded with a status of" not in message.text
+
+
+def write(page: Page, address: str, panel: str = "translate", text: str = SENTENCE) -> None:
+    page.goto(f"{address}#{panel}")
+    page.wait_for_selector("#examples button", state="attached")
+    page.fill("#text", text)
+
+
+# --- translate -------------------------------------------------------------------------------------------------
+
+
+def test_the_translation_appears_when_typing_stops(page: Page, address: str, translator: Translator) -> None:
+    page.goto(address)
+    page.click("#text")
+    page.keyboard.type(SENTENCE)
+    page.wait_for_selector(".best .piece")
+    expected = translate_view(translator, SENTENCE)["outputs"]
+    assert page.get_attribute(".best .shaded", "aria-label") == expected[0]["text"]
+    assert page.locator(".others li").count() == len(expected) - 1
+
+
+def test_doubt_is_shading_and_alternatives_are_on_hover(page: Page, address: str, translator: Translator) -> None:
+    write(page, address)
+    page.hover(".best .piece >> nth=1")
+    token = translate_view(translator, SENTENCE)["outputs"][0]["tokens"][1]
+    assert page.locator(".popover > div").count() == 1 + len(token["alternatives"])
+    doubt = page.eval_on_selector(".best .piece >> nth=1", "piece => Number(piece.style.getPropertyValue('--doubt'))")
+    assert doubt == pytest.approx(1 - 2.718281828 ** token["log_probability"], abs=2e-3)
+    page.keyboard.press("Escape")
+    assert page.is_hidden(".popover")
+
+
+def test_an_example_is_a_beginning(page: Page, address: str) -> None:
+    page.goto(address)
+    page.click("#examples button")
+    page.wait_for_selector(".best .piece")
+    assert page.input_value("#text") == "a cat"
+
+
+def test_a_server_that_refuses_is_quoted_in_a_line(page: Page, address: str) -> None:
+    page.route("**/v1/explore/translate", lambda route: route.fulfill(status=422, json={"error": "too long by far"}))
+    write(page, address)
+    page.wait_for_selector("#message:not([hidden])")
+    assert page.inner_text("#message") == "too long by far"
+
+
+def test_a_busy_server_is_asked_again(page: Page, address: str) -> None:
+    answers = iter([{"status": 503, "headers": {"Retry-After": "1"}, "json": {"error": "busy"}}])
+
+    def answer(route: Any) -> None:
+        refusal = next(answers, None)
+        route.fulfill(**refusal) if refusal else route.continue_()
+
+    page.route("**/v1/explore/translate", answer)
+    write(page, address)
+    page.wait_for_selector(".best .piece")
+
+
+# --- search ----------------------------------------------------------------------------------------------------
+
+
+def test_the_search_can_be_stepped_through(page: Page, address: str, translator: Translator) -> None:
+    write(page, address, "search")
+    page.wait_for_selector(".node")
+    view = tree_view(translator, SENTENCE)
+    length = len(view["outputs"][0]["path"])
+    assert page.inner_text("#search [role=status]").startswith(f"Step {length} of {len(view['steps'])}")
+    assert page.locator(".node.wins").count() == length
+    page.click("[aria-label='One step back']")
+    assert page.inner_text("#search [role=status]").startswith(f"Step {length - 1} of")
+    assert page.locator(".ranked tbody tr").count() == len(view["steps"][length - 2]["candidates"])
+
+
+def test_another_beam_is_another_search(page: Page, address: str, translator: Translator) -> None:
+    write(page, address, "search")
+    page.wait_for_selector(".node")
+    page.select_option("#beam", "2")
+    page.wait_for_selector(".found li >> nth=2", state="detached")
+    assert page.locator(".ranked tbody tr").count() == 4
+
+
+# --- look inside -----------------------------------------------------------------------------------------------
+
+
+def open_inside(page: Page, address: str, text: str = SENTENCE) -> None:
+    write(page, address, "inside", text)
+    page.wait_for_selector(".head")
+
+
+def test_every_head_is_drawn_and_one_is_enlarged(page: Page, address: str, translator: Translator) -> None:
+    open_inside(page, address)
+    assert page.locator(".head").count() == 8
+    page.click("text=Source to source")
+    page.click(".head >> nth=5")
+    assert page.inner_text(".detail h2") == "Layer 2, head 2"
+    tokens = len(translator.source_ids(SENTENCE))
+    assert page.locator(".lines .token").count() == 2 * tokens
+    assert "bits" in page.inner_text(".character")
+
+
+def test_colours_of_the_matrix_follow_the_weights(page: Page, address: str, seen: dict[str, Any]) -> None:
+    """The darkest cell of the enlarged head is its largest weight."""
+    open_inside(page, address)
+    weights = seen["maps"]["source"][0][0]
+    pixels = page.eval_on_selector(
+        ".head canvas",
+        "c => [...c.getContext('2d').getImageData(0, 0, c.width, c.height).data].filter((_, i) => i % 4 === 0)",
+    )
+    flat = [weight for row in weights for weight in row]
+    assert len(pixels) == len(flat)
+    assert pixels.index(min(pixels)) == flat.index(max(flat))
+
+
+def test_a_token_shows_what_it_looks_at(page: Page, address: str, seen: dict[str, Any]) -> None:
+    open_inside(page, address)
+    page.hover(".lines .token >> nth=2")
+    row = seen["maps"]["source"][0][0][2]
+    assert page.locator(".lines .one line").count() == sum(weight >= 0.01 for weight in row)
+    assert "looks at" in page.inner_text(".detail .readout")
+
+
+def test_the_table_is_read_with_the_keyboard(page: Page, address: str) -> None:
+    open_inside(page, address)
+    page.focus(".matrix .marks")
+    for key in ("ArrowDown", "ArrowRight", "ArrowRight"):
+        page.keyboard.press(key)
+    assert re.search(r"Writing .+ looks at .+: .+%", page.text_content("#inside [role=status]"))
+    page.focus(".head[aria-pressed=true]")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    assert page.inner_text(".detail h2") == "Layer 2, head 1"
+
+
+def test_a_head_switched_off_changes_the_translation(page: Page, address: str, translator: Translator) -> None:
+    open_inside(page, address)
+    page.click(".switch")
+    page.wait_for_selector(".head.off")
+    expected = attention_view(translator, SENTENCE, off=[["source", 0, 0]])["target"]["text"]
+    shown = page.inner_text(".result .translation").removeprefix("Without one head").split()
+    assert shown == expected.split()
+    page.click("text=Switch all on")
+    page.wait_for_selector(".head.off", state="detached")
+
+
+def test_positions_and_masks_are_drawn(page: Page, address: str) -> None:
+    open_inside(page, address)
+    assert page.locator(".positions canvas").count() == 1
+    assert page.locator(".masks canvas").count() == 3
+
+
+def test_the_view_is_saved_as_a_page_and_as_a_picture(page: Page, address: str, tmp_path: Path) -> None:
+    open_inside(page, address)
+    for button, name in (("Save as page", "view.html"), ("Save as picture", "view.png")):
+        with page.expect_download() as download:
+            page.click(f"text={button}")
+        download.value.save_as(tmp_path / name)
+    assert (tmp_path / "view.png").read_bytes().startswith(b"\x89PNG")
+    opens_from_the_disk(page, tmp_path / "view.html")
+
+
+def test_the_file_of_the_command_line_is_the_same(page: Page, seen: dict[str, Any], tmp_path: Path) -> None:
+    write_standalone(seen, tmp_path / "view.html")
+    opens_from_the_disk(page, tmp_path / "view.html")
+
+
+def opens_from_the_disk(page: Page, path: Path) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(path.as_uri())
+    page.wait_for_selector(".head")
+    assert page.inner_text("#source-text") == SENTENCE
+    assert page.eval_on_selector(".matrix canvas", "c => c.width") > 100
+    assert page.locator(".lines .all line").count() > 0
+    assert page.locator(".switch").count() == 0  # nobody there to translate anew
+    assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
+
+
+# --- training --------------------------------------------------------------------------------------------------
+
+
+def test_training_is_drawn_and_read(page: Page, address: str) -> None:
+    page.goto(f"{address}#training")
+    page.wait_for_selector(".chart")
+    assert page.locator(".chart").count() == 3
+    assert "BLEU 8.0" in page.inner_text("#training")
+    assert "der Hund" in page.inner_text(".sample")
+    assert page.inner_text(".card h3") == "a model: en -> de"
+    page.focus("#training input")
+    page.keyboard.press("ArrowLeft")
+    assert "Step 4: BLEU 4.0" in page.inner_text("#training")
+
+
+def test_a_run_that_goes_on_is_followed(page: Page, address: str) -> None:
+    steps = iter(range(1, 100))
+
+    def answer(route: Any) -> None:
+        step = {"step": next(steps), "loss": 1.0, "learning_rate": 1e-3, "tokens_per_second": 5.0}
+        route.fulfill(
+            json={"name": "run", "running": True, "steps": [step], "validations": [], "averaged": [], "card": ""}
+        )
+
+    page.route("**/v1/explore/training*", answer)
+    page.goto(f"{address}#training")
+    first = page.inner_text("#training .running")
+    page.wait_for_timeout(3_000)
+    assert first.startswith("Training now: step ")
+    assert page.inner_text("#training .running") != first
+
+
+# --- for everybody ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("panel", ["translate", "search", "inside", "training"])
+def test_nothing_is_wider_than_a_phone(page: Page, address: str, panel: str) -> None:
+    page.set_viewport_size({"width": 360, "height": 740})
+    write(page, address, "translate")
+    page.click(f"#tab-{panel}")
+    page.wait_for_selector({"translate": ".piece", "search": ".node", "inside": ".head", "training": ".chart"}[panel])
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_dark_is_dark(page: Page, address: str) -> None:
+    page.emulate_media(color_scheme="dark")
+    open_inside(page, address)
+    lightness = "e => getComputedStyle(e).backgroundColor.match(/\\d+/g).slice(0, 3).reduce((a, b) => a + Number(b), 0)"
+    assert page.eval_on_selector("body", lightness) < 120
+    page.emulate_media(color_scheme="light")
+    assert page.eval_on_selector("body", lightness) > 650
+
+
+def test_the_tabs_are_reached_by_the_keyboard(page: Page, address: str) -> None:
+    page.goto(address)
+    page.focus("[role=tab][aria-selected=true]")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    assert page.get_attribute("#tab-search", "aria-selected") == "true"
+    assert page.evaluate("location.hash") == "#search"
+
+
+def test_whatever_can_be_pressed_has_a_name(page: Page, address: str) -> None:
+    write(page, address)
+    for panel in ("translate", "search", "inside", "training"):
+        page.click(f"#tab-{panel}")
+        page.wait_for_selector(
+            {"translate": ".piece", "search": ".node", "inside": ".head", "training": ".chart"}[panel]
+        )
+    nameless = """() => [...document.querySelectorAll('button, input, select, textarea, [role=img], [role=region]')].filter(
+        e => !(e.getAttribute('aria-label') || e.textContent.trim() || e.labels?.length)).map(e => e.outerHTML)"""
+    assert page.evaluate(nameless) == []
+
+
+def test_the_page_is_there_within_a_second(page: Page, address: str) -> None:
+    page.goto(address)
+    page.wait_for_selector("#examples button", state="attached")
+    assert page.evaluate("performance.now()") < 1000
+
+
+def test_a_hundred_tokens_stay_fluid(page: Page, address: str, translator: Translator) -> None:
+    """A frame's work while the pointer moves over the table, and while one goes from head to head."""
+    open_inside(page, address, " ".join([SENTENCE] * 9))
+    assert page.locator(".lines .token").count() > 100
+    moving = """async () => {
+      const marks = document.querySelector('.matrix .marks'), box = marks.getBoundingClientRect();
+      const begun = performance.now();
+      for (let n = 0; n < 100; n++) {
+        const [clientX, clientY] = [box.left + box.width * (0.3 + n / 200), box.top + box.height * (0.3 + n / 200)];
+        marks.dispatchEvent(new PointerEvent('pointermove', { clientX, clientY }));
+      }
+      const moved = (performance.now() - begun) / 100;
+      const heads = [...document.querySelectorAll('.head')].length, clicked = performance.now();
+      for (let n = 0; n < heads; n++) document.querySelectorAll('.head')[n].click();
+      return { moved, chosen: (performance.now() - clicked) / heads };
+    }"""
+    took = page.evaluate(moving)
+    assert took["moved"] < 16
+    assert took["chosen"] < 100
+
+
+# --- strangers' text -------------------------------------------------------------------------------------------
+
+
+def hostile_views(translator: Translator) -> dict[str, Any]:
+    """Every view with a hostile string wherever a string stands that somebody else wrote."""
+    tokens = [
+        {"text": text, "log_probability": -1.0, "alternatives": [{"text": text, "log_probability": -2.0}]}
+        for text in HOSTILE
+    ]
+    output = {"text": "".join(HOSTILE), "score": -1.0, "log_probability": -1.0, "tokens": tokens}
+    node = {"log_probability": -1.0, "total": -1.0, "score": -1.0, "token_id": 5, "state": "kept"}
+    steps = [
+        {
+            "candidates": [{**node, "id": f"{n}", "parent": f"{n - 1}" if n else "start", "token": text}],
+            "attainable": -1,
+            "worst_kept": -2,
+        }
+        for n, text in enumerate(HOSTILE)
+    ]
+    attention = attention_view(translator, "a", "b")
+    count = len(HOSTILE)
+    square = [[1 / count] * count] * count
+    heads = {part: [[square]] for part in ("encoder", "decoder", "source")}
+    numbers = attention["characters"]["encoder"][0][0]
+    samples = [{"source": text, "output": text, "reference": text} for text in HOSTILE]
+    card = "\n".join(
+        f"# {text}\n\n{text}\n\n- {text}\n\n| {text} |\n| --- |\n| `{text}` |\n\n```\n{text}\n```\n" for text in HOSTILE
+    )
+    return {
+        "translate": {"source": {"text": "", "tokens": HOSTILE}, "outputs": [output, output], "cut": 0, "unknown": 0},
+        "tree": {"steps": steps, "beam": 2, "outputs": [{"text": output["text"], "score": -1.0, "path": ["0", "1"]}]},
+        "attention": {
+            "source": {"text": output["text"], "tokens": HOSTILE},
+            "target": {"text": output["text"], "reads": HOSTILE, "writes": HOSTILE, "log_probabilities": [-1.0] * count},
+            "maps": heads,
+            "characters": {part: [[numbers]] for part in heads},
+            "positions": {"kind": "sinusoidal", "source": [[0.0, 1.0]] * count, "target": [[0.0, 1.0]] * count},
+            "masks": {part: [[1] * count] * count for part in heads},
+            "off": [],
+        },
+        "training": {
+            "name": HOSTILE[0], "running": False, "card": card, "averaged": [],
+            "steps": [{"step": 1, "loss": 1.0, "learning_rate": 1.0, "tokens_per_second": 1.0}],
+            "validations": [{"step": 1, "loss": 1.0, "scores": dict.fromkeys(HOSTILE, 1.0), "samples": samples}],
+        },
+    }  # fmt: skip
+
+
+def answering(view: Any) -> Callable[[Any], None]:
+    return lambda route: route.fulfill(json=view)
+
+
+def is_inert(page: Page) -> None:
+    assert page.evaluate("window.fired") is None
+    assert page.locator(FORBIDDEN).count() == 0
+    assert page.locator("script:not([src]):not([type])").count() == 0
+    handlers = "() => [...document.querySelectorAll('*')].filter(e => e.getAttributeNames().some(n => n.startsWith('on'))).length"
+    assert page.evaluate(handlers) == 0
+
+
+def test_there_are_two_hundred_hostile_strings() -> None:
+    assert len(set(HOSTILE)) == 200
+
+
+def test_hostile_text_is_only_ever_text(browser: Any, page: Page, run: Path, translator: Translator) -> None:
+    """Without any policy of the server's: the page itself takes no text for HTML, whoever wrote it."""
+    views = hostile_views(translator)
+    with serve(run, policy="") as address:
+        page.route("**/v1/models", lambda route: route.fulfill(json={"models": [dict.fromkeys(("name", "source", "target", "description"), text) for text in HOSTILE]}))  # fmt: skip
+        page.route("**/v1/explore/training*", lambda route: route.fulfill(json=views["training"]))
+        for name in ("translate", "tree", "attention"):
+            page.route(f"**/v1/explore/{name}", answering(views[name]))
+        write(page, address, text="".join(HOSTILE))
+        for panel, drawn in (
+            ("translate", ".best .piece"),
+            ("search", ".node"),
+            ("inside", ".head"),
+            ("training", ".card h3"),
+        ):
+            page.click(f"#tab-{panel}")
+            page.wait_for_selector(drawn)
+            text = page.text_content(f"#{panel}")
+            assert [hostile for hostile in HOSTILE if hostile not in text] == [], panel
+            is_inert(page)
+        page.click("#tab-translate")
+        page.hover(".best .piece >> nth=3")
+        is_inert(page)
+
+
+def test_hostile_answers_of_the_server_are_only_text(page: Page, run: Path) -> None:
+    said = "".join(HOSTILE)
+    with serve(run, policy="") as address:
+        page.route("**/v1/explore/translate", lambda route: route.fulfill(json={"error": said}, status=422))
+        write(page, address)
+        page.wait_for_selector("#message:not([hidden])")
+        assert page.text_content("#message") == said
+        is_inert(page)
+
+
+def test_a_hostile_sentence_goes_through_the_real_model(page: Page, run: Path) -> None:
+    with serve(run, policy="") as address:
+        for text in HOSTILE[::40]:
+            write(page, address, "inside", text)
+            page.wait_for_selector(".head")
+            is_inert(page)
+
+
+def test_a_saved_file_is_as_inert(page: Page, translator: Translator, tmp_path: Path) -> None:
+    write_standalone(hostile_views(translator)["attention"], tmp_path / "view.html")
+    page.goto((tmp_path / "view.html").as_uri())
+    page.wait_for_selector(".head")
+    assert page.evaluate("window.fired") is None
+    assert page.locator(FORBIDDEN.replace(", style", "")).count() == 0
+    assert page.text_content("#source-text") == "".join(HOSTILE)

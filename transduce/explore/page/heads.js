@@ -1,0 +1,48 @@
+/* All heads of one use of attention as small pictures: a row is a layer, a column a head. */
+
+import { nature } from "./character.js";
+import { weightShade } from "./colours.js";
+import { element, fill } from "./dom.js";
+import { rove } from "./keyboard.js";
+import { raster } from "./raster.js";
+import { headMap } from "./uses.js";
+
+/** Fill `container`; `choose(layer, head)` is called for the one that is clicked. */
+export function drawHeads(container, view, chosen, colours, choose) {
+  const layers = view.maps[chosen.part];
+  container.style.setProperty("--heads", layers[0].length);
+  const buttons = layers.flatMap((heads, layer) =>
+    heads.map((_, head) => headButton(view, { part: chosen.part, layer, head }, chosen, colours, choose)),
+  );
+  const focused = container.contains(document.activeElement);
+  fill(container, ...buttons);
+  rove(container, "button", layers[0].length);
+  if (focused) container.querySelector('[aria-pressed="true"]').focus();
+}
+
+export function isOff(view, { part, layer, head }) {
+  return view.off.some((one) => one[0] === part && one[1] === layer && one[2] === head);
+}
+
+function headButton(view, place, chosen, colours, choose) {
+  const map = headMap(view, place);
+  const off = isOff(view, place);
+  const looks = nature(view.characters[place.part][place.layer][place.head], place.part, map.columns.length);
+  const number = `${place.layer + 1}.${place.head + 1}`;
+  const name = `${number}: layer ${place.layer + 1}, head ${place.head + 1}, ${off ? "switched off" : `looks ${looks}`}`;
+  const picture = raster(map.weights, colours.weights, weightShade);
+  picture.setAttribute("aria-hidden", "true");
+  return element(
+    "button",
+    {
+      type: "button",
+      class: off ? "head off" : "head",
+      "aria-pressed": String(place.layer === chosen.layer && place.head === chosen.head),
+      "aria-label": name,
+      title: name,
+      click: () => choose(place.layer, place.head),
+    },
+    picture,
+    element("span", { class: "number", "aria-hidden": "true" }, number),
+  );
+}

@@ -1,0 +1,55 @@
+/* Talking to the server. Knows addresses and errors; nothing of what is shown. */
+
+const LONGEST_WAIT_S = 10;
+
+/** What the server answered instead, in a line for people. */
+export class ServerError extends Error {}
+
+export async function models() {
+  return (await request("v1/models")).models;
+}
+
+export function training(model, signal) {
+  return request(`v1/explore/training?model=${encodeURIComponent(model)}`, { signal });
+}
+
+/** `view` is translate, attention or tree. */
+export function explore(view, question, signal) {
+  const body = JSON.stringify(question);
+  return request(`v1/explore/${view}`, { method: "POST", headers: { "Content-Type": "application/json" }, body, signal });
+}
+
+/** A file of the page itself, as text. */
+export async function pageFile(name) {
+  return (await fetched(`page/${name}`, {})).text();
+}
+
+async function request(address, options = {}) {
+  let response = await fetched(address, options);
+  if (response.status === 503 && response.headers.has("Retry-After")) {
+    await pause(Math.min(LONGEST_WAIT_S, Number(response.headers.get("Retry-After")) || 1), options.signal);
+    response = await fetched(address, options);
+  }
+  const answer = await response.json().catch(() => ({}));
+  if (!response.ok) throw new ServerError(answer.error ?? `The server answered with status ${response.status}.`);
+  return answer;
+}
+
+async function fetched(address, options) {
+  try {
+    return await fetch(address, options);
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new ServerError("The server does not answer. Is `transduce serve` still running?");
+  }
+}
+
+function pause(seconds, signal) {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(resolve, 1000 * seconds);
+    signal?.addEventListener("abort", () => {
+      clearTimeout(timer);
+      reject(signal.reason);
+    });
+  });
+}

@@ -1,0 +1,73 @@
+/* An output as running text, each token shaded by how unsure the model was of it. */
+
+import { element } from "./dom.js";
+import { rove } from "./keyboard.js";
+import { bare, isMark, label, percent, startsWord } from "./pieces.js";
+
+/** The tokens as buttons in a line; `popover` shows the alternatives of the one looked at. */
+export function shadedText(output, popover) {
+  const children = output.tokens.flatMap((token, place) => {
+    const space = place > 0 && startsWord(token.text) ? [" "] : [];
+    return [...space, tokenButton(token, popover)];
+  });
+  const line = element("p", { class: "shaded", dir: "auto", role: "group", "aria-label": output.text }, ...children);
+  rove(line, "button");
+  return line;
+}
+
+function tokenButton(token, popover) {
+  const probability = Math.exp(token.log_probability);
+  const button = element(
+    "button",
+    {
+      type: "button",
+      class: isMark(token.text) ? "piece mark" : "piece",
+      "aria-label": description(token),
+      pointerenter: () => popover.show(button, token),
+      pointerleave: () => popover.hide(),
+      focus: () => popover.show(button, token),
+      blur: () => popover.hide(),
+    },
+    bare(token.text) || "\u2423",
+  );
+  button.style.setProperty("--doubt", (1 - probability).toFixed(3));
+  return button;
+}
+
+function description(token) {
+  const others = token.alternatives.map((other) => `${bare(other.text)} ${percent(Math.exp(other.log_probability))}`);
+  const instead = others.length ? `; or ${others.join(", ")}` : "";
+  return `${bare(token.text)}, ${percent(Math.exp(token.log_probability))}${instead}`;
+}
+
+/** The box of alternatives beside a token. The buttons' labels say the same to those who do not see it. */
+export class Popover {
+  constructor() {
+    this.node = element("div", { class: "popover", hidden: true, "aria-hidden": "true" });
+    document.body.append(this.node);
+    addEventListener("keydown", (event) => event.key === "Escape" && this.hide());
+    addEventListener("scroll", () => this.hide(), { passive: true, capture: true });
+  }
+
+  show(button, token) {
+    const rows = [token, ...token.alternatives].map((one, place) => popoverRow(one, place === 0));
+    this.node.replaceChildren(...rows);
+    this.node.hidden = false;
+    const anchor = button.getBoundingClientRect();
+    const box = this.node.getBoundingClientRect();
+    const below = anchor.bottom + 6 + box.height < innerHeight;
+    this.node.style.left = `${Math.max(8, Math.min(anchor.left, document.documentElement.clientWidth - box.width - 8))}px`;
+    this.node.style.top = `${below ? anchor.bottom + 6 : anchor.top - box.height - 6}px`;
+  }
+
+  hide() {
+    this.node.hidden = true;
+  }
+}
+
+function popoverRow(one, isTaken) {
+  const probability = Math.exp(one.log_probability);
+  const bar = element("span", { class: "bar" });
+  bar.style.setProperty("--share", probability);
+  return element("div", { class: isTaken ? "taken" : "" }, element("span", {}, label(one.text)), bar, element("span", {}, percent(probability)));
+}

@@ -1,0 +1,29 @@
+/* Tabs over panels; the address remembers which one is open. */
+
+import { rove } from "./keyboard.js";
+
+export class Tabs {
+  constructor(list, onopen) {
+    this.list = list;
+    this.onopen = onopen;
+    this.tabs = [...list.querySelectorAll('[role="tab"]')];
+    for (const tab of this.tabs) tab.addEventListener("click", () => this.open(nameOf(tab)));
+    addEventListener("hashchange", () => this.open(location.hash.slice(1)));
+  }
+
+  open(name) {
+    this.name = this.tabs.some((tab) => nameOf(tab) === name) ? name : nameOf(this.tabs[0]);
+    for (const tab of this.tabs) {
+      const isOpen = nameOf(tab) === this.name;
+      tab.setAttribute("aria-selected", String(isOpen));
+      document.getElementById(nameOf(tab)).hidden = !isOpen;
+    }
+    rove(this.list, '[role="tab"]');
+    if (location.hash.slice(1) !== this.name) history.replaceState(null, "", `#${this.name}`);
+    this.onopen(this.name);
+  }
+}
+
+function nameOf(tab) {
+  return tab.getAttribute("aria-controls");
+}

@@ -1,0 +1,67 @@
+/* A run's training: curves, what it translated at each validation, the model card; live while it goes on. */
+
+import { chart } from "./curves.js";
+import { element, fill } from "./dom.js";
+import { markdown } from "./markdown.js";
+
+export class Training {
+  constructor(container) {
+    this.state = element("p", { class: "run-state", role: "status" });
+    this.charts = element("div", { class: "charts" });
+    this.samples = element("div");
+    this.slider = element("input", { type: "range", min: "0", "aria-label": "Validation", input: () => this.#drawSamples() });
+    this.when = element("span", { class: "readout" });
+    this.card = element("div", { class: "card" });
+    this.learning = element("section", { class: "below" }, element("h2", {}, "What it translated as it learned"), element("div", { class: "stepping wide" }, this.slider, this.when), this.samples);
+    fill(container, this.state, this.charts, this.learning, element("section", { class: "below" }, element("h2", {}, "Model card"), this.card));
+  }
+
+  show(view) {
+    const atNewest = !this.view || this.slider.value === this.slider.max;
+    const sameCard = this.view?.card === view.card;
+    this.view = view;
+    fill(this.state, stateOf(view));
+    this.state.classList.toggle("running", view.running);
+    fill(this.charts, ...charts(view));
+    this.slider.max = String(Math.max(0, view.validations.length - 1));
+    if (atNewest) this.slider.value = this.slider.max;
+    this.learning.hidden = view.validations.length === 0;
+    this.#drawSamples();
+    if (!sameCard) fill(this.card, ...(view.card ? markdown(view.card) : [element("p", { class: "hint" }, "The card is written when the run ends.")]));
+  }
+
+  #drawSamples() {
+    const validation = this.view.validations[Number(this.slider.value)];
+    if (!validation) return;
+    const scores = Object.entries(validation.scores).map(([name, value]) => `${name} ${value?.toFixed(1)}`);
+    fill(this.when, `Step ${validation.step.toLocaleString()}: ${scores.join(", ")}`);
+    fill(this.samples, ...validation.samples.map(sample));
+  }
+}
+
+function stateOf(view) {
+  const last = view.steps.at(-1);
+  if (view.running) return last ? `Training now: step ${last.step.toLocaleString()}, ${Math.round(last.tokens_per_second).toLocaleString()} tokens/s.` : "Training has begun.";
+  if (!last) return "This folder has no log of its training.";
+  return `Not training now; the log ends at step ${last.step.toLocaleString()}.`;
+}
+
+function sample({ source, output, reference }) {
+  const row = (name, text, kind) => element("div", { class: kind }, element("dt", {}, name), element("dd", { dir: "auto" }, text));
+  return element("dl", { class: "sample" }, row("source", source, ""), row("model", output, "output"), row("reference", reference, ""));
+}
+
+function charts(view) {
+  const of = (events, read) => events.map((event) => [event.step, read(event) ?? null]);
+  const names = Object.keys(view.validations[0]?.scores ?? {});
+  const number = (digits) => (value) => value.toFixed(digits);
+  return [
+    chart("Loss per target token", [
+      { name: "training", points: of(view.steps, (event) => event.loss) },
+      { name: "validation", points: of(view.validations, (event) => event.loss), dots: true },
+    ], number(2)),
+    chart("Validation scores", names.map((name) => ({ name, points: of(view.validations, (event) => event.scores[name]), dots: true })), number(1)),
+    chart("Learning rate", [{ name: "rate", points: of(view.steps, (event) => event.learning_rate) }], (value) => value.toPrecision(2)),
+    chart("Speed", [{ name: "tokens per second", points: of(view.steps, (event) => event.tokens_per_second) }], (value) => Math.round(value).toLocaleString()),
+  ];
+}

@@ -1,0 +1,60 @@
+/* The translation as one stops typing: the best output large, the others beneath it. */
+
+import { element, fill } from "./dom.js";
+import { percent } from "./pieces.js";
+import { Popover, shadedText } from "./shaded.js";
+
+/** The panel; `lookInside(text)` is called for an output whose attention the reader wants to see. */
+export class Translate {
+  constructor(container, lookInside) {
+    this.container = container;
+    this.lookInside = lookInside;
+    this.popover = new Popover();
+    this.best = element("div", { class: "best" });
+    this.spoken = element("p", { class: "unseen", role: "status" });
+    this.others = element("ol", { class: "others", start: "2" });
+    this.notes = element("p", { class: "hint" });
+    this.legend = element(
+      "p",
+      { class: "legend" },
+      element("span", { class: "doubts", "aria-hidden": "true" }),
+      element("span", { class: "hint" }, "The darker a piece, the less sure the model was of it. Point at it, or tap it, to see what else it considered."),
+    );
+    this.heading = element("h2", {}, "Other translations it found");
+    this.ranking = element("p", { class: "hint" }, "Ranked by score: the logarithm of the probability, set off against the length, so that short translations do not win by being short.");
+    fill(container, this.spoken, this.best, this.legend, this.notes, this.heading, this.others, this.ranking);
+  }
+
+  show(view) {
+    this.popover.hide();
+    const [best, ...others] = view.outputs;
+    fill(this.spoken, best?.text ?? "");
+    fill(this.best, best ? shadedText(best, this.popover) : element("p", { class: "hint" }, "Nothing to translate."), best ? this.#figures(best, null) : null);
+    fill(this.others, ...others.map((output) => element("li", {}, shadedText(output, this.popover), this.#figures(output, view.outputs[0]))));
+    this.heading.hidden = this.ranking.hidden = others.length === 0;
+    this.legend.hidden = !best;
+    fill(this.notes, notes(view));
+  }
+
+  #figures(output, best) {
+    const text = `score ${output.score.toFixed(3)}, ${best ? `${relative(output, best)} as probable as the first` : `probability ${percent(Math.exp(output.log_probability))} as a whole`}`;
+    return element(
+      "p",
+      { class: "figures" },
+      element("span", {}, text),
+      element("button", { type: "button", class: "link", click: () => this.lookInside(output.text) }, "Look inside"),
+    );
+  }
+}
+
+function relative(output, best) {
+  const ratio = Math.exp(output.log_probability - best.log_probability);
+  return ratio >= 1 ? `${ratio.toFixed(1)} times` : percent(ratio);
+}
+
+function notes(view) {
+  const said = [];
+  if (view.cut) said.push(`The sentence is longer than the model takes: its last ${view.cut} tokens were left out.`);
+  if (view.unknown) said.push(`${view.unknown} tokens are not in the model\u2019s vocabulary.`);
+  return said.join(" ");
+}

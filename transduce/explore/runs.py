@@ -1,0 +1,86 @@
+"""What a run folder tells of its training: the curves, translations to read, the model card, whether it goes on now.
+
+Reads files that training writes, perhaps at this moment, and knows nothing else of it.
+"""
+
+import fcntl
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from transduce.checkpoint import RunFolder
+from transduce.errors import DamagedFile
+
+Event = dict[str, Any]
+MOST_POINTS = 1_500  # of a curve: more than a screen has columns to show
+
+
+def training_view(run: str | Path) -> dict[str, Any]:
+    """Everything there is so far; a folder without a log (an imported model) has a card and no curves."""
+    folder = RunFolder(Path(run))
+    events = _events(folder.metrics)
+    return {
+        "name": folder.path.resolve().name,
+        "running": is_training(folder),
+        "steps": _thinned([_curve_point(event) for event in events if event.get("event") == "train"]),
+        "validations": [_validation(event) for event in events if event.get("event") == "valid"],
+        "averaged": [_validation(event) for event in events if event.get("event") == "averaged"][-1:],
+        "card": _text(folder.card),
+    }
+
+
+def is_training(folder: RunFolder) -> bool:
+    """Whether a process holds the lock of the run; one that was killed leaves the name but not the lock."""
+    try:
+        with open(folder.lock) as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _events(metrics: Path) -> list[Event]:
+    """The lines of the log; the last may be half written yet."""
+    *lines, _ = _text(metrics).split("\n")
+    try:
+        events = [json.loads(line) for line in lines if line]
+    except ValueError as error:
+        raise DamagedFile(f"{metrics}: the log cannot be read ({error}); the weights are not affected") from None
+    return [event for event in events if isinstance(event, dict)]
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise DamagedFile(f"{path}: cannot be read ({error.strerror})") from None
+
+
+def _curve_point(event: Event) -> Event:
+    names = ("step", "epoch", "loss", "learning_rate", "gradient_norm", "tokens_per_second")
+    return {name: _number(event.get(name)) for name in names}
+
+
+def _validation(event: Event) -> Event:
+    return {
+        "step": _number(event.get("step")),
+        "loss": _number(event.get("loss")),
+        "perplexity": _number(event.get("perplexity")),
+        "scores": {name: _number(score.get("value")) for name, score in event.get("scores", {}).items()},
+        "samples": event.get("samples", []),
+    }
+
+
+def _number(value: Any) -> float | None:
+    """JSON's readers in browsers know no NaN."""
+    return value if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+def _thinned(points: list[Event]) -> list[Event]:
+    every = math.ceil(len(points) / MOST_POINTS) or 1
+    return points[(len(points) - 1) % every :: every]  # so that the newest is among them

@@ -1,0 +1,21 @@
+"""A view as one HTML file that needs nothing else: no server, no network, no other file."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from transduce.errors import SettingError
+from transduce.explore.page import VIEW, shell
+
+
+def write_standalone(view: dict[str, Any], path: str | Path) -> None:
+    """What the page saves, written without it."""
+    try:
+        Path(path).write_text(shell().replace(VIEW, embedded(view)), encoding="utf-8")
+    except OSError as error:
+        raise SettingError(f"{path}: cannot be written ({error.strerror})") from None
+
+
+def embedded(view: dict[str, Any]) -> str:
+    """JSON that cannot end the element it stands in."""
+    return json.dumps(view, ensure_ascii=False).replace("<", "\\u003c")

@@ -1,0 +1,223 @@
+"""What the page shows, as plain dictionaries that JSON can carry: text in, figures out.
+
+Knows the translator and the model behind it; no HTTP, no HTML and no drawing. Every figure is that of the PyTorch
+model with the weights as they are, also where another engine translates, so that all views tell one story.
+Log-probabilities are natural; layers, heads and places count from 0.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from transduce.errors import DataError, SettingError
+from transduce.explore.character import Kinds, characters
+from transduce.explore.inside import Inside, Pair, Seen
+from transduce.explore.runs import training_view
+from transduce.explore.tree import Tree
+from transduce.model import Head
+from transduce.model.positions import Positions, sinusoids
+from transduce.model.tokens import Keep, keep_earlier, keep_same_sentence, keep_source
+from transduce.search import Hypothesis, length_penalty
+from transduce.text import EOS, UNKNOWN, Vocabulary
+from transduce.translator import Translator
+from transduce.translator.engine import Ids
+
+__all__ = ["attention_view", "training_view", "translate_view", "tree_view"]
+
+View = dict[str, Any]
+MOST_OUTPUTS = 20
+MOST_ALTERNATIVES = 20
+MOST_BEAMS = 12
+MOST_TOKENS = 200  # a side: every head of every layer is a table of that many squared
+LEAST_LOG_PROBABILITY = -1e4  # JSON knows no infinity
+
+
+def translate_view(translator: Translator, text: str, n_best: int = 4, alternatives: int = 5) -> View:
+    """The best outputs, each token with its log-probability and with what else might have stood in its place."""
+    _check_count("n_best", n_best, 1, MOST_OUTPUTS)
+    _check_count("alternatives", alternatives, 0, MOST_ALTERNATIVES)
+    whole, source = translator.vocabularies.source.encode([text])[0], translator.source_ids(text)
+    view: View = {
+        "source": {"text": text, "tokens": translator.vocabularies.source.pieces(source)},
+        "outputs": [],
+        "cut": len(whole) - len(source),
+        "unknown": whole.count(UNKNOWN),
+    }
+    if text.strip():
+        inside = Inside(translator)
+        request = translator.request(beam=max(n_best, translator.config.search.beam), n_best=n_best)
+        found = inside.search(source, request)
+        view["outputs"] = [_output(translator, inside, source, one, alternatives) for one in found]
+    return view
+
+
+def attention_view(
+    translator: Translator, text: str, target: str | None = None, off: Iterable[Sequence[Any]] = ()
+) -> View:
+    """Who looks at whom in every head, for the model's own translation or a given target.
+
+    `off` names heads as [part, layer, head]: they output nothing, and the translation is made without them.
+    """
+    heads = [_head(one) for one in off]
+    inside, both = Inside(translator, heads), translator.vocabularies
+    source = _some_ids(translator, text)
+    written = both.target.encode([target])[0] if target is not None else _translated(translator, inside, source)
+    _check_length(written)
+    pair = Pair(source, written)
+    seen = inside.see(pair)
+    asked, read = both.source.pieces(source), both.target.pieces(inside.read(written))
+    return {
+        "source": {"text": text, "tokens": asked},
+        "target": {
+            "text": both.target.decode([written])[0],
+            "reads": read,
+            "writes": both.target.pieces(written),
+            "log_probabilities": _rounded(_of_tokens(seen.log_probs, written)),
+        },
+        "maps": {"encoder": _maps(seen.maps.encoder), "decoder": _maps(seen.maps.decoder), "source": _maps(seen.maps.source)},
+        "characters": _characters(seen, asked, read),
+        "positions": _positions(inside, pair),
+        "masks": _masks(inside, pair),
+        "off": [[head.part, head.layer, head.number] for head in heads],
+    }  # fmt: skip
+
+
+def tree_view(translator: Translator, text: str, beam: int = 4) -> View:
+    """The beam search step by step: what was ranked, what was kept, what ended, and the outputs it came to."""
+    _check_count("beam", beam, 2, MOST_BEAMS)
+    source, vocabulary = _some_ids(translator, text), translator.vocabularies.target
+    request = translator.request(beam=beam, n_best=beam)
+    tree = Tree(EOS, length_penalty(request.length_penalty, request.alpha), vocabulary.pieces)
+    found = Inside(translator).search_watched(source, request, tree.observe)
+    texts = vocabulary.decode([one.tokens for one in found])
+    return {
+        "source": {"text": text, "tokens": translator.vocabularies.source.pieces(source)},
+        "beam": beam,
+        "steps": tree.steps,
+        "outputs": [
+            {"text": text, "score": round(one.score, 4), "path": tree.path(one.tokens)}
+            for text, one in zip(texts, found, strict=True)
+        ],
+    }
+
+
+# --- what can be asked -----------------------------------------------------------------------------------------
+
+
+def _check_count(name: str, value: int, least: int, most: int) -> None:
+    if not (isinstance(value, int) and least <= value <= most):
+        raise SettingError(f"{name} = {value}: must be a whole number from {least} to {most}")
+
+
+def _check_length(ids: Ids) -> None:
+    if len(ids) > MOST_TOKENS:
+        raise DataError(f"{len(ids)} tokens: at most {MOST_TOKENS} a side can be looked at")
+
+
+def _some_ids(translator: Translator, text: str) -> list[int]:
+    if not text.strip():
+        raise DataError("the sentence is empty: there is nothing to look at")
+    ids = translator.source_ids(text)
+    _check_length(ids)
+    return ids
+
+
+def _head(named: Sequence[Any]) -> Head:
+    part, layer, number = named if len(named) == 3 else ("", 0, 0)
+    if not (isinstance(part, str) and part and isinstance(layer, int) and isinstance(number, int)):
+        raise SettingError(f'{list(named)!r}: a head is named as ["encoder", 0, 0]: part, layer, head')
+    return Head(part, layer, number)
+
+
+# --- what is shown ---------------------------------------------------------------------------------------------
+
+
+def _translated(translator: Translator, inside: Inside, source: Ids) -> list[int]:
+    found = inside.search(source, translator.request())
+    return [*(found[0].tokens if found else ()), EOS]
+
+
+def _output(translator: Translator, inside: Inside, source: Ids, one: Hypothesis, alternatives: int) -> View:
+    vocabulary = translator.vocabularies.target
+    written = [*one.tokens, EOS]
+    log_probs = inside.see(Pair(source, written)).log_probs
+    return {
+        "text": vocabulary.decode([one.tokens])[0],
+        "score": round(one.score, 4),
+        "log_probability": round(one.log_probability, 4),
+        "tokens": [
+            {"text": name, "log_probability": log_probability, "alternatives": others}
+            for name, log_probability, others in zip(
+                vocabulary.pieces(written),
+                _rounded(_of_tokens(log_probs, written)),
+                _alternatives(vocabulary, log_probs, written, alternatives),
+                strict=True,
+            )
+        ],
+    }
+
+
+def _alternatives(vocabulary: Vocabulary, log_probs: Tensor, written: Ids, count: int) -> list[list[View]]:
+    """The most probable tokens at each place other than the one that stands there."""
+    others = log_probs.scatter(1, torch.tensor(written, device=log_probs.device)[:, None], -torch.inf)
+    best, ids = others.topk(min(count, others.shape[1] - 1), dim=1)
+    return [
+        [{"text": name, "log_probability": value} for name, value in zip(vocabulary.pieces(row), values, strict=True)]
+        for row, values in zip(ids.tolist(), _rounded(best), strict=True)
+    ]
+
+
+def _of_tokens(log_probs: Tensor, written: Ids) -> Tensor:
+    return log_probs.gather(1, torch.tensor(written, device=log_probs.device)[:, None])[:, 0]
+
+
+def _maps(layers: list[Tensor]) -> Any:
+    """[layer][head][who asks][who is asked]"""
+    return [_rounded(layer[0]) for layer in layers]
+
+
+def _characters(seen: Seen, asked: list[str], read: list[str]) -> View:
+    def of(layers: list[Tensor], tokens: list[str]) -> list[list[dict[str, float]]]:
+        return [characters(layer[0].cpu(), Kinds.of(tokens)) for layer in layers]
+
+    maps = seen.maps
+    return {"encoder": of(maps.encoder, asked), "decoder": of(maps.decoder, read), "source": of(maps.source, asked)}
+
+
+def _positions(inside: Inside, pair: Pair) -> View:
+    """What tells the places apart, a row each: what is added to the embeddings, or how far rotary positions turn."""
+    model = inside.model
+
+    def rows(positions: Positions, length: int) -> Any:
+        places = torch.arange(length)
+        if positions.kind == "rotary":
+            return _rounded(sinusoids(places, model.config.key_width), 3)
+        nothing = torch.zeros(1, length, model.config.d_model, device=inside.engine.device.torch)
+        return _rounded(positions(nothing, places[None].to(nothing.device), length)[0], 3)
+
+    return {
+        "kind": model.source_positions.kind,
+        "source": rows(model.source_positions, len(pair.source)),
+        "target": rows(model.target_positions, len(pair.written)),
+    }
+
+
+def _masks(inside: Inside, pair: Pair) -> View:
+    """1 = may be looked at; [who asks][who is asked]."""
+
+    def rows(keep: Keep) -> Any:
+        return keep.mask[0, 0].int().tolist()
+
+    source, target = (inside.tokens(ids).segment for ids in (pair.source, inside.read(pair.written)))
+    return {
+        "encoder": rows(keep_same_sentence(source)),
+        "decoder": rows(keep_earlier(target)),
+        "source": rows(keep_source(target, source)),
+    }
+
+
+def _rounded(values: Tensor, digits: int = 4) -> Any:
+    """Nested lists; in double precision, where rounded figures are short when written down."""
+    return values.detach().cpu().double().clamp(min=LEAST_LOG_PROBABILITY).round(decimals=digits).tolist()
