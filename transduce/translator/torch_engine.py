@@ -17,6 +17,7 @@ from transduce.translator.engine import Block, Ids, Request
 class TorchEngine:
     """A model on a device."""
 
+    concurrent: ClassVar = False  # whoever looks at attention would see that of others
     PLACES: ClassVar = {"cpu": 4_096, "cuda": 65_536}  # rows x width of the sources searched at once, beams counted
 
     def __init__(self, model: Transformer, device: Device, source_pad: int, target_pad: int, end: int) -> None:
