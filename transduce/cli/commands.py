@@ -8,11 +8,12 @@ import json
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from transduce.data import READ_ERRORS, Corpus, open_bytes, read_pairs, unreadable
-from transduce.errors import DataError, SettingError
+from transduce.errors import DataError, MissingExtra, SettingError
 from transduce.translator import Loading, Request, Translation, Translator, open_folder
 from transduce.translator.engines import say_to_stderr
 
@@ -193,8 +194,45 @@ def import_model(options: Options) -> int:
     return 0
 
 
+def serve(options: Options) -> int:
+    _require("fastapi", "granian", "prometheus_client", extra="serve")
+    from transduce.serve.running import serve as run
+    from transduce.serve.settings import Settings
+
+    settings = Settings(
+        host=options.host,
+        port=options.port,
+        allowed_hosts=tuple(options.allow_host),
+        keys=options.keys,
+        open=options.open,
+        batch_lines=options.batch,
+        queue_requests=options.queue,
+        characters=options.characters,
+    )
+    run(options.models, settings, _loading(options))
+    return 0
+
+
+def key(options: Options) -> int:
+    from transduce.serve.keys import add_key
+
+    print(add_key(Path(options.file), options.name, options.requests_per_minute))
+    print(f"transduce: {options.file} has its hash only: keep the key, it is not shown again", file=sys.stderr)
+    return 0
+
+
+def _require(*packages: str, extra: str) -> None:
+    for package in packages:
+        if find_spec(package) is None:
+            raise MissingExtra(package, extra)
+
+
 def _load(options: Options) -> Translator:
-    loading = Loading(
+    return Translator.load(options.run, _loading(options))
+
+
+def _loading(options: Options) -> Loading:
+    return Loading(
         weights=options.weights,
         engine=options.engine,
         device=options.device,
@@ -202,7 +240,6 @@ def _load(options: Options) -> Translator:
         quantization=options.quantization,
         say=_say_nothing if getattr(options, "quiet", False) else say_to_stderr,
     )
-    return Translator.load(options.run, loading)
 
 
 def _say_nothing(text: str) -> None:
