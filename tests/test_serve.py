@@ -153,8 +153,8 @@ def test_detection(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_a_detector_it_says_so(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("transduce.serve.detection.find_spec", lambda name: None)
-    assert r"transduce[detect]" in refused(client.post("/detect", {"q": "the cat"}), 400)
-    assert "name the source" in refused(client.post("/translate", {"q": "a", "source": "auto", "target": "de"}), 400)
+    assert r"transduce[detect]" in refused(client.post("/detect", {"q": "the cat"}), 404)
+    assert "name the source" in refused(client.post("/translate", {"q": "a", "source": "auto", "target": "de"}), 404)
 
 
 # --- our own ---------------------------------------------------------------------------------------------------
@@ -309,8 +309,9 @@ def test_what_cannot_be_translated_is_said(client: Client) -> None:
     assert "it does en to de" in refused(client.post("/translate", body), 404)
     assert "there is en-de, symbols" in refused(client.post("/v1/translate", {"text": "a", "model": "../x"}), 404)
     assert "there is en-de" in refused(client.post("/v1/translate", {"text": "a"}), 404)
-    both = {"text": "a", "model": "en-de", "source": "en"}
-    assert "not both" in refused(client.post("/v1/translate", both), 400)
+    both = {"text": "a", "model": "symbols", "source": "en", "target": "de"}
+    assert "does not translate that pair" in refused(client.post("/v1/translate", both), 404)
+    assert client.post("/v1/translate", {**both, "model": "en-de"}).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -339,7 +340,9 @@ def test_bodies_that_make_no_sense(client: Client, content: dict[str, Any], reas
     assert reason in refused(client.post("/translate", **content), 400)
 
 
-@pytest.mark.parametrize("change", [{"n_best": 0}, {"n_best": "2"}, {"beem": 3}, {"alpha": 99}, {"text": None}])
+@pytest.mark.parametrize(
+    "change", [{"n_best": 0}, {"n_best": 1.5}, {"n_best": "2"}, {"beem": 3}, {"alpha": 99}, {"text": None}]
+)
 def test_v1_is_strict(client: Client, change: dict[str, Any]) -> None:
     refused(client.post("/v1/translate", {"text": "a", "model": "en-de", **change}), 400)
 
@@ -354,7 +357,7 @@ def test_sizes(run: Path) -> None:
     assert "100 characters" in refused(client.post("/translate", {**body, "q": "a" * 101}), 413)
     assert "3 texts" in refused(client.post("/translate", {**body, "q": ["a"] * 4}), 413)
     assert "1,000 bytes" in refused(client.post("/translate", {**body, "q": "a" * 2_000}), 413)
-    assert "nothing to look at" in refused(client.post("/v1/attention", {"text": " "}), 400)
+    refused(client.post("/v1/attention", {"text": " "}), 400)
 
     async def chunks() -> Any:
         for _ in range(100):

@@ -18,6 +18,7 @@ class Held:
 
     def __init__(self) -> None:
         self.batches: list[list[str]] = []
+        self.alone: object = None
         self.free = threading.Event()
 
     def __call__(self, lines: list[str]) -> list[str]:
@@ -100,6 +101,19 @@ def test_two_documents_take_turns() -> None:
     assert work.batches[1:] == [["a0", "b0", "a1"], ["b1", "a2", "b2"], ["a3", "b3", "a4"], ["b4"]]
 
 
+def test_a_short_line_does_not_wait_for_a_long_one() -> None:
+    work = Held()
+    long = "long " * 100
+
+    async def test(queue: Queue) -> None:
+        tasks = await started(queue, work, ["-"], [long, "b"], ["c", long, "d"], [long])
+        work.free.set()
+        await asyncio.gather(*tasks)
+
+    run(test)
+    assert work.batches == [["-"], [long, long], ["c", "b"], [long], ["d"]]
+
+
 def test_a_batch_has_a_bound_on_characters() -> None:
     work = Held()
 
@@ -124,6 +138,24 @@ def test_different_work_does_not_mix_and_does_not_starve() -> None:
     assert (one.batches, other.batches) == ([["a", "c"]], [["b"]])
 
 
+def test_what_must_be_alone_is_and_keeps_no_worker_waiting() -> None:
+    one, other, third = Held(), Held(), Held()
+    one.alone = other.alone = "model"
+
+    async def test(queue: Queue) -> None:
+        tasks = [
+            *await started(queue, one, ["a"]),
+            *await started(queue, other, ["b"]),
+            *await started(queue, third, ["c"]),
+        ]
+        assert (one.batches, other.batches, third.batches) == ([["a"]], [], [["c"]])
+        for work in (one, other, third):
+            work.free.set()
+        assert await asyncio.gather(*tasks) == [["A"], ["B"], ["C"]]
+
+    run(test, workers=2)
+
+
 def test_a_full_queue_refuses_and_says_when_to_come_again() -> None:
     work = Held()
 
@@ -142,12 +174,15 @@ def test_a_full_queue_refuses_and_says_when_to_come_again() -> None:
 
 
 def test_a_wait_that_would_be_too_long_is_refused() -> None:
-    def slow(lines: list[str]) -> list[str]:
-        threading.Event().wait(0.2)
-        return lines
+    class Slow(Held):
+        def __call__(self, lines: list[str]) -> list[str]:
+            threading.Event().wait(0.2)
+            return lines
+
+    slow = Slow()
 
     async def test(queue: Queue) -> None:
-        await queue.answer(slow, ["a"])  # how long a line takes is known now
+        await queue.answer(slow, ["as long a line"])  # how long it takes is known now
         tasks = await started(queue, slow, ["with the worker"], ["waits 0.2 s"])
         with pytest.raises(Overloaded, match="waiting"):
             await queue.answer(slow, ["would wait as long again"])
@@ -199,4 +234,4 @@ def test_an_error_stays_with_its_cause() -> None:
 
 
 def test_no_lines_no_work() -> None:
-    assert run(lambda queue: queue.answer(lambda lines: lines, [])) == []
+    assert run(lambda queue: queue.answer(Held(), [])) == []

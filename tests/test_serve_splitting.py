@@ -9,8 +9,13 @@ from hypothesis import strategies as st
 
 from transduce.serve.splitting import Splitter
 
-SENTENCES = Splitter(sentences=True, longest_bytes=1_000)
-LINES = Splitter(sentences=False, longest_bytes=1_000)
+
+def is_short(sentence: str) -> bool:
+    return len(sentence.encode()) <= 1_000
+
+
+SENTENCES = Splitter(sentences=True, fits=is_short)
+LINES = Splitter(sentences=False, fits=is_short)
 TEXTS = st.text(st.characters(codec="utf-8")) | st.text("aB .!?\n\"'<>/&;-é。")
 
 
@@ -45,16 +50,15 @@ def test_symbols_are_split_at_lines_only() -> None:
 
 @given(st.text(st.characters(codec="utf-8"), min_size=1), st.integers(5, 40))
 def test_no_sentence_is_too_long_and_none_is_lost(text: str, longest: int) -> None:
-    document = Splitter(sentences=True, longest_bytes=longest).text(text)
+    document = Splitter(sentences=True, fits=lambda sentence: len(sentence.encode()) <= longest).text(text)
     assert all(len(sentence.encode()) <= longest for sentence in document.sentences)
     assert document.rejoin(document.sentences) == text
 
 
-def test_long_sentences_are_divided_after_commas() -> None:
-    document = Splitter(sentences=True, longest_bytes=30).text("one two three, four five six seven eight nine")
-    assert document.sentences == ["one two three, four five six", "seven eight nine"]
-    document = Splitter(sentences=True, longest_bytes=20).text("one two, three four five six")
-    assert document.sentences == ["one two, three four", "five six"]
+def test_long_sentences_are_divided_near_their_middle() -> None:
+    splitter = Splitter(sentences=True, fits=lambda sentence: len(sentence) <= 20)
+    assert splitter.text("one two, three four five six").sentences == ["one two, three", "four five six"]
+    assert splitter.text("a" * 30 + ".").sentences == ["a" * 15, "a" * 15 + "."]
 
 
 # --- HTML ------------------------------------------------------------------------------------------------------

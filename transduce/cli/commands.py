@@ -210,7 +210,6 @@ def serve(options: Options) -> int:
         characters=options.characters,
     )
     run(options.models, settings, _loading(options))
-    return 0
 
 
 def key(options: Options) -> int:

@@ -3,16 +3,25 @@
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from transduce.serve.answers import REFUSALS
 from transduce.serve.asking import presented_key, while_present
 from transduce.serve.models import Model
-from transduce.serve.refusals import Refusal
+from transduce.serve.refusals import Unknown
 from transduce.serve.service import Service, Translated
 from transduce.translator import Attention, Output, Request, Translation, Translator
+
+
+def _whole(value: object) -> object:
+    """JSON has one kind of number: 4.0 is a whole one."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+WHOLE = BeforeValidator(_whole)
+Inspected = Annotated[str, Field(pattern=r"\S")]  # of nothing there is nothing to see
 
 
 class Body(BaseModel):
@@ -32,8 +41,8 @@ class Choice(Body):
 class TranslateBody(Choice):
     text: str | list[str]
     format: Literal["text", "html"] = "text"
-    n_best: Annotated[int, Field(ge=1, le=16)] = 1
-    beam: Annotated[int, Field(ge=1, le=16)] | None = None
+    n_best: Annotated[int, Field(ge=1, le=16), WHOLE] = 1
+    beam: Annotated[int, Field(ge=1, le=16), WHOLE] | None = None
     alpha: Annotated[float, Field(ge=-10, le=10)] | None = None
     length_penalty: Literal["paper", "power"] | None = None
     tokens: bool = False  # the log-probability of each token
@@ -41,7 +50,7 @@ class TranslateBody(Choice):
 
 
 class AttentionBody(Choice):
-    text: str
+    text: Inspected
     output: str | None = None  # look at this output instead of the model's own
 
 
@@ -133,11 +142,14 @@ def v1_routes(service: Service) -> APIRouter:
 
 
 def choose(service: Service, choice: Choice) -> Model:
-    if choice.source or choice.target:
-        if choice.model:
-            raise Refusal("give a model's name, or source and target, not both")
-        return service.models.of_pair(choice.source, choice.target)
-    return service.models.named(choice.model)
+    """By name, or by pair of languages; where both are given they must agree."""
+    pair = (choice.source, choice.target)
+    if pair == ("", ""):
+        return service.models.named(choice.model)
+    model = service.models.of_pair(*pair)
+    if choice.model not in ("", model.of.name):
+        raise Unknown("the model of that name does not translate that pair of languages")
+    return model
 
 
 async def _translate(service: Service, body: TranslateBody) -> TranslateAnswer:

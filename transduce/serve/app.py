@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 from starlette.requests import Request as HttpRequest
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from transduce import __version__
 from transduce.serve.answers import handle_errors
@@ -51,7 +51,7 @@ def _add_operations(app: FastAPI, service: Service) -> None:
         service.queue.check_room()
         return {"status": "ok"}
 
-    @app.get("/metrics", tags=["operation"])
+    @app.get("/metrics", tags=["operation"], response_class=PlainTextResponse)
     async def metrics(http: HttpRequest) -> Response:
         """Figures for Prometheus."""
         service.keys.admit(presented_key(http))

@@ -5,7 +5,7 @@ from functools import cached_property
 from importlib.util import find_spec
 from typing import Any
 
-from transduce.serve.refusals import Refusal
+from transduce.serve.refusals import Unknown
 
 
 @dataclass(frozen=True)
@@ -17,16 +17,18 @@ class Detected:
 
 
 class Detector:
-    """Lingua's detector, loaded when it is first asked."""
+    """Lingua's detector, loaded when it is first asked; work for the queue."""
 
-    def detect_all(self, texts: list[str]) -> list[list[Detected]]:
+    alone = None  # it serves several threads
+
+    def __call__(self, texts: list[str]) -> list[list[Detected]]:
         """The likeliest languages of each text."""
         return [self.detect(text) for text in texts]
 
     def detect(self, text: str) -> list[Detected]:
         """At most three, likeliest first."""
         if not find_spec("lingua"):
-            raise Refusal(
+            raise Unknown(
                 "no language detector is installed: name the source language, "
                 "or run the server after pip install 'transduce[detect]'"
             )

@@ -10,24 +10,24 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from transduce.serve.answers import REFUSALS
-from transduce.serve.api import Body
+from transduce.serve.api import WHOLE, Body, Inspected
 from transduce.serve.asking import presented_key, while_present
 from transduce.serve.refusals import Unknown
 from transduce.serve.service import Service
 
-Number = Annotated[int, Field(ge=0, le=100)]
+Number = Annotated[int, Field(ge=0, le=100), WHOLE]
 Loose = Field(strict=False)  # JSON has lists only, which are strictly no tuples
 Head = Annotated[tuple[Literal["encoder", "decoder", "source"], Number, Number], Loose]
 
 
 class ExploreBody(Body):
     model: str = ""
-    text: str
+    text: Inspected
 
 
 class ExploreTranslateBody(ExploreBody):
-    n_best: Annotated[int, Field(ge=1, le=16)] = 4
-    alternatives: Annotated[int, Field(ge=0, le=50)] = 5
+    n_best: Annotated[int, Field(ge=1, le=16), WHOLE] = 4
+    alternatives: Annotated[int, Field(ge=0, le=50), WHOLE] = 5
 
 
 class ExploreAttentionBody(ExploreBody):
@@ -36,7 +36,7 @@ class ExploreAttentionBody(ExploreBody):
 
 
 class ExploreTreeBody(ExploreBody):
-    beam: Annotated[int, Field(ge=1, le=16)] = 4
+    beam: Annotated[int, Field(ge=1, le=16), WHOLE] = 4
 
 
 def explore_routes(service: Service) -> APIRouter:

@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field, ValidationError
 from starlette.requests import Request as HttpRequest
 
 from transduce.serve.answers import REFUSALS, explain
+from transduce.serve.api import WHOLE
 from transduce.serve.asking import presented_key, while_present
 from transduce.serve.detection import Detected
 from transduce.serve.languages import name_of
@@ -30,7 +31,7 @@ class LibreBody(BaseModel):
     source: str
     target: str
     format: Literal["text", "html"] = "text"
-    alternatives: Annotated[int, Field(ge=0, le=10)] = 0
+    alternatives: Annotated[int, Field(ge=0, le=10), WHOLE] = 0
     api_key: str = ""
 
 

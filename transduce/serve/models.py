@@ -15,6 +15,7 @@ from typing import Any
 from transduce.checkpoint import RunFolder, read_about
 from transduce.errors import SettingError, TransduceError
 from transduce.serve.metrics import Metrics
+from transduce.serve.priority import giving_way
 from transduce.serve.refusals import Unknown
 from transduce.serve.splitting import Splitter
 from transduce.translator import Loading, Request, Translation, Translator, better_weights, open_folder
@@ -44,6 +45,18 @@ class Specification:
         return Specification(Path(text), "-".join(languages) or Path(text).resolve().name, source, target)
 
 
+@dataclass(frozen=True)
+class Fitting:
+    """Whether a sentence has no more tokens than the model learned from: longer ones it has never seen."""
+
+    translator: Translator
+
+    def __call__(self, sentence: str) -> bool:
+        longest = min(self.translator.longest_source, self.translator.config.data.max_length)
+        # A token is at least a byte, but for what normalisation makes longer.
+        return 4 * len(sentence) < longest or len(self.translator.vocabularies.source.encode([sentence])[0]) <= longest
+
+
 @dataclass(frozen=True, eq=False)
 class Model:
     """One model, loaded, with the weights it had then."""
@@ -52,25 +65,24 @@ class Model:
     translator: Translator
     weights: str  # the hash of its weights
     splitter: Splitter
-    alone: threading.Lock = field(default_factory=threading.Lock)  # for what threads cannot do at the same time
+    is_concurrent: bool  # whether its usual engine serves several threads
+    lock: threading.Lock = field(default_factory=threading.Lock)  # of the engine that does not
 
     @staticmethod
     def load(of: Specification, loading: Loading) -> "Model":
         """A model that has translated: nothing is left to be read from its folder when the first request comes."""
         weights = fingerprint(of.folder, loading)
-        translator = Translator.load(of.folder, loading)
-        for lines in (["a"], ["a", "b"]):  # CTranslate2 keeps workers of two kinds
-            translator.translate(lines)
-        translating = translator.config.data.task != "symbols"
-        splitter = Splitter(translating, longest_bytes=translator.longest_source - 1)
-        return Model(of, translator, weights, splitter)
+        translator = giving_way(lambda: _warm(of.folder, loading))
+        splitter = Splitter(translator.config.data.task != "symbols", Fitting(translator))
+        engine = translator.engines.searching(translator.request())
+        return Model(of, translator, weights, splitter, engine.concurrent)
 
     def translate(self, lines: list[str], request: Request) -> list[Translation]:
         with self._turn(self.translator.engines.searching(request)):
             return list(self.translator.stream(lines, request))
 
     def _turn(self, engine: Engine) -> AbstractContextManager[Any]:
-        return nullcontext() if engine.concurrent else self.alone
+        return nullcontext() if engine.concurrent else self.lock
 
 
 @dataclass(frozen=True)
@@ -79,6 +91,10 @@ class Searching:
 
     model: Model
     request: Request
+
+    @property
+    def alone(self) -> Model | None:
+        return None if self.model.is_concurrent else self.model
 
     def __call__(self, lines: list[str]) -> list[Translation]:
         return self.model.translate(lines, self.request)
@@ -132,6 +148,13 @@ class Models:
         else:
             self.metrics.reloads.labels(model.of.name, "done").inc()
             self.loading.say(f"{model.of.name}: new weights")
+
+
+def _warm(folder: Path, loading: Loading) -> Translator:
+    translator = Translator.load(folder, loading)
+    for lines in (["a"], ["a", "b"]):  # CTranslate2 keeps workers of two kinds
+        translator.translate(lines)
+    return translator
 
 
 def fingerprint(folder: Path, loading: Loading) -> str:

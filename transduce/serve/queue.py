@@ -8,18 +8,30 @@ Knows functions of lines, and neither models nor HTTP. All but those functions r
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from transduce.serve.metrics import Metrics
+from transduce.serve.priority import give_way
 from transduce.serve.refusals import Overloaded
 from transduce.serve.settings import Settings
 
-Work = Callable[[list[str]], Sequence[Any]]  # an answer for each line; lines of requests whose work is equal mix
-REMEMBERED = 0.9  # of the past in the estimate of a line's time
+REMEMBERED = 0.95  # of the past in the estimate of a character's time
+SHORT = 128  # characters
+
+
+class Work(Protocol):
+    """An answer for each line; lines of requests whose work is equal mix."""
+
+    @property
+    def alone(self) -> Hashable:
+        """What no two batches may use at the same time, or None."""
+        ...
+
+    def __call__(self, lines: list[str], /) -> Sequence[Any]: ...
 
 
 class Job:
@@ -35,6 +47,11 @@ class Job:
     @property
     def is_waiting(self) -> bool:
         return self.begun < len(self.lines)
+
+    @property
+    def size(self) -> int:
+        """Of its next line, in powers of two: a short line does not wait in a batch for a long one."""
+        return (len(self.lines[self.begun]) // SHORT).bit_length() if self.is_waiting else -1
 
     def next_place(self) -> "Place":
         self.begun += 1
@@ -70,8 +87,9 @@ class Queue:
         self.settings, self.metrics = settings, metrics
         self._jobs: deque[Job] = deque()
         self._idle = settings.workers
-        self._line_s = 0.0  # how often a line is done, all workers together
-        self._threads = ThreadPoolExecutor(settings.workers, thread_name_prefix="worker")
+        self._busy: set[Hashable] = set()  # what only one batch at a time may use, and one does
+        self._spent_s = self._done_characters = 0.0  # lately
+        self._threads = ThreadPoolExecutor(settings.workers, "worker", initializer=give_way)
 
     @property
     def waiting(self) -> int:
@@ -79,8 +97,11 @@ class Queue:
 
     @property
     def wait_s(self) -> float:
-        """Until a new request has its first turn: one line of every other comes before."""
-        return self.waiting * self._line_s
+        """Until a new request has its first turn, by what lines took lately: one of every other comes before."""
+        if not self._done_characters:
+            return 0.0
+        ahead = sum(len(job.lines[job.begun]) for job in self._jobs)
+        return ahead * self._spent_s / self._done_characters / self.settings.workers
 
     @property
     def is_full(self) -> bool:
@@ -118,42 +139,47 @@ class Queue:
 
     def _hand_out(self) -> None:
         """A batch for every worker that has none."""
-        while self._idle and self._jobs:
+        while self._idle and (job := self._next_job()):
             self._idle -= 1
-            batch = self._next_batch()
+            self._busy.add(job.work.alone)
+            batch = self._next_batch(job.work, job.size)
             computing = asyncio.get_running_loop().run_in_executor(self._threads, answers_of, batch)
             computing.add_done_callback(partial(self._take_back, batch, time.perf_counter()))
         self.metrics.waiting.set(self.waiting)
 
-    def _next_batch(self) -> list[Place]:
-        """A line of each job in turn, beginning with the one that has waited longest for its turn."""
-        work = self._jobs[0].work
-        turns = deque(job for job in self._jobs if job.work == work)
+    def _next_job(self) -> Job | None:
+        """The one that has waited longest for its turn, and can have it."""
+        return next((job for job in self._jobs if job.work.alone not in self._busy - {None}), None)
+
+    def _next_batch(self, work: Work, size: int) -> list[Place]:
+        """A line of about this size of each job with this work in turn."""
+        turns = deque(job for job in self._jobs if job.size == size and job.work == work)
         batch: list[Place] = []
         characters = 0
         while turns and len(batch) < self.settings.batch_lines and characters < self.settings.batch_characters:
             job = turns.popleft()
             batch.append(job.next_place())
             characters += len(batch[-1].line)
-            if job.is_waiting:
+            if job.size == size:
                 turns.append(job)
-        had_turn = {place.job for place in batch}
-        behind = [job for job in turns if job in had_turn]  # in the order in which they are next
-        self._jobs = deque([*(job for job in self._jobs if job not in had_turn), *behind])
+        had_turn = dict.fromkeys(place.job for place in batch)
+        next_in_turn = [job for job in turns if job in had_turn]
+        others = [job for job in had_turn if job.is_waiting and job not in next_in_turn]
+        self._jobs = deque([*(job for job in self._jobs if job not in had_turn), *next_in_turn, *others])
         return batch
 
     def _take_back(self, batch: list[Place], began: float, done: "asyncio.Future[list[Any]]") -> None:
-        took = time.perf_counter() - began
         self._idle += 1
-        self._measure(len(batch), took)
+        self._busy.discard(batch[0].job.work.alone)
+        self._measure(batch, time.perf_counter() - began)
         for place, answer in zip(batch, done.result(), strict=True):
             place.job.receive(place.number, answer)
         self._hand_out()
 
-    def _measure(self, lines: int, took: float) -> None:
-        line_s = took / lines / self.settings.workers
-        self._line_s = REMEMBERED * self._line_s + (1 - REMEMBERED) * line_s if self._line_s else line_s
-        self.metrics.batch_lines.observe(lines)
+    def _measure(self, batch: list[Place], took: float) -> None:
+        self._spent_s = REMEMBERED * self._spent_s + took
+        self._done_characters = REMEMBERED * self._done_characters + sum(len(place.line) for place in batch)
+        self.metrics.batch_lines.observe(len(batch))
         self.metrics.batch_seconds.observe(took)
 
     def close(self) -> None:

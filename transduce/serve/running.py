@@ -1,9 +1,13 @@
 """A server as a process: one event loop, one listening socket, and a stop that answers what was accepted."""
 
 import asyncio
+import atexit
+import os
 import signal
 import socket
+import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from granian.constants import HTTPModes, Interfaces
 from granian.http import HTTP1Settings
@@ -17,13 +21,14 @@ from transduce.serve.settings import Settings
 from transduce.translator import Loading
 
 
-def serve(models: Sequence[str], settings: Settings, loading: Loading) -> None:
-    """Load the models and answer until SIGTERM or Ctrl-C."""
+def serve(models: Sequence[str], settings: Settings, loading: Loading) -> NoReturn:
+    """Load the models and answer until SIGTERM or Ctrl-C, then end the process."""
     check_free(settings.host, settings.port)
     specifications = [Specification.parse(text) for text in models]
     service = Service.load(settings, specifications, loading)
     names = ", ".join(model.of.name for model in service.models.all)
     asyncio.run(_run(service, f"http://{settings.host}:{settings.port} translates {names}"))
+    _leave()
 
 
 def check_free(host: str, port: int) -> None:
@@ -33,6 +38,14 @@ def check_free(host: str, port: int) -> None:
             pass
     except OSError as error:
         raise SettingError(f"{host}:{port}: cannot listen there ({error.strerror}): choose another --port") from None
+
+
+def _leave() -> NoReturn:
+    """End the process here: a thread of granian's that wants the interpreter while it is taken down would abort it."""
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 async def _run(service: Service, greeting: str) -> None:

@@ -41,8 +41,12 @@ class Looking:
     model: Model
     look: Look
 
+    @property
+    def alone(self) -> Model:
+        return self.model
+
     def __call__(self, lines: list[str]) -> list[bytes]:
-        with self.model.alone:
+        with self.model.lock:
             seen = self.look(self.model.translator)
         return [json.dumps(seen, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()]
 
@@ -83,13 +87,11 @@ class Service:
     async def detect(self, text: str) -> list[Detected]:
         """The likeliest languages of a text; its beginning is enough to tell."""
         self._check([text])
-        answers: list[list[Detected]] = await self.queue.answer(self.detector.detect_all, [text[:DETECTED_CHARACTERS]])
+        answers: list[list[Detected]] = await self.queue.answer(self.detector, [text[:DETECTED_CHARACTERS]])
         return answers[0]
 
     def _check_small(self, model: Model, texts: Sequence[str]) -> None:
         most, most_tokens = self.settings.inspected_characters, self.settings.inspected_tokens
-        if not texts[0].strip():
-            raise Refusal("the text is empty: there is nothing to look at")
         if max(map(len, texts)) > most:
             raise TooMuch(f"a text to look into may have {most:,} characters")
         if max(map(len, model.translator.vocabularies.source.encode(texts))) > most_tokens:

@@ -30,7 +30,7 @@ class Settings:
     # how work is shared
     batch_lines: int = 32  # 1: no batching
     batch_characters: int = 4_000
-    workers: int = 2  # batches under way: one computes while the answers of the other are sent
+    workers: int = 4  # batches under way: some compute while others are sent and taken in
     queue_requests: int = 128  # waiting at once; what comes then is refused
     longest_wait_s: float = 5.0  # before its first line has a turn; what would wait longer is refused
     request_s: float = 60.0  # for all of a request

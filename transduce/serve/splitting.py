@@ -6,14 +6,14 @@ proportion to its text, whatever the text is. Knows no models and no HTTP.
 
 import html
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 # A run of marks is tried once, at its beginning: tried at each mark, a page of dots would take minutes.
 _END = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’»)\]]*+(?=\s)|(?<![。！？])[。！？]++[\"'”’」』）]*+|[\r\n]++")
 _SHORT = re.compile(r"\d{1,2}|\w|(?:\w\.)+\w")
 _SPACE = re.compile(r"\s*+")
-_BREAK = re.compile(r"(?:[,;:、，；]|\s[-–—])\s*+|\s++")
+_BREAK = re.compile(r"[,;:、，；]\s*+|\s++")
 _ABBREVIATIONS = frozenset(
     "mr mrs ms dr prof st jr sr vs etc cf fig no nr vol pp ca approx bzw usw evtl ggf inkl str hr fr mme mlle sra".split()
 )
@@ -43,7 +43,7 @@ class Splitter:
     """How a model's texts are cut: at sentence ends where it translates, at line ends where it spells symbols."""
 
     sentences: bool
-    longest_bytes: int  # a longer sentence is divided: at worst every byte is a token
+    fits: Callable[[str], bool]  # whether a sentence is short enough; one that is not is divided
 
     def text(self, text: str) -> Document:
         return _document(self._spans(text), text)
@@ -81,16 +81,15 @@ class Splitter:
         return end[0][0] in "\r\n" or (self.sentences and not _goes_on(text, end))
 
     def _divided(self, text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
-        """A sentence that is too long, cut after a comma or a space, or anywhere."""
-        while len(text[begin:end].encode()) > self.longest_bytes:
-            # At most that many characters, and of those that take several bytes fewer.
-            room = len(text[begin : begin + self.longest_bytes].encode()[: self.longest_bytes].decode(errors="ignore"))
-            breaks = [found.end() for found in _BREAK.finditer(text, begin + 1, begin + room)]
-            cut = breaks[-1] if breaks else begin + max(1, room)
-            yield _trimmed(text, begin, cut)
-            begin = _SPACE.match(text, cut).end()  # type: ignore[union-attr]  # it matches nothing too
-        if begin < end:
+        """A sentence, or where it is too long its halves, cut after a comma or a space near the middle, or anywhere."""
+        if end - begin < 2 or self.fits(text[begin:end]):
             yield begin, end
+            return
+        middle = (begin + end) // 2
+        breaks = [found.end() for found in _BREAK.finditer(text, begin + 1, end - 1)]
+        cut = min(breaks, key=lambda place: abs(place - middle), default=middle)
+        for first, last in ((begin, cut), (cut, end)):
+            yield from self._divided(text, *_trimmed(text, first, last))
 
 
 def _document(spans: Iterable[tuple[int, int]], text: str) -> Document:
