@@ -8,11 +8,12 @@ import json
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from transduce.data import READ_ERRORS, Corpus, open_bytes, read_pairs, unreadable
-from transduce.errors import DataError, SettingError
+from transduce.errors import DataError, MissingExtra, SettingError
 from transduce.translator import Loading, Output, Request, Translation, Translator, open_folder
 from transduce.translator.alignment import pharaoh
 from transduce.translator.engines import say_to_stderr
@@ -272,6 +273,38 @@ def average(options: Options) -> int:
     folder = average(options.runs, options.output, options.weights)
     print(f"{folder}: the mean of {len(options.runs)} models", file=sys.stderr)
     return 0
+
+
+def serve(options: Options) -> int:
+    _require("fastapi", "granian", "prometheus_client", extra="serve")
+    from transduce.serve.running import serve as run
+    from transduce.serve.settings import Settings
+
+    settings = Settings(
+        host=options.host,
+        port=options.port,
+        allowed_hosts=tuple(options.allow_host),
+        keys=options.keys,
+        open=options.open,
+        batch_lines=options.batch,
+        queue_requests=options.queue,
+        characters=options.characters,
+    )
+    run(options.models, settings, _loading(options))
+
+
+def key(options: Options) -> int:
+    from transduce.serve.keys import add_key
+
+    print(add_key(Path(options.file), options.name, options.requests_per_minute))
+    print(f"transduce: {options.file} has its hash only: keep the key, it is not shown again", file=sys.stderr)
+    return 0
+
+
+def _require(*packages: str, extra: str) -> None:
+    for package in packages:
+        if find_spec(package) is None:
+            raise MissingExtra(package, extra)
 
 
 def _load(options: Options) -> Translator:

@@ -37,6 +37,8 @@ def make_parser() -> argparse.ArgumentParser:
     _shortlist(verbs.add_parser("shortlist", help="learn which output tokens a sentence can need: faster on CPUs"))
     _average(verbs.add_parser("average", help="one model of several: the mean of their weights"))
     _import(verbs.add_parser("import", help="take in a model of Hugging Face's Marian, or of Marian itself"))
+    _serve(verbs.add_parser("serve", help="answer over HTTP: LibreTranslate's API, our own, and a web page"))
+    _key(verbs.add_parser("key", help="make an API key for a server"))
     return parser
 
 
@@ -60,6 +62,10 @@ def _train(parser: argparse.ArgumentParser) -> None:
 
 def _model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", help="a run folder")
+    _loading(parser)
+
+
+def _loading(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--weights", choices=["auto", "best", "last", "averaged"], default="auto")
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto")
     parser.add_argument("--threads", type=int, default=0, help="CPU threads (default: one per core)")
@@ -228,3 +234,24 @@ def _import(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(command="import_model")  # `import` is a word of Python's
     parser.add_argument("source", help="a folder with config.json and model.safetensors, or with Marian's model.npz")
     parser.add_argument("run", help="the model folder to make")
+
+
+def _serve(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("models", nargs="+", metavar="MODEL", help="a run folder, or SOURCE-TARGET=FOLDER, e.g. en-de=runs/mine")
+    _loading(parser)
+    _engine(parser, "auto: CTranslate2 (ct2) on CPUs wherever it can, else PyTorch")
+    add("--host", default="127.0.0.1", help="the address to listen at (default: 127.0.0.1, this machine only)")
+    add("--port", type=int, default=5000)
+    add("--allow-host", nargs="+", action="extend", default=[], metavar="NAME", help="names it is reached by")
+    add("--keys", default="", metavar="FILE", help="only for those with a key; `transduce key FILE NAME` makes one")
+    add("--open", action="store_true", help="let other machines in without keys")
+    add("--batch", type=int, default=32, metavar="N", help="lines computed together; 1: no batching (default: 32)")
+    add("--queue", type=int, default=128, metavar="N", help="requests that may wait; more are refused (default: 128)")
+    add("--characters", type=int, default=50_000, metavar="N", help="of a request's texts (default: 50000)")
+
+
+def _key(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", help="the file of keys; it is made where there is none")
+    parser.add_argument("name", help="whose key it is")
+    parser.add_argument("--requests-per-minute", type=int, default=600, metavar="N", help="(default: 600)")

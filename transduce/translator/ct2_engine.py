@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
-from typing import Any
+from typing import Any, ClassVar
 
 import ctranslate2
 
@@ -79,6 +79,7 @@ class Batch:
 class Ct2Engine:
     """A CTranslate2 model on the CPU's cores."""
 
+    concurrent: ClassVar = True
     PLACES = 512  # rows x width of the sources searched at once by a core, beams counted
     WIDE = 1_024  # d_model from which one sentence is worth several threads; below, they wait for one another
     AHEAD = 4  # batches in flight for each core: enough that none waits, few enough that an end comes soon

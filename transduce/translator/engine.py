@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 from transduce.config import SearchConfig
 from transduce.errors import SettingError
@@ -82,6 +82,8 @@ class Block:
 
 class Engine(Protocol):
     """A model that searches and scores."""
+
+    concurrent: ClassVar[bool]  # whether several threads may use it at once
 
     def search(self, sources: Sequence[Ids], prefixes: Sequence[Ids], request: Request) -> list[list[Hypothesis]]:
         """The hypotheses for each source, best first, in the order of the sources."""

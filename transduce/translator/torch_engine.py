@@ -22,6 +22,7 @@ T = TypeVar("T")
 class TorchEngine:
     """A model on a device; with others beside it they translate together."""
 
+    concurrent: ClassVar = False  # whoever looks at attention would see that of others
     PLACES: ClassVar = {"cpu": 4_096, "cuda": 65_536}  # rows x width of the sources searched at once, beams counted
 
     def __init__(

@@ -1,0 +1,105 @@
+"""The routes of the web page: what the explorer shows of a model, and the page's own files. Computes nothing itself."""
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, FastAPI
+from pydantic import Field
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
+
+from transduce.serve.answers import REFUSALS
+from transduce.serve.api import WHOLE, Body, Inspected
+from transduce.serve.asking import presented_key, while_present
+from transduce.serve.refusals import Unknown
+from transduce.serve.service import Service
+
+Number = Annotated[int, Field(ge=0, le=100), WHOLE]
+Loose = Field(strict=False)  # JSON has lists only, which are strictly no tuples
+Head = Annotated[tuple[Literal["encoder", "decoder", "source"], Number, Number], Loose]
+
+
+class ExploreBody(Body):
+    model: str = ""
+    text: Inspected
+
+
+class ExploreTranslateBody(ExploreBody):
+    n_best: Annotated[int, Field(ge=1, le=16), WHOLE] = 4
+    alternatives: Annotated[int, Field(ge=0, le=50), WHOLE] = 5
+
+
+class ExploreAttentionBody(ExploreBody):
+    target: str | None = None
+    off: Annotated[tuple[Head, ...], Field(max_length=1_000), Loose] = ()  # heads to switch off
+
+
+class ExploreTreeBody(ExploreBody):
+    beam: Annotated[int, Field(ge=1, le=16), WHOLE] = 4
+
+
+def explore_routes(service: Service) -> APIRouter:
+    """The routes over a service."""
+
+    def admit(http: HttpRequest) -> None:
+        service.keys.admit(presented_key(http))
+
+    router = APIRouter(prefix="/v1/explore", tags=["explore"], dependencies=[Depends(admit)], responses=REFUSALS)
+
+    async def show(http: HttpRequest, body: ExploreBody, name: str, texts: list[str], **arguments: Any) -> Response:
+        view = view_named(name)
+        look = service.look(
+            service.models.named(body.model), texts, lambda translator: view(translator, body.text, **arguments)
+        )
+        return Response(await while_present(http, service.metrics, look), media_type="application/json")
+
+    @router.post("/translate")
+    async def translate(body: ExploreTranslateBody, http: HttpRequest) -> Response:
+        """Outputs of a text, and for each token what else was likely."""
+        return await show(http, body, "translate_view", [body.text], n_best=body.n_best, alternatives=body.alternatives)
+
+    @router.post("/attention")
+    async def attention(body: ExploreAttentionBody, http: HttpRequest) -> Response:
+        """Who looks at whom, with some heads switched off."""
+        texts = [body.text] if body.target is None else [body.text, body.target]
+        off = [list(head) for head in body.off]
+        return await show(http, body, "attention_view", texts, target=body.target, off=off)
+
+    @router.post("/tree")
+    async def tree(body: ExploreTreeBody, http: HttpRequest) -> Response:
+        """What beam search kept and left."""
+        return await show(http, body, "tree_view", [body.text], beam=body.beam)
+
+    @router.get("/training")
+    async def training(model: str = "") -> dict[str, Any]:
+        """The curves of a model's training."""
+        seen: dict[str, Any] = view_named("training_view")(service.models.named(model).of.folder)
+        return seen
+
+    return router
+
+
+def view_named(name: str) -> Callable[..., Any]:
+    """A function of the explorer, imported when it is first asked for: it needs torch, which translating may not."""
+    try:
+        return getattr(import_module("transduce.explore.views"), name)
+    except ModuleNotFoundError:
+        raise Unknown("this server has no explorer") from None
+
+
+def add_page(app: FastAPI) -> None:
+    """The page's files under their paths; they are all there is, so no path leads to any other file."""
+    try:
+        files: dict[str, tuple[bytes, str]] = import_module("transduce.explore.page").files()
+    except ModuleNotFoundError:
+        return
+    for path, (content, kind) in files.items():
+        app.add_api_route(path, _file(content, kind), methods=["GET"], include_in_schema=False)
+
+
+def _file(content: bytes, kind: str) -> Callable[[], Response]:
+    def file() -> Response:
+        return Response(content, media_type=kind)
+
+    return file

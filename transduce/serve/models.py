@@ -1,0 +1,164 @@
+"""The models of a server: by name, by pair of languages, and new ones in their place when their weights change.
+
+A request keeps the model it began with, so nothing is dropped when another takes its place. Knows no HTTP.
+"""
+
+import asyncio
+import re
+import threading
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from transduce.checkpoint import RunFolder, read_about
+from transduce.errors import SettingError, TransduceError
+from transduce.serve.metrics import Metrics
+from transduce.serve.priority import giving_way
+from transduce.serve.refusals import Unknown
+from transduce.serve.splitting import Splitter
+from transduce.translator import Loading, Request, Translation, Translator, better_weights, open_folder
+from transduce.translator.engine import Engine
+
+_NAMED = re.compile(r"([A-Za-z][A-Za-z0-9_]*)-([A-Za-z][A-Za-z0-9_]*)=(.+)")
+
+
+@dataclass(frozen=True)
+class Specification:
+    """A model as the command line names it."""
+
+    folder: Path
+    name: str
+    source: str  # codes of languages; empty where they are not known
+    target: str
+
+    @staticmethod
+    def parse(text: str) -> "Specification":
+        """`en-de=RUN`, or `RUN` whose settings say what it translates."""
+        if named := _NAMED.fullmatch(text):
+            source, target, folder = named.groups()
+            open_folder(folder)
+            return Specification(Path(folder), f"{source}-{target}", source, target)
+        languages = open_folder(text).config.data.languages
+        source, target = languages or ("", "")
+        return Specification(Path(text), "-".join(languages) or Path(text).resolve().name, source, target)
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """Whether a sentence has no more tokens than the model learned from: longer ones it has never seen."""
+
+    translator: Translator
+
+    def __call__(self, sentence: str) -> bool:
+        longest = min(self.translator.longest_source, self.translator.config.data.max_length)
+        # A token is at least a byte, but for what normalisation makes longer.
+        return 4 * len(sentence) < longest or len(self.translator.vocabularies.source.encode([sentence])[0]) <= longest
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """One model, loaded, with the weights it had then."""
+
+    of: Specification
+    translator: Translator
+    weights: str  # the hash of its weights
+    splitter: Splitter
+    is_concurrent: bool  # whether its usual engine serves several threads
+    lock: threading.Lock = field(default_factory=threading.Lock)  # of the engine that does not
+
+    @staticmethod
+    def load(of: Specification, loading: Loading) -> "Model":
+        """A model that has translated: nothing is left to be read from its folder when the first request comes."""
+        weights = fingerprint(of.folder, loading)
+        translator = giving_way(lambda: _warm(of.folder, loading))
+        splitter = Splitter(translator.config.data.task != "symbols", Fitting(translator))
+        engine = translator.engines.searching(translator.request())
+        return Model(of, translator, weights, splitter, engine.concurrent)
+
+    def translate(self, lines: list[str], request: Request) -> list[Translation]:
+        with self._turn(self.translator.engines.searching(request)):
+            return list(self.translator.stream(lines, request))
+
+    def _turn(self, engine: Engine) -> AbstractContextManager[Any]:
+        return nullcontext() if engine.concurrent else self.lock
+
+
+@dataclass(frozen=True)
+class Searching:
+    """Work for the queue: requests that ask the same of the same model share batches."""
+
+    model: Model
+    request: Request
+
+    @property
+    def alone(self) -> Model | None:
+        return None if self.model.is_concurrent else self.model
+
+    def __call__(self, lines: list[str]) -> list[Translation]:
+        return self.model.translate(lines, self.request)
+
+
+class Models:
+    """What a server can translate."""
+
+    def __init__(self, specifications: Sequence[Specification], loading: Loading, metrics: Metrics) -> None:
+        for number, one in enumerate(specifications):
+            if one.name in [other.name for other in specifications[:number]]:
+                raise SettingError(f"{one.folder}: there is another model for {one.name}: name it as SOURCE-TARGET=RUN")
+        self.loading, self.metrics = loading, metrics
+        self._models = {one.name: Model.load(one, loading) for one in specifications}
+
+    @property
+    def all(self) -> list[Model]:
+        return list(self._models.values())
+
+    def named(self, name: str) -> Model:
+        """The model of this name; the only one there is where no name is given."""
+        if not name and len(self._models) == 1:
+            return self.all[0]
+        if name not in self._models:
+            raise Unknown(f"no such model here: there is {', '.join(self._models)}")
+        return self._models[name]
+
+    def of_pair(self, source: str, target: str) -> Model:
+        for model in self.all:
+            if source and (model.of.source, model.of.target) == (source, target):
+                return model
+        pairs = [f"{m.of.source} to {m.of.target}" for m in self.all if m.of.source]
+        raise Unknown(f"not a pair of languages this server translates: it does {', '.join(pairs) or 'none'}")
+
+    async def watch(self, every_s: float) -> None:
+        """Look at the folders for as long as the server lives."""
+        while True:
+            await asyncio.sleep(every_s)
+            for model in self.all:
+                await asyncio.to_thread(self.refresh, model)
+
+    def refresh(self, model: Model) -> None:
+        """Put a new model in the place of one whose weights have changed; what cannot be loaded changes nothing."""
+        try:
+            if fingerprint(model.of.folder, self.loading) == model.weights:
+                return
+            self._models[model.of.name] = Model.load(model.of, self.loading)
+        except (TransduceError, OSError) as error:
+            self.metrics.reloads.labels(model.of.name, "failed").inc()
+            self.loading.say(f"{model.of.name}: goes on with the weights it has: {error}")
+        else:
+            self.metrics.reloads.labels(model.of.name, "done").inc()
+            self.loading.say(f"{model.of.name}: new weights")
+
+
+def _warm(folder: Path, loading: Loading) -> Translator:
+    translator = Translator.load(folder, loading)
+    for lines in (["a"], ["a", "b"]):  # CTranslate2 keeps workers of two kinds
+        translator.translate(lines)
+    return translator
+
+
+def fingerprint(folder: Path, loading: Loading) -> str:
+    """What tells one set of weights from another, without reading them."""
+    run = RunFolder(folder)
+    which = better_weights(run) if loading.weights == "auto" else loading.weights
+    return read_about(run.weights(which)).get("sha256", "")

@@ -1,0 +1,23 @@
+"""Computing gives way to answering: when every core is busy, a refusal must not wait for a translation."""
+
+import os
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+Result = TypeVar("Result")
+NICENESS = 5  # about a third of a core's time beside a thread that answers; all of it when none does
+
+
+def give_way() -> None:
+    """Lower the priority of this thread, and of the threads that are started from it."""
+    if sys.platform == "linux":  # elsewhere a number means the whole process
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
+
+
+def giving_way(work: Callable[[], Result]) -> Result:
+    """What `work` gives, from a thread that gives way: the threads of a runtime loaded there do so too."""
+    with ThreadPoolExecutor(1, initializer=give_way) as thread:
+        return thread.submit(work).result()

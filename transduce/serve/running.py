@@ -1,0 +1,70 @@
+"""A server as a process: one event loop, one listening socket, and a stop that answers what was accepted."""
+
+import asyncio
+import atexit
+import os
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from granian.constants import HTTPModes, Interfaces
+from granian.http import HTTP1Settings
+from granian.server.embed import Server
+
+from transduce.errors import SettingError
+from transduce.serve.app import make_app
+from transduce.serve.models import Specification
+from transduce.serve.service import Service
+from transduce.serve.settings import Settings
+from transduce.translator import Loading
+
+
+def serve(models: Sequence[str], settings: Settings, loading: Loading) -> NoReturn:
+    """Load the models and answer until SIGTERM or Ctrl-C, then end the process."""
+    check_free(settings.host, settings.port)
+    specifications = [Specification.parse(text) for text in models]
+    service = Service.load(settings, specifications, loading)
+    names = ", ".join(model.of.name for model in service.models.all)
+    asyncio.run(_run(service, f"http://{settings.host}:{settings.port} translates {names}"))
+    _leave()
+
+
+def check_free(host: str, port: int) -> None:
+    """Refused before any model is loaded: an address that is not ours, or is taken."""
+    try:
+        with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET):
+            pass
+    except OSError as error:
+        raise SettingError(f"{host}:{port}: cannot listen there ({error.strerror}): choose another --port") from None
+
+
+def _leave() -> NoReturn:
+    """End the process here: a thread of granian's that wants the interpreter while it is taken down would abort it."""
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+async def _run(service: Service, greeting: str) -> None:
+    settings = service.settings
+    server = Server(
+        make_app(service),
+        address=settings.host,
+        port=settings.port,
+        interface=Interfaces.ASGI,
+        http=HTTPModes.http1,  # one protocol less to defend; whoever wants HTTP/2 and TLS has a proxy
+        websockets=False,
+        backlog=1_024,
+        backpressure=settings.connections,
+        http1_settings=HTTP1Settings(
+            header_read_timeout=round(1_000 * settings.header_s), max_buffer_size=settings.header_bytes
+        ),
+        log_enabled=False,  # nothing of what is sent here is written down
+    )
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, server.stop)
+    service.models.loading.say(greeting)
+    await server.serve()

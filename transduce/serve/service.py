@@ -1,0 +1,109 @@
+"""What handlers work with: documents to translations, and a look inside a model, through the one queue. Knows no routes."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from transduce.serve.detection import Detected, Detector
+from transduce.serve.keys import Keyring
+from transduce.serve.metrics import Metrics
+from transduce.serve.models import Model, Models, Searching, Specification
+from transduce.serve.queue import Queue
+from transduce.serve.refusals import Refusal, TooMuch
+from transduce.serve.settings import Settings
+from transduce.serve.splitting import Document
+from transduce.translator import Loading, Request, Translation, Translator
+
+Look = Callable[[Translator], Any]  # gives something that JSON can say
+
+DETECTED_CHARACTERS = 1_000
+
+
+@dataclass(frozen=True)
+class Translated:
+    """A document and what became of its sentences."""
+
+    document: Document
+    translations: list[Translation]
+
+    def text(self, rank: int = 0) -> str:
+        """The document again, of each sentence's output of this rank, or the last there is."""
+        return self.document.rejoin(
+            one.outputs[min(rank, len(one.outputs) - 1)].text if one.outputs else "" for one in self.translations
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Looking:
+    """Work for the queue that is nobody else's: a look inside a model, as JSON since making that takes time too."""
+
+    model: Model
+    look: Look
+
+    @property
+    def alone(self) -> Model:
+        return self.model
+
+    def __call__(self, lines: list[str]) -> list[bytes]:
+        with self.model.lock:
+            seen = self.look(self.model.translator)
+        return [json.dumps(seen, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()]
+
+
+class Service:
+    """A server without its HTTP."""
+
+    def __init__(self, settings: Settings, models: Models, metrics: Metrics) -> None:
+        self.settings, self.models, self.metrics = settings, models, metrics
+        self.keys = Keyring.read(settings.keys)
+        self.queue = Queue(settings, metrics)
+        self.detector = Detector()
+
+    @staticmethod
+    def load(settings: Settings, specifications: Sequence[Specification], loading: Loading) -> "Service":
+        metrics = Metrics()
+        return Service(settings, Models(specifications, loading, metrics), metrics)
+
+    async def translate(
+        self, model: Model, texts: Sequence[str], request: Request, *, is_html: bool = False
+    ) -> list[Translated]:
+        """Each text's sentences, all of them one job of the queue."""
+        self._check(texts)
+        self.metrics.characters.labels(model.of.name).inc(sum(map(len, texts)))
+        split = model.splitter.html if is_html else model.splitter.text
+        documents = [split(text) for text in texts]
+        sentences = [sentence for document in documents for sentence in document.sentences]
+        answers = iter(await self.queue.answer(Searching(model, request), sentences))
+        return [Translated(document, [next(answers) for _ in document.sentences]) for document in documents]
+
+    async def look(self, model: Model, texts: Sequence[str], look: Look) -> bytes:
+        """What a look inside the model with these texts shows, as JSON."""
+        self._check(texts)
+        self._check_small(model, texts)
+        answers: list[bytes] = await self.queue.answer(Looking(model, look), [texts[0]])
+        return answers[0]
+
+    async def detect(self, text: str) -> list[Detected]:
+        """The likeliest languages of a text; its beginning is enough to tell."""
+        self._check([text])
+        answers: list[list[Detected]] = await self.queue.answer(self.detector, [text[:DETECTED_CHARACTERS]])
+        return answers[0]
+
+    def _check_small(self, model: Model, texts: Sequence[str]) -> None:
+        most, most_tokens = self.settings.inspected_characters, self.settings.inspected_tokens
+        if max(map(len, texts)) > most:
+            raise TooMuch(f"a text to look into may have {most:,} characters")
+        if max(map(len, model.translator.vocabularies.source.encode(texts))) > most_tokens:
+            raise TooMuch(f"a text to look into may have {most_tokens} tokens")
+
+    def _check(self, texts: Sequence[str]) -> None:
+        if len(texts) > self.settings.texts:
+            raise TooMuch(f"a request may have {self.settings.texts:,} texts")
+        if sum(map(len, texts)) > self.settings.characters:
+            raise TooMuch(f"the texts of a request may have {self.settings.characters:,} characters")
+        for number, text in enumerate(texts, 1):
+            try:
+                text.encode()
+            except UnicodeEncodeError:
+                raise Refusal(f"text {number} holds half a surrogate pair: it is no valid Unicode") from None
