@@ -182,6 +182,7 @@ def _distill(parser: argparse.ArgumentParser) -> None:
     add("--keep-original", action="store_true", help="learn from the given targets too")
     add("--beam", type=int, help="the teacher's (default: its setting)")
     _loading(parser)
+    _engine(parser, "auto: CTranslate2 (ct2) on CPUs wherever it can, else PyTorch")
     add("--quiet", action="store_true", help="say nothing but errors")
     add("--json", action="store_true", help="print the result as JSON on stdout")
 
@@ -199,15 +200,9 @@ def _backtranslate(parser: argparse.ArgumentParser) -> None:
     add("--beam", type=int, help="width of the beam (default: the model's setting)")
     add("--seed", type=int, default=1)
     _loading(parser)
+    _engine(parser, "auto: CTranslate2 (ct2) on CPUs wherever it can, else PyTorch")
     add("--quiet", action="store_true", help="say nothing but errors")
     add("--json", action="store_true", help="print what was made as JSON on stdout")
-
-
-def _loading(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--weights", choices=["auto", "best", "last", "averaged"], default="auto")
-    parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto")
-    parser.add_argument("--threads", type=int, default=0, help="CPU threads (default: one per core)")
-    _engine(parser, "auto: CTranslate2 (ct2) on CPUs wherever it can, else PyTorch")
 
 
 def _shortlist(parser: argparse.ArgumentParser) -> None:
