@@ -10,6 +10,7 @@ difference of their scores. Greedy and beam 4 with n^1. On a GPU the engine of s
 import argparse
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import torch
 from facts import write_result
 
 from transduce.device import Device, choose_device
-from transduce.model import Tokens, Transformer
+from transduce.model import Memory, Tokens, Transformer
 from transduce.search import Hypothesis, Penalty, length_penalty
 from transduce.text import EOS
 from transduce.translator import Loading, Request, Translator
@@ -53,14 +54,10 @@ def compare(run: Path, lines: list[str], beam: int) -> dict[str, Any]:
 def ways(run: Path, translator: Translator, request: Request) -> dict[str, Search]:
     model, both, device = translator.model, translator.vocabularies, choose_device()
     plain = TorchEngine(model, replace(device, bf16=False), both.source.pad, both.target.pad, EOS)
-    slots = SlotEngine(model, device, both.source.pad, both.target.pad, EOS)
-    found = {
-        "torch, in company": in_company(plain, request),
-        "torch, alone": alone(plain, request),
-        "slots, in company": in_company(slots, request),
-        "slots, alone": alone(slots, request),
-    }
+    found = {"torch, in company": in_company(plain, request), "torch, alone": alone(plain, request)}
     if device.kind == "cuda":
+        slots = SlotEngine(model, device, both.source.pad, both.target.pad, EOS)
+        found |= {"slots, in company": in_company(slots, request), "slots, alone": alone(slots, request)}
         autocast = TorchEngine(model, Device("cuda", bf16=True), both.source.pad, both.target.pad, EOS)
         return found | {"torch in bfloat16, in company": in_company(autocast, request)}
     for kind in ("float32", "int8"):
@@ -83,51 +80,46 @@ def beside(found: list[Hypothesis], expected: list[Hypothesis]) -> dict[str, flo
     return {"same": sum(same) / len(same), "largest_score_difference_elsewhere": max(apart, default=0.0)}
 
 
+Predict = Callable[[list[list[int]]], torch.Tensor]
+
+
 @torch.inference_mode()
 def plainest(translator: Translator, source: Ids, request: Request) -> Hypothesis:
     model, both = translator.model.eval(), translator.vocabularies
     memory = model.encode(Tokens.padded([source], both.source.pad).to(translator.device.torch))
     penalty = length_penalty(request.length_penalty, request.alpha)
     limit = len(source) + request.max_extra
-    best = greedily if request.beam == 1 else by_beam
-    return best(lambda rows: log_probs(model, memory, rows, both.target.pad), limit, request.beam, penalty)
+    predict = partial(log_probs, model, memory, both.target.pad)
+    return greedily(predict, limit, penalty) if request.beam == 1 else by_beam(predict, limit, request.beam, penalty)
 
 
-def log_probs(model: Transformer, memory: Any, rows: list[list[int]], pad: int) -> list[list[float]]:
-    """Of the token after each of these beginnings."""
-    device = memory.hidden.device
-    target = Tokens.padded([[pad, *row] for row in rows], pad).to(device)
-    shared = replace(
-        memory, hidden=memory.hidden.expand(len(rows), -1, -1), segment=memory.segment.expand(len(rows), -1)
-    )
-    logits = model.project(model.decode(target, shared)[:, -1])
-    return logits.float().log_softmax(-1).tolist()
+def log_probs(model: Transformer, memory: Memory, pad: int, rows: list[list[int]]) -> torch.Tensor:
+    """Of the token after each of these beginnings, each decoded anew."""
+    target = Tokens.padded([[pad, *row] for row in rows], pad).to(memory.hidden.device)
+    shared = Memory(memory.hidden.expand(len(rows), -1, -1), memory.segment.expand(len(rows), -1))
+    return model.project(model.decode(target, shared)[:, -1]).float().log_softmax(-1)
 
 
-def greedily(
-    predict: Callable[[list[list[int]]], list[list[float]]], limit: int, beam: int, penalty: Penalty
-) -> Hypothesis:
+def greedily(predict: Predict, limit: int, penalty: Penalty) -> Hypothesis:
     tokens: list[int] = []
     values: list[float] = []
     while EOS not in tokens[-1:]:
         after = predict([tokens])[0]
-        token = max(range(len(after)), key=after.__getitem__) if len(tokens) < limit - 1 else EOS
-        tokens, values = [*tokens, token], [*values, after[token]]
+        token = int(after.argmax()) if len(tokens) < limit - 1 else EOS
+        tokens, values = [*tokens, token], [*values, float(after[token])]
     return Hypothesis(tokens[:-1], sum(values) / penalty(float(len(tokens))), sum(values), values)
 
 
-def by_beam(
-    predict: Callable[[list[list[int]]], list[list[float]]], limit: int, beam: int, penalty: Penalty
-) -> Hypothesis:
-    """The rule of beam search word for word; ends early only where nothing alive can reach the best, n^1 growing."""
+def by_beam(predict: Predict, limit: int, beam: int, penalty: Penalty) -> Hypothesis:
+    """The rule of beam search word for word, to the limit or until no beam can reach the worst that is kept."""
     alive: list[tuple[float, list[int]]] = [(0.0, [])]
     found: list[tuple[float, float, list[int]]] = []
     for length in range(1, limit + 1):
         after = predict([tokens for _, tokens in alive])
         candidates = [
-            (total + value, [*tokens, token])
+            (total + float(row[token]), [*tokens, token])
             for (total, tokens), row in zip(alive, after, strict=True)
-            for token, value in (enumerate(row) if length < limit else [(EOS, row[EOS])])
+            for token in (row.topk(2 * beam).indices.tolist() if length < limit else [EOS])
         ]
         ranked = sorted(candidates, key=lambda one: -one[0])[: 2 * beam]
         found += [(t / penalty(float(length)), t, tokens) for t, tokens in ranked[:beam] if tokens[-1] == EOS]

@@ -80,13 +80,18 @@ def best_classes(model: Transformer, hidden: Tensor, count: int, must: Tensor) -
     logits = linear(hidden, model.output_embedding.weight) if bias is None else linear(hidden, weight, bias)
     summary = kernels.summary if kernels.serve(hidden) else group_summary
     whole, maxima = summary(logits, len(weight))
-    group = maxima.topk(min(count, maxima.shape[1]), dim=1).indices
+    group = _largest(maxima, count)[1]
     ids = (group[:, :, None] * GROUP + torch.arange(GROUP, device=group.device)).flatten(1)
     inside = ids < len(weight)
     values = logits.gather(1, ids.clamp(max=len(weight) - 1)).float().masked_fill(~inside, -torch.inf)
-    best, at = values.topk(min(count, values.shape[1]), dim=1)
+    best, at = _largest(values, count)
     of_must = logits.gather(1, must.clamp(min=0)[:, None])[:, 0].float()
     return (best - whole[:, None]).clamp_(max=0), ids.gather(1, at), (of_must - whole).clamp_(max=0)
+
+
+def _largest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The `count` largest of each row and where they stand; one alone is found several times faster."""
+    return values.max(1, keepdim=True) if count == 1 else values.topk(min(count, values.shape[1]), dim=1)
 
 
 # --- the plain forms of the kernels ----------------------------------------------------------------------------

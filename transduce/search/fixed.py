@@ -58,9 +58,14 @@ class FixedWalk:
         self.place.copy_((self.place + going).clamp(max=self.forced.shape[1] - 1))
         self.tokens.copy_(token)
 
-    def paths(self, slots: Tensor) -> Paths:
-        """What was found in these slots."""
-        return Paths(self.taken[slots], self.log_probs[slots], self.lengths[slots])
+    def fetch(self, slots: Tensor, places: int) -> list[Tensor]:
+        """What `paths` needs of these slots, whose outputs have no more places: copies, wherever they are then taken."""
+        return [self.taken[slots, :places], self.log_probs[slots, :places], self.lengths[slots]]
+
+    @staticmethod
+    def paths(fetched: list[Tensor]) -> Paths:
+        """What was found in the slots that were fetched."""
+        return Paths(*fetched)
 
 
 class FixedBeam:
@@ -133,5 +138,10 @@ class FixedBeam:
             origins=self.alive.slots.gather(1, beams),
         )
 
-    def paths(self, slots: Tensor) -> Paths:
-        return self.trail.only(slots).follow(self.pool.only(slots))
+    def fetch(self, slots: Tensor, places: int) -> list[Tensor]:
+        trail, pool = self.trail.only(slots, places), self.pool.only(slots)
+        return [trail.tokens, trail.log_probs, trail.origins, pool.scores, pool.lengths, pool.slots]
+
+    @staticmethod
+    def paths(fetched: list[Tensor]) -> Paths:
+        return Trail(*fetched[:3]).follow(Pool(*fetched[3:]))

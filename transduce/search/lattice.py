@@ -115,8 +115,8 @@ class Trail:
         self.log_probs[place, sentence, :count] = found.log_probs
         self.origins[place, sentence, :count] = found.origins
 
-    def only(self, sentences: Tensor) -> "Trail":
-        return Trail(self.tokens[:, sentences], self.log_probs[:, sentences], self.origins[:, sentences])
+    def only(self, sentences: Tensor, places: int) -> "Trail":
+        return Trail(*(of[:places, sentences] for of in (self.tokens, self.log_probs, self.origins)))
 
     def follow(self, pool: Pool) -> Paths:
         """The hypotheses of the pool from their last token back to their first [B * N, T]."""

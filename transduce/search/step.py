@@ -49,8 +49,9 @@ def forced_tokens(limits: Tensor, prefix: Sequence[Sequence[int]] | None, end: i
     prefix = prefix or [[] for _ in limits]
     _check_places(limits.tolist(), prefix, end)
     forced = torch.full((len(limits), int(limits.max())), FREE, dtype=torch.long)
-    for row, tokens in zip(forced, prefix, strict=True):
-        row[: len(tokens)] = torch.tensor(tokens, dtype=torch.long)
+    for row, tokens in enumerate(prefix):
+        if tokens:
+            forced[row, : len(tokens)] = torch.tensor(tokens, dtype=torch.long)
     forced = forced.to(limits.device)
     return forced.scatter_(1, limits[:, None] - 1, end)
 
@@ -100,7 +101,9 @@ def top(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 def hypotheses(paths: Paths, sentences: int, end: int, penalty: Penalty) -> list[list[Hypothesis]]:
     """The paths of each sentence in their order, without those of probability 0."""
-    rows = zip(paths.tokens.tolist(), paths.log_probs.tolist(), paths.lengths.tolist(), strict=True)
+    lengths = paths.lengths.tolist()
+    longest = max(lengths, default=0)
+    rows = zip(paths.tokens[:, :longest].tolist(), paths.log_probs[:, :longest].tolist(), lengths, strict=True)
     found = [_hypothesis(tokens[:length], log_probs[:length], penalty) for tokens, log_probs, length in rows]
     each = len(found) // sentences
     return [

@@ -7,11 +7,14 @@ ensembles, and models the slots do not fit.
 """
 
 import copy
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import ClassVar
 
 import torch
+from torch import Tensor
 
 from transduce.device import Device
 from transduce.model import Tokens, Transformer
@@ -25,7 +28,8 @@ from transduce.translator.torch_engine import TorchEngine
 
 LOOK_EVERY = 8  # steps
 AHEAD = 2  # blocks of lines
-REFILL = 1 / 8  # of the slots are empty before new sentences are encoded for them
+READY = 2  # groups of sentences that wait at the door
+REFILL = 1 / 8  # of the slots are given away at a time: fewer would be encoded no faster
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,50 @@ class Asked:
     source: Ids
     prefix: Ids
     limit: int
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Sentences that enter together, as tensors on the host."""
+
+    asked: list[Asked]
+    tokens: Tokens
+    forced: Tensor
+    limits: Tensor
+
+    @staticmethod
+    def of(asked: list[Asked], pad: int, end: int, pinned: bool) -> "Entry":
+        tokens, limits = Tokens.padded([one.source for one in asked], pad), torch.tensor([one.limit for one in asked])
+        forced = forced_tokens(limits, [one.prefix for one in asked], end)
+        if pinned:
+            tokens, forced, limits = tokens.pinned(), forced.pin_memory(), limits.pin_memory()
+        return Entry(asked, tokens, forced, limits)
+
+
+@dataclass(frozen=True)
+class Landing:
+    """What was found for sentences that left their slots, on its way to the host."""
+
+    asked: list[Asked]
+    fetched: list[Tensor]
+    arrived: "torch.cuda.Event | None"
+
+    @staticmethod
+    def of(asked: list[Asked], fetched: list[Tensor], pinned: bool) -> "Landing":
+        if not (asked and pinned):
+            return Landing(asked, fetched, None)
+        here = [torch.empty(t.shape, dtype=t.dtype, pin_memory=True).copy_(t, non_blocking=True) for t in fetched]
+        arrived = torch.cuda.Event()
+        arrived.record()
+        return Landing(asked, here, arrived)
+
+    def hypotheses(self, room: "Room", n_best: int) -> Iterator[tuple[int, list[Hypothesis]]]:
+        if self.arrived:
+            self.arrived.synchronize()
+        if self.asked:
+            found = hypotheses(room.fixed.paths(self.fetched), len(self.asked), room.engine.end, room.penalty)
+            for one, best in zip(self.asked, found, strict=True):
+                yield one.number, best[:n_best]
 
 
 class SlotEngine(TorchEngine):
@@ -138,36 +186,50 @@ class Room:
         self.fixed: FixedWalk | FixedBeam = FixedWalk(slots, size, engine.target_pad, engine.end, device)
         if beam > 1:
             self.fixed = FixedBeam(slots, size, engine.target_pad, engine.end, beam, penalty, device)
-        self.step = _recorded(self._step) if engine.device.kind == "cuda" else self._step
+        self.pinned = engine.device.kind == "cuda"  # memory that is copied while the device works
+        self.step = _recorded(self._step) if self.pinned else self._step
 
     def search(self, asked: list[Asked], n_best: int) -> list[tuple[int, list[Hypothesis]]]:
-        """Every sentence through a slot; in the order they are done."""
-        waiting = asked[::-1]
+        """Every sentence through a slot; in the order they are done.
+
+        What the host has to do for sentences that come and go it does while the device takes the next steps.
+        """
+        entries = self._entries(asked)
+        ready: deque[Entry] = deque(islice(entries, 1))
         inside: dict[int, Asked] = {}
         found: list[tuple[int, list[Hypothesis]]] = []
-        while waiting or inside:
-            done = self.fixed.finished.nonzero()[:, 0].tolist()  # the one look
-            ready = [slot for slot in done if slot in inside]
-            if ready:
-                paths = self.fixed.paths(torch.tensor(ready, device=self.fixed.place.device))
-                for slot, best in zip(ready, hypotheses(paths, len(ready), self.engine.end, self.penalty), strict=True):
-                    found.append((inside.pop(slot).number, best[:n_best]))
-            if waiting and (len(done) >= REFILL * len(self.fixed.place) or not inside):
-                entering = {slot: waiting.pop() for slot in done[: len(waiting)]}
-                self._put(entering)
-                inside |= entering
+        while ready or inside:
+            free = self.fixed.finished.nonzero()[:, 0].tolist()  # the one look
+            landing = self._landing({slot: inside.pop(slot) for slot in free if slot in inside})
+            while ready and len(ready[0].asked) <= len(free):
+                entry = ready.popleft()
+                slots, free = free[: len(entry.asked)], free[len(entry.asked) :]
+                self._put(slots, entry)
+                inside |= zip(slots, entry.asked, strict=True)
+                ready.extend(islice(entries, 0 if ready else 1))
             for _ in range(LOOK_EVERY if inside else 0):
                 self.step()
+            ready.extend(islice(entries, READY - len(ready)))
+            found += landing.hypotheses(self, n_best)
         return found
 
-    def _put(self, entering: dict[int, Asked]) -> None:
+    def _entries(self, asked: list[Asked]) -> Iterator["Entry"]:
+        """The sentences in groups that enter together."""
+        size = max(1, int(REFILL * len(self.fixed.place)))
+        for begin in range(0, len(asked), size):
+            yield Entry.of(asked[begin : begin + size], self.engine.source_pad, self.engine.end, self.pinned)
+
+    def _put(self, slots: list[int], entry: "Entry") -> None:
         device = self.fixed.place.device
-        slots = torch.tensor(list(entering), device=device)
-        tokens = Tokens.padded([one.source for one in entering.values()], self.engine.source_pad).to(device)
-        limits = torch.tensor([one.limit for one in entering.values()])
-        forced = forced_tokens(limits, [one.prefix for one in entering.values()], self.engine.end)
-        self.decoder.put(slots, self.engine.worker.encode(tokens))
-        self.fixed.put(slots, forced.to(device), limits.to(device))
+        at = torch.tensor(slots, device=device)
+        self.decoder.put(at, self.engine.worker.encode(entry.tokens.to(device)))
+        self.fixed.put(at, entry.forced.to(device, non_blocking=True), entry.limits.to(device, non_blocking=True))
+
+    def _landing(self, leaving: dict[int, Asked]) -> "Landing":
+        slots = torch.tensor(list(leaving), dtype=torch.long, device=self.fixed.place.device)
+        places = max((one.limit for one in leaving.values()), default=0)
+        fetched = self.fixed.fetch(slots, places) if leaving else []
+        return Landing.of(list(leaving.values()), fetched, self.pinned)
 
     def _step(self) -> None:
         place = self.fixed.place.clone()
