@@ -1,6 +1,6 @@
 /* The tree of a search up to a step: which nodes are shown, where they stand, and what has become of them. */
 
-const COLUMN = 104;
+const COLUMN = 114;
 const ROW = 34;
 const MARGIN = 16;
 

@@ -4,7 +4,7 @@ import { characterList, nature } from "./character.js";
 import { onSchemeChange, palette } from "./colours.js";
 import { compared } from "./difference.js";
 import { element, fill } from "./dom.js";
-import { drawHeads, isOff } from "./heads.js";
+import { drawHeads, isOff, markHead } from "./heads.js";
 import { Lines } from "./lines.js";
 import { Matrix } from "./matrix.js";
 import { label, percent } from "./pieces.js";
@@ -65,13 +65,17 @@ export class Inside {
     this.#drawResult();
     drawPositions(this.positions, this.view, this.colours);
     drawMasks(this.masks, this.view, this.colours);
+    this.#drawHeads();
     this.#drawHead();
   }
 
   choose(change) {
     this.chosen = { ...this.chosen, ...change };
     this.look = NOWHERE;
-    if ("part" in change) this.#drawParts();
+    if ("part" in change) {
+      this.#drawParts();
+      this.#drawHeads();
+    }
     this.#drawHead();
   }
 
@@ -101,11 +105,15 @@ export class Inside {
     fill(this.what, USES[this.chosen.part].what);
   }
 
+  #drawHeads() {
+    drawHeads(this.heads, this.view, this.chosen.part, this.colours, (layer, head) => this.choose({ layer, head }));
+  }
+
   #drawHead() {
     const { view, chosen } = this;
     const numbers = view.characters[chosen.part][chosen.layer][chosen.head];
     this.map = headMap(view, chosen);
-    drawHeads(this.heads, view, chosen, this.colours, (layer, head) => this.choose({ layer, head }));
+    markHead(this.heads, chosen, view.maps[chosen.part][0].length);
     fill(this.name, `Layer ${chosen.layer + 1}, head ${chosen.head + 1}`);
     fill(this.nature, isOff(view, chosen) ? "Switched off: it still looks, but says nothing." : `Looks ${nature(numbers, chosen.part, this.map.columns.length)}.`);
     fill(this.character, characterList(numbers, chosen.part, this.map.columns.length));

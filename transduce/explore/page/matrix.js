@@ -5,7 +5,7 @@ import { element } from "./dom.js";
 import { label } from "./pieces.js";
 import { raster, sharp } from "./raster.js";
 
-const SMALLEST_CELL = 7.5;
+const SMALLEST_CELL = 7;
 const LARGEST_CELL = 30;
 const LONGEST_LABEL = 118;
 const FONT = "system-ui, sans-serif";
