@@ -13,7 +13,13 @@ export function branches(view, step) {
   view.steps.slice(0, step + 1).forEach((one, place) => {
     const shown = place === step ? one.candidates : one.candidates.filter(({ state }) => state !== "dropped");
     inOrder(shown).forEach((candidate, row) =>
-      nodes.push({ ...candidate, x: MARGIN + (place + 1) * COLUMN, y: MARGIN + row * ROW, fate: candidate.state, step: place }),
+      nodes.push({
+        ...candidate,
+        x: MARGIN + (place + 1) * COLUMN,
+        y: MARGIN + row * ROW,
+        fate: candidate.state,
+        step: place,
+      }),
     );
   });
   const byId = new Map(nodes.map((node) => [node.id, node]));

@@ -11,7 +11,12 @@ import { headMap } from "./uses.js";
 export function drawHeads(container, view, part, colours, choose) {
   const layers = view.maps[part];
   container.style.setProperty("--heads", layers[0].length);
-  fill(container, ...layers.flatMap((heads, layer) => heads.map((_, head) => headButton(view, { part, layer, head }, colours, choose))));
+  fill(
+    container,
+    ...layers.flatMap((heads, layer) =>
+      heads.map((_, head) => headButton(view, { part, layer, head }, colours, choose)),
+    ),
+  );
 }
 
 /** Show which one is enlarged. */

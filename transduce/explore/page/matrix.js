@@ -22,7 +22,14 @@ export function matrixLayout(context, map, available) {
   const cell = Math.max(SMALLEST_CELL, Math.min(LARGEST_CELL, fitting));
   const size = Math.min(13, Math.max(SMALLEST_CELL, cell * 0.92));
   const top = measure(map.columns, size) + GAP;
-  return { left, top, cell, size, width: left + cell * map.columns.length + 2, height: top + cell * map.rows.length + 2 };
+  return {
+    left,
+    top,
+    cell,
+    size,
+    width: left + cell * map.columns.length + 2,
+    height: top + cell * map.rows.length + 2,
+  };
 }
 
 export function drawMatrix(context, map, layout, colours) {
@@ -86,7 +93,8 @@ export class Matrix {
     context.strokeStyle = this.colours.strong;
     context.lineWidth = 1.5;
     if (row >= 0 && row < map.rows.length) context.strokeRect(1, top + row * cell, layout.width - 2, cell);
-    if (column >= 0 && column < map.columns.length) context.strokeRect(left + column * cell, 1, cell, layout.height - 2);
+    if (column >= 0 && column < map.columns.length)
+      context.strokeRect(left + column * cell, 1, cell, layout.height - 2);
   }
 
   #point(event) {

@@ -107,5 +107,7 @@ function drawLines(context, map, layout, colours) {
   context.textAlign = "right";
   map.rows.forEach((piece, row) => context.fillText(label(piece), left - 8, y(row, map.rows.length), left - 8));
   context.textAlign = "left";
-  map.columns.forEach((piece, column) => context.fillText(label(piece), right + 8, y(column, map.columns.length), layout.width - right - 8));
+  map.columns.forEach((piece, column) =>
+    context.fillText(label(piece), right + 8, y(column, map.columns.length), layout.width - right - 8),
+  );
 }

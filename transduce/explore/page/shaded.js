@@ -69,5 +69,11 @@ function popoverRow(one, isTaken) {
   const probability = Math.exp(one.log_probability);
   const bar = element("span", { class: "bar" });
   bar.style.setProperty("--share", probability);
-  return element("div", { class: isTaken ? "taken" : "" }, element("span", {}, label(one.text)), bar, element("span", {}, percent(probability)));
+  return element(
+    "div",
+    { class: isTaken ? "taken" : "" },
+    element("span", {}, label(one.text)),
+    bar,
+    element("span", {}, percent(probability)),
+  );
 }

@@ -18,10 +18,18 @@ export class Translate {
       "p",
       { class: "legend" },
       element("span", { class: "doubts", "aria-hidden": "true" }),
-      element("span", { class: "hint" }, "The darker a piece, the less sure the model was of it. Point at it, or tap it, to see what else it considered."),
+      element(
+        "span",
+        { class: "hint" },
+        "The darker a piece, the less sure the model was of it. Point at it, or tap it, to see what else it considered.",
+      ),
     );
     this.heading = element("h2", {}, "Other translations it found");
-    this.ranking = element("p", { class: "hint" }, "Ranked by score: the logarithm of the probability, set off against the length, so that short translations do not win by being short.");
+    this.ranking = element(
+      "p",
+      { class: "hint" },
+      "Ranked by score: the logarithm of the probability, set off against the length, so that short translations do not win by being short.",
+    );
     fill(container, this.spoken, this.best, this.legend, this.notes, this.heading, this.others, this.ranking);
   }
 
@@ -29,8 +37,17 @@ export class Translate {
     this.popover.hide();
     const [best, ...others] = view.outputs;
     fill(this.spoken, best?.text ?? "");
-    fill(this.best, best ? shadedText(best, this.popover) : element("p", { class: "hint" }, "Nothing to translate."), best ? this.#figures(best, null) : null);
-    fill(this.others, ...others.map((output) => element("li", {}, shadedText(output, this.popover), this.#figures(output, view.outputs[0]))));
+    fill(
+      this.best,
+      best ? shadedText(best, this.popover) : element("p", { class: "hint" }, "Nothing to translate."),
+      best ? this.#figures(best, null) : null,
+    );
+    fill(
+      this.others,
+      ...others.map((output) =>
+        element("li", {}, shadedText(output, this.popover), this.#figures(output, view.outputs[0])),
+      ),
+    );
     this.heading.hidden = this.ranking.hidden = others.length === 0;
     this.legend.hidden = !best;
     fill(this.notes, notes(view));
