@@ -326,6 +326,26 @@ def test_the_tabs_are_reached_by_the_keyboard(page: Page, address: str) -> None:
     assert page.evaluate("location.hash") == "#search"
 
 
+def test_the_skip_link_leads_to_the_content_of_the_open_tab(page: Page, address: str) -> None:
+    page.goto(f"{address}#training")
+    page.wait_for_selector(".chart")
+    page.focus(".skip")
+    page.keyboard.press("Enter")
+    assert page.evaluate("location.hash") == "#content"
+    assert page.get_attribute("#tab-training", "aria-selected") == "true"
+
+
+def test_an_answer_that_comes_to_a_hidden_panel_is_drawn_when_it_is_seen(page: Page, address: str) -> None:
+    write(page, address)
+    page.wait_for_selector(".best .piece")
+    with page.expect_response("**/v1/explore/attention"):
+        page.click("#tab-inside")
+        page.click("#tab-translate")  # which it has already, and need not ask for
+    page.wait_for_selector(".head", state="attached")
+    page.click("#tab-inside")
+    page.wait_for_selector(".lines .token")
+
+
 def test_whatever_can_be_pressed_has_a_name(page: Page, address: str) -> None:
     write(page, address)
     for panel in ("translate", "search", "inside", "training"):

@@ -1,4 +1,4 @@
-/* One head large: the table and the lines of the same map, looking at the same place, and what is seen there in words. */
+/* One head large: its table and its lines looking at the same place, and what is seen there in words. */
 
 import { element, fill } from "./dom.js";
 import { Lines } from "./lines.js";

@@ -1,4 +1,4 @@
-/* One head as a table: a row is who asks, a column who is asked. Draws on any canvas; the pointer and keys look around. */
+/* One head as a table, on any canvas: a row is who asks, a column who is asked. The pointer and keys look around. */
 
 import { weightShade } from "./colours.js";
 import { element } from "./dom.js";

@@ -8,7 +8,7 @@ import { USES } from "./uses.js";
 
 const KINDS = {
   sinusoidal:
-    "Sines and cosines, as in the paper: each column a frequency, fast on the left, slow on the right. They are added to the embeddings.",
+    "Sines and cosines, as in the paper, fast on the left, slow on the right. They are added to the embeddings.",
   marian: "Sines and cosines with Marian\u2019s frequencies, added to the embeddings.",
   learned: "Vectors learned in training, one a place, added to the embeddings.",
   rotary: "Rotary positions: sine and cosine of the angle by which queries and keys are turned. Nothing is added.",

@@ -13,6 +13,7 @@ const MARKER = "{{view}}"; // as page/__init__.py has it
 const FONT = "system-ui, sans-serif";
 const MARGIN = 28;
 const SMALL = 92; // a side of a head's small picture
+const WIDEST_TABLE = 1_500;
 const RATIO = 2; // pixels of the picture for each that it is laid out in
 
 /** Everything the file needs is in the file: the page's own shell with the view put into it. */
@@ -39,7 +40,7 @@ export function drawPicture(view, chosen, map) {
   const canvas = document.createElement("canvas");
   const context = canvas.getContext("2d");
   const layers = view.maps[chosen.part];
-  const table = matrixLayout(context, map, 40 * map.columns.length);
+  const table = matrixLayout(context, map, WIDEST_TABLE);
   const columns = linesLayout(map, 420);
   const overview = layers[0].length * (SMALL + 6);
   const top = MARGIN + 84;

@@ -5,6 +5,10 @@ import { element, fill, shape } from "./dom.js";
 import { label, percent } from "./pieces.js";
 
 const PLAY_MS = 450;
+const WHAT_IT_DOES = [
+  "At each step the search ranks the most probable ways to go on, keeps as many as the beam is wide,",
+  "and sets aside those that end. Step back to see what it considered.",
+].join(" ");
 const FATES = { kept: "goes on", ended: "a finished translation", dropped: "dropped", abandoned: "given up later" };
 
 export class Tree {
@@ -62,11 +66,7 @@ export class Tree {
       element("button", { type: "button", "aria-label": name, click: () => this.#go(move()) }, text);
     const headings = ["token", "probability", "sum of logs", "score", "what became of it"];
     return [
-      element(
-        "p",
-        { class: "hint" },
-        "At each step the search ranks the most probable ways to go on, keeps as many as the beam is wide, and sets aside those that end. Step back to see what it considered.",
-      ),
+      element("p", { class: "hint" }, WHAT_IT_DOES),
       element(
         "div",
         { class: "toolbar" },
