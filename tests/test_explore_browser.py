@@ -296,6 +296,45 @@ def test_a_run_that_goes_on_is_followed(page: Page, address: str) -> None:
     assert page.inner_text("#training .running") != first
 
 
+# --- small modules by themselves -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        ("a b c", "a b c", ["a b c", "a b c"]),
+        ("a b c", "a x c", ["a [b] c", "a [x] c"]),
+        ("a b", "a b c d", ["a b", "a b [c] [d]"]),
+        ("x y a b", "a b x y", ["[x] [y] a b", "a b [x] [y]"]),  # one of two alignments, the same for both
+        ("", "a", ["", "[a]"]),
+    ],
+)
+def test_words_that_changed(page: Page, address: str, one: str, other: str, expected: list[str]) -> None:
+    page.goto(address)
+    marked = """async ([one, other]) => (await import('/page/difference.js')).compared(one, other).map(
+        words => words.map(({ word, changed }) => changed ? `[${word}]` : word).join(' '))"""
+    assert page.evaluate(marked, [one, other]) == expected
+
+
+def test_the_markdown_of_cards(page: Page, address: str) -> None:
+    page.goto(address)
+    card = "# A\n\ntext `code`\nmore\n\n- one\n- two\n\n| a | b |\n| --- | --- |\n| 1 | `x\\|y` |\n\n```\n# no heading\n```\n"
+    made = "async card => (await import('/page/markdown.js')).markdown(card).map(block => block.outerHTML).join('')"
+    html = page.evaluate(made, card)
+    assert "<h3>A</h3><p>text <code>code</code> more</p><ul><li>one</li><li>two</li></ul>" in html
+    assert "<td>1</td><td><code>x|y</code></td>" in html
+    assert html.endswith("<pre><code># no heading</code></pre>")
+
+
+@pytest.mark.parametrize(
+    ("piece", "expected"),
+    [("▁Hund", "Hund"), ("en", "·en"), ("▁", "␣"), ("</s>", "‹end›"), ("<pad>", "‹start›"), (".", "."), ("<0x28>", "·("), ("<0xE4>", "·byte E4")],
+)  # fmt: skip
+def test_pieces_as_people_read_them(page: Page, address: str, piece: str, expected: str) -> None:
+    page.goto(address)
+    assert page.evaluate("async piece => (await import('/page/pieces.js')).label(piece)", piece) == expected
+
+
 # --- for everybody ---------------------------------------------------------------------------------------------
 
 
