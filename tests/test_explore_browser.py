@@ -327,12 +327,16 @@ def test_the_markdown_of_cards(page: Page, address: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("piece", "expected"),
-    [("▁Hund", "Hund"), ("en", "·en"), ("▁", "␣"), ("</s>", "‹end›"), ("<pad>", "‹start›"), (".", "."), ("<0x28>", "·("), ("<0xE4>", "·byte E4")],
-)  # fmt: skip
-def test_pieces_as_people_read_them(page: Page, address: str, piece: str, expected: str) -> None:
+    ("pieces", "expected"),
+    [
+        (["▁Hund", "en", "▁", ".", "</s>"], ["Hund", "·en", "␣", ".", "‹end›"]),
+        (["<pad>", "▁a", "<0x28>", "<0xE4>"], ["‹start›", "a", "·(", "·byte E4"]),
+        (["h", "u", "n", "d", " ", "</s>"], ["h", "u", "n", "d", "␣", "‹end›"]),  # letters go on within nothing
+    ],
+)
+def test_pieces_as_people_read_them(page: Page, address: str, pieces: list[str], expected: list[str]) -> None:
     page.goto(address)
-    assert page.evaluate("async piece => (await import('/page/pieces.js')).label(piece)", piece) == expected
+    assert page.evaluate("async pieces => (await import('/page/pieces.js')).labels(pieces)", pieces) == expected
 
 
 # --- for everybody ---------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ const MARGIN = 16;
  * ended. A kept node from which nothing goes on any more is `abandoned`.
  */
 export function branches(view, step) {
-  const nodes = [{ id: "start", x: MARGIN, y: MARGIN + ROW * 1.5, fate: "kept", token: "<pad>", step: -1 }];
+  const nodes = [{ id: "start", x: MARGIN, y: MARGIN + ROW * 1.5, fate: "kept", name: "\u2039start\u203a", step: -1 }];
   view.steps.slice(0, step + 1).forEach((one, place) => {
     const shown = place === step ? one.candidates : one.candidates.filter(({ state }) => state !== "dropped");
     inOrder(shown).forEach((candidate, row) =>

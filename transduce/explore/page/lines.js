@@ -1,7 +1,6 @@
 /* One head as two columns of tokens with lines between them: left is who asks, right who is asked. */
 
 import { shape } from "./dom.js";
-import { label } from "./pieces.js";
 
 const FAINTEST = 0.08; // lines that are drawn of all tokens at once
 const FAINTEST_OF_ONE = 0.01; // lines that are drawn of the token looked at
@@ -55,11 +54,9 @@ export class Lines {
     this.node.setAttribute("height", this.layout.height);
     this.node.setAttribute("aria-label", `${name}. The table beside it can be read with the arrow keys.`);
     this.all.replaceChildren(...this.#lines(connections(map)));
-    this.left = map.rows.map((piece, row) =>
-      this.#token(piece, row, map.rows.length, "end", () => this.onlook(row, -1)),
-    );
-    this.right = map.columns.map((piece, column) =>
-      this.#token(piece, column, map.columns.length, "start", () => this.onlook(-1, column)),
+    this.left = map.rows.map((text, row) => this.#token(text, row, map.rows.length, "end", () => this.onlook(row, -1)));
+    this.right = map.columns.map((text, column) =>
+      this.#token(text, column, map.columns.length, "start", () => this.onlook(-1, column)),
     );
     this.tokens.replaceChildren(...this.left, ...this.right);
     this.mark({ row: -1, column: -1 });
@@ -99,7 +96,7 @@ export class Lines {
     );
   }
 
-  #token(piece, place, places, anchor, look) {
+  #token(text, place, places, anchor, look) {
     const { from, to, y, size, pitch, width } = this.layout;
     const x = anchor === "end" ? from - 8 : to + 8;
     const box = {
@@ -115,7 +112,7 @@ export class Lines {
       shape(
         "text",
         { x, y: y(place, places), "text-anchor": anchor, "dominant-baseline": "central", "font-size": size },
-        label(piece),
+        text,
       ),
     );
   }

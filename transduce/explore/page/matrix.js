@@ -2,7 +2,6 @@
 
 import { weightShade } from "./colours.js";
 import { element } from "./dom.js";
-import { label } from "./pieces.js";
 import { raster, sharp } from "./raster.js";
 
 const SMALLEST_CELL = 7;
@@ -13,9 +12,9 @@ const GAP = 6;
 
 /** Where everything goes when a table of these rows and columns has this much width. */
 export function matrixLayout(context, map, available) {
-  const measure = (pieces, size) => {
+  const measure = (texts, size) => {
     context.font = `${size}px ${FONT}`;
-    return Math.min(LONGEST_LABEL, Math.max(...pieces.map((piece) => context.measureText(label(piece)).width)));
+    return Math.min(LONGEST_LABEL, Math.max(...texts.map((text) => context.measureText(text).width)));
   };
   const left = measure(map.rows, 13) + GAP;
   const fitting = (available - left - 2) / map.columns.length;
@@ -43,8 +42,8 @@ export function drawMatrix(context, map, layout, colours) {
   context.font = `${layout.size}px ${FONT}`;
   context.textBaseline = "middle";
   context.textAlign = "right";
-  map.rows.forEach((piece, row) => context.fillText(label(piece), left - GAP, top + (row + 0.5) * cell, left - GAP));
-  map.columns.forEach((piece, column) => drawUpright(context, label(piece), left + (column + 0.5) * cell, top - GAP));
+  map.rows.forEach((text, row) => context.fillText(text, left - GAP, top + (row + 0.5) * cell, left - GAP));
+  map.columns.forEach((text, column) => drawUpright(context, text, left + (column + 0.5) * cell, top - GAP));
 }
 
 function drawUpright(context, text, x, y) {

@@ -2,7 +2,7 @@
 
 import { signShade, weightShade } from "./colours.js";
 import { element, fill } from "./dom.js";
-import { label } from "./pieces.js";
+import { labels } from "./pieces.js";
 import { raster } from "./raster.js";
 import { USES } from "./uses.js";
 
@@ -36,11 +36,8 @@ export function drawPositions(container, view, colours) {
 }
 
 function ends(view) {
-  const { tokens } = view.source;
-  return [
-    element("span", {}, `0 ${label(tokens[0])}`),
-    element("span", {}, `${tokens.length - 1} ${label(tokens.at(-1))}`),
-  ];
+  const tokens = labels(view.source.tokens);
+  return [element("span", {}, `0 ${tokens[0]}`), element("span", {}, `${tokens.length - 1} ${tokens.at(-1)}`)];
 }
 
 function say(readout, event, picture, view) {
@@ -51,7 +48,7 @@ function say(readout, event, picture, view) {
   const feature = within((event.clientX - box.left) / box.width, rows[0].length);
   fill(
     readout,
-    `Place ${place}, ${label(view.source.tokens[place])}: feature ${feature} is ${rows[place][feature].toFixed(2)}.`,
+    `Place ${place}, ${labels(view.source.tokens)[place]}: feature ${feature} is ${rows[place][feature].toFixed(2)}.`,
   );
 }
 

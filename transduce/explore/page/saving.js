@@ -4,7 +4,6 @@ import { palette, weightShade } from "./colours.js";
 import { element } from "./dom.js";
 import { connections, linesLayout } from "./lines.js";
 import { drawMatrix, matrixLayout } from "./matrix.js";
-import { label } from "./pieces.js";
 import { raster } from "./raster.js";
 import { pageFile } from "./server.js";
 import { headName } from "./uses.js";
@@ -106,9 +105,9 @@ function drawLines(context, map, layout, colours) {
   context.font = `${size}px ${FONT}`;
   context.textBaseline = "middle";
   context.textAlign = "right";
-  map.rows.forEach((piece, row) => context.fillText(label(piece), left - 8, y(row, map.rows.length), left - 8));
+  map.rows.forEach((text, row) => context.fillText(text, left - 8, y(row, map.rows.length), left - 8));
   context.textAlign = "left";
-  map.columns.forEach((piece, column) =>
-    context.fillText(label(piece), right + 8, y(column, map.columns.length), layout.width - right - 8),
+  map.columns.forEach((text, column) =>
+    context.fillText(text, right + 8, y(column, map.columns.length), layout.width - right - 8),
   );
 }

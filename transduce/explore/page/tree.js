@@ -1,15 +1,15 @@
 /* The beam search as a tree to step through. */
 
+import { drawBranches, FATES } from "./boxes.js";
 import { branches } from "./branches.js";
-import { element, fill, shape } from "./dom.js";
-import { label, percent } from "./pieces.js";
+import { element, fill } from "./dom.js";
+import { labeller, percent } from "./pieces.js";
 
 const PLAY_MS = 450;
 const WHAT_IT_DOES = [
   "At each step the search ranks the most probable ways to go on, keeps as many as the beam is wide,",
   "and sets aside those that end. Step back to see what it considered.",
 ].join(" ");
-const FATES = { kept: "goes on", ended: "a finished translation", dropped: "dropped", abandoned: "given up later" };
 
 export class Tree {
   constructor(container, changeBeam) {
@@ -45,7 +45,7 @@ export class Tree {
 
   show(view) {
     this.#stop();
-    this.view = view;
+    this.view = named(view);
     this.slider.max = String(view.steps.length - 1);
     this.#go((view.outputs[0]?.path.length ?? view.steps.length) - 1); // where the best was finished
     fill(
@@ -123,20 +123,8 @@ export class Tree {
   }
 
   #draw() {
-    const tree = branches(this.view, this.step);
-    const edges = tree.nodes
-      .filter(({ parent }) => tree.byId.has(parent))
-      .map((node) => edge(tree.byId.get(node.parent), node, tree));
-    fill(
-      this.drawing,
-      shape(
-        "svg",
-        { width: tree.width, height: tree.height, viewBox: `0 0 ${tree.width} ${tree.height}`, "aria-hidden": "true" },
-        ...edges,
-        ...tree.nodes.map((node) => nodeShape(node, tree)),
-      ),
-    );
-    this.drawing.scrollLeft = tree.width;
+    fill(this.drawing, drawBranches(branches(this.view, this.step)));
+    this.drawing.scrollLeft = this.drawing.scrollWidth;
     const isLast = this.step === this.view.steps.length - 1;
     const { candidates, attainable, worst_kept: worst } = this.view.steps[this.step];
     fill(this.table, ...candidates.map((candidate) => rankedRow(candidate, isLast)));
@@ -145,6 +133,13 @@ export class Tree {
       `Step ${this.step + 1} of ${this.view.steps.length}: ${summary(candidates, attainable, worst, isLast)}`,
     );
   }
+}
+
+/** The view with every candidate's token as people read it. */
+function named(view) {
+  const label = labeller(view.steps.flatMap(({ candidates }) => candidates.map(({ token }) => token)));
+  const name = (candidate) => ({ ...candidate, name: label(candidate.token) });
+  return { ...view, steps: view.steps.map((step) => ({ ...step, candidates: step.candidates.map(name) })) };
 }
 
 function fates() {
@@ -173,37 +168,11 @@ function summary(candidates, attainable, worst, isLast) {
 function rankedRow(candidate, isLast) {
   const fate = isLast && candidate.state === "kept" ? "could go on" : FATES[candidate.state];
   const cells = [
-    label(candidate.token),
+    candidate.name,
     percent(Math.exp(candidate.log_probability)),
     candidate.total.toFixed(3),
     candidate.score.toFixed(3),
     fate,
   ];
   return element("tr", { class: candidate.state }, ...cells.map((text) => element("td", {}, text)));
-}
-
-function edge(from, to, { column, row }) {
-  const [x1, y1, x2, y2] = [from.x + column - 22, from.y + row / 2 - 4, to.x, to.y + row / 2 - 4];
-  const middle = (x1 + x2) / 2;
-  return shape("path", {
-    class: `edge ${to.fate}${to.wins ? " wins" : ""}`,
-    d: `M${x1} ${y1} C${middle} ${y1} ${middle} ${y2} ${x2} ${y2}`,
-  });
-}
-
-function nodeShape(node, { column, row }) {
-  const probability = node.step < 0 ? 1 : Math.exp(node.log_probability);
-  const name = label(node.token);
-  return shape(
-    "g",
-    { class: `node ${node.fate}${node.wins ? " wins" : ""}`, transform: `translate(${node.x} ${node.y})` },
-    shape("rect", { width: column - 22, height: row - 8, rx: 5 }),
-    shape(
-      "text",
-      { x: 8, y: (row - 8) / 2, "dominant-baseline": "central" },
-      name.length > 10 ? `${name.slice(0, 9)}\u2026` : name,
-    ),
-    shape("rect", { class: "probability", x: 0, y: row - 10.5, width: (column - 22) * probability, height: 2.5 }),
-    shape("title", {}, node.step < 0 ? "start" : `${name}: ${percent(probability)}, ${FATES[node.fate]}`),
-  );
 }

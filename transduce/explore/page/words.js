@@ -1,6 +1,6 @@
 /* What a head looks at, in words. */
 
-import { label, percent } from "./pieces.js";
+import { percent } from "./pieces.js";
 import { USES } from "./uses.js";
 
 const MOST_NAMED = 4; // tokens that one sentence names
@@ -25,15 +25,15 @@ function asking(map, part, row) {
   return `${USES[part].asks} ${quoted(map.rows[row])} looks at`;
 }
 
-function largest(weights, pieces) {
+function largest(weights, tokens) {
   return [...weights.entries()]
     .sort((one, other) => other[1] - one[1])
     .slice(0, MOST_NAMED)
     .filter(([, weight]) => weight >= LEAST_NAMED)
-    .map(([place, weight]) => `${quoted(pieces[place])} ${percent(weight)}`)
+    .map(([place, weight]) => `${quoted(tokens[place])} ${percent(weight)}`)
     .join(", ");
 }
 
-function quoted(piece) {
-  return `\u201c${label(piece)}\u201d`;
+function quoted(token) {
+  return `\u201c${token}\u201d`;
 }
