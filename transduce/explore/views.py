@@ -125,11 +125,12 @@ def _some_ids(translator: Translator, text: str) -> list[int]:
     return ids
 
 
-def _head(named: Sequence[Any]) -> Head:
-    part, layer, number = named if len(named) == 3 else ("", 0, 0)
-    if not (isinstance(part, str) and part and isinstance(layer, int) and isinstance(number, int)):
-        raise SettingError(f'{list(named)!r}: a head is named as ["encoder", 0, 0]: part, layer, head')
-    return Head(part, layer, number)
+def _head(named: Any) -> Head:
+    """Whatever a stranger's JSON holds, as a head or as one line."""
+    match named:
+        case [str(part), int(layer), int(number)]:
+            return Head(part, layer, number)
+    raise SettingError(f'{named!r}: a head is named as ["encoder", 0, 0]: part, layer, head')
 
 
 # --- what is shown ---------------------------------------------------------------------------------------------
