@@ -296,6 +296,49 @@ def test_a_run_that_goes_on_is_followed(page: Page, address: str) -> None:
     assert page.inner_text("#training .running") != first
 
 
+# --- small modules by themselves -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        ("a b c", "a b c", ["a b c", "a b c"]),
+        ("a b c", "a x c", ["a [b] c", "a [x] c"]),
+        ("a b", "a b c d", ["a b", "a b [c] [d]"]),
+        ("x y a b", "a b x y", ["[x] [y] a b", "a b [x] [y]"]),  # one of two alignments, the same for both
+        ("", "a", ["", "[a]"]),
+    ],
+)
+def test_words_that_changed(page: Page, address: str, one: str, other: str, expected: list[str]) -> None:
+    page.goto(address)
+    marked = """async ([one, other]) => (await import('/page/difference.js')).compared(one, other).map(
+        words => words.map(({ word, changed }) => changed ? `[${word}]` : word).join(' '))"""
+    assert page.evaluate(marked, [one, other]) == expected
+
+
+def test_the_markdown_of_cards(page: Page, address: str) -> None:
+    page.goto(address)
+    card = "# A\n\ntext `code`\nmore\n\n- one\n- two\n\n| a | b |\n| --- | --- |\n| 1 | `x\\|y` |\n\n```\n# no heading\n```\n"
+    made = "async card => (await import('/page/markdown.js')).markdown(card).map(block => block.outerHTML).join('')"
+    html = page.evaluate(made, card)
+    assert "<h3>A</h3><p>text <code>code</code> more</p><ul><li>one</li><li>two</li></ul>" in html
+    assert "<td>1</td><td><code>x|y</code></td>" in html
+    assert html.endswith("<pre><code># no heading</code></pre>")
+
+
+@pytest.mark.parametrize(
+    ("pieces", "expected"),
+    [
+        (["▁Hund", "en", "▁", ".", "</s>"], ["Hund", "·en", "␣", ".", "‹end›"]),
+        (["<pad>", "▁a", "<0x28>", "<0xE4>"], ["‹start›", "a", "·(", "·byte E4"]),
+        (["h", "u", "n", "d", " ", "</s>"], ["h", "u", "n", "d", "␣", "‹end›"]),  # letters go on within nothing
+    ],
+)
+def test_pieces_as_people_read_them(page: Page, address: str, pieces: list[str], expected: list[str]) -> None:
+    page.goto(address)
+    assert page.evaluate("async pieces => (await import('/page/pieces.js')).labels(pieces)", pieces) == expected
+
+
 # --- for everybody ---------------------------------------------------------------------------------------------
 
 
@@ -324,6 +367,26 @@ def test_the_tabs_are_reached_by_the_keyboard(page: Page, address: str) -> None:
     page.keyboard.press("Enter")
     assert page.get_attribute("#tab-search", "aria-selected") == "true"
     assert page.evaluate("location.hash") == "#search"
+
+
+def test_the_skip_link_leads_to_the_content_of_the_open_tab(page: Page, address: str) -> None:
+    page.goto(f"{address}#training")
+    page.wait_for_selector(".chart")
+    page.focus(".skip")
+    page.keyboard.press("Enter")
+    assert page.evaluate("location.hash") == "#content"
+    assert page.get_attribute("#tab-training", "aria-selected") == "true"
+
+
+def test_an_answer_that_comes_to_a_hidden_panel_is_drawn_when_it_is_seen(page: Page, address: str) -> None:
+    write(page, address)
+    page.wait_for_selector(".best .piece")
+    with page.expect_response("**/v1/explore/attention"):
+        page.click("#tab-inside")
+        page.click("#tab-translate")  # which it has already, and need not ask for
+    page.wait_for_selector(".head", state="attached")
+    page.click("#tab-inside")
+    page.wait_for_selector(".lines .token")
 
 
 def test_whatever_can_be_pressed_has_a_name(page: Page, address: str) -> None:

@@ -232,7 +232,9 @@ def test_a_beam_that_is_no_tree_is_refused(translator: Translator) -> None:
         tree_view(translator, SENTENCE, beam=1)
 
 
-@pytest.mark.parametrize("head", [["encoder", 0], ["encoder", "0", 0], [["encoder"], 0, 0], "abc", ["encoder", 9, 0]])
+@pytest.mark.parametrize(
+    "head", [["encoder", 0], ["encoder", "0", 0], [["encoder"], 0, 0], "abc", 5, None, ["encoder", 9, 0]]
+)
 def test_a_head_named_otherwise_is_refused(head: list[object], translator: Translator) -> None:
     with pytest.raises(SettingError, match=r"a head is named as|there are layers"):
         attention_view(translator, SENTENCE, off=[head])

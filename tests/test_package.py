@@ -45,6 +45,13 @@ def test_the_wheel_is_what_runs(installed: Path) -> None:
     assert str(installed.parent) in where
     files = run(installed / "python", "-c", "import importlib.metadata as m; print(*m.files('transduce'), sep='\\n')")
     assert "transduce/py.typed" in files
+    page = [
+        path.name
+        for path in (ROOT / "transduce/explore/page").iterdir()
+        if path.suffix in (".html", ".css", ".js", ".svg")
+    ]
+    assert page
+    assert [name for name in page if f"transduce/explore/page/{name}" not in files] == []
     assert not [line for line in files.split("\n") if line.startswith("tests")]
 
 

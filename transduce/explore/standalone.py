@@ -18,4 +18,4 @@ def write_standalone(view: dict[str, Any], path: str | Path) -> None:
 
 def embedded(view: dict[str, Any]) -> str:
     """JSON that cannot end the element it stands in."""
-    return json.dumps(view, ensure_ascii=False).replace("<", "\\u003c")
+    return json.dumps(view, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")

@@ -40,38 +40,28 @@ class Tree:
         return nodes
 
     def _candidates(self, ranking: Ranking) -> list[Node]:
-        found = ranking.found
-        tokens, totals = found.tokens[0].tolist(), found.totals[0].tolist()
-        goes_on = set(ranking.alive.slots[0].tolist())
-        ends = ranking.kept.shape[1]  # only those ranked among the first become hypotheses
+        found, place = ranking.found, ranking.place
+        ranks = [rank for rank, total in enumerate(found.totals[0].tolist()) if total > float("-inf")]
+        tokens = found.tokens[0, ranks].tolist()
         return [
             {
-                "id": f"{ranking.place}.{rank}",
-                "parent": f"{ranking.place - 1}.{origin}" if ranking.place else START,
+                "id": f"{place}.{rank}",
+                "parent": f"{place - 1}.{found.origins[0, rank].item()}" if place else START,
                 "token": name,
                 "token_id": token,
-                "log_probability": round(log_prob, 4),
-                "total": round(total, 4),
-                "score": round(total / self.penalty(float(ranking.place + 1)), 4),
-                "state": self._state(token, rank < ends, rank in goes_on),
+                "log_probability": round(found.log_probs[0, rank].item(), 4),
+                "total": round(found.totals[0, rank].item(), 4),
+                "score": round(found.totals[0, rank].item() / self.penalty(float(place + 1)), 4),
+                "state": self._state(ranking, rank, token),
             }
-            for rank, (token, name, total, log_prob, origin) in enumerate(
-                zip(
-                    tokens,
-                    self.names(tokens),
-                    totals,
-                    found.log_probs[0].tolist(),
-                    found.origins[0].tolist(),
-                    strict=True,
-                )
-            )
-            if total > float("-inf")
+            for rank, token, name in zip(ranks, tokens, self.names(tokens), strict=True)
         ]
 
-    def _state(self, token: int, is_ranked_high: bool, goes_on: bool) -> str:
+    def _state(self, ranking: Ranking, rank: int, token: int) -> str:
+        """Of those that end only the ranks of the beam become hypotheses; of the others the best go on."""
         if token == self.end:
-            return "ended" if is_ranked_high else "dropped"
-        return "kept" if goes_on else "dropped"
+            return "ended" if rank < ranking.kept.shape[1] else "dropped"
+        return "kept" if rank in ranking.alive.slots[0].tolist() else "dropped"
 
 
 def _score(value: float) -> float | None:

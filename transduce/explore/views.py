@@ -58,6 +58,7 @@ def attention_view(
 ) -> View:
     """Who looks at whom in every head, for the model's own translation or a given target.
 
+    A map is [layer][head][who asks][who is asked]; in the decoder the token that asks reads one and writes the next.
     `off` names heads as [part, layer, head]: they output nothing, and the translation is made without them.
     """
     heads = [_head(one) for one in off]
@@ -76,12 +77,12 @@ def attention_view(
             "writes": both.target.pieces(written),
             "log_probabilities": _rounded(_of_tokens(seen.log_probs, written)),
         },
-        "maps": {"encoder": _maps(seen.maps.encoder), "decoder": _maps(seen.maps.decoder), "source": _maps(seen.maps.source)},
+        "maps": {part: [_rounded(layer[0]) for layer in layers] for part, layers in vars(seen.maps).items()},
         "characters": _characters(seen, asked, read),
         "positions": _positions(inside, pair),
         "masks": _masks(inside, pair),
         "off": [[head.part, head.layer, head.number] for head in heads],
-    }  # fmt: skip
+    }
 
 
 def tree_view(translator: Translator, text: str, beam: int = 4) -> View:
@@ -124,11 +125,12 @@ def _some_ids(translator: Translator, text: str) -> list[int]:
     return ids
 
 
-def _head(named: Sequence[Any]) -> Head:
-    part, layer, number = named if len(named) == 3 else ("", 0, 0)
-    if not (isinstance(part, str) and part and isinstance(layer, int) and isinstance(number, int)):
-        raise SettingError(f'{list(named)!r}: a head is named as ["encoder", 0, 0]: part, layer, head')
-    return Head(part, layer, number)
+def _head(named: Any) -> Head:
+    """Whatever a stranger's JSON holds, as a head or as one line."""
+    match named:
+        case [str(part), int(layer), int(number)]:
+            return Head(part, layer, number)
+    raise SettingError(f'{named!r}: a head is named as ["encoder", 0, 0]: part, layer, head')
 
 
 # --- what is shown ---------------------------------------------------------------------------------------------
@@ -171,11 +173,6 @@ def _alternatives(vocabulary: Vocabulary, log_probs: Tensor, written: Ids, count
 
 def _of_tokens(log_probs: Tensor, written: Ids) -> Tensor:
     return log_probs.gather(1, torch.tensor(written, device=log_probs.device)[:, None])[:, 0]
-
-
-def _maps(layers: list[Tensor]) -> Any:
-    """[layer][head][who asks][who is asked]"""
-    return [_rounded(layer[0]) for layer in layers]
 
 
 def _characters(seen: Seen, asked: list[str], read: list[str]) -> View:

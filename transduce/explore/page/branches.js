@@ -1,6 +1,6 @@
 /* The tree of a search up to a step: which nodes are shown, where they stand, and what has become of them. */
 
-const COLUMN = 104;
+const COLUMN = 114;
 const ROW = 34;
 const MARGIN = 16;
 
@@ -9,11 +9,17 @@ const MARGIN = 16;
  * ended. A kept node from which nothing goes on any more is `abandoned`.
  */
 export function branches(view, step) {
-  const nodes = [{ id: "start", x: MARGIN, y: MARGIN + ROW * 1.5, fate: "kept", token: "<pad>", step: -1 }];
+  const nodes = [{ id: "start", x: MARGIN, y: MARGIN + ROW * 1.5, fate: "kept", name: "\u2039start\u203a", step: -1 }];
   view.steps.slice(0, step + 1).forEach((one, place) => {
     const shown = place === step ? one.candidates : one.candidates.filter(({ state }) => state !== "dropped");
     inOrder(shown).forEach((candidate, row) =>
-      nodes.push({ ...candidate, x: MARGIN + (place + 1) * COLUMN, y: MARGIN + row * ROW, fate: candidate.state, step: place }),
+      nodes.push({
+        ...candidate,
+        x: MARGIN + (place + 1) * COLUMN,
+        y: MARGIN + row * ROW,
+        fate: candidate.state,
+        step: place,
+      }),
     );
   });
   const byId = new Map(nodes.map((node) => [node.id, node]));

@@ -4,7 +4,9 @@ import { element } from "./dom.js";
 import { percent } from "./pieces.js";
 
 const MOSTLY = 0.4; // of its attention
-const NEARLY_EVEN = 0.9; // of the entropy of looking at all tokens alike
+// Entropies, as shares of that of looking at all tokens alike.
+const NEARLY_EVEN = 0.9;
+const WIDE = 0.6;
 
 const PLACES = {
   encoder: { previous: "the previous token", same: "the token itself", next: "the next token" },
@@ -18,7 +20,9 @@ export function nature(numbers, part, asked) {
   const shares = { ...PLACES[part], punctuation: "punctuation", marks: MARKS[part] };
   const [most] = Object.keys(shares).sort((one, other) => numbers[other] - numbers[one]);
   if (numbers[most] >= MOSTLY) return `mostly at ${shares[most]}`;
-  if (numbers.entropy >= NEARLY_EVEN * Math.log2(asked)) return "everywhere alike";
+  const widest = Math.log2(Math.max(2, asked));
+  if (numbers.entropy >= NEARLY_EVEN * widest) return "everywhere alike";
+  if (numbers.entropy >= WIDE * widest) return "at many tokens, some more than others";
   return "at a few tokens, by what they are";
 }
 
@@ -27,8 +31,18 @@ export function characterList(numbers, part, asked) {
   const widest = Math.log2(Math.max(2, asked));
   const places = PLACES[part];
   const rows = [
-    ["Spread", `${numbers.entropy.toFixed(2)} bits`, numbers.entropy / widest, `entropy: as if among ${(2 ** numbers.entropy).toFixed(1)} tokens`],
-    ["Distance", `${numbers.distance.toFixed(1)} tokens`, numbers.distance / Math.max(1, asked), "how far away it looks, on average"],
+    [
+      "Spread",
+      `${numbers.entropy.toFixed(2)} bits`,
+      numbers.entropy / widest,
+      `entropy: as if among ${(2 ** numbers.entropy).toFixed(1)} tokens`,
+    ],
+    [
+      "Distance",
+      `${numbers.distance.toFixed(1)} tokens`,
+      numbers.distance / Math.max(1, asked),
+      "how far away it looks, on average",
+    ],
     [capital(places.previous), percent(numbers.previous), numbers.previous],
     [capital(places.same), percent(numbers.same), numbers.same],
     part === "decoder" ? null : [capital(places.next), percent(numbers.next), numbers.next],

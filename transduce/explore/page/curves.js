@@ -8,7 +8,9 @@ const FRAME = { left: 58, right: 12, top: 10, bottom: 26 };
 
 /** `series`: [{name, points: [[step, value]], dots}], drawn in the colours one, two, three of the style sheet. */
 export function chart(title, series, format) {
-  const drawn = series.map((one) => ({ ...one, points: one.points.filter(([, value]) => value !== null) })).filter(({ points }) => points.length);
+  const drawn = series
+    .map((one) => ({ ...one, points: one.points.filter(([, value]) => value !== null) }))
+    .filter(({ points }) => points.length);
   if (!drawn.length) return null;
   const scale = makeScale(drawn.flatMap(({ points }) => points));
   const cursor = shape("line", { class: "cursor", y1: FRAME.top, y2: HEIGHT - FRAME.bottom, visibility: "hidden" });
@@ -34,7 +36,8 @@ function makeScale(points) {
   const [first, last] = [Math.min(...steps), Math.max(...steps)];
   const [low, high] = [Math.min(0, ...values), Math.max(...values)];
   const x = (step) => FRAME.left + ((step - first) / (last - first || 1)) * (WIDTH - FRAME.left - FRAME.right);
-  const y = (value) => HEIGHT - FRAME.bottom - ((value - low) / (high - low || 1)) * (HEIGHT - FRAME.top - FRAME.bottom);
+  const y = (value) =>
+    HEIGHT - FRAME.bottom - ((value - low) / (high - low || 1)) * (HEIGHT - FRAME.top - FRAME.bottom);
   return { x, y, first, last, low, high };
 }
 
@@ -51,26 +54,37 @@ function axes({ x, y, first, last, low, high }, format) {
   const levels = roundLevels(low, high);
   const text = (attributes, value) => shape("text", { class: "axis", ...attributes }, value);
   return [
-    ...levels.map((value) => shape("line", { class: "grid", x1: FRAME.left, x2: WIDTH - FRAME.right, y1: y(value), y2: y(value) })),
-    ...levels.map((value) => text({ x: FRAME.left - 6, y: y(value), "text-anchor": "end", "dominant-baseline": "central" }, format(value))),
+    ...levels.map((value) =>
+      shape("line", { class: "grid", x1: FRAME.left, x2: WIDTH - FRAME.right, y1: y(value), y2: y(value) }),
+    ),
+    ...levels.map((value) =>
+      text({ x: FRAME.left - 6, y: y(value), "text-anchor": "end", "dominant-baseline": "central" }, format(value)),
+    ),
     text({ x: x(first), y: HEIGHT - 8 }, `step ${first.toLocaleString()}`),
     text({ x: x(last), y: HEIGHT - 8, "text-anchor": "end" }, last.toLocaleString()),
   ];
 }
 
 function curve({ points, dots }, number, { x, y }) {
-  const path = points.map(([step, value], place) => `${place ? "L" : "M"}${x(step).toFixed(1)} ${y(value).toFixed(1)}`).join("");
-  const marks = dots ? points.map(([step, value]) => shape("circle", { class: `dot series-${number}`, cx: x(step), cy: y(value), r: 3 })) : [];
+  const path = points
+    .map(([step, value], place) => `${place ? "L" : "M"}${x(step).toFixed(1)} ${y(value).toFixed(1)}`)
+    .join("");
+  const marks = dots
+    ? points.map(([step, value]) => shape("circle", { class: `dot series-${number}`, cx: x(step), cy: y(value), r: 3 }))
+    : [];
   return [shape("path", { class: `curve series-${number}`, d: path }), ...marks];
 }
 
 function keys(drawn) {
-  const key = ({ name, dots }, number) => element("span", { class: `key series-${number}` }, dots ? "\u25cf " : "\u2014 ", name);
+  const key = ({ name, dots }, number) =>
+    element("span", { class: `key series-${number}` }, dots ? "\u25cf " : "\u2014 ", name);
   return element("p", { class: "keys" }, ...drawn.map(key));
 }
 
 function summary(drawn, format) {
-  return drawn.map(({ name, points }) => `${name} ${format(points.at(-1)[1])} at step ${points.at(-1)[0].toLocaleString()}`).join("; ");
+  return drawn
+    .map(({ name, points }) => `${name} ${format(points.at(-1)[1])} at step ${points.at(-1)[0].toLocaleString()}`)
+    .join("; ");
 }
 
 function follow(event, drawing, cursor, readout, drawn, { x, first, last }, format) {
@@ -81,7 +95,9 @@ function follow(event, drawing, cursor, readout, drawn, { x, first, last }, form
   cursor.setAttribute("visibility", "visible");
   cursor.setAttribute("x1", x(step));
   cursor.setAttribute("x2", x(step));
-  readout.textContent = near.map(([name, [at, value]]) => `${name} ${format(value)} at step ${at.toLocaleString()}`).join("; ");
+  readout.textContent = near
+    .map(([name, [at, value]]) => `${name} ${format(value)} at step ${at.toLocaleString()}`)
+    .join("; ");
 }
 
 function nearest(points, step) {

@@ -26,7 +26,9 @@ function commonLengths(words, others) {
   for (let here = words.length - 1; here >= 0; here--) {
     for (let there = others.length - 1; there >= 0; there--) {
       const same = words[here] === others[there];
-      table[here][there] = same ? 1 + table[here + 1][there + 1] : Math.max(table[here + 1][there], table[here][there + 1]);
+      table[here][there] = same
+        ? 1 + table[here + 1][there + 1]
+        : Math.max(table[here + 1][there], table[here][there + 1]);
     }
   }
   return table;

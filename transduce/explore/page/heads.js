@@ -8,23 +8,29 @@ import { raster } from "./raster.js";
 import { headMap } from "./uses.js";
 
 /** Fill `container`; `choose(layer, head)` is called for the one that is clicked. */
-export function drawHeads(container, view, chosen, colours, choose) {
-  const layers = view.maps[chosen.part];
+export function drawHeads(container, view, part, colours, choose) {
+  const layers = view.maps[part];
   container.style.setProperty("--heads", layers[0].length);
-  const buttons = layers.flatMap((heads, layer) =>
-    heads.map((_, head) => headButton(view, { part: chosen.part, layer, head }, chosen, colours, choose)),
+  fill(
+    container,
+    ...layers.flatMap((heads, layer) =>
+      heads.map((_, head) => headButton(view, { part, layer, head }, colours, choose)),
+    ),
   );
-  const focused = container.contains(document.activeElement);
-  fill(container, ...buttons);
-  rove(container, "button", layers[0].length);
-  if (focused) container.querySelector('[aria-pressed="true"]').focus();
+}
+
+/** Show which one is enlarged. */
+export function markHead(container, { layer, head }, perLayer) {
+  const buttons = [...container.children];
+  buttons.forEach((button, place) => button.setAttribute("aria-pressed", String(place === layer * perLayer + head)));
+  rove(container, "button", perLayer);
 }
 
 export function isOff(view, { part, layer, head }) {
   return view.off.some((one) => one[0] === part && one[1] === layer && one[2] === head);
 }
 
-function headButton(view, place, chosen, colours, choose) {
+function headButton(view, place, colours, choose) {
   const map = headMap(view, place);
   const off = isOff(view, place);
   const looks = nature(view.characters[place.part][place.layer][place.head], place.part, map.columns.length);
@@ -37,7 +43,7 @@ function headButton(view, place, chosen, colours, choose) {
     {
       type: "button",
       class: off ? "head off" : "head",
-      "aria-pressed": String(place.layer === chosen.layer && place.head === chosen.head),
+      "aria-pressed": "false",
       "aria-label": name,
       title: name,
       click: () => choose(place.layer, place.head),

@@ -23,6 +23,13 @@ export function rove(group, selector, columns = 1) {
 }
 
 function movement(key, here, count, columns) {
-  const steps = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: columns, ArrowUp: -columns, Home: -here, End: count - 1 - here };
+  const steps = {
+    ArrowRight: 1,
+    ArrowLeft: -1,
+    ArrowDown: columns,
+    ArrowUp: -columns,
+    Home: -here,
+    End: count - 1 - here,
+  };
   return steps[key] ?? 0;
 }

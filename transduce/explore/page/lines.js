@@ -1,7 +1,6 @@
 /* One head as two columns of tokens with lines between them: left is who asks, right who is asked. */
 
 import { shape } from "./dom.js";
-import { label } from "./pieces.js";
 
 const FAINTEST = 0.08; // lines that are drawn of all tokens at once
 const FAINTEST_OF_ONE = 0.01; // lines that are drawn of the token looked at
@@ -38,7 +37,13 @@ export class Lines {
     this.all = shape("g", { class: "all" });
     this.one = shape("g", { class: "one" });
     this.tokens = shape("g");
-    this.node = shape("svg", { class: "lines", role: "img", pointerleave: () => onlook(-1, -1) }, this.all, this.one, this.tokens);
+    this.node = shape(
+      "svg",
+      { class: "lines", role: "img", pointerleave: () => onlook(-1, -1) },
+      this.all,
+      this.one,
+      this.tokens,
+    );
   }
 
   draw(map, width, name) {
@@ -49,9 +54,9 @@ export class Lines {
     this.node.setAttribute("height", this.layout.height);
     this.node.setAttribute("aria-label", `${name}. The table beside it can be read with the arrow keys.`);
     this.all.replaceChildren(...this.#lines(connections(map)));
-    this.left = map.rows.map((piece, row) => this.#token(piece, row, map.rows.length, "end", () => this.onlook(row, -1)));
-    this.right = map.columns.map((piece, column) =>
-      this.#token(piece, column, map.columns.length, "start", () => this.onlook(-1, column)),
+    this.left = map.rows.map((text, row) => this.#token(text, row, map.rows.length, "end", () => this.onlook(row, -1)));
+    this.right = map.columns.map((text, column) =>
+      this.#token(text, column, map.columns.length, "start", () => this.onlook(-1, column)),
     );
     this.tokens.replaceChildren(...this.left, ...this.right);
     this.mark({ row: -1, column: -1 });
@@ -62,27 +67,53 @@ export class Lines {
     const found = some ? connections(this.map, look) : [];
     this.node.classList.toggle("looking", some);
     this.one.replaceChildren(...this.#lines(found));
-    this.left.forEach((token, row) => token.classList.toggle("lit", found.some(({ from }) => from === row)));
-    this.right.forEach((token, column) => token.classList.toggle("lit", found.some(({ to }) => to === column)));
+    this.left.forEach((token, row) =>
+      token.classList.toggle(
+        "lit",
+        found.some(({ from }) => from === row),
+      ),
+    );
+    this.right.forEach((token, column) =>
+      token.classList.toggle(
+        "lit",
+        found.some(({ to }) => to === column),
+      ),
+    );
   }
 
   #lines(found) {
     const { from: x1, to: x2, y } = this.layout;
     const { rows, columns } = this.map;
     return found.map(({ from, to, weight }) =>
-      shape("line", { x1, x2, y1: y(from, rows.length), y2: y(to, columns.length), "stroke-opacity": weight.toFixed(3), "stroke-width": (0.8 + 2.4 * weight).toFixed(2) }),
+      shape("line", {
+        x1,
+        x2,
+        y1: y(from, rows.length),
+        y2: y(to, columns.length),
+        "stroke-opacity": weight.toFixed(3),
+        "stroke-width": (0.8 + 2.4 * weight).toFixed(2),
+      }),
     );
   }
 
-  #token(piece, place, places, anchor, look) {
+  #token(text, place, places, anchor, look) {
     const { from, to, y, size, pitch, width } = this.layout;
     const x = anchor === "end" ? from - 8 : to + 8;
-    const box = { x: anchor === "end" ? 0 : to, y: y(place, places) - pitch / 2, width: anchor === "end" ? from : width - to, height: pitch };
+    const box = {
+      x: anchor === "end" ? 0 : to,
+      y: y(place, places) - pitch / 2,
+      width: anchor === "end" ? from : width - to,
+      height: pitch,
+    };
     return shape(
       "g",
       { class: "token", pointerenter: look, pointerdown: look },
       shape("rect", { ...box, fill: "transparent" }),
-      shape("text", { x, y: y(place, places), "text-anchor": anchor, "dominant-baseline": "central", "font-size": size }, label(piece)),
+      shape(
+        "text",
+        { x, y: y(place, places), "text-anchor": anchor, "dominant-baseline": "central", "font-size": size },
+        text,
+      ),
     );
   }
 }

@@ -21,7 +21,13 @@ const asked = { model: "", target: null, off: [] };
 const panels = {
   translate: new Translate(byId("translate"), (target) => lookInside(target)),
   search: new Tree(byId("search"), () => refresh()),
-  inside: new Inside(byId("inside"), { switchOff, saves: [["Save as page", saveAsPage], ["Save as picture", saveAsPicture]] }),
+  inside: new Inside(byId("inside"), {
+    switchOff,
+    saves: [
+      ["Save as page", saveAsPage],
+      ["Save as picture", saveAsPicture],
+    ],
+  }),
   training: new Training(byId("training")),
 };
 const shown = {}; // what each panel shows, so that going back and forth asks nothing twice
@@ -33,7 +39,8 @@ let watching = 0;
 const questions = {
   translate: (signal) => explore("translate", { model: asked.model, text: sentence() }, signal),
   search: (signal) => explore("tree", { model: asked.model, text: sentence(), beam: panels.search.size }, signal),
-  inside: (signal) => explore("attention", { model: asked.model, text: sentence(), target: asked.target, off: asked.off }, signal),
+  inside: (signal) =>
+    explore("attention", { model: asked.model, text: sentence(), target: asked.target, off: asked.off }, signal),
   training: (signal) => training(asked.model, signal),
 };
 
@@ -42,7 +49,12 @@ function sentence() {
 }
 
 function keyOf(name) {
-  const key = { translate: [sentence()], search: [sentence(), panels.search.size], inside: [sentence(), asked.target, asked.off], training: [] };
+  const key = {
+    translate: [sentence()],
+    search: [sentence(), panels.search.size],
+    inside: [sentence(), asked.target, asked.off],
+    training: [],
+  };
   return JSON.stringify([asked.model, ...key[name]]);
 }
 
@@ -109,7 +121,7 @@ function begin() {
 async function chooseModel(model) {
   asked.model = model.name;
   const pair = [model.source, model.target].filter(Boolean).map(languageName);
-  fill(byId("languages"), pair.length === 2 ? `${pair[0]} \u2192 ${pair[1]}` : model.description ?? "");
+  fill(byId("languages"), pair.length === 2 ? `${pair[0]} \u2192 ${pair[1]}` : (model.description ?? ""));
   text.placeholder = pair.length === 2 ? `Type something in ${pair[0]}` : "Type something";
   text.lang = model.source ?? "";
   begin();
@@ -119,7 +131,8 @@ async function chooseModel(model) {
 /** Sentences to begin with: those the run translated at its validations. */
 function showExamples(view) {
   const samples = view?.validations.at(-1)?.samples ?? [];
-  const button = ({ source }) => element("button", { type: "button", class: "example", dir: "auto", click: () => write(source) }, source);
+  const button = ({ source }) =>
+    element("button", { type: "button", class: "example", dir: "auto", click: () => write(source) }, source);
   fill(byId("examples"), ...samples.slice(0, MOST_EXAMPLES).map(button));
 }
 

@@ -38,12 +38,19 @@ function table(lines) {
   const [head, , ...rows] = taken(lines, (line) => line.startsWith("|")).map(cells);
   const row = (kind, texts) => element("tr", {}, ...texts.map((text) => element(kind, {}, ...inline(text))));
   const body = element("tbody", {}, ...rows.map((texts) => row("td", texts)));
-  return element("div", { class: "scrolling", tabindex: "0", role: "group", "aria-label": "Table" }, element("table", {}, element("thead", {}, row("th", head)), body));
+  return element(
+    "div",
+    { class: "scrolling", tabindex: "0", role: "group", "aria-label": "Table" },
+    element("table", {}, element("thead", {}, row("th", head)), body),
+  );
 }
 
 /** A bar that is escaped is part of the cell. */
 function cells(line) {
-  return line.split(/(?<!\\)\|/).slice(1, -1).map((cell) => cell.trim().replaceAll("\\|", "|"));
+  return line
+    .split(/(?<!\\)\|/)
+    .slice(1, -1)
+    .map((cell) => cell.trim().replaceAll("\\|", "|"));
 }
 
 function list(lines) {

@@ -1,11 +1,10 @@
-/* One head as a table: a row is who asks, a column who is asked. Draws on any canvas; the pointer and keys look around. */
+/* One head as a table, on any canvas: a row is who asks, a column who is asked. The pointer and keys look around. */
 
 import { weightShade } from "./colours.js";
 import { element } from "./dom.js";
-import { label } from "./pieces.js";
 import { raster, sharp } from "./raster.js";
 
-const SMALLEST_CELL = 7.5;
+const SMALLEST_CELL = 7;
 const LARGEST_CELL = 30;
 const LONGEST_LABEL = 118;
 const FONT = "system-ui, sans-serif";
@@ -13,16 +12,23 @@ const GAP = 6;
 
 /** Where everything goes when a table of these rows and columns has this much width. */
 export function matrixLayout(context, map, available) {
-  const measure = (pieces, size) => {
+  const measure = (texts, size) => {
     context.font = `${size}px ${FONT}`;
-    return Math.min(LONGEST_LABEL, Math.max(...pieces.map((piece) => context.measureText(label(piece)).width)));
+    return Math.min(LONGEST_LABEL, Math.max(...texts.map((text) => context.measureText(text).width)));
   };
   const left = measure(map.rows, 13) + GAP;
   const fitting = (available - left - 2) / map.columns.length;
   const cell = Math.max(SMALLEST_CELL, Math.min(LARGEST_CELL, fitting));
   const size = Math.min(13, Math.max(SMALLEST_CELL, cell * 0.92));
   const top = measure(map.columns, size) + GAP;
-  return { left, top, cell, size, width: left + cell * map.columns.length + 2, height: top + cell * map.rows.length + 2 };
+  return {
+    left,
+    top,
+    cell,
+    size,
+    width: left + cell * map.columns.length + 2,
+    height: top + cell * map.rows.length + 2,
+  };
 }
 
 export function drawMatrix(context, map, layout, colours) {
@@ -36,8 +42,8 @@ export function drawMatrix(context, map, layout, colours) {
   context.font = `${layout.size}px ${FONT}`;
   context.textBaseline = "middle";
   context.textAlign = "right";
-  map.rows.forEach((piece, row) => context.fillText(label(piece), left - GAP, top + (row + 0.5) * cell, left - GAP));
-  map.columns.forEach((piece, column) => drawUpright(context, label(piece), left + (column + 0.5) * cell, top - GAP));
+  map.rows.forEach((text, row) => context.fillText(text, left - GAP, top + (row + 0.5) * cell, left - GAP));
+  map.columns.forEach((text, column) => drawUpright(context, text, left + (column + 0.5) * cell, top - GAP));
 }
 
 function drawUpright(context, text, x, y) {
@@ -86,7 +92,8 @@ export class Matrix {
     context.strokeStyle = this.colours.strong;
     context.lineWidth = 1.5;
     if (row >= 0 && row < map.rows.length) context.strokeRect(1, top + row * cell, layout.width - 2, cell);
-    if (column >= 0 && column < map.columns.length) context.strokeRect(left + column * cell, 1, cell, layout.height - 2);
+    if (column >= 0 && column < map.columns.length)
+      context.strokeRect(left + column * cell, 1, cell, layout.height - 2);
   }
 
   #point(event) {

@@ -25,11 +25,21 @@ function byteName(piece) {
   return code > 0x20 && code < 0x7f ? String.fromCharCode(code) : `byte ${found[1]}`;
 }
 
-/** The piece by itself: one that goes on within a word begins with a dot. */
-export function label(piece) {
-  if (isMark(piece)) return `\u2039${NAMES[piece]}\u203a`;
-  if (piece === SPACE) return "\u2423";
-  return startsWord(piece) || PUNCTUATION.test(piece) ? bare(piece) : `\u00b7${bare(piece)}`;
+/**
+ * How pieces of these kinds are written when each stands by itself. Where words begin with a mark, a piece that goes on
+ * within a word is given a dot; where nothing has a mark (letters, sounds), nothing needs one.
+ */
+export function labeller(pieces) {
+  const marked = pieces.some(startsWord);
+  return (piece) => {
+    if (isMark(piece)) return `\u2039${NAMES[piece]}\u203a`;
+    if (piece.trim() === "" || piece === SPACE) return "\u2423";
+    return !marked || startsWord(piece) || PUNCTUATION.test(piece) ? bare(piece) : `\u00b7${bare(piece)}`;
+  };
+}
+
+export function labels(pieces) {
+  return pieces.map(labeller(pieces));
 }
 
 export function percent(probability) {

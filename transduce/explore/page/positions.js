@@ -2,12 +2,13 @@
 
 import { signShade, weightShade } from "./colours.js";
 import { element, fill } from "./dom.js";
-import { label } from "./pieces.js";
+import { labels } from "./pieces.js";
 import { raster } from "./raster.js";
 import { USES } from "./uses.js";
 
 const KINDS = {
-  sinusoidal: "Sines and cosines, as in the paper: each column a frequency, fast on the left, slow on the right. They are added to the embeddings.",
+  sinusoidal:
+    "Sines and cosines, as in the paper, fast on the left, slow on the right. They are added to the embeddings.",
   marian: "Sines and cosines with Marian\u2019s frequencies, added to the embeddings.",
   learned: "Vectors learned in training, one a place, added to the embeddings.",
   rotary: "Rotary positions: sine and cosine of the angle by which queries and keys are turned. Nothing is added.",
@@ -24,14 +25,19 @@ export function drawPositions(container, view, colours) {
   picture.addEventListener("pointerleave", () => fill(readout, KINDS[kind]));
   fill(
     container,
-    element("div", { class: "positions" }, element("div", { class: "places", "aria-hidden": "true" }, ...ends(view)), picture),
+    element(
+      "div",
+      { class: "positions" },
+      element("div", { class: "places", "aria-hidden": "true" }, ...ends(view)),
+      picture,
+    ),
     readout,
   );
 }
 
 function ends(view) {
-  const { tokens } = view.source;
-  return [element("span", {}, `0 ${label(tokens[0])}`), element("span", {}, `${tokens.length - 1} ${label(tokens.at(-1))}`)];
+  const tokens = labels(view.source.tokens);
+  return [element("span", {}, `0 ${tokens[0]}`), element("span", {}, `${tokens.length - 1} ${tokens.at(-1)}`)];
 }
 
 function say(readout, event, picture, view) {
@@ -40,7 +46,10 @@ function say(readout, event, picture, view) {
   const rows = view.positions.source;
   const place = within((event.clientY - box.top) / box.height, rows.length);
   const feature = within((event.clientX - box.left) / box.width, rows[0].length);
-  fill(readout, `Place ${place}, ${label(view.source.tokens[place])}: feature ${feature} is ${rows[place][feature].toFixed(2)}.`);
+  fill(
+    readout,
+    `Place ${place}, ${labels(view.source.tokens)[place]}: feature ${feature} is ${rows[place][feature].toFixed(2)}.`,
+  );
 }
 
 const MASKS = {
@@ -56,7 +65,12 @@ export function drawMasks(container, view, colours) {
       const picture = raster(view.masks[part], colours.weights, (value) => weightShade(0.45 * value));
       picture.setAttribute("role", "img");
       picture.setAttribute("aria-label", `Mask, ${USES[part].title}. ${MASKS[part]}`);
-      return element("figure", {}, picture, element("figcaption", {}, element("b", {}, USES[part].title), " ", MASKS[part]));
+      return element(
+        "figure",
+        {},
+        picture,
+        element("figcaption", {}, element("b", {}, USES[part].title), " ", MASKS[part]),
+      );
     }),
   );
 }

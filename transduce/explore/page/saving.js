@@ -4,7 +4,6 @@ import { palette, weightShade } from "./colours.js";
 import { element } from "./dom.js";
 import { connections, linesLayout } from "./lines.js";
 import { drawMatrix, matrixLayout } from "./matrix.js";
-import { label } from "./pieces.js";
 import { raster } from "./raster.js";
 import { pageFile } from "./server.js";
 import { headName } from "./uses.js";
@@ -13,6 +12,7 @@ const MARKER = "{{view}}"; // as page/__init__.py has it
 const FONT = "system-ui, sans-serif";
 const MARGIN = 28;
 const SMALL = 92; // a side of a head's small picture
+const WIDEST_TABLE = 1_500;
 const RATIO = 2; // pixels of the picture for each that it is laid out in
 
 /** Everything the file needs is in the file: the page's own shell with the view put into it. */
@@ -39,7 +39,7 @@ export function drawPicture(view, chosen, map) {
   const canvas = document.createElement("canvas");
   const context = canvas.getContext("2d");
   const layers = view.maps[chosen.part];
-  const table = matrixLayout(context, map, 40 * map.columns.length);
+  const table = matrixLayout(context, map, WIDEST_TABLE);
   const columns = linesLayout(map, 420);
   const overview = layers[0].length * (SMALL + 6);
   const top = MARGIN + 84;
@@ -105,7 +105,9 @@ function drawLines(context, map, layout, colours) {
   context.font = `${size}px ${FONT}`;
   context.textBaseline = "middle";
   context.textAlign = "right";
-  map.rows.forEach((piece, row) => context.fillText(label(piece), left - 8, y(row, map.rows.length), left - 8));
+  map.rows.forEach((text, row) => context.fillText(text, left - 8, y(row, map.rows.length), left - 8));
   context.textAlign = "left";
-  map.columns.forEach((piece, column) => context.fillText(label(piece), right + 8, y(column, map.columns.length), layout.width - right - 8));
+  map.columns.forEach((text, column) =>
+    context.fillText(text, right + 8, y(column, map.columns.length), layout.width - right - 8),
+  );
 }

@@ -16,7 +16,12 @@ export function training(model, signal) {
 /** `view` is translate, attention or tree. */
 export function explore(view, question, signal) {
   const body = JSON.stringify(question);
-  return request(`v1/explore/${view}`, { method: "POST", headers: { "Content-Type": "application/json" }, body, signal });
+  return request(`v1/explore/${view}`, {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body,
+    signal,
+  });
 }
 
 /** A file of the page itself, as text. */

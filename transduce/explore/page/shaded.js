@@ -2,20 +2,30 @@
 
 import { element } from "./dom.js";
 import { rove } from "./keyboard.js";
-import { bare, isMark, label, percent, startsWord } from "./pieces.js";
+import { bare, isMark, labeller, percent, startsWord } from "./pieces.js";
 
 /** The tokens as buttons in a line; `popover` shows the alternatives of the one looked at. */
 export function shadedText(output, popover) {
+  const label = labeller(
+    output.tokens.flatMap(({ text, alternatives }) => [text, ...alternatives.map((one) => one.text)]),
+  );
   const children = output.tokens.flatMap((token, place) => {
     const space = place > 0 && startsWord(token.text) ? [" "] : [];
-    return [...space, tokenButton(token, popover)];
+    return [
+      ...space,
+      tokenButton(
+        token,
+        (button) => popover.show(button, token, label),
+        () => popover.hide(),
+      ),
+    ];
   });
   const line = element("p", { class: "shaded", dir: "auto", role: "group", "aria-label": output.text }, ...children);
   rove(line, "button");
   return line;
 }
 
-function tokenButton(token, popover) {
+function tokenButton(token, look, leave) {
   const probability = Math.exp(token.log_probability);
   const button = element(
     "button",
@@ -23,10 +33,10 @@ function tokenButton(token, popover) {
       type: "button",
       class: isMark(token.text) ? "piece mark" : "piece",
       "aria-label": description(token),
-      pointerenter: () => popover.show(button, token),
-      pointerleave: () => popover.hide(),
-      focus: () => popover.show(button, token),
-      blur: () => popover.hide(),
+      pointerenter: () => look(button),
+      pointerleave: leave,
+      focus: () => look(button),
+      blur: leave,
     },
     bare(token.text) || "\u2423",
   );
@@ -49,14 +59,15 @@ export class Popover {
     addEventListener("scroll", () => this.hide(), { passive: true, capture: true });
   }
 
-  show(button, token) {
-    const rows = [token, ...token.alternatives].map((one, place) => popoverRow(one, place === 0));
+  show(button, token, label) {
+    const rows = [token, ...token.alternatives].map((one, place) => popoverRow(one, label(one.text), place === 0));
     this.node.replaceChildren(...rows);
     this.node.hidden = false;
     const anchor = button.getBoundingClientRect();
     const box = this.node.getBoundingClientRect();
     const below = anchor.bottom + 6 + box.height < innerHeight;
-    this.node.style.left = `${Math.max(8, Math.min(anchor.left, document.documentElement.clientWidth - box.width - 8))}px`;
+    const rightmost = document.documentElement.clientWidth - box.width - 8;
+    this.node.style.left = `${Math.max(8, Math.min(anchor.left, rightmost))}px`;
     this.node.style.top = `${below ? anchor.bottom + 6 : anchor.top - box.height - 6}px`;
   }
 
@@ -65,9 +76,15 @@ export class Popover {
   }
 }
 
-function popoverRow(one, isTaken) {
+function popoverRow(one, name, isTaken) {
   const probability = Math.exp(one.log_probability);
   const bar = element("span", { class: "bar" });
   bar.style.setProperty("--share", probability);
-  return element("div", { class: isTaken ? "taken" : "" }, element("span", {}, label(one.text)), bar, element("span", {}, percent(probability)));
+  return element(
+    "div",
+    { class: isTaken ? "taken" : "" },
+    element("span", {}, name),
+    bar,
+    element("span", {}, percent(probability)),
+  );
 }

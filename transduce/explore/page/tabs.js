@@ -8,11 +8,14 @@ export class Tabs {
     this.onopen = onopen;
     this.tabs = [...list.querySelectorAll('[role="tab"]')];
     for (const tab of this.tabs) tab.addEventListener("click", () => this.open(nameOf(tab)));
-    addEventListener("hashchange", () => this.open(location.hash.slice(1)));
+    addEventListener("hashchange", () => {
+      const name = location.hash.slice(1);
+      if (this.#has(name)) this.open(name); // other addresses lead to other places of the page
+    });
   }
 
   open(name) {
-    this.name = this.tabs.some((tab) => nameOf(tab) === name) ? name : nameOf(this.tabs[0]);
+    this.name = this.#has(name) ? name : nameOf(this.tabs[0]);
     for (const tab of this.tabs) {
       const isOpen = nameOf(tab) === this.name;
       tab.setAttribute("aria-selected", String(isOpen));
@@ -21,6 +24,10 @@ export class Tabs {
     rove(this.list, '[role="tab"]');
     if (location.hash.slice(1) !== this.name) history.replaceState(null, "", `#${this.name}`);
     this.onopen(this.name);
+  }
+
+  #has(name) {
+    return this.tabs.some((tab) => nameOf(tab) === name);
   }
 }
 

@@ -9,11 +9,28 @@ export class Training {
     this.state = element("p", { class: "run-state", role: "status" });
     this.charts = element("div", { class: "charts" });
     this.samples = element("div");
-    this.slider = element("input", { type: "range", min: "0", "aria-label": "Validation", input: () => this.#drawSamples() });
+    this.slider = element("input", {
+      type: "range",
+      min: "0",
+      "aria-label": "Validation",
+      input: () => this.#drawSamples(),
+    });
     this.when = element("span", { class: "readout" });
     this.card = element("div", { class: "card" });
-    this.learning = element("section", { class: "below" }, element("h2", {}, "What it translated as it learned"), element("div", { class: "stepping wide" }, this.slider, this.when), this.samples);
-    fill(container, this.state, this.charts, this.learning, element("section", { class: "below" }, element("h2", {}, "Model card"), this.card));
+    this.learning = element(
+      "section",
+      { class: "below" },
+      element("h2", {}, "What it translated as it learned"),
+      element("div", { class: "stepping wide" }, this.slider, this.when),
+      this.samples,
+    );
+    fill(
+      container,
+      this.state,
+      this.charts,
+      this.learning,
+      element("section", { class: "below" }, element("h2", {}, "Model card"), this.card),
+    );
   }
 
   show(view) {
@@ -27,7 +44,13 @@ export class Training {
     if (atNewest) this.slider.value = this.slider.max;
     this.learning.hidden = view.validations.length === 0;
     this.#drawSamples();
-    if (!sameCard) fill(this.card, ...(view.card ? markdown(view.card) : [element("p", { class: "hint" }, "The card is written when the run ends.")]));
+    if (!sameCard)
+      fill(
+        this.card,
+        ...(view.card
+          ? markdown(view.card)
+          : [element("p", { class: "hint" }, "The card is written when the run ends.")]),
+      );
   }
 
   #drawSamples() {
@@ -41,14 +64,24 @@ export class Training {
 
 function stateOf(view) {
   const last = view.steps.at(-1);
-  if (view.running) return last ? `Training now: step ${last.step.toLocaleString()}, ${Math.round(last.tokens_per_second).toLocaleString()} tokens/s.` : "Training has begun.";
+  if (view.running)
+    return last
+      ? `Training now: step ${last.step.toLocaleString()}, ${Math.round(last.tokens_per_second).toLocaleString()} tokens/s.`
+      : "Training has begun.";
   if (!last) return "This folder has no log of its training.";
   return `Not training now; the log ends at step ${last.step.toLocaleString()}.`;
 }
 
 function sample({ source, output, reference }) {
-  const row = (name, text, kind) => element("div", { class: kind }, element("dt", {}, name), element("dd", { dir: "auto" }, text));
-  return element("dl", { class: "sample" }, row("source", source, ""), row("model", output, "output"), row("reference", reference, ""));
+  const row = (name, text, kind) =>
+    element("div", { class: kind }, element("dt", {}, name), element("dd", { dir: "auto" }, text));
+  return element(
+    "dl",
+    { class: "sample" },
+    row("source", source, ""),
+    row("model", output, "output"),
+    row("reference", reference, ""),
+  );
 }
 
 function charts(view) {
@@ -56,12 +89,26 @@ function charts(view) {
   const names = Object.keys(view.validations[0]?.scores ?? {});
   const number = (digits) => (value) => value.toFixed(digits);
   return [
-    chart("Loss per target token", [
-      { name: "training", points: of(view.steps, (event) => event.loss) },
-      { name: "validation", points: of(view.validations, (event) => event.loss), dots: true },
-    ], number(2)),
-    chart("Validation scores", names.map((name) => ({ name, points: of(view.validations, (event) => event.scores[name]), dots: true })), number(1)),
-    chart("Learning rate", [{ name: "rate", points: of(view.steps, (event) => event.learning_rate) }], (value) => value.toPrecision(2)),
-    chart("Speed", [{ name: "tokens per second", points: of(view.steps, (event) => event.tokens_per_second) }], (value) => Math.round(value).toLocaleString()),
+    chart(
+      "Loss per target token",
+      [
+        { name: "training", points: of(view.steps, (event) => event.loss) },
+        { name: "validation", points: of(view.validations, (event) => event.loss), dots: true },
+      ],
+      number(2),
+    ),
+    chart(
+      "Validation scores",
+      names.map((name) => ({ name, points: of(view.validations, (event) => event.scores[name]), dots: true })),
+      number(1),
+    ),
+    chart("Learning rate", [{ name: "rate", points: of(view.steps, (event) => event.learning_rate) }], (value) =>
+      value.toPrecision(2),
+    ),
+    chart(
+      "Speed",
+      [{ name: "tokens per second", points: of(view.steps, (event) => event.tokens_per_second) }],
+      (value) => Math.round(value).toLocaleString(),
+    ),
   ];
 }

@@ -4,6 +4,13 @@ import { element, fill } from "./dom.js";
 import { percent } from "./pieces.js";
 import { Popover, shadedText } from "./shaded.js";
 
+const DOUBT =
+  "The darker a piece, the less sure the model was of it. Point at it, or tap it, to see what else it considered.";
+const RANKING = [
+  "Ranked by score: the logarithm of the probability, set off against the length,",
+  "so that short translations do not win by being short.",
+].join(" ");
+
 /** The panel; `lookInside(text)` is called for an output whose attention the reader wants to see. */
 export class Translate {
   constructor(container, lookInside) {
@@ -18,10 +25,10 @@ export class Translate {
       "p",
       { class: "legend" },
       element("span", { class: "doubts", "aria-hidden": "true" }),
-      element("span", { class: "hint" }, "The darker a piece, the less sure the model was of it. Point at it, or tap it, to see what else it considered."),
+      element("span", { class: "hint" }, DOUBT),
     );
     this.heading = element("h2", {}, "Other translations it found");
-    this.ranking = element("p", { class: "hint" }, "Ranked by score: the logarithm of the probability, set off against the length, so that short translations do not win by being short.");
+    this.ranking = element("p", { class: "hint" }, RANKING);
     fill(container, this.spoken, this.best, this.legend, this.notes, this.heading, this.others, this.ranking);
   }
 
@@ -29,19 +36,30 @@ export class Translate {
     this.popover.hide();
     const [best, ...others] = view.outputs;
     fill(this.spoken, best?.text ?? "");
-    fill(this.best, best ? shadedText(best, this.popover) : element("p", { class: "hint" }, "Nothing to translate."), best ? this.#figures(best, null) : null);
-    fill(this.others, ...others.map((output) => element("li", {}, shadedText(output, this.popover), this.#figures(output, view.outputs[0]))));
+    fill(
+      this.best,
+      best ? shadedText(best, this.popover) : element("p", { class: "hint" }, "Nothing to translate."),
+      best ? this.#figures(best, null) : null,
+    );
+    fill(
+      this.others,
+      ...others.map((output) =>
+        element("li", {}, shadedText(output, this.popover), this.#figures(output, view.outputs[0])),
+      ),
+    );
     this.heading.hidden = this.ranking.hidden = others.length === 0;
     this.legend.hidden = !best;
     fill(this.notes, notes(view));
   }
 
   #figures(output, best) {
-    const text = `score ${output.score.toFixed(3)}, ${best ? `${relative(output, best)} as probable as the first` : `probability ${percent(Math.exp(output.log_probability))} as a whole`}`;
+    const probability = best
+      ? `${relative(output, best)} as probable as the first`
+      : `probability ${percent(Math.exp(output.log_probability))} as a whole`;
     return element(
       "p",
       { class: "figures" },
-      element("span", {}, text),
+      element("span", {}, `score ${output.score.toFixed(3)}, ${probability}`),
       element("button", { type: "button", class: "link", click: () => this.lookInside(output.text) }, "Look inside"),
     );
   }

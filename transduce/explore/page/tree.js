@@ -1,22 +1,40 @@
 /* The beam search as a tree to step through. */
 
+import { drawBranches, FATES } from "./boxes.js";
 import { branches } from "./branches.js";
-import { element, fill, shape } from "./dom.js";
-import { label, percent } from "./pieces.js";
+import { element, fill } from "./dom.js";
+import { labeller, percent } from "./pieces.js";
 
 const PLAY_MS = 450;
-const FATES = { kept: "goes on", ended: "a finished translation", dropped: "dropped", abandoned: "given up later" };
+const WHAT_IT_DOES = [
+  "At each step the search ranks the most probable ways to go on, keeps as many as the beam is wide,",
+  "and sets aside those that end. Step back to see what it considered.",
+].join(" ");
 
 export class Tree {
   constructor(container, changeBeam) {
     this.step = 0;
     this.playing = null;
-    this.drawing = element("div", { class: "scrolling tree", tabindex: "0", role: "region", "aria-label": "The search tree" });
+    this.drawing = element("div", {
+      class: "scrolling tree",
+      tabindex: "0",
+      role: "region",
+      "aria-label": "The search tree",
+    });
     this.status = element("p", { class: "readout", role: "status" });
     this.table = element("tbody");
-    this.slider = element("input", { type: "range", min: "0", "aria-label": "Step of the search", input: () => this.#go(Number(this.slider.value)) });
+    this.slider = element("input", {
+      type: "range",
+      min: "0",
+      "aria-label": "Step of the search",
+      input: () => this.#go(Number(this.slider.value)),
+    });
     this.play = element("button", { type: "button", click: () => this.#togglePlay() }, "Play");
-    this.beam = element("select", { id: "beam", change: () => changeBeam(Number(this.beam.value)) }, ...[2, 3, 4, 6, 8].map((size) => element("option", { value: size, selected: size === 4 }, String(size))));
+    this.beam = element(
+      "select",
+      { id: "beam", change: () => changeBeam(Number(this.beam.value)) },
+      ...[2, 3, 4, 6, 8].map((size) => element("option", { value: size, selected: size === 4 }, String(size))),
+    );
     this.outputs = element("ol", { class: "found" });
     fill(container, ...this.#layout());
   }
@@ -27,28 +45,55 @@ export class Tree {
 
   show(view) {
     this.#stop();
-    this.view = view;
+    this.view = named(view);
     this.slider.max = String(view.steps.length - 1);
     this.#go((view.outputs[0]?.path.length ?? view.steps.length) - 1); // where the best was finished
-    fill(this.outputs, ...view.outputs.map(({ text, score }) => element("li", {}, element("span", { dir: "auto" }, text), element("span", { class: "score" }, score.toFixed(3)))));
+    fill(
+      this.outputs,
+      ...view.outputs.map(({ text, score }) =>
+        element(
+          "li",
+          {},
+          element("span", { dir: "auto" }, text),
+          element("span", { class: "score" }, score.toFixed(3)),
+        ),
+      ),
+    );
   }
 
   #layout() {
-    const button = (text, name, move) => element("button", { type: "button", "aria-label": name, click: () => this.#go(move()) }, text);
+    const button = (text, name, move) =>
+      element("button", { type: "button", "aria-label": name, click: () => this.#go(move()) }, text);
     const headings = ["token", "probability", "sum of logs", "score", "what became of it"];
     return [
-      element("p", { class: "hint" }, "At each step the search ranks the most probable ways to go on, keeps as many as the beam is wide, and sets aside those that end. Step back to see what it considered."),
+      element("p", { class: "hint" }, WHAT_IT_DOES),
       element(
         "div",
         { class: "toolbar" },
-        element("div", { class: "stepping" }, button("\u2190", "One step back", () => this.step - 1), this.slider, button("\u2192", "One step on", () => this.step + 1), this.play),
+        element(
+          "div",
+          { class: "stepping" },
+          button("\u2190", "One step back", () => this.step - 1),
+          this.slider,
+          button("\u2192", "One step on", () => this.step + 1),
+          this.play,
+        ),
         element("label", {}, "Beam ", this.beam),
       ),
       this.status,
       this.drawing,
       fates(),
       element("h2", {}, "What was ranked at this step"),
-      element("div", { class: "scrolling" }, element("table", { class: "ranked" }, element("thead", {}, element("tr", {}, ...headings.map((text) => element("th", { scope: "col" }, text)))), this.table)),
+      element(
+        "div",
+        { class: "scrolling" },
+        element(
+          "table",
+          { class: "ranked" },
+          element("thead", {}, element("tr", {}, ...headings.map((text) => element("th", { scope: "col" }, text)))),
+          this.table,
+        ),
+      ),
       element("h2", {}, "What it found, by score"),
       this.outputs,
     ];
@@ -78,18 +123,23 @@ export class Tree {
   }
 
   #draw() {
-    const tree = branches(this.view, this.step);
-    const edges = tree.nodes.filter(({ parent }) => tree.byId.has(parent)).map((node) => edge(tree.byId.get(node.parent), node, tree));
-    fill(
-      this.drawing,
-      shape("svg", { width: tree.width, height: tree.height, viewBox: `0 0 ${tree.width} ${tree.height}`, "aria-hidden": "true" }, ...edges, ...tree.nodes.map((node) => nodeShape(node, tree))),
-    );
-    this.drawing.scrollLeft = tree.width;
+    fill(this.drawing, drawBranches(branches(this.view, this.step)));
+    this.drawing.scrollLeft = this.drawing.scrollWidth;
     const isLast = this.step === this.view.steps.length - 1;
     const { candidates, attainable, worst_kept: worst } = this.view.steps[this.step];
     fill(this.table, ...candidates.map((candidate) => rankedRow(candidate, isLast)));
-    fill(this.status, `Step ${this.step + 1} of ${this.view.steps.length}: ${summary(candidates, attainable, worst, isLast)}`);
+    fill(
+      this.status,
+      `Step ${this.step + 1} of ${this.view.steps.length}: ${summary(candidates, attainable, worst, isLast)}`,
+    );
   }
+}
+
+/** The view with every candidate's token as people read it. */
+function named(view) {
+  const label = labeller(view.steps.flatMap(({ candidates }) => candidates.map(({ token }) => token)));
+  const name = (candidate) => ({ ...candidate, name: label(candidate.token) });
+  return { ...view, steps: view.steps.map((step) => ({ ...step, candidates: step.candidates.map(name) })) };
 }
 
 function fates() {
@@ -108,31 +158,21 @@ function summary(candidates, attainable, worst, isLast) {
   const count = (state) => candidates.filter((one) => one.state === state).length;
   const ended = count("ended") ? `, ${count("ended")} ended` : "";
   const end = isLast ? " The search stops: none that could go on can still beat what it has." : "";
-  const margin = worst === null || attainable === null ? "" : ` Best still possible ${attainable.toFixed(3)}, worst translation kept ${worst.toFixed(3)}.`;
+  const margin =
+    worst === null || attainable === null
+      ? ""
+      : ` Best still possible ${attainable.toFixed(3)}, worst translation kept ${worst.toFixed(3)}.`;
   return `${candidates.length} ranked, ${count("kept")} ${isLast ? "could go on" : "go on"}${ended}.${margin}${end}`;
 }
 
 function rankedRow(candidate, isLast) {
   const fate = isLast && candidate.state === "kept" ? "could go on" : FATES[candidate.state];
-  const cells = [label(candidate.token), percent(Math.exp(candidate.log_probability)), candidate.total.toFixed(3), candidate.score.toFixed(3), fate];
+  const cells = [
+    candidate.name,
+    percent(Math.exp(candidate.log_probability)),
+    candidate.total.toFixed(3),
+    candidate.score.toFixed(3),
+    fate,
+  ];
   return element("tr", { class: candidate.state }, ...cells.map((text) => element("td", {}, text)));
-}
-
-function edge(from, to, { column, row }) {
-  const [x1, y1, x2, y2] = [from.x + column - 22, from.y + row / 2 - 4, to.x, to.y + row / 2 - 4];
-  const middle = (x1 + x2) / 2;
-  return shape("path", { class: `edge ${to.fate}${to.wins ? " wins" : ""}`, d: `M${x1} ${y1} C${middle} ${y1} ${middle} ${y2} ${x2} ${y2}` });
-}
-
-function nodeShape(node, { column, row }) {
-  const probability = node.step < 0 ? 1 : Math.exp(node.log_probability);
-  const name = label(node.token);
-  return shape(
-    "g",
-    { class: `node ${node.fate}${node.wins ? " wins" : ""}`, transform: `translate(${node.x} ${node.y})` },
-    shape("rect", { width: column - 22, height: row - 8, rx: 5 }),
-    shape("text", { x: 8, y: (row - 8) / 2, "dominant-baseline": "central" }, name.length > 10 ? `${name.slice(0, 9)}\u2026` : name),
-    shape("rect", { class: "probability", x: 0, y: row - 10.5, width: (column - 22) * probability, height: 2.5 }),
-    shape("title", {}, node.step < 0 ? "start" : `${name}: ${percent(probability)}, ${FATES[node.fate]}`),
-  );
 }

@@ -1,5 +1,7 @@
 /* The paper's three uses of attention, and the map of one head in one of them. */
 
+import { labels } from "./pieces.js";
+
 export const USES = {
   source: {
     title: "Target to source",
@@ -18,7 +20,7 @@ export const USES = {
   },
 };
 
-/** One head: its weights and the tokens at the sides. */
+/** One head: its weights and the labels of the tokens at the sides. */
 export function headMap(view, { part, layer, head }) {
   return { weights: view.maps[part][layer][head], rows: asking(view, part), columns: asked(view, part) };
 }
@@ -29,9 +31,9 @@ export function headName({ part, layer, head }) {
 
 /** In the decoder a place is named after what is being written there, which is what its attention is for. */
 function asking(view, part) {
-  return part === "encoder" ? view.source.tokens : view.target.writes;
+  return labels(part === "encoder" ? view.source.tokens : view.target.writes);
 }
 
 function asked(view, part) {
-  return part === "decoder" ? view.target.reads : view.source.tokens;
+  return labels(part === "decoder" ? view.target.reads : view.source.tokens);
 }

@@ -1,0 +1,29 @@
+/* The translation that is looked into; with heads switched off, beside the one with all of them. */
+
+import { compared } from "./difference.js";
+import { element, fill } from "./dom.js";
+
+export function drawResult(container, view, whole) {
+  const isComparable = view.off.length && whole && whole.source.text === view.source.text;
+  fill(container, ...(isComparable ? beforeAndAfter(view, whole) : [translation(view.target.text)]));
+}
+
+function translation(...content) {
+  return element("p", { class: "translation", dir: "auto" }, ...content);
+}
+
+function beforeAndAfter(view, whole) {
+  const [before, after] = compared(whole.target.text, view.target.text);
+  const isSame = view.target.text === whole.target.text;
+  const count = view.off.length === 1 ? "one head" : `${view.off.length} heads`;
+  const said = isSame ? "Not a word changed: the other heads make up for it." : "Marked: the words that changed.";
+  return [
+    element("p", { class: "before", dir: "auto" }, element("b", {}, "All heads on "), ...marked(before)),
+    translation(element("b", {}, `Without ${count} `), ...marked(after)),
+    element("p", { class: "hint", role: "status" }, said),
+  ];
+}
+
+function marked(words) {
+  return words.flatMap(({ word, changed }) => [changed ? element("mark", {}, word) : word, " "]);
+}
