@@ -1,6 +1,8 @@
 """The queue by itself: batches, fairness, bounds, cancellation, and errors that stay with whoever caused them."""
 
 import asyncio
+import os
+import sys
 import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -8,6 +10,7 @@ from typing import Any
 import pytest
 
 from transduce.serve.metrics import Metrics
+from transduce.serve.priority import NICENESS, giving_way
 from transduce.serve.queue import Queue, Work
 from transduce.serve.refusals import Overloaded
 from transduce.serve.settings import Settings
@@ -231,6 +234,21 @@ def test_an_error_stays_with_its_cause() -> None:
         assert await queue.answer(work, ["after"]) == ["AFTER"]
 
     run(test)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have priorities of their own on Linux only")
+def test_computing_gives_way_to_answering() -> None:
+    def niceness() -> int:
+        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+    class Measuring(Held):
+        def __call__(self, lines: list[str]) -> list[Any]:
+            return [niceness() for _ in lines]
+
+    before = niceness()
+    assert run(lambda queue: queue.answer(Measuring(), ["a"])) == [min(19, before + NICENESS)]
+    assert giving_way(niceness) == min(19, before + NICENESS)
+    assert niceness() == before
 
 
 def test_no_lines_no_work() -> None:
