@@ -22,6 +22,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from pathlib import Path
@@ -204,7 +205,8 @@ def schemathesis(server: Served, options: argparse.Namespace) -> dict[str, Any]:
         "--seed",
         "1",
     ]
-    done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
+    with tempfile.TemporaryDirectory() as scratch:
+        done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False, cwd=scratch)
     said = re.sub(r"\s+", " ", done.stdout[done.stdout.rfind("SUMMARY") :])
     failures = re.findall(r"❌\s*([^:]+): (\d+)", done.stdout)
     if done.returncode:
