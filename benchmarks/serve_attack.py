@@ -101,8 +101,8 @@ PATHS = [
     "/%00", "/translate?q=" + "a" * 300, "//translate", "/v1/%ff", "/static/../..",
 ]  # fmt: skip
 VALUES: list[Any] = [
-    None, True, -1, 0, 2**70, 1e308, "", " ", "\x00", "é" * 50, "\ud800", "<script>", "a" * 3_000, SENTENCE * 20, [], [[]], {},
-    {"a": {}}, ["x"] * 50, "../../etc/passwd", "auto", "en", "🦆" * 40, "\u202e", "NaN", "%s%n", "' OR 1=1 --",
+    None, True, -1, 0, 2**70, 1e308, "", " ", "\x00", "é" * 20, "\ud800", "<script>", "a" * 200, SENTENCE * 3, [], [[]], {},
+    {"a": {}}, ["x"] * 9, "../../etc/passwd", "auto", "en", "🦆" * 9, "\u202e", "NaN", "%s%n", "' OR 1=1 --",
 ]  # fmt: skip
 METHODS = ["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS", "TRACE", "BREW"]
 HEADERS = [

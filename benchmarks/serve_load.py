@@ -5,6 +5,7 @@
 About five minutes on two cores. RUN: a model from English to German; requests are the sentences of Multi30k's test set, one each.
 load       1, 8 and 64 clients, each sending its next request when the last is answered. Systems take turns, round by round.
            The clients run on the same cores as the server: what they cost is in every figure.
+fairness   one client with its short requests while four others send documents of 300 sentences over and over.
 overload   ten times the peak's requests a second for a while, whatever is answered, over as many connections as that takes.
            Then a request every 50 ms: recovery is when ten in a row are answered within twice their time before.
 Writes benchmarks/results/serve-load.json.
@@ -59,6 +60,8 @@ def main() -> None:
 
     peak = max(found["requests_per_s"] for found in load["batching"].values())
     with start("batching", options.run) as server:
+        fairness = asyncio.run(beside_documents(server.port, lines, options.seconds))
+        print(fairness)
         overload = asyncio.run(overloaded(server.port, requests, peak, options.seconds))
         overload["resident_mb"] = round(server.resident_mb())
     print(overload)
@@ -70,6 +73,7 @@ def main() -> None:
         rounds=options.rounds,
         sentences=len(lines),
         load=load,
+        fairness=fairness,
         overload=overload,
     )
     print(path)
@@ -127,6 +131,22 @@ def summary(asked: list[Asked], seconds: float) -> dict[str, float]:
 def middle(found: list[dict[str, float]]) -> dict[str, Any]:
     medians = {name: round(statistics.median(one[name] for one in found), 2) for name in found[0]}
     return {**medians, "requests_per_s_of_each_round": [one["requests_per_s"] for one in found]}
+
+
+async def beside_documents(port: int, lines: list[str], seconds: float) -> dict[str, Any]:
+    documents = [translation("\n".join(lines[begin : begin + 300])) for begin in (0, 200, 400, 600)]
+    asked: list[Asked] = []
+    until = time.perf_counter() + WARM_S + seconds
+    clients = [_client(await connect(port), itertools.repeat(one), asked, until) for one in documents]
+    writing = asyncio.gather(*clients)
+    await asyncio.sleep(WARM_S)
+    short = await closed_loop(port, [translation(line) for line in lines], 1, seconds - WARM_S)
+    await writing
+    return {
+        "short": summary(short, seconds),
+        "documents_p50_s": round(percentile([one.seconds for one in asked], 0.5), 2),
+        "documents_failed": sum(one.status != 200 for one in asked),
+    }
 
 
 # --- overload --------------------------------------------------------------------------------------------------

@@ -11,11 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 pytest.importorskip("fastapi")
+pytest.importorskip("httpx")
 
+import httpx
 from folders import write_folder
 
 from transduce import checkpoint

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("granian")
+pytest.importorskip("libretranslatepy")
 
 from folders import write_folder
 from libretranslatepy import LibreTranslateAPI

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+pytest.importorskip("prometheus_client")
+
 from transduce.serve.metrics import Metrics
 from transduce.serve.priority import NICENESS, giving_way
 from transduce.serve.queue import Queue, Work
@@ -234,6 +236,24 @@ def test_an_error_stays_with_its_cause() -> None:
         assert await queue.answer(work, ["after"]) == ["AFTER"]
 
     run(test)
+
+
+def test_a_closed_queue_forgets_what_waits() -> None:
+    work = Held()
+
+    async def test() -> None:
+        queue = Queue(Settings(workers=1), Metrics())
+        tasks = await started(queue, work, ["a"], ["b"])
+        work.free.set()
+        queue.close()
+        await asyncio.sleep(0.01)
+        tasks[1].cancel()
+        assert await tasks[0] == ["A"]
+        with pytest.raises(asyncio.CancelledError):
+            await tasks[1]
+
+    asyncio.run(test())
+    assert work.batches == [["a"]]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads have priorities of their own on Linux only")
