@@ -31,6 +31,7 @@ def section() -> str:
             gpu_rows,
             throughput_rows,
             cpu_translation_rows,
+            server_rows,
         )
         for row in make()
     ]
@@ -110,6 +111,40 @@ def gpu_rows() -> list[str]:
         how = f"`benchmarks/train_speed.py` on one {record['hardware']['gpu']}, translation lengths, dropout and Adam included"
         rows.append(row(f"Training on a GPU, {case}", "; ".join([figure, *others]), how))
     return rows
+
+
+def server_rows() -> list[str]:
+    load, attack = read("serve-load"), read("serve-attack")
+    return [*(_load_rows(load) if load else []), *(_attack_rows(attack) if attack else [])]
+
+
+def _load_rows(record: dict[str, Any]) -> list[str]:
+    how = f"`benchmarks/serve_load.py` on {cores(record)}, clients included, a sentence a request"
+    systems, overload = record["load"], record["overload"]
+    rows = []
+    for clients in ("1", "8", "64"):
+        shown = [
+            f"{name} {found[clients]['requests_per_s']:.0f}/s, p50 {found[clients]['p50_ms']:.0f} ms, "
+            f"p99 {found[clients]['p99_ms']:.0f} ms, {found[clients]['server_cpu_ms']:.1f} ms of CPU"
+            for name, found in systems.items()
+        ]
+        rows.append(row(f"Server, {clients} client{'s' if clients != '1' else ''}", "; ".join(shown), how))
+    figure = (
+        f"{overload['goodput_of_peak']:.0%} of the peak answered; refusals p99 {overload['refused_p99_ms']:.0f} ms; "
+        f"as quick as before after {overload['recovery_s']:.1f} s"
+    )
+    return [*rows, row(f"Server at {overload['times_peak']:.0f} times its peak", figure, how)]
+
+
+def _attack_rows(record: dict[str, Any]) -> list[str]:
+    fuzz, stops, left = record["fuzz"], record["stops"], record["cancellations"]
+    figure = (
+        f"{fuzz['requests']:,} fuzzed requests, {fuzz['wrong_5xx']} with 5xx but 503, memory {fuzz['memory_growth_mb']:+.0f} MB; "
+        f"{record['slow']['closed']} of {record['slow']['connections']} slow connections closed; "
+        f"{left['hung_up']:,} hung up, {left['left_waiting']:.0f} left waiting; "
+        f"{stops['stops']} stops, {stops['lost']} of {stops['answered'] + stops['lost']} requests lost"
+    )
+    return [row("Server under attack", figure, f"`benchmarks/serve_attack.py` on {cores(record)}")]
 
 
 def kills_row() -> list[str]:

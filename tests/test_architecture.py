@@ -19,7 +19,8 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "transduce"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 # docs/log.md is not among them: it tells what was, with the names of its day.
-DOCUMENTS = ["docs/paper.md", "docs/architecture.md", "docs/explorer.md", "CONTRIBUTING.md", "CHANGELOG.md"]
+DOCUMENTS = ["docs/paper.md", "docs/architecture.md", "docs/explorer.md", "docs/serving.md"]
+DOCUMENTS += ["CONTRIBUTING.md", "CHANGELOG.md"]
 DOCUMENTS += sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/decisions/*.md"))
 
 # From the bottom up. A part may import those of lower rows, never one of its own row: they are islands.
@@ -32,7 +33,7 @@ LEVELS = [
     ["evaluate"],
     ["training"],
     ["explore", "exchange", "averaging", "shortlist", "synthesis"],
-    ["api", "demo"],
+    ["api", "demo", "serve"],
     ["cli"],
     ["__main__"],
 ]
@@ -45,6 +46,7 @@ SEES_ONLY = {
     "model": {"errors", "config"},
     "checkpoint": {"errors", "files"},
     "explore": {"errors", "text", "model", "search", "checkpoint", "translator"},
+    "serve": {"errors", "checkpoint", "translator", "explore"},
     "exchange": {"errors", "config", "device", "text", "model", "search", "data", "checkpoint", "translator"},
 }
 FACE = "__init__"  # the package itself: lazily over everything, and anyone may ask it for the version
@@ -286,7 +288,7 @@ def test_the_run_folder_is_drawn_as_it_is() -> None:
 
 # --- quick help ------------------------------------------------------------------------------------------------
 
-HEAVY = {"torch", "numpy", "sentencepiece", "sacrebleu", "matplotlib", "rich", "safetensors"}
+HEAVY = {"torch", "numpy", "sentencepiece", "sacrebleu", "matplotlib", "rich", "safetensors", "fastapi", "granian"}
 
 
 def loaded_by(*arguments: str) -> set[str]:
@@ -304,6 +306,7 @@ def loaded_by(*arguments: str) -> set[str]:
         ["-c", "import transduce"],
         ["-m", "transduce", "--help"],
         ["-m", "transduce", "train", "--help"],
+        ["-m", "transduce", "serve", "--help"],
         ["-m", "transduce", "--version"],
     ],
     ids=" ".join,

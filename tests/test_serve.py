@@ -11,11 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 pytest.importorskip("fastapi")
+pytest.importorskip("httpx")
 
+import httpx
 from folders import write_folder
 
 from transduce import checkpoint
@@ -28,6 +29,10 @@ from transduce.serve.settings import Settings
 from transduce.translator import Loading
 
 FROZEN = Path(__file__).parent / "frozen" / "0.1.0"
+SCOPE = {
+    "type": "http", "method": "POST", "path": "/translate", "raw_path": b"/translate", "query_string": b"", "root_path": "",
+    "headers": [(b"host", b"localhost"), (b"content-type", b"application/json")], "http_version": "1.1", "scheme": "http",
+}  # fmt: skip
 SECRET = "a secret sentence that nobody may see in a log"
 
 
@@ -580,10 +585,6 @@ def held_translations(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 def test_who_leaves_is_forgotten(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     service = make_service([run], batch_lines=1, workers=1)
     body = json.dumps({"q": "One. Two. Three. Four. Five. Six.", "source": "en", "target": "de"}).encode()
-    scope = {
-        "type": "http", "method": "POST", "path": "/translate", "raw_path": b"/translate", "query_string": b"", "root_path": "",
-        "headers": [(b"host", b"localhost"), (b"content-type", b"application/json")], "http_version": "1.1", "scheme": "http",
-    }  # fmt: skip
 
     async def leave() -> list[Any]:
         messages = iter([{"type": "http.request", "body": body}, {"type": "http.disconnect"}])
@@ -597,7 +598,7 @@ def test_who_leaves_is_forgotten(run: Path, monkeypatch: pytest.MonkeyPatch) -> 
         async def send(message: Any) -> None:
             sent.append(message)
 
-        await make_app(service)(scope, receive, send)
+        await make_app(service)(dict(SCOPE), receive, send)
         await asyncio.sleep(0.01)
         assert service.queue.waiting == 0
         await asyncio.sleep(0.5)
@@ -606,6 +607,22 @@ def test_who_leaves_is_forgotten(run: Path, monkeypatch: pytest.MonkeyPatch) -> 
     with held_translations(monkeypatch) as batches:
         asyncio.run(leave())
     assert len(batches) < 3
+    assert "transduce_abandoned_total 1.0" in Client(service).get("/metrics").text
+
+
+def test_who_leaves_before_the_end_of_the_body_gets_no_answer(run: Path) -> None:
+    service = make_service([run])
+    messages = iter([{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}])
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return next(messages)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    asyncio.run(make_app(service)(dict(SCOPE), receive, send))
+    assert not sent
     assert "transduce_abandoned_total 1.0" in Client(service).get("/metrics").text
 
 

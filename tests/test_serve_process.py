@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -19,10 +20,12 @@ from typing import Any
 import pytest
 
 pytest.importorskip("granian")
+pytest.importorskip("libretranslatepy")
 
 from folders import write_folder
 from libretranslatepy import LibreTranslateAPI
 
+from transduce import checkpoint
 from transduce.cli import main
 from transduce.translator import Loading, Translator
 
@@ -149,6 +152,20 @@ def test_a_stop_answers_what_was_accepted(run: Path) -> None:
     for thread in asking:
         thread.join()
     assert [answer["translatedText"].count("\n") for answer in answers] == [399] * 4
+
+
+def test_new_weights_drop_no_request(run: Path, tmp_path: Path) -> None:
+    folder, port = Path(shutil.copytree(run, tmp_path / "run")), free_port()
+    served = Served("-c", PROGRAM, str(folder), json.dumps({"port": port, "reload_s": 0.05}), port=port)
+    body = {"q": "the cat sat on a mat", "source": "en", "target": "de"}
+    before = served.ask(body)
+    weights = checkpoint.RunFolder(folder).weights("best")
+    tensors = checkpoint.read_tensors(weights)
+    checkpoint.write_tensors(weights, {name: tensor.flip(0) for name, tensor in tensors.items()})
+    until = time.monotonic() + 20
+    while served.ask(body) == before:  # an answer that fails raises
+        assert time.monotonic() < until
+    assert served.end().endswith("transduce: en-de: new weights\n")
 
 
 def test_ctrl_c_is_a_stop_too(run: Path) -> None:

@@ -1,13 +1,18 @@
 """The queue by itself: batches, fairness, bounds, cancellation, and errors that stay with whoever caused them."""
 
 import asyncio
+import os
+import sys
 import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
+pytest.importorskip("prometheus_client")
+
 from transduce.serve.metrics import Metrics
+from transduce.serve.priority import NICENESS, giving_way
 from transduce.serve.queue import Queue, Work
 from transduce.serve.refusals import Overloaded
 from transduce.serve.settings import Settings
@@ -231,6 +236,39 @@ def test_an_error_stays_with_its_cause() -> None:
         assert await queue.answer(work, ["after"]) == ["AFTER"]
 
     run(test)
+
+
+def test_a_closed_queue_forgets_what_waits() -> None:
+    work = Held()
+
+    async def test() -> None:
+        queue = Queue(Settings(workers=1), Metrics())
+        tasks = await started(queue, work, ["a"], ["b"])
+        work.free.set()
+        queue.close()
+        await asyncio.sleep(0.01)
+        tasks[1].cancel()
+        assert await tasks[0] == ["A"]
+        with pytest.raises(asyncio.CancelledError):
+            await tasks[1]
+
+    asyncio.run(test())
+    assert work.batches == [["a"]]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have priorities of their own on Linux only")
+def test_computing_gives_way_to_answering() -> None:
+    def niceness() -> int:
+        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+    class Measuring(Held):
+        def __call__(self, lines: list[str]) -> list[Any]:
+            return [niceness() for _ in lines]
+
+    before = niceness()
+    assert run(lambda queue: queue.answer(Measuring(), ["a"])) == [min(19, before + NICENESS)]
+    assert giving_way(niceness) == min(19, before + NICENESS)
+    assert niceness() == before
 
 
 def test_no_lines_no_work() -> None:

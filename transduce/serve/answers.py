@@ -36,11 +36,16 @@ def refused(refusal: Refusal) -> Response:
 
 
 def failed(error: Exception) -> Response:
-    """An error of ours; the log has where it happened, not its words, which could be a user's."""
-    place = traceback.extract_tb(error.__traceback__)[-1:]
-    where = f" at {place[0].filename}:{place[0].lineno}" if place else ""
-    print(f"transduce: a request failed: {type(error).__name__}{where}", file=sys.stderr)
+    """An error of ours."""
+    log_failure(error)
     return JSONResponse(Refused(error="the server failed on this request").model_dump(), 500)
+
+
+def log_failure(error: BaseException | None) -> None:
+    """Where it happened, and not its words, which could be a user's."""
+    place = traceback.extract_tb(error.__traceback__)[-1:] if error else []
+    where = f" at {place[0].filename}:{place[0].lineno}" if place else ""
+    print(f"transduce: something failed: {type(error).__name__}{where}", file=sys.stderr)
 
 
 def handle_errors(app: FastAPI) -> None:

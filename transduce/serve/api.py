@@ -21,7 +21,8 @@ def _whole(value: object) -> object:
 
 
 WHOLE = BeforeValidator(_whole)
-Inspected = Annotated[str, Field(pattern=r"\S")]  # of nothing there is nothing to see
+# Of nothing there is nothing to see. In ranges, since no two kinds of regular expressions agree on what a space is.
+Inspected = Annotated[str, Field(pattern="[!-~\u00a1-\U0010ffff]")]
 
 
 class Body(BaseModel):

@@ -27,7 +27,7 @@ FIELDS = 1_100  # of a form: as many texts as a request may have, and the rest
 
 
 class LibreBody(BaseModel):
-    q: str | list[str]
+    q: str | Annotated[list[str], Field(min_length=1)]
     source: str
     target: str
     format: Literal["text", "html"] = "text"

@@ -15,7 +15,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from transduce.serve.answers import failed, refused
 from transduce.serve.metrics import Metrics
 from transduce.serve.queue import Queue
-from transduce.serve.refusals import Refusal, TooMuch, TooSlow, Unwelcome
+from transduce.serve.refusals import Abandoned, Refusal, TooMuch, TooSlow, Unwelcome
 from transduce.serve.settings import Settings
 
 Scope = MutableMapping[str, Any]
@@ -51,6 +51,8 @@ class Gate:
         began = time.perf_counter()
         try:
             await self._pass(scope, receive, answer)
+        except Abandoned:
+            self.metrics.abandoned.inc()
         except Refusal as refusal:
             await refused(refusal)(scope, receive, answer)
         except Exception as error:
@@ -102,6 +104,8 @@ class Gate:
             async with asyncio.timeout(self.settings.body_s):
                 while True:
                     message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise Abandoned
                     body += message.get("body", b"")
                     if len(body) > self.settings.body_bytes:
                         raise too_much

@@ -14,7 +14,8 @@ NICENESS = 5  # about a third of a core's time beside a thread that answers; all
 def give_way() -> None:
     """Lower the priority of this thread, and of the threads that are started from it."""
     if sys.platform == "linux":  # elsewhere a number means the whole process
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
+        thread = threading.get_native_id()
+        os.setpriority(os.PRIO_PROCESS, thread, min(19, os.getpriority(os.PRIO_PROCESS, os.getpid()) + NICENESS))
 
 
 def giving_way(work: Callable[[], Result]) -> Result:

@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -134,7 +135,8 @@ class Queue:
     def _forget(self, job: Job) -> None:
         if job.is_waiting:
             job.begun = len(job.lines)
-            self._jobs.remove(job)
+            with suppress(ValueError):  # it is not there any more once the queue is closed
+                self._jobs.remove(job)
         self.metrics.waiting.set(self.waiting)
 
     def _hand_out(self) -> None:
@@ -183,7 +185,8 @@ class Queue:
         self.metrics.batch_seconds.observe(took)
 
     def close(self) -> None:
-        """Call when nothing waits any more."""
+        """Call when nobody waits any more: what is left has no client."""
+        self._jobs.clear()
         self._threads.shutdown(wait=True)
 
 

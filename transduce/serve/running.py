@@ -14,6 +14,7 @@ from granian.http import HTTP1Settings
 from granian.server.embed import Server
 
 from transduce.errors import SettingError
+from transduce.serve.answers import log_failure
 from transduce.serve.app import make_app
 from transduce.serve.models import Specification
 from transduce.serve.service import Service
@@ -64,7 +65,10 @@ async def _run(service: Service, greeting: str) -> None:
         ),
         log_enabled=False,  # nothing of what is sent here is written down
     )
+    loop = asyncio.get_running_loop()
+    # asyncio's own handler would show what callbacks were called with, and that could be somebody's text.
+    loop.set_exception_handler(lambda _, context: log_failure(context.get("exception")))
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, server.stop)
+        loop.add_signal_handler(number, server.stop)
     service.models.loading.say(greeting)
     await server.serve()

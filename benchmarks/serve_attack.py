@@ -1,0 +1,355 @@
+"""What a hostile network does to a server: nonsense, slowness, size, leaving early; and stops under load.
+
+    python benchmarks/serve_attack.py RUN [--requests 100000]
+
+About ten minutes on two cores. RUN: a model from English to German.
+fuzz            requests of random methods, paths, headers and bodies, mutated from valid ones; no 5xx but 503 (too much work)
+schemathesis    requests made from the server's own OpenAPI document, and its checks on the answers
+slow            500 connections that send a byte of their headers or body now and then; each must be closed, others served
+huge            a header and a body of 200 MB, with a length and in chunks: refused while memory stays
+cancellations   1,000 clients that ask for a document and hang up
+stops           20 times SIGTERM while requests are under way: each must be answered, the process must end with 0
+Memory is the server's resident set, measured after it has served every kind of request and 5,000 that are like those of the fuzz:
+torch is loaded by the first look at attention, and the libraries keep what they prepared for each shape of input.
+Writes benchmarks/results/serve-attack.json.
+"""
+
+import argparse
+import asyncio
+import json
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from facts import write_result
+from served import HOST, Connection, Served, ask, connect, free_port, post, translation
+
+CLIENTS = 16
+WARMING = 5_000
+SLOW = 500
+HUGE = 200_000_000
+CANCELLATIONS = 1_000
+STOPS = 20
+HEADERS_S = 10  # after which the server closes a connection that has not sent its headers
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run")
+    parser.add_argument("--requests", type=int, default=100_000)
+    options = parser.parse_args()
+    results: dict[str, Any] = {}
+    with start(options.run) as server:
+        asyncio.run(every_kind(server.port))
+        asyncio.run(_fuzz(server.port, WARMING, first_seed=CLIENTS))
+        for attack in (fuzz, schemathesis, slow, huge, cancellations):
+            results[attack.__name__] = with_memory(server, attack, options)
+            print(attack.__name__, results[attack.__name__], flush=True)
+    results["stops"] = stops(options.run)
+    print("stops", results["stops"])
+    command = "python benchmarks/serve_attack.py RUN"
+    print(write_result("serve-attack", command, ["fastapi", "granian", "schemathesis"], **results))
+
+
+def start(run: str) -> Served:
+    port = free_port()
+    return Served("-m", "transduce", "serve", run, "--port", port, port=port)
+
+
+def with_memory(server: Served, attack: Any, options: argparse.Namespace) -> dict[str, Any]:
+    """The attack's result, with what it did to the server's memory and time."""
+    before, began = server.resident_mb(), time.perf_counter()
+    found: dict[str, Any] = attack(server, options)
+    served = asyncio.run(answered(server.port))
+    return {
+        **found,
+        "seconds": round(time.perf_counter() - began, 1),
+        "memory_growth_mb": round(server.resident_mb() - before, 1),
+        "still_serves": served == 200,
+    }
+
+
+async def answered(port: int) -> int:
+    return (await ask(await connect(port), translation("A man is walking."))).status
+
+
+# --- fuzz ------------------------------------------------------------------------------------------------------
+
+SENTENCE = "Two dogs run. "
+VALID = [
+    ("/translate", {"q": "A man is walking.", "source": "en", "target": "de"}),
+    ("/translate", {"q": ["<b>A</b> man", "x"], "source": "en", "target": "de", "format": "html", "alternatives": 2}),
+    ("/detect", {"q": "A man is walking."}),
+    ("/v1/translate", {"text": "Two dogs.", "n_best": 3, "beam": 4, "tokens": True}),
+    ("/v1/translate", {"text": ["Two dogs.", "A cat."], "source": "en", "target": "de", "alpha": 0.6}),
+]
+INSIDE = [  # a look inside a model takes many times as long, so these are few
+    ("/v1/translate", {"text": "Two dogs.", "attention": True}),
+    ("/v1/attention", {"text": "Two dogs.", "output": "Zwei Hunde."}),
+    ("/v1/explore/translate", {"text": "Two dogs.", "n_best": 2}),
+    ("/v1/explore/attention", {"text": "Two dogs.", "off": [["encoder", 0, 0]]}),
+    ("/v1/explore/tree", {"text": "Two dogs.", "beam": 2}),
+]
+PATHS = [
+    "/", "/health", "/health/live", "/health/ready", "/languages", "/metrics", "/docs", "/openapi.json", "/v1/models",
+    "/frontend/settings", "/v1/explore/training?model=x", "/../../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd", "/page/..%2f..",
+    "/%00", "/translate?q=" + "a" * 300, "//translate", "/v1/%ff", "/static/../..",
+]  # fmt: skip
+VALUES: list[Any] = [
+    None, True, -1, 0, 2**70, 1e308, "", " ", "\x00", "é" * 20, "\ud800", "<script>", "a" * 200, SENTENCE * 3, [], [[]], {},
+    {"a": {}}, ["x"] * 9, "../../etc/passwd", "auto", "en", "🦆" * 9, "\u202e", "NaN", "%s%n", "' OR 1=1 --",
+]  # fmt: skip
+METHODS = ["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS", "TRACE", "BREW"]
+HEADERS = [
+    "Host: localhost", "Host: evil.example", "Host: ", "Origin: http://evil.example", "Content-Type: text/plain", "Accept: */*",
+    "Content-Type: application/json; charset=utf-16", "Authorization: Bearer x", "X-API-Key: ключ", "Cookie: a=b", "Expect: nothing",
+    "Content-Encoding: gzip", "X-Forwarded-Host: evil", "Range: bytes=0-1",
+]  # fmt: skip
+
+
+def fuzz(server: Served, options: argparse.Namespace) -> dict[str, Any]:
+    statuses = asyncio.run(_fuzz(server.port, options.requests))
+    wrong = sum(count for status, count in statuses.items() if status >= 500 and status != 503)
+    return {"requests": sum(statuses.values()), "wrong_5xx": wrong, "statuses": dict(sorted(statuses.items()))}
+
+
+async def _fuzz(port: int, requests: int, first_seed: int = 0) -> Counter[int]:
+    statuses: Counter[int] = Counter()
+    seeds = range(first_seed, first_seed + CLIENTS)
+    await asyncio.gather(*(_fuzz_client(port, seed, requests // CLIENTS, statuses) for seed in seeds))
+    return statuses
+
+
+async def _fuzz_client(port: int, seed: int, requests: int, statuses: Counter[int]) -> None:
+    draw = random.Random(seed)
+    connection = await connect(port)
+    for _ in range(requests):
+        if connection.closed:
+            connection = await connect(port)
+        request = nonsense(draw)
+        try:
+            status = await asyncio.wait_for(_answer(connection, request), 30)
+        except TimeoutError:
+            status = -1
+        statuses[status] += 1
+        if status in (0, -1) or request.startswith(b"HEAD"):
+            connection.transport.close()
+            connection = await connect(port)
+
+
+async def _answer(connection: Connection, request: bytes) -> int:
+    return await connection.ask(request)
+
+
+def nonsense(draw: random.Random) -> bytes:
+    """Valid in most respects, wrong in some: what is wrong everywhere is refused at the first."""
+    kind = draw.random()
+    if kind < 0.15:
+        return _plain(draw)
+    path, body = draw.choice(VALID if draw.random() < 0.95 else INSIDE)
+    mutated: Any = dict(body)
+    for _ in range(draw.choice([0, 1, 1, 1, 2])):
+        mutated[draw.choice([*body, "model", "x"])] = draw.choice(VALUES)
+    content = json.dumps(mutated).encode()
+    if kind < 0.4:
+        content = _bitten(draw, content)
+    return _request(
+        draw, "POST", path, content, "application/json" if kind < 0.9 else "application/x-www-form-urlencoded"
+    )
+
+
+def _plain(draw: random.Random) -> bytes:
+    method = draw.choice(METHODS)
+    content = b"" if method in ("GET", "HEAD") else draw.randbytes(draw.randint(0, 200))
+    return _request(draw, method, draw.choice(PATHS), content, "application/json")
+
+
+def _bitten(draw: random.Random, content: bytes) -> bytes:
+    """Bytes cut out, doubled or changed."""
+    at, length = draw.randrange(len(content)), draw.randint(1, 8)
+    return content[:at] + draw.choice([b"", draw.randbytes(length), content[at:] * 2]) + content[at + length :]
+
+
+def _request(draw: random.Random, method: str, path: str, content: bytes, kind: str) -> bytes:
+    extra = draw.choice(HEADERS) if draw.random() < 0.1 else "Accept: */*"
+    host = "" if extra.startswith("Host") else "Host: localhost\r\n"
+    typed = "" if extra.startswith("Content-Type") else f"Content-Type: {kind}\r\n"
+    head = f"{method} {path} HTTP/1.1\r\n{host}{typed}{extra}\r\nContent-Length: {len(content)}\r\n\r\n"
+    return head.encode() + content
+
+
+async def every_kind(port: int) -> None:
+    """Each valid request a few times at once, so that every thread has what it loads when it is first needed."""
+    for path, body in [*VALID, *INSIDE] * 3:
+        await asyncio.gather(*[ask(await connect(port), post(path, body)) for _ in range(8)])
+    document = {"q": SENTENCE * 2_000, "source": "en", "target": "de"}
+    await asyncio.gather(*[ask(await connect(port), post("/translate", document)) for _ in range(4)])
+
+
+# --- schemathesis ----------------------------------------------------------------------------------------------
+
+
+def schemathesis(server: Served, options: argparse.Namespace) -> dict[str, Any]:
+    program = Path(sys.executable).with_name("schemathesis")
+    command = [
+        program,
+        "run",
+        f"http://{HOST}:{server.port}/openapi.json",
+        "--max-examples",
+        "200",
+        "--no-color",
+        "--seed",
+        "1",
+    ]
+    with tempfile.TemporaryDirectory() as scratch:
+        done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False, cwd=scratch)
+    said = re.sub(r"\s+", " ", done.stdout[done.stdout.rfind("SUMMARY") :])
+    failures = re.findall(r"❌\s*([^:]+): (\d+)", done.stdout)
+    if done.returncode:
+        print(done.stdout[-6_000:])
+    return {"exit_code": done.returncode, "failures": dict(failures), "summary": said[:800]}
+
+
+# --- slow and huge ---------------------------------------------------------------------------------------------
+
+
+def slow(server: Served, options: argparse.Namespace) -> dict[str, Any]:
+    return asyncio.run(_slow(server.port))
+
+
+async def _slow(port: int) -> dict[str, Any]:
+    """Half of them never end their headers, half never end their body."""
+    began = time.perf_counter()
+    connections = [await connect(port) for _ in range(SLOW)]
+    begun = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    for number, connection in enumerate(connections):
+        connection.transport.write(begun + (b"Content-Length: 1000\r\n\r\n{" if number % 2 else b"X-Slow: "))
+    latencies = []
+    while time.perf_counter() - began < 3 * HEADERS_S and not all(one.closed for one in connections):
+        for connection in connections:
+            if not connection.closed:
+                connection.transport.write(b"a")
+        other = await connect(port)
+        latencies.append((await ask(other, translation("A man is walking."))).seconds)
+        other.transport.close()
+        await asyncio.sleep(0.5)
+    return {
+        "connections": SLOW,
+        "closed": sum(one.closed for one in connections),
+        "all_closed_after_s": round(time.perf_counter() - began, 1),
+        "others_worst_ms": round(1_000 * max(latencies)),
+    }
+
+
+def huge(server: Served, options: argparse.Namespace) -> dict[str, Any]:
+    head = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    chunk = b"%x\r\n" % 65_536 + b"a" * 65_536 + b"\r\n"
+    before = server.resident_mb()
+    found = {
+        "header": _pour(server, head + b"X: ", b"a" * 65_536),
+        "body": _pour(server, head + b"Content-Length: %d\r\n\r\n" % HUGE, b"a" * 65_536),
+        "chunks": _pour(server, head + b"Transfer-Encoding: chunked\r\n\r\n", chunk),
+    }
+    return {**found, "peak_growth_mb": max(one["peak_mb"] for one in found.values()) - round(before, 1)}
+
+
+def _pour(server: Served, head: bytes, part: bytes) -> dict[str, Any]:
+    """Send until it is refused or all of it is sent."""
+    sent, peak = 0, 0.0
+    with socket.create_connection((HOST, server.port), timeout=20) as connection:
+        try:
+            connection.sendall(head)
+            while sent < HUGE:
+                connection.sendall(part)
+                sent += len(part)
+                peak = max(peak, server.resident_mb())
+        except OSError:
+            pass
+        try:
+            answer = connection.recv(1_000)
+        except OSError:
+            answer = b""
+    return {"sent_mb": round(sent / 1e6, 1), "status": answer[9:12].decode() or "closed", "peak_mb": round(peak, 1)}
+
+
+# --- leaving ---------------------------------------------------------------------------------------------------
+
+
+def cancellations(server: Served, options: argparse.Namespace) -> dict[str, Any]:
+    before = _abandoned(server)
+    asyncio.run(_cancel(server.port))
+    until = time.monotonic() + 30
+    while (waiting := _metric(server, "transduce_waiting_requests")) and time.monotonic() < until:
+        time.sleep(0.05)
+    return {"hung_up": CANCELLATIONS, "noticed": _abandoned(server) - before, "left_waiting": waiting}
+
+
+def _abandoned(server: Served) -> int:
+    return int(_metric(server, "transduce_abandoned_total"))
+
+
+def _metric(server: Served, name: str) -> float:
+    return float(re.search(rf"^{name} (\S+)", server.get("/metrics"), re.M)[1])  # type: ignore[index]
+
+
+async def _cancel(port: int) -> None:
+    """Ten at a time, each with a document that takes longer than the client stays."""
+    request = post("/translate", {"q": "A man is walking his dog.\n" * 800, "source": "en", "target": "de"})
+    draw = random.Random(1)
+
+    async def one() -> None:
+        connection = await connect(port)
+        asking = connection.ask(request)
+        await asyncio.sleep(draw.uniform(0.02, 0.1))
+        connection.transport.abort()
+        await asking
+
+    for _ in range(CANCELLATIONS // 10):
+        await asyncio.gather(*(one() for _ in range(10)))
+
+
+# --- stops -----------------------------------------------------------------------------------------------------
+
+
+def stops(run: str) -> dict[str, Any]:
+    """A request is lost when it was sent well before the signal and has no answer."""
+    answered_, lost, codes, seconds = 0, 0, [], []
+    for number in range(STOPS):
+        server = start(run)
+        good, bad = asyncio.run(_stop(server, random.Random(number)))
+        began = time.perf_counter()
+        codes.append(server.stop())
+        seconds.append(time.perf_counter() - began)
+        answered_, lost = answered_ + good, lost + bad
+    return {
+        "stops": STOPS,
+        "answered": answered_,
+        "lost": lost,
+        "exit_codes": dict(Counter(codes)),
+        "slowest_s": round(max(seconds), 2),
+    }
+
+
+async def _stop(server: Served, draw: random.Random) -> tuple[int, int]:
+    connections = [await connect(server.port) for _ in range(40)]
+    requests = [
+        post("/translate", {"q": SENTENCE * draw.choice([1, 1, 10, 100]), "source": "en", "target": "de"})
+        for _ in connections
+    ]
+    asking = [connection.ask(request) for connection, request in zip(connections, requests, strict=True)]
+    await asyncio.sleep(draw.uniform(0.1, 0.3))
+    server.process.send_signal(signal.SIGTERM)
+    statuses = [await one for one in asking]
+    return statuses.count(200), len(statuses) - statuses.count(200)
+
+
+if __name__ == "__main__":
+    main()
