@@ -209,7 +209,7 @@ def test_attention_of_every_head(client: Client, service: Service, output: str |
 
 
 def test_models_by_name(client: Client) -> None:
-    models = client.get("/v1/models").json()
+    models = client.get("/v1/models").json()["models"]
     assert [model["name"] for model in models] == ["en-de", "symbols"]
     assert models[0]["description"] == "2 + 2 layers of 4 heads, d_model 64"
     expected = json.loads((FROZEN / "expected.json").read_text())[0]

@@ -110,6 +110,10 @@ class ModelAnswer(BaseModel):
     description: str
 
 
+class ModelsAnswer(BaseModel):
+    models: list[ModelAnswer]
+
+
 _ALIGNMENTS = TypeAdapter(list[Alignment])
 
 
@@ -122,9 +126,9 @@ def v1_routes(service: Service) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["v1"], dependencies=[Depends(admit)], responses=REFUSALS)
 
     @router.get("/models")
-    async def models() -> list[ModelAnswer]:
+    async def models() -> ModelsAnswer:
         """The models of this server."""
-        return [_model_answer(model) for model in service.models.all]
+        return ModelsAnswer(models=[_model_answer(model) for model in service.models.all])
 
     @router.post("/translate", response_model_exclude_none=True)
     async def translate(body: TranslateBody, http: HttpRequest) -> TranslateAnswer:
