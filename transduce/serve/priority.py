@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 Result = TypeVar("Result")
-NICENESS = 5  # about a third of a core's time beside a thread that answers; all of it when none does
+NICENESS = 10  # a tenth of a core beside a thread that answers; all of it when none does
 
 
 def give_way() -> None:
