@@ -1,4 +1,7 @@
-"""Computing gives way to answering: when every core is busy, a refusal must not wait for a translation."""
+"""Computing gives way to answering: when every core is busy, a refusal must not wait for a translation.
+
+Only for threads that never hold the interpreter: one that does and has to wait for a core makes all others wait for it.
+"""
 
 import os
 import sys
