@@ -173,26 +173,15 @@ async def overloaded(port: int, requests: list[bytes], peak: float, seconds: flo
 
 
 async def open_loop(port: int, requests: list[bytes], rate: float, seconds: float) -> list[Asked]:
-    """Requests at a fixed rate, whatever is answered; free connections are used again, the last used first."""
-    free: list[Connection] = [await connect(port) for _ in range(256)]
-    made = len(free)
+    """Requests at a fixed rate, whatever is answered, each over a connection that is free or a new one."""
+    pool = Pool(port)
     asked: list[Asked] = []
     tasks: set[asyncio.Task[None]] = set()
 
     async def one(request: bytes) -> None:
-        nonlocal made
-        while not free:
-            if made < MOST_CONNECTIONS:
-                made += 1
-                free.append(await connect(port))
-            else:
-                await asyncio.sleep(0.001)
-        connection = free.pop()
+        connection = await pool.take()
         asked.append(await ask(connection, request))
-        if connection.closed:
-            made -= 1
-        else:
-            free.append(connection)
+        pool.give_back(connection)
 
     begin = time.perf_counter()
     endless, sent = itertools.cycle(requests), 0
@@ -204,9 +193,32 @@ async def open_loop(port: int, requests: list[bytes], rate: float, seconds: floa
         await asyncio.sleep(0.002)
     if tasks:
         await asyncio.wait(tasks)
-    for connection in free:
-        connection.transport.close()
+    pool.close()
     return asked
+
+
+class Pool:
+    """Connections, the last used first; as many as are needed at once, up to a limit."""
+
+    def __init__(self, port: int) -> None:
+        self.port, self.made = port, 0
+        self.free: asyncio.LifoQueue[Connection] = asyncio.LifoQueue()
+
+    async def take(self) -> Connection:
+        if self.free.empty() and self.made < MOST_CONNECTIONS:
+            self.made += 1
+            return await connect(self.port)
+        return await self.free.get()
+
+    def give_back(self, connection: Connection) -> None:
+        if connection.closed:
+            self.made -= 1
+        else:
+            self.free.put_nowait(connection)
+
+    def close(self) -> None:
+        while not self.free.empty():
+            self.free.get_nowait().transport.close()
 
 
 async def recovery(port: int, requests: list[bytes], usual: float, ended: float) -> float:

@@ -362,7 +362,8 @@ def test_sizes(run: Path) -> None:
     assert "100 characters" in refused(client.post("/translate", {**body, "q": "a" * 101}), 413)
     assert "3 texts" in refused(client.post("/translate", {**body, "q": ["a"] * 4}), 413)
     assert "1,000 bytes" in refused(client.post("/translate", {**body, "q": "a" * 2_000}), 413)
-    refused(client.post("/v1/attention", {"text": " "}), 400)
+    assert "nothing to see" in refused(client.post("/v1/attention", {"text": " "}), 404)
+    refused(client.post("/v1/attention", {"text": ""}), 400)
 
     async def chunks() -> Any:
         for _ in range(100):

@@ -45,11 +45,16 @@ def run(test: Callable[[Queue], Awaitable[Any]], **settings: Any) -> Any:
     return asyncio.run(inside())
 
 
+async def admitted(queue: Queue, work: Work, lines: list[str]) -> list[Any]:
+    with queue.admitted():
+        return await queue.answer(work, lines)
+
+
 async def started(queue: Queue, work: Work, *documents: list[str]) -> "list[asyncio.Task[list[Any]]]":
     """A task for each document, the first already with the worker."""
     tasks = []
     for document in documents:
-        tasks.append(asyncio.create_task(queue.answer(work, document)))
+        tasks.append(asyncio.create_task(admitted(queue, work, document)))
         await asyncio.sleep(0.01)
     return tasks
 
@@ -168,14 +173,14 @@ def test_a_full_queue_refuses_and_says_when_to_come_again() -> None:
         tasks = await started(queue, work, ["a"], ["b"], ["c"])
         assert queue.is_full
         with pytest.raises(Overloaded) as refusal:
-            await queue.answer(work, ["d"])
+            await admitted(queue, work, ["d"])
         assert refusal.value.retry_after_s >= 1
         work.free.set()
         await asyncio.gather(*tasks)
         assert not queue.is_full
-        assert await queue.answer(work, ["e"]) == ["E"]
+        assert await admitted(queue, work, ["e"]) == ["E"]
 
-    run(test, queue_requests=2)
+    run(test, queue_requests=3)
 
 
 def test_a_wait_that_would_be_too_long_is_refused() -> None:
@@ -190,7 +195,7 @@ def test_a_wait_that_would_be_too_long_is_refused() -> None:
         await queue.answer(slow, ["as long a line"])  # how long it takes is known now
         tasks = await started(queue, slow, ["with the worker"], ["waits 0.2 s"])
         with pytest.raises(Overloaded, match="waiting"):
-            await queue.answer(slow, ["would wait as long again"])
+            await admitted(queue, slow, ["would wait as long again"])
         await asyncio.gather(*tasks)
 
     run(test, longest_wait_s=0.1)
@@ -261,12 +266,7 @@ def test_computing_gives_way_to_answering() -> None:
     def niceness() -> int:
         return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
 
-    class Measuring(Held):
-        def __call__(self, lines: list[str]) -> list[Any]:
-            return [niceness() for _ in lines]
-
     before = niceness()
-    assert run(lambda queue: queue.answer(Measuring(), ["a"])) == [min(19, before + NICENESS)]
     assert giving_way(niceness) == min(19, before + NICENESS)
     assert niceness() == before
 

@@ -241,8 +241,8 @@ def _serve(parser: argparse.ArgumentParser) -> None:
     add("--allow-host", nargs="+", action="extend", default=[], metavar="NAME", help="names it is reached by")
     add("--keys", default="", metavar="FILE", help="only for those with a key; `transduce key FILE NAME` makes one")
     add("--open", action="store_true", help="let other machines in without keys")
-    add("--batch", type=int, default=32, metavar="N", help="lines computed together; 1: no batching (default: 32)")
-    add("--queue", type=int, default=128, metavar="N", help="requests that may wait; more are refused (default: 128)")
+    add("--batch", type=int, default=16, metavar="N", help="lines computed together; 1: no batching (default: 16)")
+    add("--queue", type=int, default=128, metavar="N", help="requests inside at once; more are refused (default: 128)")
     add("--characters", type=int, default=50_000, metavar="N", help="of a request's texts (default: 50000)")
 
 

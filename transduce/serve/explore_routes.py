@@ -72,7 +72,7 @@ def explore_routes(service: Service) -> APIRouter:
         return await show(http, body, "tree_view", [body.text], beam=body.beam)
 
     @router.get("/training")
-    async def training(model: str = "") -> dict[str, Any]:
+    def training(model: str = "") -> dict[str, Any]:
         """The curves of a model's training."""
         seen: dict[str, Any] = view_named("training_view")(service.models.named(model).of.folder)
         return seen

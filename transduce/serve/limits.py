@@ -6,11 +6,12 @@ Plain ASGI, so that a refusal costs next to nothing while the server is busy. Kn
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import nullcontext
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 
 from transduce.serve.answers import failed, refused
 from transduce.serve.metrics import Metrics
@@ -25,16 +26,16 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 # Scripts come from here only and never from within a page, so text that becomes markup cannot become a program.
-SAFE = {
-    "Content-Security-Policy": "default-src 'self'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
-    "img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "X-Frame-Options": "DENY",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Cache-Control": "no-store",
-}
+SAFE = [
+    (b"content-security-policy", b"default-src 'self'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
+     b"img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-frame-options", b"DENY"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+]  # fmt: skip
 
 
 class Gate:
@@ -68,8 +69,9 @@ class Gate:
         self._check_origin(headers)
         if scope["method"] == "POST":
             self.queue.check_room()
-        body = await self._read(headers, receive)
-        await self.app(scope, Replay(body, receive), send)
+        body = await self._read(headers, receive)  # before it counts: who sends slowly takes nobody's place
+        with self.queue.admitted() if scope["method"] == "POST" else nullcontext():
+            await self.app(scope, Replay(body, receive), send)
 
     def _check_host(self, headers: Headers) -> None:
         """Names only that we know: a page whose name was made to lead here (DNS rebinding) has another one.
@@ -129,10 +131,7 @@ class Answer:
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            headers = MutableHeaders(raw=list(message.get("headers", [])))
-            for name, value in SAFE.items():
-                headers.setdefault(name, value)
-            message["headers"] = headers.raw
+            message["headers"] = [*message.get("headers", []), *SAFE]
         await self.send(message)
 
 

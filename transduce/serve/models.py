@@ -53,8 +53,10 @@ class Fitting:
 
     def __call__(self, sentence: str) -> bool:
         longest = min(self.translator.longest_source, self.translator.config.data.max_length)
-        # A token is at least a byte, but for what normalisation makes longer.
-        return 4 * len(sentence) < longest or len(self.translator.vocabularies.source.encode([sentence])[0]) <= longest
+        # A token is at least a byte, but for what normalisation makes longer: most sentences need no tokenizer.
+        if len(sentence.encode()) < longest:
+            return True
+        return len(self.translator.vocabularies.source.encode([sentence])[0]) <= longest
 
 
 @dataclass(frozen=True, eq=False)

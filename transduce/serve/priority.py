@@ -1,4 +1,7 @@
-"""Computing gives way to answering: when every core is busy, a refusal must not wait for a translation."""
+"""Computing gives way to answering: when every core is busy, a refusal must not wait for a translation.
+
+Only for threads that never hold the interpreter: one that does and has to wait for a core makes all others wait for it.
+"""
 
 import os
 import sys
@@ -8,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 Result = TypeVar("Result")
-NICENESS = 5  # about a third of a core's time beside a thread that answers; all of it when none does
+NICENESS = 10  # a tenth of a core beside a thread that answers; all of it when none does
 
 
 def give_way() -> None:

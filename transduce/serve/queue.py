@@ -8,15 +8,14 @@ Knows functions of lines, and neither models nor HTTP. All but those functions r
 import asyncio
 import time
 from collections import deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
 from transduce.serve.metrics import Metrics
-from transduce.serve.priority import give_way
 from transduce.serve.refusals import Overloaded
 from transduce.serve.settings import Settings
 
@@ -90,34 +89,37 @@ class Queue:
         self._idle = settings.workers
         self._busy: set[Hashable] = set()  # what only one batch at a time may use, and one does
         self._spent_s = self._done_characters = 0.0  # lately
-        self._threads = ThreadPoolExecutor(settings.workers, "worker", initializer=give_way)
+        self._inside = 0  # requests that were let in and are not yet answered
+        self._wait_s = 0.0  # until a new one would have its first turn, when it was last estimated
+        self._threads = ThreadPoolExecutor(settings.workers, "worker")
 
     @property
     def waiting(self) -> int:
         return len(self._jobs)
 
     @property
-    def wait_s(self) -> float:
-        """Until a new request has its first turn, by what lines took lately: one of every other comes before."""
-        if not self._done_characters:
-            return 0.0
-        ahead = sum(len(job.lines[job.begun]) for job in self._jobs)
-        return ahead * self._spent_s / self._done_characters / self.settings.workers
-
-    @property
     def is_full(self) -> bool:
-        return self.waiting >= self.settings.queue_requests or self.wait_s > self.settings.longest_wait_s
+        return self._inside >= self.settings.queue_requests or self._wait_s > self.settings.longest_wait_s
 
     def check_room(self) -> None:
         """Refuse at once what could not be begun in time."""
         if self.is_full:
-            raise Overloaded("too many requests are waiting: try again later", retry_after_s=max(1, self.wait_s))
+            raise Overloaded("too many requests are waiting: try again later", retry_after_s=max(1, self._wait_s))
+
+    @contextmanager
+    def admitted(self) -> Iterator[None]:
+        """A request that is inside for a while, or refused: counted here, not when it has lines, or a crowd would slip in."""
+        self.check_room()
+        self._inside += 1
+        try:
+            yield
+        finally:
+            self._inside -= 1
 
     async def answer(self, work: Work, lines: Sequence[str]) -> list[Any]:
         """What `work` says to each line; lines not yet begun are forgotten when whoever awaits this is cancelled."""
         if not lines:
             return []
-        self.check_room()
         job = Job(work, lines)
         self._jobs.append(job)
         # Not at once: what arrives in this same moment shares the batch.
@@ -137,7 +139,7 @@ class Queue:
             job.begun = len(job.lines)
             with suppress(ValueError):  # it is not there any more once the queue is closed
                 self._jobs.remove(job)
-        self.metrics.waiting.set(self.waiting)
+        self._estimate()
 
     def _hand_out(self) -> None:
         """A batch for every worker that has none."""
@@ -147,7 +149,7 @@ class Queue:
             batch = self._next_batch(job.work, job.size)
             computing = asyncio.get_running_loop().run_in_executor(self._threads, answers_of, batch)
             computing.add_done_callback(partial(self._take_back, batch, time.perf_counter()))
-        self.metrics.waiting.set(self.waiting)
+        self._estimate()
 
     def _next_job(self) -> Job | None:
         """The one that has waited longest for its turn, and can have it."""
@@ -183,6 +185,12 @@ class Queue:
         self._done_characters = REMEMBERED * self._done_characters + sum(len(place.line) for place in batch)
         self.metrics.batch_lines.observe(len(batch))
         self.metrics.batch_seconds.observe(took)
+
+    def _estimate(self) -> None:
+        """How long the next request would wait, by what lines took lately: one of every other comes before."""
+        ahead = sum(len(job.lines[job.begun]) for job in self._jobs)
+        self._wait_s = ahead * self._spent_s / max(1, self._done_characters) / self.settings.workers
+        self.metrics.waiting.set(self.waiting)
 
     def close(self) -> None:
         """Call when nobody waits any more: what is left has no client."""

@@ -10,7 +10,7 @@ from transduce.serve.keys import Keyring
 from transduce.serve.metrics import Metrics
 from transduce.serve.models import Model, Models, Searching, Specification
 from transduce.serve.queue import Queue
-from transduce.serve.refusals import Refusal, TooMuch
+from transduce.serve.refusals import Refusal, TooMuch, Unknown
 from transduce.serve.settings import Settings
 from transduce.serve.splitting import Document
 from transduce.translator import Loading, Request, Translation, Translator
@@ -92,6 +92,8 @@ class Service:
 
     def _check_small(self, model: Model, texts: Sequence[str]) -> None:
         most, most_tokens = self.settings.inspected_characters, self.settings.inspected_tokens
+        if not texts[0].strip():
+            raise Unknown("there is nothing to see in a text of spaces")
         if max(map(len, texts)) > most:
             raise TooMuch(f"a text to look into may have {most:,} characters")
         if max(map(len, model.translator.vocabularies.source.encode(texts))) > most_tokens:

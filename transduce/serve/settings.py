@@ -28,10 +28,10 @@ class Settings:
     inspected_tokens: int = 200  # likewise: what is shown grows with their square
 
     # how work is shared
-    batch_lines: int = 32  # 1: no batching
+    batch_lines: int = 16  # 1: no batching
     batch_characters: int = 4_000
     workers: int = 4  # batches under way: some compute while others are sent and taken in
-    queue_requests: int = 128  # waiting at once; what comes then is refused
+    queue_requests: int = 128  # inside at once, waiting or being computed; what comes then is refused
     longest_wait_s: float = 5.0  # before its first line has a turn; what would wait longer is refused
     request_s: float = 60.0  # for all of a request
 
