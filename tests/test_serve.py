@@ -292,6 +292,19 @@ def test_the_page_is_served_with_a_strict_policy(client: Client, explorer: Itera
     refused(client.get("/page/../../../etc/passwd"), 404)
 
 
+def test_the_explorer_itself_answers(client: Client) -> None:
+    asked = {"text": "the cat sat", "model": "en-de"}
+    translated = client.post("/v1/explore/translate", asked).json()
+    assert translated["outputs"]
+    inside = client.post("/v1/explore/attention", asked | {"off": [["source", 0, 0]]})
+    assert inside.status_code == 200
+    assert client.post("/v1/explore/tree", asked | {"beam": 2}).json()["steps"]
+    assert client.get("/v1/explore/training?model=en-de").status_code == 200
+    refused(client.post("/v1/explore/attention", asked | {"off": [["source", 99, 0]]}), 400)
+    assert client.get("/").text.startswith("<!doctype html>")
+    assert client.get("/page/main.js").status_code == 200
+
+
 def test_without_the_explorer_it_says_so(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "transduce.explore.views", None)
     monkeypatch.setitem(sys.modules, "transduce.explore.page", None)
