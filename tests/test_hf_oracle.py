@@ -49,9 +49,10 @@ def as_hf(model: Transformer) -> Any:
     """The same model as a `MarianMTModel`, or as a `PegasusForConditionalGeneration` where it is pre-norm."""
     name = "Pegasus" if model.config.norm == "pre" else "Marian"
     make = transformers.PegasusForConditionalGeneration if name == "Pegasus" else transformers.MarianMTModel
-    settings = hf_settings(Config(model=model.config), SIZE)
+    size = model.target_embedding.num_embeddings
+    settings = hf_settings(Config(model=model.config), size)
     theirs = make(getattr(transformers, f"{name}Config")(**settings))
-    tensors = hf_tensors(model, SIZE, settings["max_position_embeddings"])
+    tensors = hf_tensors(model, size, settings["max_position_embeddings"])
     missing, unexpected = theirs.load_state_dict(tensors, strict=False)
     assert not unexpected
     assert {key.rpartition(".")[0] for key in missing} <= TIED, missing
