@@ -1,7 +1,6 @@
 """The routes of the web page: what the explorer shows of a model, and the page's own files. Computes nothing itself."""
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, FastAPI
@@ -12,7 +11,6 @@ from starlette.responses import Response
 from transduce.serve.answers import REFUSALS
 from transduce.serve.api import WHOLE, Body, Inspected
 from transduce.serve.asking import presented_key, while_present
-from transduce.serve.refusals import Unknown
 from transduce.serve.service import Service
 
 Number = Annotated[int, Field(ge=0, le=100), WHOLE]
@@ -82,19 +80,17 @@ def explore_routes(service: Service) -> APIRouter:
 
 def view_named(name: str) -> Callable[..., Any]:
     """A function of the explorer, imported when it is first asked for: it needs torch, which translating may not."""
-    try:
-        return getattr(import_module("transduce.explore.views"), name)
-    except ModuleNotFoundError:
-        raise Unknown("this server has no explorer") from None
+    from transduce.explore import views
+
+    view: Callable[..., Any] = getattr(views, name)
+    return view
 
 
 def add_page(app: FastAPI) -> None:
     """The page's files under their paths; they are all there is, so no path leads to any other file."""
-    try:
-        files: dict[str, tuple[bytes, str]] = import_module("transduce.explore.page").files()
-    except ModuleNotFoundError:
-        return
-    for path, (content, kind) in files.items():
+    from transduce.explore import page
+
+    for path, (content, kind) in page.files().items():
         app.add_api_route(path, _file(content, kind), methods=["GET"], include_in_schema=False)
 
 
