@@ -64,13 +64,27 @@ def test_the_given_targets_may_be_learned_from_too(teacher: Path, tmp_path: Path
     synthesis.distill(
         teacher,
         tmp_path / "run",
-        train_on=[files],
+        train=[files],
         valid=[files],
         settings=SMALL[1:],
         keep_original=True,
         loading=TORCH,
     )
     assert len(open_folder(tmp_path / "run").config.data.train) == 2
+
+
+def test_what_is_wrong_with_a_student_is_said_before_the_teacher_works(
+    teacher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(synthesis, "make_corpus", lambda *given: pytest.fail("the teacher works"))
+    files = (write_lines(tmp_path / "a", lines(3)), write_lines(tmp_path / "b", lines(3)))
+    with pytest.raises(SettingError, match="no training data"):
+        synthesis.distill(teacher, tmp_path / "run", train=[])
+    with pytest.raises(SettingError, match="d_modell"):
+        synthesis.distill(teacher, tmp_path / "run", train=[files], settings=["model.d_modell=3"])
+    with pytest.raises(RunError, match="something else there"):
+        synthesis.distill(teacher, tmp_path, train=[files])
+    assert not (tmp_path / "run").exists()
 
 
 class Counting:
@@ -116,6 +130,7 @@ def test_nothing_to_translate_and_no_folder_are_said(teacher: Path, tmp_path: Pa
     translator = Translator.load(teacher, TORCH)
     with pytest.raises(DataError, match="not a single line"):
         synthesis.make_corpus(translator, translator.request(), [], tmp_path / "new", print)
+    assert not (tmp_path / "new").exists()
     (tmp_path / "file").touch()
     with pytest.raises(RunError, match="a file, not a folder"):
         synthesis.make_corpus(translator, translator.request(), ["a"], tmp_path / "file", print)

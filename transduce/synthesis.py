@@ -14,9 +14,12 @@ from pathlib import Path
 
 from transduce.checkpoint import RunFolder, write_text
 from transduce.data import Corpus
-from transduce.errors import DataError, RunError
+from transduce.errors import DataError, RunError, SettingError
 from transduce.files import synchronize_open
-from transduce.training import Result, Silent, Voice, train
+from transduce.training import Result, Silent, Voice
+from transduce.training import train as train_model
+from transduce.training.choices import wishes
+from transduce.training.prepare import check_free
 from transduce.translator import Loading, Request, Translator, open_folder
 
 PART_LINES = 16_384
@@ -39,7 +42,7 @@ def distill(
     teacher: str | Path,
     run: str | Path,
     *,
-    train_on: Sequence[Group],
+    train: Sequence[Group],
     valid: Sequence[Group] = (),
     languages: tuple[str, ...] = (),
     preset: str = "student",
@@ -53,14 +56,19 @@ def distill(
     """Train a student on what the teacher makes of the sources (Kim and Rush 2016); run again, it goes on."""
     voice, data = voice or Silent(), open_folder(teacher).config.data
     known = languages or data.languages
-    corpus = Corpus(tuple(train_on), known, data.features_column)
+    if not train:
+        raise SettingError("no training data: --train SOURCE TARGET, or --train FILE.tsv")
+    # What is wrong with the student's settings or its folder is said before the teacher works for an hour.
+    check_free(RunFolder(Path(run)))
+    wishes(train=train, valid=valid, languages=known, preset=preset, config=config, settings=settings, start_from="")
+    corpus = Corpus(tuple(train), known, data.features_column)
     translator = Translator.load(teacher, loading or Loading(say=voice.say))
     folder = RunFolder(Path(run)).made
     sources = (line for block in corpus.blocks() for line in block.source)
     made = make_corpus(translator, translator.request(beam=beam), sources, folder, voice.say)
-    return train(
+    return train_model(
         run,
-        train=[(str(made.given), str(made.made)), *(train_on if keep_original else ())],
+        train=[(str(made.given), str(made.made)), *(train if keep_original else ())],
         valid=valid,
         languages=known,
         preset=preset,
@@ -90,7 +98,8 @@ def backtranslate(
 def make_corpus(translator: Translator, request: Request, lines: Iterable[str], folder: Path, say: Say) -> Made:
     """`given.txt` and `made.txt` in this folder, line by line; pairs with an empty side are left out, and counted."""
     wanted = request.but(figures="none", n_best=1)
-    _make_folder(folder)
+    if folder.exists() and not folder.is_dir():
+        raise RunError(f"{folder}: a file, not a folder for a corpus")
     asked, hashes, count = iter(lines), hashlib.sha256(), 0
     parts: list[Path] = []
     while block := list(islice(asked, PART_LINES)):
@@ -104,12 +113,6 @@ def make_corpus(translator: Translator, request: Request, lines: Iterable[str], 
     return _joined(folder, parts, hashes.hexdigest(), count)
 
 
-def _make_folder(folder: Path) -> None:
-    if folder.exists() and not folder.is_dir():
-        raise RunError(f"{folder}: a file, not a folder for a corpus")
-    folder.mkdir(parents=True, exist_ok=True)
-
-
 def _digest(translator: Translator, request: Request, lines: list[str]) -> str:
     made_from = [translator.digest, json.dumps(asdict(request), sort_keys=True), *lines]
     return hashlib.sha256("\n".join(made_from).encode()).hexdigest()
@@ -119,7 +122,8 @@ def _part(translator: Translator, request: Request, lines: list[str], folder: Pa
     """The file of these pairs, made unless it is there."""
     path = folder / name
     if not path.exists():
-        pairs = zip(lines, (one.text for one in translator.stream(lines, request)), strict=True)
+        pairs = list(zip(lines, (one.text for one in translator.stream(lines, request)), strict=True))
+        folder.mkdir(parents=True, exist_ok=True)
         write_text(path, "".join(json.dumps(pair, ensure_ascii=False) + "\n" for pair in pairs))
     return path
 

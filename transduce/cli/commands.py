@@ -6,7 +6,7 @@ Data goes to stdout, everything for people to stderr.
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,6 +20,7 @@ from transduce.translator.engines import say_to_stderr
 
 if TYPE_CHECKING:
     from transduce.evaluate import Evaluation
+    from transduce.training import Result
 
 Options = argparse.Namespace
 
@@ -32,20 +33,34 @@ def demo(options: Options) -> int:
 
 
 def train(options: Options) -> int:
-    from transduce.training import Stopped, make_voice, train
+    from transduce.training import make_voice, train
+
+    return _finish(
+        options,
+        lambda: train(
+            options.run, start_from=options.start_from, voice=make_voice(options.quiet), **_asked_of_training(options)
+        ),
+    )
+
+
+def _asked_of_training(options: Options) -> dict[str, Any]:
+    """What every way of training a model is told."""
+    return {
+        "train": [tuple(group) for group in options.train],
+        "valid": [tuple(group) for group in options.valid],
+        "languages": tuple(options.languages),
+        "preset": options.preset,
+        "config": options.config,
+        "settings": options.settings,
+    }
+
+
+def _finish(options: Options, run: Callable[[], "Result"]) -> int:
+    """A training to its end, or to the signal that ends it."""
+    from transduce.training import Stopped
 
     try:
-        result = train(
-            options.run,
-            train=[tuple(group) for group in options.train],
-            valid=[tuple(group) for group in options.valid],
-            languages=tuple(options.languages),
-            preset=options.preset,
-            config=options.config,
-            settings=options.settings,
-            start_from=options.start_from,
-            voice=make_voice(options.quiet),
-        )
+        result = run()
     except Stopped as stopped:
         print(f"transduce: {stopped}", file=sys.stderr)
         return 128 + stopped.signal_number
@@ -214,29 +229,13 @@ def import_model(options: Options) -> int:
 
 def distill(options: Options) -> int:
     from transduce.synthesis import distill
-    from transduce.training import Stopped, make_voice
+    from transduce.training import make_voice
 
-    try:
-        result = distill(
-            options.teacher,
-            options.run,
-            train_on=[tuple(group) for group in options.train],
-            valid=[tuple(group) for group in options.valid],
-            languages=tuple(options.languages),
-            preset=options.preset,
-            config=options.config,
-            settings=options.settings,
-            keep_original=options.keep_original,
-            beam=options.beam,
-            loading=_loading(options),
-            voice=make_voice(options.quiet),
-        )
-    except Stopped as stopped:
-        print(f"transduce: {stopped}", file=sys.stderr)
-        return 128 + stopped.signal_number
-    if options.json:
-        _print_json(asdict(result))
-    return 0
+    how = {"keep_original": options.keep_original, "beam": options.beam, "loading": _loading(options)}
+    voice = make_voice(options.quiet)
+    return _finish(
+        options, lambda: distill(options.teacher, options.run, voice=voice, **how, **_asked_of_training(options))
+    )
 
 
 def backtranslate(options: Options) -> int:

@@ -48,9 +48,14 @@ def prepare(folder: RunFolder, wished: Wishes, say: Say) -> Prepared:
     """A new run where there is none, else the one that is there."""
     if folder.config.exists():
         return _prepare_again(folder, wished, say)
-    if folder.path.exists() and not _is_free(folder):
-        raise RunError(f"{folder.path}: there is something else there; a new run needs a new or empty folder")
+    check_free(folder)
     return _prepare_new(folder, wished, say)
+
+
+def check_free(folder: RunFolder) -> None:
+    """Refuse a folder that holds neither a run nor nothing."""
+    if not folder.config.exists() and folder.path.exists() and not _is_free(folder):
+        raise RunError(f"{folder.path}: there is something else there; a new run needs a new or empty folder")
 
 
 def _is_free(folder: RunFolder) -> bool:

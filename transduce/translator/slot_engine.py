@@ -10,13 +10,13 @@ import copy
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from transduce.device import Device
 from transduce.model import Tokens, Transformer
 from transduce.model.decoding import SlotDecoder, best_classes
 from transduce.search import Hypothesis, Penalty, length_penalty
@@ -92,18 +92,14 @@ class SlotEngine(TorchEngine):
     ROWS: ClassVar = 2_048  # slots x beams, for outputs of up to WIDTH places; fewer where they may be longer
     WIDTH: ClassVar = 128
 
-    def __init__(
-        self,
-        model: Transformer,
-        device: Device,
-        source_pad: int,
-        target_pad: int,
-        end: int,
-        others: Sequence[Transformer] = (),
-    ) -> None:
-        super().__init__(model, device, source_pad, target_pad, end, others)
-        self.worker = model
-        self.rooms: dict[tuple[object, ...], Room] = {}
+    @cached_property
+    def worker(self) -> Transformer:
+        """What decodes: in bfloat16 a model of its own, which has the other's weights whenever a search begins."""
+        return copy.deepcopy(self.model).to(torch.bfloat16) if self.device.bf16 else self.model
+
+    @cached_property
+    def rooms(self) -> dict[tuple[object, ...], "Room"]:
+        return {}
 
     @torch.inference_mode()
     def search(
@@ -132,14 +128,12 @@ class SlotEngine(TorchEngine):
         return not other and len(self.ensemble.models) == 1 and SlotDecoder.supports(self.model)
 
     def _refresh(self) -> None:
-        """The worker has the model's weights of this moment, in bfloat16 where that is chosen."""
+        """The worker has the model's weights of this moment."""
         self.model.eval()
-        if not self.device.bf16:
-            return
-        if self.worker is self.model:
-            self.worker = copy.deepcopy(self.model).to(torch.bfloat16)
-        theirs, ours = list(self.worker.parameters()), list(self.model.parameters())
-        torch._foreach_copy_(theirs, ours)  # type: ignore[arg-type]
+        self.worker.eval()
+        if self.worker is not self.model:
+            theirs, ours = list(self.worker.parameters()), list(self.model.parameters())
+            torch._foreach_copy_(theirs, ours)  # type: ignore[arg-type]
 
     def _by_room(self, sources: Sequence[Ids], prefixes: Sequence[Ids], request: Request) -> list[list[Asked]]:
         """Sentences that need rooms of one size together, each group longest first; a room is twice the next smaller."""
