@@ -201,7 +201,7 @@ def cold_start(folder: Path, text: str, rounds: int) -> dict[str, Any]:
 
 
 def write(arguments: argparse.Namespace, results: dict[str, Any], settings: dict[str, Any], lines: int) -> None:
-    command = f"python benchmarks/cpu_translation.py {arguments.run.name}"
+    command = f"python benchmarks/cpu_translation.py RUN --lines {arguments.lines} --rounds {arguments.rounds}"
     about = {"data": f"Multi30k test_2016_flickr, {lines} lines", "model": model_shape(arguments.run)}
     packages = ["ctranslate2", "torch", "transformers", "sentencepiece"]
     print(write_result("cpu-translation", command, packages, **about, settings=settings, results=results))
