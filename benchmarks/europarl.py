@@ -120,6 +120,7 @@ def train_hf(options: argparse.Namespace, tests: dict[str, tuple[Path, Path]]) -
             spent, tokens = spent + time.perf_counter() - begun, tokens + size
             if options.halfway and spent >= budget / 2 and not halfway:
                 halfway = {name: score_hf(model, vocabulary, *files) for name, files in tests.items()}
+                print(f"half-way, step {step}: {json.dumps(halfway)}", flush=True)
                 model.train()
             if spent >= budget:
                 break
@@ -144,14 +145,14 @@ def loss_of(model: Any, batch: Batch) -> torch.Tensor:
 
 
 def score_hf(model: Any, vocabulary: Any, source: Path, target: Path) -> dict[str, Any]:
-    """Beam 4, length penalty 1, longest lines first, 200 at a time."""
+    """Beam 4, length penalty 1, longest lines first, 500 at a time."""
     model.eval()
     lines, references = (path.read_text(encoding="utf-8").removesuffix("\n").split("\n") for path in (source, target))
     ids = vocabulary.encode(lines)
     order = sorted(range(len(ids)), key=lambda n: -len(ids[n]))
     outputs = [""] * len(ids)
-    for begin in range(0, len(order), 200):
-        numbers = order[begin : begin + 200]
+    for begin in range(0, len(order), 500):
+        numbers = order[begin : begin + 500]
         asked = Tokens.padded([ids[n] for n in numbers], vocabulary.pad).to("cuda")
         with torch.autocast("cuda", torch.bfloat16), torch.inference_mode():
             found = model.generate(

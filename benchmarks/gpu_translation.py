@@ -69,9 +69,11 @@ def measure(options: argparse.Namespace, beam: int, lines: list[str], references
         "target_tokens_per_s": round(statistics.median(rates)),
         "least_most": [round(rates[0]), round(rates[-1])],
         "one_line_ms": round(one_line * 1e3, 1),
+        **steps_of_device(ours),
         "bleu": bleu(texts, references),
         **beside_the_reference(ours, request, lines[:COMPARED]),
     }
+    print(beam, result, flush=True)
     return result | beside_hf(options, beam, lines[: options.peer_lines], references, statistics.median(rates))
 
 
@@ -81,6 +83,15 @@ def timed(work: Callable[[], object]) -> float:
     work()
     torch.cuda.synchronize()
     return time.perf_counter() - begun
+
+
+def steps_of_device(ours: Translator) -> dict[str, Any]:
+    """What a step of the largest room takes when the host does nothing else; its slots are as their sentences left them."""
+    rooms = ours.engines.torch.rooms  # type: ignore[attr-defined]
+    room = max(rooms.values(), key=lambda room: room.places)
+    count = 50
+    seconds = timed(lambda: [room.step() for _ in range(count)])
+    return {"rows": len(room.fixed.place) * room.beam, "step_ms": round(seconds / count * 1e3, 3)}
 
 
 def bleu(texts: list[str], references: list[str]) -> dict[str, Any]:

@@ -1,11 +1,12 @@
 """Multi30k En-De exactly as published (tokenised, lower-cased, joint 10k BPE): tokenised BLEU and the time it takes.
 
     python benchmarks/multi30k_bpe.py --config configs/multi30k-bpe-gpu.toml --seeds 1 2 3
+    python benchmarks/multi30k_bpe.py --seeds 1 2 3 4 5 6 7 8 9 --ensemble 3     and every three of them together
     python benchmarks/multi30k_bpe.py --sweep benchmarks/sweeps/multi30k-bpe.toml --jobs 8 --out sweep.jsonl
 
 Trained and translated (beam 5) through the command line. The score is what `multi-bleu` gives: sacreBLEU with `tok:none`
 on tokens whose BPE is undone, test_2016_flickr. Both clocks: training as the run counts it, and the whole command with
-preparation, start-up, validations and the last average.
+preparation, start-up, validations and the last average. With --jobs above 1 the clocks are those of runs that share a machine.
 """
 
 import argparse
@@ -33,19 +34,29 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--set", nargs="*", default=[], help="settings on top of the recipe")
     parser.add_argument("--sweep", type=Path, help="a file of variants instead of seeds; writes only --out")
+    parser.add_argument(
+        "--ensemble", type=int, default=0, help="also the scores of so many seeds that translate together"
+    )
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--out", default="multi30k-bpe.jsonl")
     options = parser.parse_args()
     runs = variants(options.sweep) if options.sweep else by_seed(options)
-    done = []
-    with ThreadPoolExecutor(options.jobs) as pool, open(options.out, "a") as out:
-        for finished in as_completed([pool.submit(execute, name, asked, options.data) for name, asked in runs.items()]):
-            done.append(finished.result())
-            out.write(json.dumps(done[-1]) + "\n")
+    done = {}
+    with (
+        ThreadPoolExecutor(options.jobs) as pool,
+        tempfile.TemporaryDirectory() as folder,
+        open(options.out, "a") as out,
+    ):
+        work = [pool.submit(execute, name, asked, options.data, Path(folder) / name) for name, asked in runs.items()]
+        for finished in as_completed(work):
+            one = finished.result()
+            done[one["name"]] = one
+            out.write(json.dumps(one) + "\n")
             out.flush()
-            print(json.dumps(done[-1]), flush=True)
+            print(json.dumps(one), flush=True)
+        together = ensembles([Path(folder) / name for name in runs], options) if options.ensemble else []
     if not options.sweep:
-        print(record(done, options))
+        print(record([done[name] for name in runs], together, options))
 
 
 def variants(path: Path) -> dict[str, list[str]]:
@@ -59,33 +70,47 @@ def by_seed(options: argparse.Namespace) -> dict[str, list[str]]:
     return {f"seed {seed}": [*recipe, f"train.seed={seed}", *options.set] for seed in options.seeds}
 
 
-def execute(name: str, asked: list[str], data: Path) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as folder:
-        files = {split: [str(data / f"{split}.{side}") for side in ("en", "de")] for split in ("train", "valid")}
-        begun = time.perf_counter()
-        trained = json.loads(
-            call(["train", f"{folder}/run", "--train", *files["train"], "--valid", *files["valid"], "--quiet", "--json",
-                  *asked])
-        )  # fmt: skip
-        seconds = time.perf_counter() - begun
-        source = (data / "test_2016_flickr.en").read_text(encoding="utf-8")
-        outputs = call(["translate", f"{folder}/run", "--beam", "5"], source)
-        curve = curve_of(Path(folder) / "run" / "metrics.jsonl")
-    reference = (data / "test_2016_flickr.de").read_text(encoding="utf-8")
-    metric = BLEU(tokenize="none", force=True)
-    score = metric.corpus_score(lines_of(outputs), [lines_of(reference)])
+def execute(name: str, asked: list[str], data: Path, folder: Path) -> dict[str, Any]:
+    files = {split: [str(data / f"{split}.{side}") for side in ("en", "de")] for split in ("train", "valid")}
+    begun = time.perf_counter()
+    trained = json.loads(
+        call(
+            ["train", str(folder), "--train", *files["train"], "--valid", *files["valid"], "--quiet", "--json", *asked]
+        )
+    )
+    seconds = time.perf_counter() - begun
     return {
         "name": name,
-        "bleu": round(score.score, 2),
-        "signature": str(metric.get_signature()),
+        **score([folder], data),
         "training_s": round(trained["seconds"], 1),
         "command_s": round(seconds, 1),
         "steps": trained["steps"],
         "weights": trained["weights"],
         "valid": round(trained["score"], 2),
         "settings": asked,
-        "curve": curve,
+        "curve": curve_of(folder / "metrics.jsonl"),
     }
+
+
+def ensembles(folders: list[Path], options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Scores of the seeds that follow each other, so many at a time; no model is in two of them."""
+    together = []
+    for begin in range(0, len(folders) - options.ensemble + 1, options.ensemble):
+        chosen = folders[begin : begin + options.ensemble]
+        together.append({"name": " + ".join(folder.name for folder in chosen), **score(chosen, options.data)})
+        print(json.dumps(together[-1]), flush=True)
+    return together
+
+
+def score(models: list[Path], data: Path) -> dict[str, Any]:
+    """Tokenised BLEU of one model, or of several that translate together."""
+    first, *others = map(str, models)
+    source = (data / "test_2016_flickr.en").read_text(encoding="utf-8")
+    outputs = call(["translate", first, "--beam", "5", *(["--ensemble", *others] if others else [])], source)
+    reference = (data / "test_2016_flickr.de").read_text(encoding="utf-8")
+    metric = BLEU(tokenize="none", force=True)
+    bleu = metric.corpus_score(lines_of(outputs), [lines_of(reference)])
+    return {"bleu": round(bleu.score, 2), "signature": str(metric.get_signature())}
 
 
 def lines_of(text: str) -> list[str]:
@@ -107,11 +132,21 @@ def call(arguments: list[str], text: str = "") -> str:
     return done.stdout
 
 
-def record(done: list[dict[str, Any]], options: argparse.Namespace) -> Path:
-    scores = [one["bleu"] for one in done]
-    summary = {"mean": round(statistics.mean(scores), 2), "least": min(scores), "most": max(scores)}
-    command = f"python benchmarks/multi30k_bpe.py --config configs/{options.config.name} --seeds {' '.join(map(str, options.seeds))}"
-    return write_result("multi30k-bpe-gpu", command, ["torch", "sacrebleu"], bleu=summary, runs=done)
+def record(done: list[dict[str, Any]], together: list[dict[str, Any]], options: argparse.Namespace) -> Path:
+    asked = f"--seeds {' '.join(map(str, options.seeds))}"
+    asked += f" --ensemble {options.ensemble}" if options.ensemble else ""
+    asked += f" --jobs {options.jobs}" if options.jobs > 1 else ""
+    command = f"python benchmarks/multi30k_bpe.py --config configs/{options.config.name} {asked}"
+    name = "multi30k-bpe-ensemble-gpu" if options.ensemble else "multi30k-bpe-gpu"
+    found = {"bleu": spread(done), "runs": done}
+    if together:
+        found |= {"ensembles": {"bleu": spread(together), "runs": together}}
+    return write_result(name, command, ["torch", "sacrebleu"], **found)
+
+
+def spread(runs: list[dict[str, Any]]) -> dict[str, float]:
+    scores = [one["bleu"] for one in runs]
+    return {"mean": round(statistics.mean(scores), 2), "least": min(scores), "most": max(scores)}
 
 
 if __name__ == "__main__":

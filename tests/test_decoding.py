@@ -1,6 +1,8 @@
 """The decoder in slots against `Transformer.step`, its kernels against their plain forms, its engine against the other."""
 
 import dataclasses
+import threading
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -10,8 +12,9 @@ from transduce.config import ModelConfig
 from transduce.device import Device
 from transduce.model import Tokens, Transformer, kernels
 from transduce.model.decoding import SlotDecoder, attend_to_past, attend_to_source, best_classes, group_summary
+from transduce.search import Hypothesis
 from transduce.translator.engine import Block, Request
-from transduce.translator.slot_engine import SlotEngine
+from transduce.translator.slot_engine import Room, SlotEngine
 from transduce.translator.torch_engine import TorchEngine
 
 PAD, END = 60, 0
@@ -152,6 +155,50 @@ def test_an_engine_of_slots_takes_block_after_block() -> None:
     assert [[h[0].tokens for h in block] for block in found] == [
         [h[0].tokens for h in engine.search(block.sources, block.prefixes, request)] for block in blocks
     ]
+
+
+def test_slots_that_a_block_leaves_go_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One stream takes fewer steps than its blocks one by one, also where some need a larger room, and says the same."""
+    monkeypatch.setattr(SlotEngine, "ROWS", 8)
+    monkeypatch.setattr(SlotEngine, "WIDTH", 16)
+    steps = []
+    monkeypatch.setattr(Room, "_step", lambda room, step=Room._step: (steps.append(1), step(room))[1])
+    request = Request(beam=1, max_extra=4)
+    lengths = [
+        (3, 9, 1, 7, 12, 5, 5, 9, 2, 30),
+        (2, 8, 8, 3),
+        (4,),
+        (),
+        (11, 1, 40, 3, 3, 6, 10, 2, 7),
+        (5,) * 12,
+        (1,),
+    ]
+    blocks = [Block(sources(*some), [[]] * len(some)) for some in lengths]
+
+    def outputs(found: list[list[list[Hypothesis]]]) -> list[list[list[int]]]:
+        return [[best[0].tokens for best in block] for block in found]
+
+    engine = SlotEngine(make(), Device("cpu", bf16=False), PAD, PAD, END)
+    apart = outputs([engine.search(block.sources, block.prefixes, request) for block in blocks])
+    alone = len(steps)
+    together = outputs(list(engine._flow(iter(blocks), request)))  # what `stream` does, without its threads
+    flowing = len(steps) - alone
+    assert together == apart == outputs(list(engine.stream(iter(blocks), request)))
+    assert flowing < 0.9 * alone
+
+
+def test_an_engine_of_slots_does_not_wait_for_blocks_to_answer_those_it_has() -> None:
+    engine, answered = SlotEngine(make(), Device("cpu", bf16=False), PAD, PAD, END), threading.Event()
+
+    def blocks() -> Iterator[Block]:
+        yield Block(sources(3, 9), [[], []])
+        assert answered.wait(30), "the answer to the first should not need the second"
+        yield Block(sources(2), [[]])
+
+    found = engine.stream(blocks(), Request(beam=1, max_extra=3))
+    assert len(next(found)) == 2
+    answered.set()
+    assert len(next(found)) == 1
 
 
 def test_an_engine_of_slots_leaves_the_rest_to_the_other() -> None:

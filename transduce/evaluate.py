@@ -70,9 +70,9 @@ def evaluate(translator: Translator, test: TestSet, request: Request | None = No
     )
 
 
-def score_texts(outputs: Sequence[str], test: TestSet, config: Config) -> Scores:
-    """BLEU, chrF and TER for translation; PER, WER and exact match for symbols."""
+def score_texts(outputs: Sequence[str], test: TestSet, config: Config, ter: bool = True) -> Scores:
+    """BLEU, chrF and, if wanted, TER for translation; PER, WER and exact match for symbols."""
     if config.data.task == "symbols":
         return symbol_scores(outputs, test.references, "word" if config.data.target_units == "word" else "char")
     language = config.data.languages[1] if config.data.languages else ""
-    return translation_scores(outputs, test.references, language)
+    return translation_scores(outputs, test.references, language, ter)

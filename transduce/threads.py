@@ -1,6 +1,7 @@
 """Work that a thread does while earlier results of it are used."""
 
 import queue
+import sys
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -11,20 +12,57 @@ T = TypeVar("T")
 PATIENCE_S = 5.0  # for a thread to notice that nobody wants more; it may wait for input that never comes
 
 
+SWITCH_S = 0.0005  # ten times as often as usual
+
+
+@contextmanager
+def switching_often() -> Iterator[None]:
+    """Threads that wait for Python's lock get it sooner: for one that must not keep a device waiting."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_S)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(usual)
+
+
 class _End:
     """There is nothing more."""
 
 
+class Made(Iterator[T]):
+    """What a thread has made, in order; asking for the next waits until it is there."""
+
+    def __init__(self, depth: int) -> None:
+        self.queue: queue.Queue[T | BaseException | _End] = queue.Queue(depth)
+        self.ended = False
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the next is not made yet."""
+        return not self.ended and self.queue.empty()
+
+    def __next__(self) -> T:
+        item = _End() if self.ended else self.queue.get()
+        if isinstance(item, _End):
+            self.ended = True
+            raise StopIteration
+        if isinstance(item, BaseException):
+            self.ended = True
+            raise item
+        return item
+
+
 @contextmanager
-def ahead(items: Iterable[T], depth: int) -> Iterator[Iterator[T]]:
+def ahead(items: Iterable[T], depth: int) -> Iterator[Made[T]]:
     """The same items, up to `depth` of them made before they are asked for; what goes wrong there is raised here."""
-    made: queue.Queue[T | BaseException | _End] = queue.Queue(depth)
+    made: Made[T] = Made(depth)
     stop = threading.Event()
 
     def offer(item: T | BaseException | _End) -> None:
         while not stop.is_set():
             with suppress(queue.Full):
-                made.put(item, timeout=0.1)
+                made.queue.put(item, timeout=0.1)
                 break
 
     def make() -> None:
@@ -37,16 +75,10 @@ def ahead(items: Iterable[T], depth: int) -> Iterator[Iterator[T]]:
         except BaseException as error:  # raised again where it is noticed
             offer(error)
 
-    def taken() -> Iterator[T]:
-        while not isinstance(item := made.get(), _End):
-            if isinstance(item, BaseException):
-                raise item
-            yield item
-
     thread = threading.Thread(target=make, daemon=True)
     thread.start()
     try:
-        yield taken()
+        yield made
     finally:
         stop.set()
         thread.join(PATIENCE_S)

@@ -35,6 +35,12 @@ class SlotDecoder:
         even = config.key_width == config.value_width and config.key_width * config.num_heads == config.d_model
         return even and config.positions != "rotary"
 
+    @staticmethod
+    def bytes_a_place(model: Transformer) -> int:
+        """What each place of each row takes, at most: keys and values of itself and of a source."""
+        like = model.target_embedding.weight
+        return 4 * model.config.d_model * len(model.decoder) * like.element_size()
+
     def put(self, slots: Tensor, memory: Memory) -> None:
         """Other sentences into these slots [N]: their keys and values, once."""
         width, length = memory.hidden.shape[2], memory.hidden.shape[1]

@@ -79,4 +79,4 @@ def pace_for(train: TrainConfig, step: int, left: float, seconds: float, pause: 
     if steps <= most * min(train.validate_every, train.checkpoint_every):
         return Measurement(step + steps, 0)
     steps = int((free - most * pause) / seconds)
-    return Measurement(step + steps, -(-steps // most))
+    return Measurement(step + steps, -(-(step + steps) // most))  # the last of them at the end

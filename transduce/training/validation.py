@@ -45,7 +45,8 @@ class Validation:
 def time_validation(translator: Translator, pairs: Pairs, texts: TestSet) -> float:
     """Seconds of a validation to come: of a model that has learned to stop, unlike that of a run's first steps."""
     begun = time.perf_counter()
-    score_texts(translator.translate(texts.sources, translator.request(beam=1, max_extra=0)), texts, translator.config)
+    outputs = translator.translate(texts.sources, translator.request(beam=1, max_extra=0))
+    score_texts(outputs, texts, translator.config, ter=False)
     cross_entropy(translator, pairs)
     return time.perf_counter() - begun
 
@@ -56,7 +57,7 @@ def validate(translator: Translator, pairs: Pairs, texts: TestSet, samples: int 
     shown = [Sample(s, o, r[0]) for s, o, r in zip(texts.sources, outputs, texts.references, strict=True)]
     return Validation(
         loss=cross_entropy(translator, pairs),
-        scores=score_texts(outputs, texts, translator.config),
+        scores=score_texts(outputs, texts, translator.config, ter=False),
         samples=shown[:: max(1, len(shown) // samples)][:samples],
     )
 

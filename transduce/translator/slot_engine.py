@@ -1,7 +1,7 @@
 """The PyTorch engine for GPUs: sentences in slots, one recorded step for all of them, replayed.
 
-A slot whose sentence is done takes the next one, so that the device works on full batches to the end of a file. The
-search keeps everything on the device; every few steps one look says which slots are done. Results are those of
+A slot whose sentence is done takes the next one, of the next block of lines too, so that the device works on full batches
+to the end of a file. The search keeps everything on the device; every few steps one look says which slots are done. Results are those of
 `TorchEngine`, which also serves what this does not: sampling, phrases that must occur, outputs without `<unk>`,
 ensembles, and models the slots do not fit.
 """
@@ -10,8 +10,7 @@ import copy
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import islice
+from functools import cached_property, partial
 from typing import ClassVar
 
 import torch
@@ -22,24 +21,91 @@ from transduce.model.decoding import SlotDecoder, best_classes
 from transduce.search import Hypothesis, Penalty, length_penalty
 from transduce.search.fixed import FixedBeam, FixedWalk
 from transduce.search.step import forced_tokens, hypotheses
-from transduce.threads import ahead
+from transduce.threads import Made, ahead, switching_often
 from transduce.translator.engine import Block, Ids, Request
 from transduce.translator.torch_engine import TorchEngine
 
-LOOK_EVERY = 8  # steps
+LOOK_EVERY = 4  # steps
 AHEAD = 2  # blocks of lines
+OPEN = 4  # blocks that are searched at once, at most
 READY = 2  # groups of sentences that wait at the door
-REFILL = 1 / 8  # of the slots are given away at a time: fewer would be encoded no faster
+REFILL = 1 / 16  # of the slots are given away at a time: fewer would be encoded no faster
+
+
+class Results:
+    """What was found for the sentences of a block."""
+
+    def __init__(self, count: int) -> None:
+        self.found: list[list[Hypothesis]] = [[] for _ in range(count)]
+        self.missing = count
+
+    def put(self, number: int, best: list[Hypothesis]) -> None:
+        self.found[number] = best
+        self.missing -= 1
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A sentence, what its output must begin with, and the longest it may become."""
+    """A sentence of a block, what its output must begin with, and the longest it may become."""
 
+    block: Results
     number: int
     source: Ids
     prefix: Ids
     limit: int
+
+    @property
+    def places(self) -> int:
+        return max(self.limit, len(self.source))
+
+
+class Arrivals:
+    """The sentences of the blocks that come, by the size of the room they need, and the blocks that are not done."""
+
+    def __init__(self, blocks: Iterator[Block], least: int, limit: Callable[[Ids, Ids], int]) -> None:
+        self.blocks, self.least, self.limit = blocks, least, limit
+        self.open: deque[Results] = deque()
+        self.waiting: dict[int, deque[Asked]] = {}
+
+    def receive(self) -> bool:
+        """Let the next block in, if there is one; its longest sentences go first."""
+        block = next(self.blocks, None)
+        if block is None:
+            return False
+        self.open.append(Results(len(block.sources)))
+        pairs = enumerate(zip(block.sources, block.prefixes, strict=True))
+        asked = [Asked(self.open[-1], n, s, prefix, self.limit(s, prefix)) for n, (s, prefix) in pairs]
+        for one in sorted(asked, key=lambda one: -len(one.source)):
+            self.waiting.setdefault(self._size(one.places), deque()).append(one)
+        return True
+
+    def sizes(self) -> Iterator[int]:
+        """The rooms that sentences wait for, smallest first, until none does."""
+        while sizes := [size for size, asked in self.waiting.items() if asked]:
+            yield min(sizes)
+
+    def take(self, size: int, count: int) -> list[Asked]:
+        """Up to so many sentences for a room; blocks are let in for them, but not waited for."""
+        asked = self.waiting[size]
+        while len(asked) < count and len(self.open) < OPEN and not self._late and self.receive():
+            pass
+        return [asked.popleft() for _ in range(min(count, len(asked)))]
+
+    def done(self) -> Iterator[list[list[Hypothesis]]]:
+        """What was found for the next blocks of which nothing is missing."""
+        while self.open and not self.open[0].missing:
+            yield self.open.popleft().found
+
+    @property
+    def _late(self) -> bool:
+        return isinstance(self.blocks, Made) and self.blocks.waiting
+
+    def _size(self, places: int) -> int:
+        """A room is twice the next smaller."""
+        size = self.least
+        while size < places:
+            size *= 2
+        return size
 
 
 @dataclass(frozen=True)
@@ -77,20 +143,21 @@ class Landing:
         arrived.record()
         return Landing(asked, here, arrived)
 
-    def hypotheses(self, room: "Room", n_best: int) -> Iterator[tuple[int, list[Hypothesis]]]:
+    def hypotheses(self, room: "Room", n_best: int) -> Iterator[tuple[Asked, list[Hypothesis]]]:
         if self.arrived:
             self.arrived.synchronize()
         if self.asked:
             found = hypotheses(room.fixed.paths(self.fetched), len(self.asked), room.engine.end, room.penalty)
             for one, best in zip(self.asked, found, strict=True):
-                yield one.number, best[:n_best]
+                yield one, best[:n_best]
 
 
 class SlotEngine(TorchEngine):
     """A model on a GPU."""
 
     ROWS: ClassVar = 2_048  # slots x beams, for outputs of up to WIDTH places; fewer where they may be longer
-    WIDTH: ClassVar = 128
+    WIDTH: ClassVar = 256
+    SHARE: ClassVar = 0.25  # of the free memory that a room may take
 
     @cached_property
     def worker(self) -> Transformer:
@@ -101,7 +168,6 @@ class SlotEngine(TorchEngine):
     def rooms(self) -> dict[tuple[object, ...], "Room"]:
         return {}
 
-    @torch.inference_mode()
     def search(
         self,
         sources: Sequence[Ids],
@@ -111,17 +177,37 @@ class SlotEngine(TorchEngine):
     ) -> list[list[Hypothesis]]:
         if not self._serves(request):
             return super().search(sources, prefixes, request, phrases)
-        self._refresh()
-        found: list[list[Hypothesis]] = [[] for _ in sources]
-        for asked in self._by_room(sources, prefixes, request):
-            for number, best in self._room(asked, request).search(asked, request.n_best):
-                found[number] = best
-        return found
+        return next(self._flow(iter([Block(sources, prefixes)]), request))
 
     def stream(self, blocks: Iterable[Block], request: Request) -> Iterator[list[list[Hypothesis]]]:
         """The same for each block in turn; the next are tokenised, and those before detokenised, while this is searched."""
-        with ahead(blocks, AHEAD) as ready, ahead(super().stream(ready, request), AHEAD) as found:
+        search = self._flow if self._serves(request) else super().stream
+        with switching_often(), ahead(blocks, AHEAD) as ready, ahead(search(ready, request), AHEAD) as found:
             yield from found
+
+    @cached_property
+    def places(self) -> int:
+        """Rows x places of the largest room: what the device has memory for."""
+        most = self.ROWS * self.WIDTH
+        if self.device.kind != "cuda":
+            return most
+        free = torch.cuda.mem_get_info()[0] + torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+        while most > max(self.SHARE * free / SlotDecoder.bytes_a_place(self.worker), self.WIDTH):
+            most //= 2
+        return most
+
+    @torch.inference_mode()
+    def _flow(self, blocks: Iterator[Block], request: Request) -> Iterator[list[list[Hypothesis]]]:
+        """What is found for each block, in their order; slots that one block leaves go to the next."""
+        self._refresh()
+        arrivals = Arrivals(blocks, self.WIDTH, partial(self._limit, request))
+        while arrivals.receive():
+            for size in arrivals.sizes():
+                room = self._room(size, len(arrivals.waiting[size]), request)
+                for one, best in room.search(partial(arrivals.take, size), request.n_best):
+                    one.block.put(one.number, best)
+                    yield from arrivals.done()
+            yield from arrivals.done()
 
     def _serves(self, request: Request) -> bool:
         other = request.sampling or request.constrained or not request.allow_unknown
@@ -135,25 +221,15 @@ class SlotEngine(TorchEngine):
             theirs, ours = list(self.worker.parameters()), list(self.model.parameters())
             torch._foreach_copy_(theirs, ours)  # type: ignore[arg-type]
 
-    def _by_room(self, sources: Sequence[Ids], prefixes: Sequence[Ids], request: Request) -> list[list[Asked]]:
-        """Sentences that need rooms of one size together, each group longest first; a room is twice the next smaller."""
-        longest = self.model.target_positions.limit
-        groups: dict[int, list[Asked]] = {}
-        for number, (source, prefix) in enumerate(zip(sources, prefixes, strict=True)):
-            limit = max(len(source) + request.max_extra, len(prefix) + 1)
-            limit = min(limit, longest or limit)
-            size = self.WIDTH
-            while size < max(limit, len(source)):
-                size *= 2
-            groups.setdefault(size, []).append(Asked(number, source, prefix, limit))
-        return [sorted(groups[size], key=lambda one: -len(one.source)) for size in sorted(groups)]
+    def _limit(self, request: Request, source: Ids, prefix: Ids) -> int:
+        """The longest an output may become."""
+        limit = max(len(source) + request.max_extra, len(prefix) + 1)
+        return min(limit, self.model.target_positions.limit or limit)
 
-    def _room(self, asked: list[Asked], request: Request) -> "Room":
-        size = self.WIDTH
-        while size < max(max(one.limit, len(one.source)) for one in asked):
-            size *= 2
-        slots = max(1, self.ROWS * self.WIDTH // (size * request.beam))
-        while slots > 16 and slots // 2 >= len(asked):
+    def _room(self, size: int, count: int, request: Request) -> "Room":
+        """A room of this size for so many sentences."""
+        slots = max(1, self.places // (size * request.beam))
+        while slots > 16 and slots // 2 >= count:
             slots //= 2
         key = (slots, size, request.beam, request.alpha, request.length_penalty)
         room = self.rooms.pop(key, None)
@@ -165,7 +241,7 @@ class SlotEngine(TorchEngine):
 
     def _make_place(self, places: int) -> None:
         """Give back the memory of rooms not used for longest, until all together are no more than two large ones."""
-        while self.rooms and places + sum(room.places for room in self.rooms.values()) > 2 * self.ROWS * self.WIDTH:
+        while self.rooms and places + sum(room.places for room in self.rooms.values()) > 2 * self.places:
             self.rooms.pop(next(iter(self.rooms)))
 
 
@@ -183,15 +259,13 @@ class Room:
         self.pinned = engine.device.kind == "cuda"  # memory that is copied while the device works
         self.step = _recorded(self._step) if self.pinned else self._step
 
-    def search(self, asked: list[Asked], n_best: int) -> list[tuple[int, list[Hypothesis]]]:
-        """Every sentence through a slot; in the order they are done.
+    def search(self, take: Callable[[int], list[Asked]], n_best: int) -> Iterator[tuple[Asked, list[Hypothesis]]]:
+        """Every sentence that can be taken through a slot; in the order they are done.
 
         What the host has to do for sentences that come and go it does while the device takes the next steps.
         """
-        entries = self._entries(asked)
-        ready: deque[Entry] = deque(islice(entries, 1))
+        ready = deque(self._entries(take, 1))
         inside: dict[int, Asked] = {}
-        found: list[tuple[int, list[Hypothesis]]] = []
         while ready or inside:
             free = self.fixed.finished.nonzero()[:, 0].tolist()  # the one look
             landing = self._landing({slot: inside.pop(slot) for slot in free if slot in inside})
@@ -200,18 +274,18 @@ class Room:
                 slots, free = free[: len(entry.asked)], free[len(entry.asked) :]
                 self._put(slots, entry)
                 inside |= zip(slots, entry.asked, strict=True)
-                ready.extend(islice(entries, 0 if ready else 1))
+                ready.extend(self._entries(take, 0 if ready else 1))
             for _ in range(LOOK_EVERY if inside else 0):
                 self.step()
-            ready.extend(islice(entries, READY - len(ready)))
-            found += landing.hypotheses(self, n_best)
-        return found
+            ready.extend(self._entries(take, READY - len(ready)))
+            yield from landing.hypotheses(self, n_best)
 
-    def _entries(self, asked: list[Asked]) -> Iterator["Entry"]:
-        """The sentences in groups that enter together."""
+    def _entries(self, take: Callable[[int], list[Asked]], count: int) -> Iterator["Entry"]:
+        """Up to so many groups of sentences that enter together."""
         size = max(1, int(REFILL * len(self.fixed.place)))
-        for begin in range(0, len(asked), size):
-            yield Entry.of(asked[begin : begin + size], self.engine.source_pad, self.engine.end, self.pinned)
+        for _ in range(count):
+            if asked := take(size):
+                yield Entry.of(asked, self.engine.source_pad, self.engine.end, self.pinned)
 
     def _put(self, slots: list[int], entry: "Entry") -> None:
         device = self.fixed.place.device
