@@ -32,7 +32,7 @@ from typing import Any
 
 import ctranslate2
 from facts import CORES, default_data, write_result
-from throughput import HF_SENTENCES, as_hf, hf_translation, say, speeds, take_turns
+from turns import HF_SENTENCES, as_hf, hf_translation, say, speeds, take_turns
 
 from transduce.device import Device
 from transduce.text import Vocabularies

@@ -87,7 +87,7 @@ def execute(name: str, asked: list[str], data: Path, folder: Path) -> dict[str, 
         "steps": trained["steps"],
         "weights": trained["weights"],
         "valid": round(trained["score"], 2),
-        "settings": asked,
+        "settings": [Path(word).name if Path(word).is_absolute() else word for word in asked],
         "curve": curve_of(folder / "metrics.jsonl"),
     }
 

@@ -29,7 +29,7 @@ def section() -> str:
             kills_row,
             prepare_row,
             gpu_rows,
-            throughput_rows,
+            cpu_training_rows,
             cpu_translation_rows,
             server_rows,
         )
@@ -75,25 +75,41 @@ def bpe_row() -> list[str]:
         f"`configs/multi30k-bpe-gpu.toml`, {training:.0f} s of training, {whole:.0f} s the whole command (medians), one "
         f"{record['hardware']['gpu']}, test_2016_flickr, beam 5; `{runs[0]['signature']}`"
     )
-    return [row("Multi30k English to German as published", figure, how)]
+    return [row("Multi30k English to German as published", figure, how), *_ensemble_row()]
+
+
+def _ensemble_row() -> list[str]:
+    record = read("multi30k-bpe-ensemble-gpu")
+    if not record:
+        return []
+    bleu, runs = record["ensembles"]["bleu"], record["ensembles"]["runs"]
+    each = len(record["runs"]) // len(runs)
+    figure = (
+        f"tokenised BLEU {bleu['mean']} ({bleu['least']} to {bleu['most']}, {len(runs)} ensembles); "
+        f"each by itself {record['bleu']['mean']} ({record['bleu']['least']} to {record['bleu']['most']})"
+    )
+    how = f"the same recipe, {each} seeds that translate together (`translate --ensemble`)"
+    return [row(f"The same, ensembles of {each}", figure, how)]
 
 
 def europarl_rows() -> list[str]:
     rows = []
     for minutes in (4, 8):
         record, peer = (read(f"europarl-{system}-{minutes}") for system in ("ours", "hf"))
+        on_its_way = {} if peer else read(f"europarl-hf-{2 * minutes}").get("halfway", {})
         if not record:
             continue
         scores = record["scores"]
         figure = ", ".join(f"BLEU {score['value']:.1f} on {name}" for name, score in scores.items())
-        theirs = "; HF MarianMT in the same time " + ", ".join(
-            f"{s['value']:.1f}" for s in peer.get("scores", {}).values()
-        )
+        theirs = peer.get("scores") or on_its_way
+        if theirs:
+            figure += f"; HF MarianMT in the same time{' on its way to twice that' if on_its_way else ''} "
+            figure += ", ".join(f"{score['value']:.1f}" for score in theirs.values())
         how = (
             f"`configs/europarl-gpu.toml` on one {record['hardware']['gpu']}, 852,202 pairs, beam 4; "
             f"`{scores['europarl']['signature']}`"
         )
-        rows.append(row(f"Europarl German to English, {minutes} minutes", figure + (theirs if peer else ""), how))
+        rows.append(row(f"Europarl German to English, {minutes} minutes", figure, how))
     return rows
 
 
@@ -148,11 +164,12 @@ def _attack_rows(record: dict[str, Any]) -> list[str]:
 
 
 def kills_row() -> list[str]:
-    record = read("kills")
-    if not record:
-        return []
-    figure = f"{record['equal']} of {record['kills']} weights hash equal to the uninterrupted run's"
-    return [row("`kill -9` at random moments, then resumed", figure, f"`benchmarks/kills.py` on {cores(record)}")]
+    rows = []
+    for record in [record for name in ("kills", "kills-gpu") if (record := read(name))]:
+        figure = f"{record['equal']} of {record['kills']} weights hash equal to the uninterrupted run's"
+        where = f"one {gpu}" if (gpu := record["hardware"].get("gpu")) else cores(record)
+        rows.append(row("`kill -9` at random moments, then resumed", figure, f"`benchmarks/kills.py` on {where}"))
+    return rows
 
 
 def prepare_row() -> list[str]:
@@ -166,16 +183,34 @@ def prepare_row() -> list[str]:
     ]
 
 
-def throughput_rows() -> list[str]:
-    record = read("throughput")
+PEERS = {
+    "hf": "HF MarianMT on the same batches",
+    "hf, file order": "HF MarianMT in random order",
+    "joeynmt": "JoeyNMT",
+    "marian": "Marian",
+    "marian, async": "Marian, asynchronous",
+}
+
+
+def cpu_training_rows() -> list[str]:
+    record = read("cpu-peers")
     if not record:
         return []
-    how = f"`benchmarks/throughput.py` on {cores(record)}, same size, taking turns"
-    return [
-        row(f"{job[0].upper()}{job[1:]}, beside {peer.replace('hf', 'HF MarianMT', 1)}", faster(report, peer), how)
-        for job, report in record["results"].items()
-        for peer in report["ours_over"]
-    ]
+    how = (
+        f"`benchmarks/cpu_peers.py` on {cores(record)}, Multi30k, same size and tokens, each in a process, taking turns"
+    )
+    rows = []
+    for size, report in record["results"].items():
+        shape, systems = record["settings"]["shapes"][size], report["systems"]
+        what = f"Training on a CPU, {shape['layers']}+{shape['layers']} layers, d_model {shape['d_model']}"
+        others = [
+            f"{ratio['median']:.1f} times {PEERS[peer]} ({ratio['least']:.1f} to {ratio['most']:.1f})"
+            for peer, ratio in report["ours_over"].items()
+        ]
+        rows.append(
+            row(what, "; ".join([f"{systems['ours']['target_tokens_per_s']:,.0f} target tokens/s", *others]), how)
+        )
+    return rows
 
 
 def cpu_translation_rows() -> list[str]:
@@ -198,11 +233,6 @@ def beside(report: dict[str, Any], peer: str) -> str:
     ratio, ours = report["ours_over"][peer], report["systems"]["ours"]
     speed = f"{ours['sentences_per_s']:,.0f} sentences/s, {ours['ms_per_sentence']:.1f} ms each"
     return f"{ratio['median']:.2f} times as fast ({ratio['least']:.2f} to {ratio['most']:.2f}); {speed}"
-
-
-def faster(report: dict[str, Any], peer: str) -> str:
-    ratio, ours = report["ours_over"][peer], report["systems"]["ours"]
-    return f"{ratio['median']:.2f} times as fast ({ratio['least']:.2f} to {ratio['most']:.2f}); {ours[next(k for k in ours if 'tokens' in k and k.endswith('_per_s'))]:,.0f} tokens/s"
 
 
 def read(name: str) -> dict[str, Any]:
