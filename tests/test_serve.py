@@ -299,6 +299,13 @@ def test_the_explorer_itself_answers(client: Client) -> None:
     assert translated["outputs"]
     inside = client.post("/v1/explore/attention", asked | {"off": [["source", 0, 0]]})
     assert inside.status_code == 200
+    long = asked | {"text": "the cat sat on the mat " * 5}
+    packed = client.post("/v1/explore/attention", long)
+    assert packed.headers["content-encoding"] == "gzip"
+    assert int(packed.headers["content-length"]) < len(packed.content) / 3  # httpx unpacks what it shows
+    plain = client.post("/v1/explore/attention", long, headers={"Accept-Encoding": "identity"})
+    assert "content-encoding" not in plain.headers
+    assert plain.json() == packed.json()
     assert client.post("/v1/explore/tree", asked | {"beam": 2}).json()["steps"]
     assert client.get("/v1/explore/training?model=en-de").status_code == 200
     refused(client.post("/v1/explore/attention", asked | {"off": [["source", 99, 0]]}), 400)

@@ -1,5 +1,7 @@
 """The routes of the web page: what the explorer shows of a model, and the page's own files. Computes nothing itself."""
 
+import asyncio
+import gzip
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
@@ -14,6 +16,7 @@ from transduce.serve.asking import presented_key, while_present
 from transduce.serve.service import Service
 
 Number = Annotated[int, Field(ge=0, le=100), WHOLE]
+WORTH_PACKING = 10_000  # bytes
 Loose = Field(strict=False)  # JSON has lists only, which are strictly no tuples
 Head = Annotated[tuple[Literal["encoder", "decoder", "source"], Number, Number], Loose]
 
@@ -50,7 +53,7 @@ def explore_routes(service: Service) -> APIRouter:
         look = service.look(
             service.models.named(body.model), texts, lambda translator: view(translator, body.text, **arguments)
         )
-        return Response(await while_present(http, service.metrics, look), media_type="application/json")
+        return await packed(await while_present(http, service.metrics, look), http)
 
     @router.post("/translate")
     async def translate(body: ExploreTranslateBody, http: HttpRequest) -> Response:
@@ -76,6 +79,15 @@ def explore_routes(service: Service) -> APIRouter:
         return seen
 
     return router
+
+
+async def packed(body: bytes, http: HttpRequest) -> Response:
+    """Long JSON in gzip for those who take it: a long sentence has megabytes of attention, most of it zeros."""
+    if len(body) < WORTH_PACKING or "gzip" not in http.headers.get("accept-encoding", ""):
+        return Response(body, media_type="application/json")
+    small = await asyncio.to_thread(gzip.compress, body, 1)
+    headers = {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
+    return Response(small, media_type="application/json", headers=headers)
 
 
 def view_named(name: str) -> Callable[..., Any]:
