@@ -23,6 +23,7 @@ def section() -> str:
         row
         for make in (
             demo_row,
+            cmudict_row,
             multi30k_row,
             bpe_row,
             europarl_rows,
@@ -31,6 +32,7 @@ def section() -> str:
             gpu_rows,
             cpu_training_rows,
             cpu_translation_rows,
+            student_rows,
             server_rows,
         )
         for row in make()
@@ -49,6 +51,19 @@ def demo_row() -> list[str]:
     )
     how = f"`make demo`, {demo['words']:,} held-out words, greedy; {record['seconds']} s of training on {cores(record)}"
     return [row("English spelling to sound, CMUdict", figure, how)]
+
+
+def cmudict_row() -> list[str]:
+    record = read("cmudict-cpu")
+    if not record:
+        return []
+    plain, stressed = record["scores"]["plain"], record["scores"]["stressed"]
+    figure = (
+        f"phoneme error rate {plain['PER']:.1f} % (with stress marks {stressed['PER']:.1f} %), "
+        f"word error rate {plain['WER']:.1f} % ({stressed['WER']:.1f} %)"
+    )
+    how = f"`configs/cmudict-cpu.toml`, {record['words']:,} held-out words; {record['training_s'] / 60:.0f} minutes on {cores(record)}"
+    return [row("The same with more time", figure, how)]
 
 
 def multi30k_row() -> list[str]:
@@ -227,6 +242,23 @@ def cpu_translation_rows() -> list[str]:
     ]
     cold = sorted(record["results"]["cold start"]["seconds"]["ct2"])
     return [*rows, row("`transduce translate` of one sentence, cold", f"{cold[len(cold) // 2]:.2f} s", how)]
+
+
+def student_rows() -> list[str]:
+    record = read("student-cpu")
+    if not record:
+        return []
+    how = f"`benchmarks/student.py` on {cores(record)}, int8, test_2016_flickr, taking turns"
+    rows = []
+    for name, one in record["results"].items():
+        model = record["models"][name.partition(",")[0]]
+        middle, least, most = one["times_teacher_beam_4"]
+        figure = (
+            f"BLEU {one['bleu']:.1f}; {one['sentences_per_s']:,.0f} sentences/s, {middle:.1f} times the teacher with beam 4 "
+            f"({least:.1f} to {most:.1f}); {model['int8_mb']:.1f} MB"
+        )
+        rows.append(row(f"Distilled on Multi30k: {name} ({model['layers']} layers)", figure, how))
+    return rows
 
 
 def beside(report: dict[str, Any], peer: str) -> str:
