@@ -38,6 +38,7 @@ _SEEDING = Lock()
 
 
 WORTH_THREADS = 64  # lines: for fewer, starting threads takes longer than decoding
+WORTH_A_BATCH = 8  # lines: sentencepiece starts a thread for every batch, which costs more than a few short lines
 
 
 @dataclass(frozen=True)
@@ -79,9 +80,12 @@ class Vocabulary:
 
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
         """The ids of each line, `</s>` last."""
+        encode = self._processor.encode
         try:
+            if len(lines) < WORTH_A_BATCH:
+                return [encode(line, add_eos=True) for line in lines]
             # One thread: the work runs outside Python's lock, so callers who want more cores bring their own threads.
-            ids: list[list[int]] = self._processor.encode(list(lines), add_eos=True, num_threads=1)
+            ids: list[list[int]] = encode(list(lines), add_eos=True, num_threads=1)
         except (TypeError, UnicodeError, RuntimeError):
             raise _not_unicode(lines) from None
         return ids
@@ -107,14 +111,17 @@ class Vocabulary:
 
     def decode_counted(self, ids: Sequence[Sequence[int]]) -> Decoded:
         """The texts, with the line breaks that had to become spaces counted."""
-        kept = [[int(i) for i in row if i not in (EOS, self.pad)] for row in ids]
-        threads = 1 if len(kept) < WORTH_THREADS else -1
-        texts: list[str] = self._processor.decode(kept, num_threads=threads) if kept else []
+        marks = {EOS, self.pad}
+        kept = [[int(i) for i in row if i not in marks] for row in ids]
+        if len(kept) < WORTH_A_BATCH:
+            texts = [self._processor.decode(row) for row in kept]
+        else:
+            texts = self._processor.decode(kept, num_threads=1 if len(kept) < WORTH_THREADS else -1)
         return Decoded([text.replace("\n", " ") for text in texts], [text.count("\n") for text in texts])
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The name of each id, as pictures and `--json` show it."""
-        return [self._names[i] for i in ids]
+        return list(map(self._names.__getitem__, ids))
 
     def written(self, line: str) -> list[str]:
         """A line's pieces as they are spelt there, `</s>` last: an unknown one is what stands there, not `<unk>`."""

@@ -240,8 +240,8 @@ class Ct2Engine:
         return {"return_end_token": True, **which, **lengths, **how}
 
     def _translate(self, job: Job, numbers: list[int], **options: Any) -> list[Any]:
-        sources = [[self.source_names[i] for i in job.block.sources[n]] for n in numbers]
-        prefixes = [[self.target_names[i] for i in job.block.prefixes[n]] for n in numbers]
+        sources = [list(map(self.source_names.__getitem__, job.block.sources[n])) for n in numbers]
+        prefixes = [list(map(self.target_names.__getitem__, job.block.prefixes[n])) for n in numbers]
         return job.workers.translate_batch(sources, prefixes if any(prefixes) else None, **options)
 
     def _read(self, result: Any) -> list[Found]:
@@ -253,7 +253,7 @@ class Ct2Engine:
         ]
 
     def _output(self, names: list[str], score: float) -> Found:
-        tokens = [self.target_ids[name] for name in names]
+        tokens = list(map(self.target_ids.__getitem__, names))
         ended = bool(tokens) and tokens[-1] == EOS
         return Found(tokens[:-1] if ended else tokens, ended, score)
 
@@ -266,8 +266,9 @@ class Ct2Engine:
         targets = [[*one.tokens, EOS] for _, one in pairs]
         scored = self._score(job.workers, [job.block.sources[n] for n, _ in pairs], targets)
         values = {id(one): log_probs for (_, one), log_probs in zip(pairs, scored, strict=True)}
+        power, penalty = _power(request), length_penalty(request.length_penalty, request.alpha)
         return [
-            self._ranked([_hypothesis(one, values.get(id(one)), request) for one in found], request)
+            self._ranked([_hypothesis(one, values.get(id(one)), power, penalty) for one in found], request)
             for found in job.found
         ]
 
@@ -281,6 +282,8 @@ class Ct2Engine:
     def _ranked(self, found: list[Hypothesis], request: Request) -> list[Hypothesis]:
         if request.sampling:
             return found * (request.n_best if request.top_k == 1 else 1)
+        if len(found) == 1:
+            return found
         unique = {tuple(one.tokens): one for one in found}
         return sorted(unique.values(), key=lambda one: -one.score)[: request.n_best]
 
@@ -343,8 +346,8 @@ def _power(request: Request) -> float:
     return request.alpha if request.alpha or request.n_best == 1 else 1e-9
 
 
-def _hypothesis(one: Found, log_probs: list[float] | None, request: Request) -> Hypothesis:
+def _hypothesis(one: Found, log_probs: list[float] | None, power: float, penalty: Penalty) -> Hypothesis:
+    """An output with our figures; CTranslate2's score is its log-probability / n^power."""
     length = float(len(one.tokens) + 1)
-    penalty: Penalty = length_penalty(request.length_penalty, request.alpha)
-    total = one.score * length ** _power(request) if log_probs is None else sum(log_probs)
+    total = one.score * length**power if log_probs is None else sum(log_probs)
     return Hypothesis(one.tokens, total / penalty(length), total, log_probs or [])
