@@ -10,6 +10,7 @@ from torch import Tensor
 
 from transduce.config import ModelConfig
 from transduce.device import Device
+from transduce.errors import SettingError
 from transduce.model import Tokens, Transformer, kernels
 from transduce.model.decoding import SlotDecoder, attend_to_past, attend_to_source, best_classes, group_summary
 from transduce.search import Hypothesis
@@ -201,13 +202,40 @@ def test_an_engine_of_slots_does_not_wait_for_blocks_to_answer_those_it_has() ->
     assert len(next(found)) == 1
 
 
+@pytest.mark.parametrize("beam", [1, 3])
+def test_an_engine_of_slots_goes_on_after_a_search_that_was_left(beam: int) -> None:
+    """Somebody reads one block of two, while sentences of the other are in their slots."""
+    engine, request = SlotEngine(make(), Device("cpu", bf16=False), PAD, PAD, END), Request(beam=beam, max_extra=3)
+    asked = sources(*range(1, 30))
+    expected = engine.search(asked, [[]] * len(asked), request)
+    left = engine._flow(iter([Block(asked, [[]] * len(asked))] * 2), request)
+    next(left)
+    left.close()
+    assert not all(next(iter(engine.rooms.values())).fixed.finished)
+    assert engine.search(asked, [[]] * len(asked), request) == expected
+
+
+def test_an_engine_of_slots_has_no_more_positions_than_were_learned() -> None:
+    model, request = make(positions="learned", max_positions=40), Request(beam=2, max_extra=50)
+    engines = [kind(model, Device("cpu", bf16=False), PAD, PAD, END) for kind in (SlotEngine, TorchEngine)]
+    asked = sources(3, 20)
+    ours, theirs = (engine.search(asked, [[], []], request) for engine in engines)
+    assert [best[0].tokens for best in ours] == [best[0].tokens for best in theirs]
+
+
+def test_an_engine_of_slots_refuses_more_outputs_than_beams() -> None:
+    engine = SlotEngine(make(), Device("cpu", bf16=False), PAD, PAD, END)
+    with pytest.raises(SettingError, match="n_best"):
+        engine.search(sources(3), [[]], Request(beam=2, n_best=5))
+
+
 def test_an_engine_of_slots_leaves_the_rest_to_the_other() -> None:
     model = make(positions="rotary")
     device = Device("cpu", bf16=False)
-    request = Request(beam=2, max_extra=3)
+    asked, request = sources(4), Request(beam=2, max_extra=3)
     ours, theirs = (
-        kind(model, device, PAD, PAD, END).search(sources(4), [[]], request) for kind in (SlotEngine, TorchEngine)
+        kind(model, device, PAD, PAD, END).search(asked, [[]], request) for kind in (SlotEngine, TorchEngine)
     )
-    assert len(ours) == len(theirs) == 1
+    assert [one.tokens for one in ours[0]] == [one.tokens for one in theirs[0]]
     sampled = SlotEngine(make(), device, PAD, PAD, END).search(sources(4), [[]], Request(sampling=True, max_extra=3))
     assert len(sampled[0]) == 1

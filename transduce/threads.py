@@ -19,11 +19,11 @@ SWITCH_S = 0.0005  # ten times as often as usual
 def switching_often() -> Iterator[None]:
     """Threads that wait for Python's lock get it sooner: for one that must not keep a device waiting."""
     usual = sys.getswitchinterval()
-    sys.setswitchinterval(SWITCH_S)
+    sys.setswitchinterval(min(usual, SWITCH_S))
     try:
         yield
     finally:
-        sys.setswitchinterval(usual)
+        sys.setswitchinterval(max(usual, sys.getswitchinterval()))
 
 
 class _End:

@@ -27,6 +27,7 @@ class SlotDecoder:
         self.lengths = torch.zeros(slots, dtype=torch.int32, device=like.device)
         self.row = torch.arange(rows, dtype=torch.int32, device=like.device)
         self.table = self.row[:, None].repeat(1, places)
+        self.longest = min(places, model.target_positions.limit or places)  # no output is longer, whatever room it has
 
     @staticmethod
     def supports(model: Transformer) -> bool:
@@ -54,7 +55,7 @@ class SlotDecoder:
     def step(self, tokens: Tensor, place: Tensor) -> Tensor:
         """The hidden states [R, D] after these tokens [R], the newest of rows whose slots are at `place` [B]."""
         position = place.repeat_interleave(self.beams)[:, None]
-        x = self.model.embed_target(tokens[:, None], position, self.table.shape[1])
+        x = self.model.embed_target(tokens[:, None], position, self.longest)
         for number, layer in enumerate(self.model.decoder):
             x = layer.attention_residual(x, lambda y: self._to_past(layer.attention, y, number, place))  # noqa: B023
             x = layer.source_attention_residual(x, lambda y: self._to_source(layer.source_attention, y, number))  # noqa: B023
@@ -92,7 +93,10 @@ def best_classes(model: Transformer, hidden: Tensor, count: int, must: Tensor) -
     values = logits.gather(1, ids.clamp(max=len(weight) - 1)).float().masked_fill(~inside, -torch.inf)
     best, at = _largest(values, count)
     of_must = logits.gather(1, must.clamp(min=0)[:, None])[:, 0].float()
-    return (best - whole[:, None]).clamp_(max=0), ids.gather(1, at), (of_must - whole).clamp_(max=0)
+    best_ids = ids.gather(1, at).clamp(
+        max=len(weight) - 1
+    )  # of impossible ones, where there are fewer classes than asked
+    return (best - whole[:, None]).clamp_(max=0), best_ids, (of_must - whole).clamp_(max=0)
 
 
 def _largest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:

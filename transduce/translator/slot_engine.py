@@ -18,7 +18,7 @@ from torch import Tensor
 
 from transduce.model import Tokens, Transformer
 from transduce.model.decoding import SlotDecoder, best_classes
-from transduce.search import Hypothesis, Penalty, length_penalty
+from transduce.search import Hypothesis, Penalty, check_beam, length_penalty
 from transduce.search.fixed import FixedBeam, FixedWalk
 from transduce.search.step import forced_tokens, hypotheses
 from transduce.threads import Made, ahead, switching_often
@@ -161,8 +161,8 @@ class SlotEngine(TorchEngine):
 
     @cached_property
     def worker(self) -> Transformer:
-        """What decodes: in bfloat16 a model of its own, which has the other's weights whenever a search begins."""
-        return copy.deepcopy(self.model).to(torch.bfloat16) if self.device.bf16 else self.model
+        """What decodes: a model of its own, which has the other's weights whenever a search begins."""
+        return copy.deepcopy(self.model).to(torch.bfloat16 if self.device.bf16 else torch.float32)
 
     @cached_property
     def rooms(self) -> dict[tuple[object, ...], "Room"]:
@@ -181,8 +181,12 @@ class SlotEngine(TorchEngine):
 
     def stream(self, blocks: Iterable[Block], request: Request) -> Iterator[list[list[Hypothesis]]]:
         """The same for each block in turn; the next are tokenised, and those before detokenised, while this is searched."""
-        search = self._flow if self._serves(request) else super().stream
-        with switching_often(), ahead(blocks, AHEAD) as ready, ahead(search(ready, request), AHEAD) as found:
+        if not self._serves(
+            request
+        ):  # by the model itself, which whoever gets the results may want to look into meanwhile
+            yield from super().stream(blocks, request)
+            return
+        with switching_often(), ahead(blocks, AHEAD) as ready, ahead(self._flow(ready, request), AHEAD) as found:
             yield from found
 
     @cached_property
@@ -199,6 +203,7 @@ class SlotEngine(TorchEngine):
     @torch.inference_mode()
     def _flow(self, blocks: Iterator[Block], request: Request) -> Iterator[list[list[Hypothesis]]]:
         """What is found for each block, in their order; slots that one block leaves go to the next."""
+        check_beam(request.beam, request.n_best)
         self._refresh()
         arrivals = Arrivals(blocks, self.WIDTH, partial(self._limit, request))
         while arrivals.receive():
@@ -217,9 +222,8 @@ class SlotEngine(TorchEngine):
         """The worker has the model's weights of this moment."""
         self.model.eval()
         self.worker.eval()
-        if self.worker is not self.model:
-            theirs, ours = list(self.worker.parameters()), list(self.model.parameters())
-            torch._foreach_copy_(theirs, ours)  # type: ignore[arg-type]
+        theirs, ours = list(self.worker.parameters()), list(self.model.parameters())
+        torch._foreach_copy_(theirs, ours)  # type: ignore[arg-type]
 
     def _limit(self, request: Request, source: Ids, prefix: Ids) -> int:
         """The longest an output may become."""
@@ -264,6 +268,7 @@ class Room:
 
         What the host has to do for sentences that come and go it does while the device takes the next steps.
         """
+        self.fixed.clear()  # of sentences nobody asks for any more: a search may have been left
         ready = deque(self._entries(take, 1))
         inside: dict[int, Asked] = {}
         while ready or inside:
@@ -316,6 +321,6 @@ def _recorded(step: Callable[[], None]) -> Callable[[], None]:
         step()
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # other threads may use the device meanwhile
         step()
     return graph.replay
