@@ -203,8 +203,9 @@ def test_an_engine_of_slots_does_not_wait_for_blocks_to_answer_those_it_has() ->
 
 
 @pytest.mark.parametrize("beam", [1, 3])
-def test_an_engine_of_slots_goes_on_after_a_search_that_was_left(beam: int) -> None:
+def test_an_engine_of_slots_goes_on_after_a_search_that_was_left(beam: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody reads one block of two, while sentences of the other are in their slots."""
+    monkeypatch.setattr(SlotEngine, "ROWS", 12)
     engine, request = SlotEngine(make(), Device("cpu", bf16=False), PAD, PAD, END), Request(beam=beam, max_extra=3)
     asked = sources(*range(1, 30))
     expected = engine.search(asked, [[]] * len(asked), request)
