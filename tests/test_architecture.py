@@ -26,7 +26,7 @@ DOCUMENTS += sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/deci
 # From the bottom up. A part may import those of lower rows, never one of its own row: they are islands.
 LEVELS = [
     ["errors"],
-    ["config", "device", "files", "threads"],
+    ["config", "device", "files", "memory", "threads"],
     ["text", "model", "search", "metrics"],
     ["data", "checkpoint"],
     ["translator"],
@@ -46,7 +46,7 @@ SEES_ONLY = {
     "model": {"errors", "config"},
     "checkpoint": {"errors", "files"},
     "explore": {"errors", "text", "model", "search", "checkpoint", "translator"},
-    "serve": {"errors", "checkpoint", "translator", "explore"},
+    "serve": {"errors", "checkpoint", "memory", "translator", "explore"},
     "exchange": {"errors", "config", "device", "text", "model", "search", "data", "checkpoint", "translator"},
 }
 FACE = "__init__"  # the package itself: lazily over everything, and anyone may ask it for the version

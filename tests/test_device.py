@@ -1,12 +1,11 @@
 """Where computing happens: what `auto` means, and what is refused."""
 
-import platform
 import subprocess
 
 import pytest
 import torch
 
-from transduce.device import choose_device, keep_freed_memory
+from transduce.device import choose_device
 from transduce.errors import SettingError
 
 
@@ -35,8 +34,3 @@ def test_bf16_that_works_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_gpu_that_is_not_there_is_refused() -> None:
     with pytest.raises(SettingError, match="PyTorch sees no GPU here"):
         choose_device("cuda")
-
-
-def test_freed_memory_is_kept_where_the_c_library_can() -> None:
-    assert keep_freed_memory() == (platform.libc_ver()[0] == "glibc")
-    assert torch.ones(1 << 22).sum() == 1 << 22

@@ -24,7 +24,7 @@ from transduce import checkpoint
 from transduce.errors import DataError, RunError, SettingError
 from transduce.serve.app import make_app
 from transduce.serve.keys import add_key
-from transduce.serve.models import Specification
+from transduce.serve.models import Model, Searching, Specification
 from transduce.serve.service import Service
 from transduce.serve.settings import Settings
 from transduce.translator import Loading
@@ -524,9 +524,36 @@ def test_torn_weights_change_nothing(tmp_path: Path, run: Path) -> None:
     service = make_service([folder])
     (folder / "best.safetensors").write_bytes(b"torn")
     old = service.models.named("en-de")
-    service.models.refresh(old)
+    for _ in range(3):  # tried, and said, once
+        service.models.refresh(old)
     assert service.models.named("en-de") is old
     assert 'outcome="failed"} 1.0' in Client(service).get("/metrics").text
+
+
+def test_a_failure_of_any_kind_leaves_the_model_as_it_is(
+    tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Path(shutil.copytree(run, tmp_path / "run"))
+    service = make_service([folder])
+    old = service.models.named("en-de")
+
+    def fail(*_: object) -> None:
+        raise MemoryError("no room")
+
+    monkeypatch.setattr(Model, "load", fail)
+    weights = checkpoint.RunFolder(folder).weights("best")
+    checkpoint.write_tensors(weights, {n: tensor.flip(0) for n, tensor in checkpoint.read_tensors(weights).items()})
+    service.models.refresh(old)
+    assert service.models.named("en-de") is old
+
+
+def test_only_what_torch_translates_waits_its_turn(run: Path) -> None:
+    """CTranslate2 serves several threads; what it cannot do is one batch at a time, known without loading torch's engine."""
+    model = make_service([run]).models.named("en-de")
+    power, paper = (model.translator.request(beam=2, length_penalty=kind) for kind in ("power", "paper"))
+    assert Searching(model, power).alone is None
+    assert Searching(model, paper).alone is model
+    assert "torch" not in vars(model.translator.engines)
 
 
 def test_folders_are_watched(tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,6 @@ Knows the machine, nothing of models or data.
 """
 
 import contextlib
-import ctypes
 import os
 import subprocess
 import sys
@@ -36,23 +35,6 @@ class Device:
     def mixed_precision(self) -> contextlib.AbstractContextManager[object]:
         """Weights stay in float32; inside this context matrix products take bfloat16 where that is chosen."""
         return torch.autocast(self.kind, torch.bfloat16, enabled=self.bf16)
-
-
-MMAP_THRESHOLD, TRIM_THRESHOLD = -3, -1  # of glibc's malloc.h
-
-
-def keep_freed_memory() -> bool:
-    """Have glibc reuse large blocks rather than return them to the system; whether it could be asked.
-
-    By default every tensor of some size is new memory, whose pages the kernel clears at first touch: a third of a
-    small model's training step (docs/log.md). The process then keeps the memory of its largest step.
-    """
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (AttributeError, OSError, TypeError):  # another C library
-        return False
-    highest = mallopt(MMAP_THRESHOLD, 1 << 30) or mallopt(MMAP_THRESHOLD, 1 << 25)  # older ones refuse more
-    return bool(highest) and bool(mallopt(TRIM_THRESHOLD, (1 << 31) - 1))
 
 
 def _survives_bf16() -> bool:

@@ -61,14 +61,16 @@ def _look(translator: Translator, pairs: Iterator[Pair], say: Say) -> tuple[dict
         ):
             for at, token in zip(looks, target, strict=False):
                 seen[source[at]][token] += 1
-        count += len(block)
+        count += len(fitting)
         say(f"looked at {count:,} pairs")
     return seen, count
 
 
 def _as_text(translator: Translator, seen: dict[int, Counter[int]]) -> str:
     """As CTranslate2 reads it: a source token, a tab, its target tokens; first those for every sentence."""
-    both, total = translator.vocabularies, sum(seen.values(), Counter())
+    both, total = translator.vocabularies, Counter[int]()
+    for looked in seen.values():
+        total.update(looked)
     common = [EOS, *(token for token, _ in total.most_common(COMMON))]
     lines = ["\t" + " ".join(both.target.pieces(common))]
     for source in sorted(seen):

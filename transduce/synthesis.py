@@ -132,6 +132,7 @@ def _joined(folder: Path, parts: list[Path], digest: str, count: int) -> Made:
     """All parts as two files, written once; parts of an earlier corpus go."""
     given, made, about = folder / "given.txt", folder / "made.txt", folder / "about.json"
     if not (about.exists() and json.loads(about.read_text(encoding="utf-8")).get("made_from") == digest):
+        about.unlink(missing_ok=True)  # until both files are new, nothing says that they belong together
         kept = sum(1 for _ in _pairs(parts))
         _write_lines(given, (source for source, _ in _pairs(parts)))
         _write_lines(made, (target for _, target in _pairs(parts)))
@@ -157,4 +158,4 @@ def _pairs(parts: list[Path]) -> Iterator[tuple[str, str]]:
         for line in part.read_text(encoding="utf-8").split("\n")[:-1]:
             source, target = json.loads(line)
             if source.strip() and target.strip():
-                yield source, target
+                yield source.replace("\n", " "), target  # a line each; outputs have no line breaks

@@ -119,7 +119,7 @@ _ALIGNMENTS = TypeAdapter(list[Alignment])
 def v1_routes(service: Service) -> APIRouter:
     """The routes over a service."""
 
-    def admit(http: HttpRequest) -> None:
+    async def admit(http: HttpRequest) -> None:  # in the event loop, where nobody else takes from a key's bucket
         service.keys.admit(presented_key(http))
 
     router = APIRouter(prefix="/v1", tags=["v1"], dependencies=[Depends(admit)], responses=REFUSALS)

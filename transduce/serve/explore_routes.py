@@ -43,7 +43,7 @@ class ExploreTreeBody(ExploreBody):
 def explore_routes(service: Service) -> APIRouter:
     """The routes over a service."""
 
-    def admit(http: HttpRequest) -> None:
+    async def admit(http: HttpRequest) -> None:  # in the event loop, where nobody else takes from a key's bucket
         service.keys.admit(presented_key(http))
 
     router = APIRouter(prefix="/v1/explore", tags=["explore"], dependencies=[Depends(admit)], responses=REFUSALS)

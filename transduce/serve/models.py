@@ -7,19 +7,17 @@ import asyncio
 import re
 import threading
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from transduce.checkpoint import RunFolder, read_about
-from transduce.errors import SettingError, TransduceError
+from transduce.errors import SettingError
 from transduce.serve.metrics import Metrics
 from transduce.serve.priority import giving_way
 from transduce.serve.refusals import Unknown
 from transduce.serve.splitting import Splitter
 from transduce.translator import Loading, Request, Translation, Translator, better_weights, open_folder
-from transduce.translator.engine import Engine
 
 _NAMED = re.compile(r"([A-Za-z][A-Za-z0-9_]*)-([A-Za-z][A-Za-z0-9_]*)=(.+)")
 
@@ -67,7 +65,6 @@ class Model:
     translator: Translator
     weights: str  # the hash of its weights
     splitter: Splitter
-    is_concurrent: bool  # whether its usual engine serves several threads
     lock: threading.Lock = field(default_factory=threading.Lock)  # of the engine that does not
 
     @staticmethod
@@ -76,15 +73,15 @@ class Model:
         weights = fingerprint(of.folder, loading)
         translator = giving_way(lambda: _warm(of.folder, loading))
         splitter = Splitter(translator.config.data.task != "symbols", Fitting(translator))
-        engine = translator.engines.searching(translator.request())
-        return Model(of, translator, weights, splitter, engine.concurrent)
+        return Model(of, translator, weights, splitter)
 
     def translate(self, lines: list[str], request: Request) -> list[Translation]:
-        with self._turn(self.translator.engines.searching(request)):
+        with nullcontext() if self.serves_several(request) else self.lock:
             return list(self.translator.stream(lines, request))
 
-    def _turn(self, engine: Engine) -> AbstractContextManager[Any]:
-        return nullcontext() if engine.concurrent else self.lock
+    def serves_several(self, request: Request) -> bool:
+        """Whether several threads may ask this at once."""
+        return self.translator.engines.concurrent(request)
 
 
 @dataclass(frozen=True)
@@ -96,7 +93,7 @@ class Searching:
 
     @property
     def alone(self) -> Model | None:
-        return None if self.model.is_concurrent else self.model
+        return None if self.model.serves_several(self.request) else self.model
 
     def __call__(self, lines: list[str]) -> list[Translation]:
         return self.model.translate(lines, self.request)
@@ -110,6 +107,7 @@ class Models:
             if one.name in [other.name for other in specifications[:number]]:
                 raise SettingError(f"{one.folder}: there is another model for {one.name}: name it as SOURCE-TARGET=RUN")
         self.loading, self.metrics = loading, metrics
+        self._failed: dict[str, str] = {}  # weights that could not be loaded: tried, counted and said once
         self._models = {one.name: Model.load(one, loading) for one in specifications}
 
     @property
@@ -140,16 +138,20 @@ class Models:
 
     def refresh(self, model: Model) -> None:
         """Put a new model in the place of one whose weights have changed; what cannot be loaded changes nothing."""
+        name, weights = model.of.name, "unreadable"
         try:
-            if fingerprint(model.of.folder, self.loading) == model.weights:
+            weights = fingerprint(model.of.folder, self.loading)
+            if weights in (model.weights, self._failed.get(name)):
                 return
-            self._models[model.of.name] = Model.load(model.of, self.loading)
-        except (TransduceError, OSError) as error:
-            self.metrics.reloads.labels(model.of.name, "failed").inc()
-            self.loading.say(f"{model.of.name}: goes on with the weights it has: {error}")
+            self._models[name] = Model.load(model.of, self.loading)
+        except Exception as error:  # whatever it is, the server goes on
+            if self._failed.get(name) != weights:
+                self._failed[name] = weights
+                self.metrics.reloads.labels(name, "failed").inc()
+                self.loading.say(f"{name}: goes on with the weights it has: {error}")
         else:
-            self.metrics.reloads.labels(model.of.name, "done").inc()
-            self.loading.say(f"{model.of.name}: new weights")
+            self.metrics.reloads.labels(name, "done").inc()
+            self.loading.say(f"{name}: new weights")
 
 
 def _warm(folder: Path, loading: Loading) -> Translator:

@@ -14,6 +14,7 @@ from granian.http import HTTP1Settings
 from granian.server.embed import Server
 
 from transduce.errors import SettingError
+from transduce.memory import return_freed_memory
 from transduce.serve.answers import log_failure
 from transduce.serve.app import make_app
 from transduce.serve.models import Specification
@@ -25,6 +26,7 @@ from transduce.translator import Loading
 def serve(models: Sequence[str], settings: Settings, loading: Loading) -> NoReturn:
     """Load the models and answer until SIGTERM or Ctrl-C, then end the process."""
     check_free(settings.host, settings.port)
+    return_freed_memory()
     specifications = [Specification.parse(text) for text in models]
     service = Service.load(settings, specifications, loading)
     names = ", ".join(model.of.name for model in service.models.all)

@@ -96,7 +96,8 @@ class Service:
             raise Unknown("there is nothing to see in a text of spaces")
         if max(map(len, texts)) > most:
             raise TooMuch(f"a text to look into may have {most:,} characters")
-        if max(map(len, model.translator.vocabularies.source.encode(texts))) > most_tokens:
+        both = model.translator.vocabularies
+        if max(map(len, both.source.encode(texts[:1]) + both.target.encode(texts[1:]))) > most_tokens:
             raise TooMuch(f"a text to look into may have {most_tokens} tokens")
 
     def _check(self, texts: Sequence[str]) -> None:

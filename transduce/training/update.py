@@ -18,7 +18,8 @@ from torch import Tensor
 
 from transduce.config import TrainConfig
 from transduce.data.batches import Batch
-from transduce.device import Device, keep_freed_memory
+from transduce.device import Device
+from transduce.memory import keep_freed_memory
 from transduce.model import Transformer
 from transduce.training.loss import batch_loss
 from transduce.training.replicas import Replicas, count_replicas

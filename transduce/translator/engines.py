@@ -3,6 +3,7 @@
 Each is loaded when it is first needed, so that nobody waits for the other, least of all for importing torch.
 """
 
+import hashlib
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -68,6 +69,10 @@ class Engines(Protocol):
         """The engine for this request."""
         ...
 
+    def concurrent(self, request: Request) -> bool:
+        """Whether several threads may search so at once; loads nothing."""
+        ...
+
     def scoring(self) -> Engine:
         """The engine for given pairs."""
         ...
@@ -85,6 +90,9 @@ class OneEngine:
 
     def searching(self, request: Request) -> Engine:
         return self.torch
+
+    def concurrent(self, request: Request) -> bool:
+        return self.torch.concurrent
 
     def scoring(self) -> Engine:
         return self.torch
@@ -117,7 +125,9 @@ class FolderEngines:
         of_weights = read_about(self.folder.weights(self.loading.weights)).get("sha256", "")
         both, loading = self.folder.vocabularies, self.loading
         quantization = loading.quantization if self._may_be_ct2() and loading.engine != "torch" else ""
-        others = [*loading.ensemble, *(["shortlist"] if loading.shortlist else [])]
+        others = [str(read_about(open_folder(o).weights(loading.weights)).get("sha256", o)) for o in loading.ensemble]
+        if loading.shortlist:
+            others.append(hashlib.sha256(self.folder.folder.shortlist.read_bytes()).hexdigest())
         return " ".join([of_weights, both.source.digest, both.target.digest, quantization, *others])
 
     @cached_property
@@ -161,6 +171,10 @@ class FolderEngines:
             self._said.add(reason)
             self.loading.say(f"translating by the torch engine, not by ct2: {reason}")
         return self.torch
+
+    def concurrent(self, request: Request) -> bool:
+        """Whether several threads may search so at once: CTranslate2's workers may be asked by any."""
+        return self.loading.engine != "torch" and self._may_be_ct2() and not self._reason_against(request)
 
     def scoring(self) -> Engine:
         """PyTorch unless asked otherwise: its figures are those of the weights as they are."""
