@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DEV := $(VENV)/.dev
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 # Idle worker threads that spin for long steal the cores from those that work.
 export OMP_WAIT_POLICY ?= PASSIVE
@@ -16,24 +18,30 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Transduce needs Python 3.11 or newer; name it with: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r constraints.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@echo "installing PyTorch and what Transduce needs into $(VENV): some minutes, once"
+	$(PIP) -r constraints.txt
+	$(PIP) -c constraints.txt -e '.[ct2,demo,serve]'
+	@touch $@
+
+# What tests and checks need besides.
+$(DEV): $(READY)
+	$(PIP) -c constraints.txt -e '.[dev]'
 	@touch $@
 
 demo: setup
 	@$(BIN)/transduce demo
 
-test: setup
+test: $(DEV)
 	$(BIN)/python -m pytest
 
-test-full: setup
+test-full: $(DEV)
 	$(BIN)/python -m pytest -m 'not gpu'
 
-lint: setup
+lint: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: setup
+types: $(DEV)
 	$(BIN)/mypy
 
 clean:

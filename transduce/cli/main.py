@@ -3,7 +3,10 @@
 import contextlib
 import io
 import os
+import signal
 import sys
+import threading
+from typing import NoReturn
 
 from transduce.cli.parser import make_parser
 from transduce.errors import TransduceError
@@ -22,6 +25,8 @@ def _set_waiting() -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; errors a user can cause are one line on stderr."""
     _set_waiting()
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _end)  # training and the server have ways of their own to end
     options = make_parser().parse_args(arguments)
     if sys.stdout is None:
         print("transduce: standard output is closed", file=sys.stderr)
@@ -47,6 +52,11 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"transduce: {where}{error.strerror or error}", file=sys.stderr)
         _forget_stdout()
         return 2
+
+
+def _end(*_: object) -> NoReturn:
+    """As an exception, so that what is half written is removed."""
+    sys.exit(128 + signal.SIGTERM)
 
 
 def _forget_stdout() -> None:

@@ -18,7 +18,9 @@ from transduce.text import EOS, Vocabulary
 from transduce.translator import ModelFolder
 from transduce.translator.ct2_spec import make_spec, refusal
 
-PATIENCE = 4  # beams end late enough to find what ours, which end when nothing can be better, find (docs/log.md)
+PATIENCE = (
+    16  # beams end late enough to find what ours, which end when nothing can be better, find: 4 is enough once trained
+)
 
 
 def require() -> None:

@@ -94,6 +94,7 @@ def export_model(
     try:
         temporary.mkdir(parents=True)
         form.write(opened, translator.model, temporary)
+        say(f"written; translating {len(lines)} sentences there and here to compare")
         verified = _verify(form, opened, translator, temporary, lines)
         os.replace(temporary, target)
     finally:

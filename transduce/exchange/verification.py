@@ -145,7 +145,10 @@ class _Texts:
             elif _same(mine, theirs):
                 same += 1
             elif not self._tie(line, mine, theirs):
-                raise RunError(f"{how}: {line!r} becomes {theirs.text!r} there and {mine.text!r} here")
+                raise RunError(
+                    f"{how}: {line!r} becomes {theirs.text!r} there and {mine.text!r} here, though logits agree "
+                    "(searches may end otherwise for a model that has hardly learned: train it further)"
+                )
         return same
 
     def _tie(self, line: str, mine: Answer, theirs: Answer) -> bool:
