@@ -1,42 +1,48 @@
-"""The README's table of results, from the result files: nothing there is typed by hand.
+"""The tables of results, from the result files: nothing there is typed by hand.
 
-python benchmarks/readme.py            writes it between its two marks
+python benchmarks/readme.py            writes the README's, between its two marks, and docs/results.md with all of them
 """
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-README = HERE.parent / "README.md"
+README, RESULTS = HERE.parent / "README.md", HERE.parent / "docs" / "results.md"
 BEGIN, END = "<!-- results: python benchmarks/readme.py -->", "<!-- end of results -->"
+
+INTRODUCTION = """# Results
+
+Every figure comes from a script under `benchmarks/` and a file under `benchmarks/results/`, which has the command, the commit, the versions
+and the hardware; `python benchmarks/readme.py` writes this page from them. Ratios are of one run in which the systems took turns, with
+the least and the most. What was tried and did not help is in [the log](log.md).
+"""
 
 
 def main() -> None:
     before, _, rest = README.read_text(encoding="utf-8").partition(BEGIN)
     _, _, after = rest.partition(END)
     README.write_text(f"{before}{BEGIN}\n{section()}\n{END}{after}", encoding="utf-8")
+    RESULTS.write_text(page(), encoding="utf-8")
 
 
 def section() -> str:
-    rows = [
-        row
-        for make in (
-            demo_row,
-            cmudict_row,
-            multi30k_row,
-            bpe_row,
-            europarl_rows,
-            kills_row,
-            prepare_row,
-            gpu_rows,
-            cpu_training_rows,
-            cpu_translation_rows,
-            student_rows,
-            server_rows,
-        )
-        for row in make()
-    ]
+    """What a visitor should see first."""
+    return table([demo_row, cmudict_row, multi30k_row, bpe_row, europarl_rows, kills_row, gpu_rows, cpu_training_rows])
+
+
+def page() -> str:
+    """Every figure there is."""
+    makers = [
+        demo_row, cmudict_row, multi30k_row, bpe_row, europarl_rows, kills_row, prepare_row, gpu_rows, cpu_training_rows,
+        cpu_translation_rows, student_rows, server_rows,
+    ]  # fmt: skip
+    return f"{INTRODUCTION}\n{table(makers)}\n"
+
+
+def table(makers: list[Callable[[], list[str]]]) -> str:
+    rows = [row for make in makers for row in make()]
     return "\n".join(["| what | figure | where and how |", "| --- | --- | --- |", *rows])
 
 

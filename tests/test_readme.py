@@ -20,6 +20,7 @@ def test_the_results_are_generated() -> None:
         import readme
     finally:
         sys.path.pop(0)
+    assert readme.RESULTS.read_text(encoding="utf-8") == readme.page(), "run: python benchmarks/readme.py"
     assert f"{readme.BEGIN}\n{readme.section()}\n{readme.END}" in README, "run: python benchmarks/readme.py"
 
 
