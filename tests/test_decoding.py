@@ -128,6 +128,16 @@ def test_a_kernel_sums_up_logits(classes: int) -> None:
         torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-5)
 
 
+def test_samples_of_one_line_differ_from_batch_to_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each line is a batch, and each block two: none repeats the random numbers of another; the same seed does."""
+    monkeypatch.setattr(TorchEngine, "PLACES", {"cpu": 1, "cuda": 1})
+    engine, request = TorchEngine(make(), Device("cpu", bf16=False), PAD, PAD, END), Request(sampling=True, max_extra=3)
+    blocks = [Block(sources(6) * 2, [[], []])] * 2
+    drawn = [[best[0].tokens for found in engine.stream(iter(blocks), request) for best in found] for _ in range(2)]
+    assert drawn[0] == drawn[1]
+    assert len({tuple(tokens) for tokens in drawn[0]}) > 1
+
+
 # --- the engine ------------------------------------------------------------------------------------------------
 
 

@@ -23,6 +23,7 @@ from transduce.training.prepare import check_free
 from transduce.translator import Loading, Request, Translator, open_folder
 
 PART_LINES = 16_384
+SEEDS_A_PART = 1_000  # more than a part has blocks, each of which may draw by a seed of its own
 
 Say = Callable[[str], None]
 Group = tuple[str, ...]
@@ -103,9 +104,10 @@ def make_corpus(translator: Translator, request: Request, lines: Iterable[str], 
     asked, hashes, count = iter(lines), hashlib.sha256(), 0
     parts: list[Path] = []
     while block := list(islice(asked, PART_LINES)):
-        digest = _digest(translator, wanted, block)
+        drawn = wanted.drawing(SEEDS_A_PART * len(parts))
+        digest = _digest(translator, drawn, block)
         hashes.update(digest.encode())
-        parts.append(_part(translator, wanted, block, folder, f"part-{len(parts):06}-{digest[:16]}.jsonl"))
+        parts.append(_part(translator, drawn, block, folder, f"part-{len(parts):06}-{digest[:16]}.jsonl"))
         count += len(block)
         say(f"translated {count:,} lines")
     if not count:

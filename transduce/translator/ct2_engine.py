@@ -114,8 +114,8 @@ class Ct2Engine:
             check_beam(request.beam, request.n_best)
         jobs: deque[Job] = deque()
         flying: deque[Batch] = deque()
-        for block in blocks:
-            job = self._job(block, request)
+        for number, block in enumerate(blocks):
+            job = self._job(block, request.drawing(number))
             jobs.append(job)
             batches = list(self._batches(job, request))
             job.waiting = len(batches)

@@ -66,6 +66,10 @@ class Request:
         """The same with some things asked otherwise; None leaves them."""
         return replace(self, **{name: value for name, value in changes.items() if value is not None})  # type: ignore[arg-type]
 
+    def drawing(self, number: int) -> "Request":
+        """The same for the block of this number, which draws by a seed of its own."""
+        return self.but(seed=(self.seed + number) % 2**63) if self.sampling else self
+
 
 @dataclass(frozen=True)
 class Block:

@@ -47,23 +47,33 @@ class TorchEngine:
         phrases: Sequence[Sequence[Ids]] = (),
     ) -> list[list[Hypothesis]]:
         """The hypotheses for each source, best first, in the order of the sources."""
+        return self._in_batches(Block(sources, prefixes, phrases), request, self._draws(request))
+
+    def _in_batches(self, block: Block, request: Request, draws: torch.Generator) -> list[list[Hypothesis]]:
         self.model.eval()
-        found: list[list[Hypothesis]] = [[] for _ in sources]
-        for numbers in self._batches(sources, request.n_best if request.sampling else request.beam):
-            part = Block(sources, prefixes, phrases).only(numbers)
-            for number, hypotheses in zip(numbers, self._search(part, request), strict=True):
+        found: list[list[Hypothesis]] = [[] for _ in block.sources]
+        for numbers in self._batches(block.sources, request.n_best if request.sampling else request.beam):
+            for number, hypotheses in zip(numbers, self._search(block.only(numbers), request, draws), strict=True):
                 found[number] = hypotheses
         return found
+
+    def _draws(self, request: Request) -> torch.Generator:
+        """Where sampling draws from, batch after batch: each draws other numbers."""
+        return torch.Generator(self.device.torch).manual_seed(request.seed)
 
     @torch.inference_mode()
     def search_watched(self, source: Ids, request: Request, observer: Observer) -> list[Hypothesis]:
         """The hypotheses for one source, by a search whose every step is shown."""
         self.model.eval()
-        return self._search(Block([source], [()]), request, observer)[0]
+        return self._search(Block([source], [()]), request, self._draws(request), observer)[0]
 
     def stream(self, blocks: Iterable[Block], request: Request) -> Iterator[list[list[Hypothesis]]]:
         """The same for each block in turn."""
-        return (self.search(block.sources, block.prefixes, request, block.phrases) for block in blocks)
+        draws = self._draws(request)
+        for block in blocks:
+            with torch.inference_mode():
+                found = self._in_batches(block, request, draws)
+            yield found
 
     @torch.inference_mode()
     def score(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[list[float]]:
@@ -98,7 +108,9 @@ class TorchEngine:
             yield order[begin : begin + rows]
             begin += rows
 
-    def _search(self, block: Block, request: Request, observer: Observer | None = None) -> list[list[Hypothesis]]:
+    def _search(
+        self, block: Block, request: Request, draws: torch.Generator, observer: Observer | None = None
+    ) -> list[list[Hypothesis]]:
         predictor = self._predictor
         tokens = Tokens.padded(block.sources, self.source_pad).to(self.device.torch)
         penalty = length_penalty(request.length_penalty, request.alpha)
@@ -110,9 +122,8 @@ class TorchEngine:
                 "penalty": penalty, "prefix": block.prefixes, "never": never,
             }  # fmt: skip
             if request.sampling:
-                generator = torch.Generator(self.device.torch).manual_seed(request.seed)
                 return sample(
-                    predictor.step, state, generator=generator, num_samples=request.n_best,
+                    predictor.step, state, generator=draws, num_samples=request.n_best,
                     temperature=request.temperature, top_k=request.top_k, top_p=request.top_p, **common,
                 )  # fmt: skip
             if request.constrained:
