@@ -78,6 +78,10 @@ def handle_errors(app: FastAPI) -> None:
 
 def explain(errors: Sequence[Any]) -> str:
     """The first thing wrong with a body: where it is and what was expected, without what was sent."""
-    first = errors[0]
+    first = next(
+        (one for one in errors if one["type"] == "extra_forbidden"), errors[0]
+    )  # a name misspelt explains the rest
+    if first["type"] == "json_invalid":
+        return f"the body is not JSON: wrong at character {first['loc'][-1]}"
     where = ".".join(str(part) for part in first["loc"] if part != "body")
     return f"{where}: {first['msg']}" if where else str(first["msg"])

@@ -102,7 +102,9 @@ class Keyring:
         # Every key is compared, each in constant time: how long it takes says nothing of how near a guess was.
         matching = [bucket for key, bucket in self._buckets if hmac.compare_digest(key.sha256, found)]
         if not matching:
-            raise Unwelcome("this server needs an API key: send it as `Authorization: Bearer KEY`, or as api_key")
+            raise Unwelcome(
+                "this server needs an API key: send it as `Authorization: Bearer KEY`, X-API-Key, or api_key"
+            )
         if wait_s := matching[0].take():
             raise TooOften("more requests than this key allows in a minute", retry_after_s=wait_s)
 
