@@ -308,7 +308,10 @@ def test_the_explorer_itself_answers(client: Client) -> None:
     assert plain.json() == packed.json()
     assert client.post("/v1/explore/tree", asked | {"beam": 2}).json()["steps"]
     assert client.get("/v1/explore/training?model=en-de").status_code == 200
-    refused(client.post("/v1/explore/attention", asked | {"off": [["source", 99, 0]]}), 400)
+    refused(client.post("/v1/explore/attention", asked | {"off": [["source", 99, 0]]}), 404)
+    for path, name, most in (("translate", "alternatives", 20), ("translate", "n_best", 20), ("tree", "beam", 12)):
+        assert client.post(f"/v1/explore/{path}", asked | {name: most}).status_code == 200, "as the views have it"
+        refused(client.post(f"/v1/explore/{path}", asked | {name: most + 1}), 400)
     assert client.get("/").text.startswith("<!doctype html>")
     assert client.get("/page/main.js").status_code == 200
 

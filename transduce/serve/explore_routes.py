@@ -2,7 +2,7 @@
 
 import asyncio
 import gzip
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, FastAPI
@@ -13,6 +13,8 @@ from starlette.responses import Response
 from transduce.serve.answers import REFUSALS
 from transduce.serve.api import WHOLE, Body, Inspected
 from transduce.serve.asking import presented_key, while_present
+from transduce.serve.models import Model
+from transduce.serve.refusals import Unknown
 from transduce.serve.service import Service
 
 Number = Annotated[int, Field(ge=0, le=100), WHOLE]
@@ -27,8 +29,8 @@ class ExploreBody(Body):
 
 
 class ExploreTranslateBody(ExploreBody):
-    n_best: Annotated[int, Field(ge=1, le=16), WHOLE] = 4
-    alternatives: Annotated[int, Field(ge=0, le=50), WHOLE] = 5
+    n_best: Annotated[int, Field(ge=1, le=20), WHOLE] = 4
+    alternatives: Annotated[int, Field(ge=0, le=20), WHOLE] = 5
 
 
 class ExploreAttentionBody(ExploreBody):
@@ -37,7 +39,7 @@ class ExploreAttentionBody(ExploreBody):
 
 
 class ExploreTreeBody(ExploreBody):
-    beam: Annotated[int, Field(ge=1, le=16), WHOLE] = 4
+    beam: Annotated[int, Field(ge=2, le=12), WHOLE] = 4
 
 
 def explore_routes(service: Service) -> APIRouter:
@@ -65,6 +67,7 @@ def explore_routes(service: Service) -> APIRouter:
         """Who looks at whom, with some heads switched off."""
         texts = [body.text] if body.target is None else [body.text, body.target]
         off = [list(head) for head in body.off]
+        check_heads(service.models.named(body.model), body.off)
         return await show(http, body, "attention_view", texts, target=body.target, off=off)
 
     @router.post("/tree")
@@ -79,6 +82,15 @@ def explore_routes(service: Service) -> APIRouter:
         return seen
 
     return router
+
+
+def check_heads(model: Model, off: Sequence[Head]) -> None:
+    """Refuse heads that the model does not have."""
+    config = model.translator.config.model
+    for part, layer, head in off:
+        layers = config.num_encoder_layers if part == "encoder" else config.num_decoder_layers
+        if layer >= layers or head >= config.num_heads:
+            raise Unknown(f"no such head: {part} has layers 0 to {layers - 1} of heads 0 to {config.num_heads - 1}")
 
 
 async def packed(body: bytes, http: HttpRequest) -> Response:
