@@ -83,6 +83,10 @@ def test_a_perfect_translation_scores_so() -> None:
     ]
 
 
+def test_ter_can_be_left_out() -> None:
+    assert [score.name for score in translation_scores(["a b"], [["a b"]], ter=False).all] == ["BLEU", "chrF2"]
+
+
 @pytest.mark.parametrize(
     ("language", "packages", "tokenizer"),
     [

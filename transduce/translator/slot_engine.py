@@ -181,10 +181,8 @@ class SlotEngine(TorchEngine):
 
     def stream(self, blocks: Iterable[Block], request: Request) -> Iterator[list[list[Hypothesis]]]:
         """The same for each block in turn; the next are tokenised, and those before detokenised, while this is searched."""
-        if not self._serves(
-            request
-        ):  # by the model itself, which whoever gets the results may want to look into meanwhile
-            yield from super().stream(blocks, request)
+        if not self._serves(request):
+            yield from super().stream(blocks, request)  # no thread: whoever gets the results may look into this model
             return
         with switching_often(), ahead(blocks, AHEAD) as ready, ahead(self._flow(ready, request), AHEAD) as found:
             yield from found
