@@ -181,6 +181,10 @@ def test_steps_and_pauses_fit_the_minutes(
     found = pace_for(config, 20, left, seconds, pause)
     steps = found.last_step - 20
     pace = Pace.of(config, Progress(pause_every=found.pause_every))
+    if found.pause_every:  # the last pause before the end is a whole stretch before it, but for rounding
+        stretches = -(-found.last_step // found.pause_every)
+        most = max(stretches, int(PAUSES * max(0.0, left - AFTERWARDS * pause) / pause))
+        assert found.last_step > stretches * found.pause_every - most
     pauses = steps // min(pace.validate_every, pace.checkpoint_every)
     assert steps * seconds + pauses * pause <= max(0.0, left - AFTERWARDS * pause) + seconds + pause
     if steps:
