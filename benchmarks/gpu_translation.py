@@ -12,6 +12,7 @@ import argparse
 import statistics
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -30,6 +31,7 @@ from transduce.translator.torch_engine import TorchEngine
 
 BEAMS = {"greedy": 1, "beam 4": 4}
 BATCHES = [128, 512]
+PARTS = 12  # of a step, the longest
 COMPARED = 1_000  # lines, also one by one
 
 
@@ -40,7 +42,9 @@ def main() -> None:
     parser.add_argument("reference", type=Path)
     parser.add_argument("--times", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--peer-lines", type=int, default=10**9)
+    parser.add_argument(
+        "--peer-lines", type=int, default=10**9, help="how many of the lines HF gets; 0: it is left out"
+    )
     options = parser.parse_args()
     lines, references = read(options.source), read(options.reference)
     results = {name: measure(options, beam, lines, references) for name, beam in BEAMS.items()}
@@ -63,6 +67,7 @@ def measure(options: argparse.Namespace, beam: int, lines: list[str], references
     found = list(ours.stream(lines, request))
     tokens = sum(len(one.outputs[0].tokens) + 1 for one in found if one.outputs)
     rates = sorted(tokens * options.times / s for s in seconds)
+    print(beam, [round(rate) for rate in rates], flush=True)
     texts = [one.text for one in found]
     one_line = statistics.median(timed(partial(ours.translate, [line], request)) for line in lines[:50])
     result = {
@@ -74,6 +79,8 @@ def measure(options: argparse.Namespace, beam: int, lines: list[str], references
         **beside_the_reference(ours, request, lines[:COMPARED]),
     }
     print(beam, result, flush=True)
+    if not options.peer_lines:
+        return result
     return result | beside_hf(options, beam, lines[: options.peer_lines], references, statistics.median(rates))
 
 
@@ -91,7 +98,15 @@ def steps_of_device(ours: Translator) -> dict[str, Any]:
     room = max(rooms.values(), key=lambda room: room.places)
     count = 50
     seconds = timed(lambda: [room.step() for _ in range(count)])
-    return {"rows": len(room.fixed.place) * room.beam, "step_ms": round(seconds / count * 1e3, 3)}
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        timed(lambda: [room.step() for _ in range(count)])
+    spent = Counter({event.key[:60]: event.self_device_time_total / count for event in profile.key_averages()})
+    return {
+        "rows": len(room.fixed.place) * room.beam,
+        "step_ms": round(seconds / count * 1e3, 3),
+        "kernels": sum(event.count for event in profile.key_averages()) // count,
+        "step_us": {name: round(us, 1) for name, us in spent.most_common(PARTS)},
+    }
 
 
 def bleu(texts: list[str], references: list[str]) -> dict[str, Any]:

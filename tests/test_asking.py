@@ -177,6 +177,8 @@ def test_alignments_are_printed_and_in_json(tmp_path: Path, capsys: pytest.Captu
 class SaysUnknown:
     """An engine whose outputs hold `<unk>`, and that looks at the second source token."""
 
+    spares_cores = False
+
     def __init__(self, tokens: list[int]) -> None:
         self.tokens, self.torch = tokens, self
 

@@ -46,7 +46,7 @@ def test_a_decoder_in_slots_is_the_decoder(changes: dict[str, object]) -> None:
     model, beams = make(**changes), 3
     memory = model.encode(Tokens.padded(sources(5, 9), PAD))
     decoder = SlotDecoder(model, slots=2, beams=beams, places=8, source_places=12)
-    decoder.put(torch.tensor([0, 1]), memory)
+    decoder.put(torch.tensor([0, 1]), decoder.read(memory))
     state = model.begin(memory).select(torch.tensor([0, 0, 0, 1, 1, 1]))
     place = torch.zeros(2, dtype=torch.long)
     for _ in range(8):
@@ -64,12 +64,12 @@ def test_a_slot_forgets_the_sentence_before() -> None:
     model = make()
     decoder = SlotDecoder(model, slots=2, beams=1, places=8, source_places=12)
     first, second = (model.encode(Tokens.padded(sources(n), PAD)) for n in (12, 4))
-    decoder.put(torch.tensor([1]), first)
+    decoder.put(torch.tensor([1]), decoder.read(first))
     place = torch.zeros(2, dtype=torch.long)
     for _ in range(5):
         decoder.step(torch.tensor([3, 4]), place)
         place += 1
-    decoder.put(torch.tensor([1]), second)
+    decoder.put(torch.tensor([1]), decoder.read(second))
     place[1] = 0  # the other slot goes on at 5
     found = model.project(decoder.step(torch.tensor([3, 7]), place))[1:]
     torch.testing.assert_close(found, model.step(torch.tensor([7]), model.begin(second)), atol=2e-5, rtol=1e-4)

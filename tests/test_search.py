@@ -530,7 +530,7 @@ def search_fixed(
         if turn % 3 == 0:
             for slot in fixed.finished.nonzero()[:, 0].tolist():
                 if slot in inside:
-                    paths = fixed.paths(fixed.fetch(torch.tensor([slot]), places))
+                    paths = fixed.paths(torch.tensor([slot]), places, beam)
                     found[inside.pop(slot)] = found_in(paths, 1, END, penalty)[0]
                 if waiting:
                     inside[slot] = waiting.pop()

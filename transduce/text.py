@@ -37,7 +37,7 @@ _SEPARATORS = str.maketrans("\0\t\n\r", "    ")  # what ends a field or a line o
 _SEEDING = Lock()
 
 
-WORTH_THREADS = 64  # lines: for fewer, starting threads takes longer than decoding
+WORTH_THREADS = 64  # lines: for fewer, starting threads takes longer than the work
 WORTH_A_BATCH = 8  # lines: sentencepiece starts a thread for every batch, which costs more than a few short lines
 
 
@@ -78,14 +78,17 @@ class Vocabulary:
     def save(self, path: str | Path) -> None:
         Path(path).write_bytes(self.model)
 
-    def encode(self, lines: Sequence[str]) -> list[list[int]]:
-        """The ids of each line, `</s>` last."""
+    def encode(self, lines: Sequence[str], every_core: bool = False) -> list[list[int]]:
+        """The ids of each line, `</s>` last.
+
+        With one thread unless told otherwise: the work runs outside Python's lock, so that callers can bring their own.
+        """
         encode = self._processor.encode
         try:
             if len(lines) < WORTH_A_BATCH:
                 return [encode(line, add_eos=True) for line in lines]
-            # One thread: the work runs outside Python's lock, so callers who want more cores bring their own threads.
-            ids: list[list[int]] = encode(list(lines), add_eos=True, num_threads=1)
+            threads = -1 if every_core and len(lines) >= WORTH_THREADS else 1
+            ids: list[list[int]] = encode(list(lines), add_eos=True, num_threads=threads)
         except (TypeError, UnicodeError, RuntimeError):
             raise _not_unicode(lines) from None
         return ids

@@ -6,6 +6,8 @@ and beams change places by a table. Knows ids and vectors; which token comes nex
 Axes: B slots, W beams, R = B W rows, T places of an output, S places of a source, D d_model, V classes, K candidates.
 """
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 from torch.nn.functional import linear
@@ -13,6 +15,17 @@ from torch.nn.functional import linear
 from transduce.model import kernels
 from transduce.model.attention import MultiHeadAttention
 from transduce.model.transformer import Memory, Transformer
+
+
+@dataclass(frozen=True)
+class Read:
+    """Sentences that the decoder can be asked about."""
+
+    sources: Tensor  # [N, S, layers, 2 D], keys and values
+    lengths: Tensor  # [N]
+
+    def rows(self, rows: slice) -> "Read":
+        return Read(self.sources[rows], self.lengths[rows])
 
 
 class SlotDecoder:
@@ -23,7 +36,7 @@ class SlotDecoder:
         like, rows, width = model.target_embedding.weight, slots * beams, model.config.d_model
         self.keys = [like.new_zeros(rows, places, width) for _ in model.decoder]
         self.values = [torch.zeros_like(keys) for keys in self.keys]
-        self.sources = [like.new_zeros(slots, source_places, 2 * width) for _ in model.decoder]
+        self.sources = like.new_zeros(slots, source_places, len(model.decoder), 2 * width)
         self.lengths = torch.zeros(slots, dtype=torch.int32, device=like.device)
         self.row = torch.arange(rows, dtype=torch.int32, device=like.device)
         self.table = self.row[:, None].repeat(1, places)
@@ -42,15 +55,17 @@ class SlotDecoder:
         like = model.target_embedding.weight
         return 4 * model.config.d_model * len(model.decoder) * like.element_size()
 
-    def put(self, slots: Tensor, memory: Memory) -> None:
-        """Other sentences into these slots [N]: their keys and values, once."""
-        width, length = memory.hidden.shape[2], memory.hidden.shape[1]
-        for layer, source in zip(self.model.decoder, self.sources, strict=True):
-            stacked = layer.source_attention.stacked
-            source[slots, :length] = linear(memory.hidden, stacked.weight[width:], stacked.bias[width:]).to(
-                source.dtype
-            )
-        self.lengths[slots] = (memory.segment != 0).sum(1, dtype=torch.int32)
+    def read(self, memory: Memory) -> "Read":
+        """The keys and values that every layer asks of these sentences, once."""
+        width, asked = memory.hidden.shape[2], [layer.source_attention.stacked for layer in self.model.decoder]
+        made = [linear(memory.hidden, one.weight[width:], one.bias[width:]) for one in asked]
+        lengths = (memory.segment != 0).sum(1, dtype=torch.int32)
+        return Read(torch.stack(made, 2).to(self.sources.dtype), lengths)
+
+    def put(self, slots: Tensor, read: "Read") -> None:
+        """Other sentences into these slots [N]."""
+        self.sources[slots, : read.sources.shape[1]] = read.sources
+        self.lengths[slots] = read.lengths
 
     def step(self, tokens: Tensor, place: Tensor) -> Tensor:
         """The hidden states [R, D] after these tokens [R], the newest of rows whose slots are at `place` [B]."""
@@ -77,7 +92,7 @@ class SlotDecoder:
         width = y.shape[2]
         queries = linear(y[:, 0], attention.stacked.weight[:width], attention.stacked.bias[:width])
         attend = kernels.attend_to_source if kernels.serve(y) else attend_to_source
-        return attention.output(attend(queries, self.sources[number], self.lengths, attention.heads))[:, None]
+        return attention.output(attend(queries, self.sources[:, :, number], self.lengths, attention.heads))[:, None]
 
 
 def best_classes(model: Transformer, hidden: Tensor, count: int, must: Tensor) -> tuple[Tensor, Tensor, Tensor]:

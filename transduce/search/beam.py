@@ -19,7 +19,6 @@ from transduce.search.lattice import Alive, Candidates, Observer, Pool, Ranking,
 from transduce.search.penalty import Penalty
 from transduce.search.step import (
     FREE,
-    Paths,
     State,
     Step,
     forced_tokens,
@@ -62,8 +61,9 @@ def beam_search(
         paths = walk(step, state, start=start, end=end, forced=forced, choose=greedy, never=never)
     else:
         divisors = best_divisors(penalty, limits, forced.shape[1])
-        paths = _search(step, state, start, end, forced, beam, penalty, divisors, never, observer)
-    return [found[:n_best] for found in hypotheses(paths, len(limits), end, penalty)]
+        trail, pool = _search(step, state, start, end, forced, beam, penalty, divisors, never, observer)
+        paths = trail.follow(pool.best(n_best))
+    return hypotheses(paths, len(limits), end, penalty)
 
 
 def _search(
@@ -77,7 +77,7 @@ def _search(
     divisors: Tensor,
     never: Sequence[int],
     observer: Observer | None,
-) -> Paths:
+) -> tuple[Trail, Pool]:
     alive = Alive.at_start(len(forced), start, forced.device)
     trail = Trail.empty(forced, 2 * beam)
     pool = Pool.empty(len(forced), beam, forced.device)
@@ -97,7 +97,7 @@ def _search(
         beams = found.beams.gather(1, following.slots)[unfinished]
         state = state.select((unfinished[:, None] * alive.totals.shape[1] + beams).flatten())
         alive = following.only(unfinished)
-    return trail.follow(pool)
+    return trail, pool
 
 
 def _continuations(log_probs: Tensor, alive: Alive, must: Tensor, count: int, never: Sequence[int] = ()) -> Candidates:

@@ -62,14 +62,9 @@ class FixedWalk:
         self.place.copy_((self.place + going).clamp(max=self.forced.shape[1] - 1))
         self.tokens.copy_(token)
 
-    def fetch(self, slots: Tensor, places: int) -> list[Tensor]:
-        """What `paths` needs of these slots, whose outputs have no more places: copies, wherever they are then taken."""
-        return [self.taken[slots, :places], self.log_probs[slots, :places], self.lengths[slots]]
-
-    @staticmethod
-    def paths(fetched: list[Tensor]) -> Paths:
-        """What was found in the slots that were fetched."""
-        return Paths(*fetched)
+    def paths(self, slots: Tensor, places: int, n_best: int = 1) -> Paths:
+        """What was found in these slots, whose outputs have no more places: copies, so that the slots are free."""
+        return Paths(self.taken[slots, :places], self.log_probs[slots, :places], self.lengths[slots])
 
 
 class FixedBeam:
@@ -147,10 +142,6 @@ class FixedBeam:
             origins=self.alive.slots.gather(1, beams),
         )
 
-    def fetch(self, slots: Tensor, places: int) -> list[Tensor]:
-        trail, pool = self.trail.only(slots, places), self.pool.only(slots)
-        return [trail.tokens, trail.log_probs, trail.origins, pool.scores, pool.lengths, pool.slots]
-
-    @staticmethod
-    def paths(fetched: list[Tensor]) -> Paths:
-        return Trail(*fetched[:3]).follow(Pool(*fetched[3:]))
+    def paths(self, slots: Tensor, places: int, n_best: int) -> Paths:
+        """The `n_best` outputs found in these slots, which have no more places."""
+        return self.trail.only(slots, places).follow(self.pool.only(slots).best(n_best))

@@ -65,6 +65,9 @@ class Pool:
     def only(self, sentences: Tensor) -> "Pool":
         return Pool(self.scores[sentences], self.lengths[sentences], self.slots[sentences])
 
+    def best(self, count: int) -> "Pool":
+        return Pool(self.scores[:, :count], self.lengths[:, :count], self.slots[:, :count])
+
     def add(self, sentence: Tensor, found: Candidates, ended: Tensor, length: int | Tensor, penalty: Penalty) -> None:
         """Take in the candidates of the first N ranks that ended, and keep the best N."""
         size = self.scores.shape[1]
@@ -119,14 +122,18 @@ class Trail:
         return Trail(*(of[:places, sentences] for of in (self.tokens, self.log_probs, self.origins)))
 
     def follow(self, pool: Pool) -> Paths:
-        """The hypotheses of the pool from their last token back to their first [B * N, T]."""
-        places = len(self.tokens)
-        slot = pool.slots
-        tokens = slot.new_zeros(*slot.shape, places)
-        log_probs = torch.zeros_like(tokens, dtype=torch.float32)
-        for place in reversed(range(places)):
-            inside = place < pool.lengths
-            tokens[:, :, place] = self.tokens[place].gather(1, slot)
-            log_probs[:, :, place] = self.log_probs[place].gather(1, slot)
-            slot = torch.where(inside, self.origins[place].gather(1, slot), slot)
-        return Paths(tokens.flatten(0, 1), log_probs.flatten(0, 1), pool.lengths.flatten())
+        """The hypotheses of the pool from their last token back to their first [B * N, T].
+
+        Not place by place: `back` first says where the candidates of the next place came from, then those of the second
+        next, of the fourth, ..., until every place knows where the last one came from.
+        """
+        place = torch.arange(len(self.tokens), device=pool.slots.device)[:, None, None]
+        staying = torch.arange(self.tokens.shape[2], device=pool.slots.device)  # beyond an output's end
+        back = torch.where((place + 1 < pool.lengths)[..., None], self.origins.roll(-1, 0)[:, :, None], staying)
+        distance = 1
+        while distance < len(back):
+            back[:-distance] = back[:-distance].gather(3, back[distance:])
+            distance *= 2
+        at = back.gather(3, pool.slots[None, :, :, None].expand(len(back), -1, -1, 1))[..., 0]  # [T, B, N]
+        tokens, log_probs = (of.gather(2, at).permute(1, 2, 0).flatten(0, 1) for of in (self.tokens, self.log_probs))
+        return Paths(tokens, log_probs, pool.lengths.flatten())

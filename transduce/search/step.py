@@ -4,6 +4,7 @@ Knows no model: a step is any function from the last tokens and a state to logit
 Axes: B sentences, T places of an output, R rows of a step, V vocabulary, K candidates of a row.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
@@ -110,6 +111,15 @@ def hypotheses(paths: Paths, sentences: int, end: int, penalty: Penalty) -> list
         [one for one in found[first : first + each] if one.log_probability > -torch.inf]
         for first in range(0, len(found), each)
     ]
+
+
+def outputs(tokens: Tensor, lengths: Tensor, sentences: int) -> list[list[Hypothesis]]:
+    """The same for those who want no figures: these are not a number."""
+    bounds = lengths.tolist()
+    rows = zip(tokens[:, : max(bounds, default=0)].tolist(), bounds, strict=True)
+    found = [Hypothesis(row[: length - 1], math.nan, math.nan, []) if length else None for row, length in rows]
+    each = len(found) // sentences
+    return [[one for one in found[first : first + each] if one] for first in range(0, len(found), each)]
 
 
 def _hypothesis(tokens: list[int], log_probs: list[float], penalty: Penalty) -> Hypothesis:

@@ -80,6 +80,7 @@ class Ct2Engine:
     """A CTranslate2 model on the CPU's cores."""
 
     concurrent: ClassVar = True
+    spares_cores: ClassVar = False
     PLACES = 512  # rows x width of the sources searched at once by a core, beams counted
     WIDE = 1_024  # d_model from which one sentence is worth several threads; below, they wait for one another
     AHEAD = 4  # batches in flight for each core: enough that none waits, few enough that an end comes soon

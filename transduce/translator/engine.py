@@ -88,6 +88,7 @@ class Engine(Protocol):
     """A model that searches and scores."""
 
     concurrent: ClassVar[bool]  # whether several threads may use it at once
+    spares_cores: ClassVar[bool]  # whether others may use all of the CPU while it searches
 
     def search(self, sources: Sequence[Ids], prefixes: Sequence[Ids], request: Request) -> list[list[Hypothesis]]:
         """The hypotheses for each source, best first, in the order of the sources."""

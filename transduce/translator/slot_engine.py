@@ -1,9 +1,9 @@
 """The PyTorch engine for GPUs: sentences in slots, one recorded step for all of them, replayed.
 
 A slot whose sentence is done takes the next one, of the next block of lines too, so that the device works on full batches
-to the end of a file. The search keeps everything on the device; every few steps one look says which slots are done. Results are those of
-`TorchEngine`, which also serves what this does not: sampling, phrases that must occur, outputs without `<unk>`,
-ensembles, and models the slots do not fit.
+to the end of a file. The search keeps everything on the device; every few steps a look says which slots are done, and
+arrives while the next steps are under way. Results are those of `TorchEngine`, which also serves what this does not:
+sampling, phrases that must occur, outputs without `<unk>`, ensembles, and models the slots do not fit.
 """
 
 import copy
@@ -11,25 +11,25 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
 from transduce.model import Tokens, Transformer
-from transduce.model.decoding import SlotDecoder, best_classes
+from transduce.model.decoding import Read, SlotDecoder, best_classes
 from transduce.search import Hypothesis, Penalty, check_beam, length_penalty
 from transduce.search.fixed import FixedBeam, FixedWalk
-from transduce.search.step import forced_tokens, hypotheses
-from transduce.threads import Made, ahead, switching_often
+from transduce.search.step import Paths, forced_tokens, hypotheses, outputs
+from transduce.threads import Made, ahead, hurrying
 from transduce.translator.engine import Block, Ids, Request
 from transduce.translator.torch_engine import TorchEngine
 
-LOOK_EVERY = 4  # steps
+LOOK_EVERY = 2  # steps
 AHEAD = 2  # blocks of lines
 OPEN = 4  # blocks that are searched at once, at most
-READY = 2  # groups of sentences that wait at the door
-REFILL = 1 / 16  # of the slots are given away at a time: fewer would be encoded no faster
+REFILL = 1 / 16  # of the slots are given away at a time: fewer would cost the host more
+READ = 1 / 4  # as many sentences as this share of the slots are read at a time: fewer would be read no faster
 
 
 class Results:
@@ -44,8 +44,7 @@ class Results:
         self.missing -= 1
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(NamedTuple):
     """A sentence of a block, what its output must begin with, and the longest it may become."""
 
     block: Results
@@ -54,9 +53,9 @@ class Asked:
     prefix: Ids
     limit: int
 
-    @property
-    def places(self) -> int:
-        return max(self.limit, len(self.source))
+
+Take = Callable[[int], list[Asked]]  # up to so many sentences
+Answers = tuple[list[Asked], list[list[Hypothesis]]]
 
 
 class Arrivals:
@@ -76,7 +75,7 @@ class Arrivals:
         pairs = enumerate(zip(block.sources, block.prefixes, strict=True))
         asked = [Asked(self.open[-1], n, s, prefix, self.limit(s, prefix)) for n, (s, prefix) in pairs]
         for one in sorted(asked, key=lambda one: -len(one.source)):
-            self.waiting.setdefault(self._size(one.places), deque()).append(one)
+            self.waiting.setdefault(self._size(max(one.limit, len(one.source))), deque()).append(one)
         return True
 
     def sizes(self) -> Iterator[int]:
@@ -110,51 +109,73 @@ class Arrivals:
 
 @dataclass(frozen=True)
 class Entry:
-    """Sentences that enter together, as tensors on the host."""
+    """Sentences that were read and wait for slots, which they enter together."""
 
     asked: list[Asked]
-    tokens: Tokens
+    read: Read
     forced: Tensor
     limits: Tensor
 
-    @staticmethod
-    def of(asked: list[Asked], pad: int, end: int, pinned: bool) -> "Entry":
-        tokens, limits = Tokens.padded([one.source for one in asked], pad), torch.tensor([one.limit for one in asked])
-        forced = forced_tokens(limits, [one.prefix for one in asked], end)
-        if pinned:
-            tokens, forced, limits = tokens.pinned(), forced.pin_memory(), limits.pin_memory()
-        return Entry(asked, tokens, forced, limits)
+    def parts(self, size: int) -> "Iterator[Entry]":
+        for begin in range(0, len(self.asked), size):
+            rows = slice(begin, begin + size)
+            yield Entry(self.asked[rows], self.read.rows(rows), self.forced[rows], self.limits[rows])
 
 
-@dataclass(frozen=True)
-class Landing:
-    """What was found for sentences that left their slots, on its way to the host."""
+class Sent:
+    """Copies of tensors on their way to the host, which does other things meanwhile."""
 
-    asked: list[Asked]
-    fetched: list[Tensor]
-    arrived: "torch.cuda.Event | None"
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        pinned = tensors[0].is_cuda
+        self.copies = [
+            torch.empty_like(t, device="cpu", pin_memory=pinned).copy_(t, non_blocking=True) for t in tensors
+        ]
+        self.arrived = torch.cuda.Event() if pinned else None
+        if self.arrived:
+            self.arrived.record()
 
-    @staticmethod
-    def of(asked: list[Asked], fetched: list[Tensor], pinned: bool) -> "Landing":
-        if not (asked and pinned):
-            return Landing(asked, fetched, None)
-        here = [torch.empty(t.shape, dtype=t.dtype, pin_memory=True).copy_(t, non_blocking=True) for t in fetched]
-        arrived = torch.cuda.Event()
-        arrived.record()
-        return Landing(asked, here, arrived)
-
-    def hypotheses(self, room: "Room", n_best: int) -> Iterator[tuple[Asked, list[Hypothesis]]]:
+    def received(self) -> list[Tensor]:
         if self.arrived:
             self.arrived.synchronize()
-        if self.asked:
-            found = hypotheses(room.fixed.paths(self.fetched), len(self.asked), room.engine.end, room.penalty)
-            for one, best in zip(self.asked, found, strict=True):
-                yield one, best[:n_best]
+        return self.copies
+
+
+class Occupancy:
+    """Who is in which slot, as far as the host knows: it hears of the device a little later."""
+
+    def __init__(self, slots: int) -> None:
+        self.free = list(range(slots))
+        self.inside: dict[int, tuple[int, Asked]] = {}  # with the turn they entered
+        self.done: dict[int, Asked] = {}  # and not fetched yet
+        self.looks: deque[tuple[int, Sent]] = deque()  # with the turn after whose steps it was taken
+        self.turn = 0
+
+    def enter(self, asked: list[Asked]) -> list[int]:
+        slots, self.free = self.free[: len(asked)], self.free[len(asked) :]
+        self.inside |= {slot: (self.turn, one) for slot, one in zip(slots, asked, strict=True)}
+        return slots
+
+    def look(self, finished: Tensor) -> None:
+        """Ask which slots are done. The answer to the look before this has arrived by now, or soon does."""
+        self.looks.append((self.turn, Sent([finished])))
+        self.turn += 1
+        if len(self.looks) > 1:
+            turn, sent = self.looks.popleft()
+            slots = sent.received()[0].nonzero()[:, 0].tolist()
+            done = [slot for slot in slots if slot in self.inside and self.inside[slot][0] <= turn]
+            self.done |= {slot: self.inside.pop(slot)[1] for slot in done}
+
+    def leave(self) -> dict[int, Asked]:
+        """Those who are done; their slots are free."""
+        left, self.done = self.done, {}
+        self.free += left
+        return left
 
 
 class SlotEngine(TorchEngine):
     """A model on a GPU."""
 
+    spares_cores: ClassVar = True
     ROWS: ClassVar = 2_048  # slots x beams, for outputs of up to WIDTH places; fewer where they may be longer
     WIDTH: ClassVar = 256
     SHARE: ClassVar = 0.25  # of the free memory that a room may take
@@ -184,7 +205,7 @@ class SlotEngine(TorchEngine):
         if not self._serves(request):
             yield from super().stream(blocks, request)  # no thread: whoever gets the results may look into this model
             return
-        with switching_often(), ahead(blocks, AHEAD) as ready, ahead(self._flow(ready, request), AHEAD) as found:
+        with hurrying(), ahead(blocks, AHEAD) as ready, ahead(self._flow(ready, request), AHEAD) as found:
             yield from found
 
     @cached_property
@@ -203,12 +224,13 @@ class SlotEngine(TorchEngine):
         """What is found for each block, in their order; slots that one block leaves go to the next."""
         check_beam(request.beam, request.n_best)
         self._refresh()
-        arrivals = Arrivals(blocks, self.WIDTH, partial(self._limit, request))
+        arrivals = Arrivals(blocks, self.WIDTH, self._limit(request))
         while arrivals.receive():
             for size in arrivals.sizes():
                 room = self._room(size, len(arrivals.waiting[size]), request)
-                for one, best in room.search(partial(arrivals.take, size), request.n_best):
-                    one.block.put(one.number, best)
+                for asked, found in room.search(partial(arrivals.take, size), request):
+                    for one, best in zip(asked, found, strict=True):
+                        one.block.put(one.number, best)
                     yield from arrivals.done()
             yield from arrivals.done()
 
@@ -223,10 +245,10 @@ class SlotEngine(TorchEngine):
         theirs, ours = list(self.worker.parameters()), list(self.model.parameters())
         torch._foreach_copy_(theirs, ours)  # type: ignore[arg-type]
 
-    def _limit(self, request: Request, source: Ids, prefix: Ids) -> int:
-        """The longest an output may become."""
-        limit = max(len(source) + request.max_extra, len(prefix) + 1)
-        return min(limit, self.model.target_positions.limit or limit)
+    def _limit(self, request: Request) -> Callable[[Ids, Ids], int]:
+        """The longest that the output for a source and with a prefix may become."""
+        extra, most = request.max_extra, self.model.target_positions.limit or 10**9
+        return lambda source, prefix: min(max(len(source) + extra, len(prefix) + 1), most)
 
     def _room(self, size: int, count: int, request: Request) -> "Room":
         """A room of this size for so many sentences."""
@@ -258,49 +280,65 @@ class Room:
         self.fixed: FixedWalk | FixedBeam = FixedWalk(slots, size, engine.target_pad, engine.end, device)
         if beam > 1:
             self.fixed = FixedBeam(slots, size, engine.target_pad, engine.end, beam, penalty, device)
-        self.pinned = engine.device.kind == "cuda"  # memory that is copied while the device works
-        self.step = _recorded(self._step) if self.pinned else self._step
+        self.step = _recorded(self._step) if engine.device.kind == "cuda" else self._step
 
-    def search(self, take: Callable[[int], list[Asked]], n_best: int) -> Iterator[tuple[Asked, list[Hypothesis]]]:
+    def search(self, take: Take, request: Request) -> Iterator[Answers]:
         """Every sentence that can be taken through a slot; in the order they are done.
 
-        What the host has to do for sentences that come and go it does while the device takes the next steps.
+        While others wait, slots are given away some at a time, and what was found in them is fetched then.
         """
         self.fixed.clear()  # of sentences nobody asks for any more: a search may have been left
-        ready = deque(self._entries(take, 1))
-        inside: dict[int, Asked] = {}
-        while ready or inside:
-            free = self.fixed.finished.nonzero()[:, 0].tolist()  # the one look
-            landing = self._landing({slot: inside.pop(slot) for slot in free if slot in inside})
-            while ready and len(ready[0].asked) <= len(free):
-                entry = ready.popleft()
-                slots, free = free[: len(entry.asked)], free[len(entry.asked) :]
-                self._put(slots, entry)
-                inside |= zip(slots, entry.asked, strict=True)
-                ready.extend(self._entries(take, 0 if ready else 1))
-            for _ in range(LOOK_EVERY if inside else 0):
-                self.step()
-            ready.extend(self._entries(take, READY - len(ready)))
-            yield from landing.hypotheses(self, n_best)
+        slots, waiting = Occupancy(len(self.fixed.place)), deque(self._read(take))
+        while waiting or slots.inside or slots.done:
+            left, sent = {}, None
+            if slots.done and not (waiting and len(slots.free) + len(slots.done) < len(waiting[0].asked)):
+                left = slots.leave()
+                sent = self._fetch(left, request)
+            while waiting and len(waiting[0].asked) <= len(slots.free):
+                entry = waiting.popleft()
+                self._put(slots.enter(entry.asked), entry)
+                waiting.extend(() if waiting else self._read(take))
+            if slots.inside:
+                for _ in range(LOOK_EVERY):
+                    self.step()
+                slots.look(self.fixed.finished)
+            waiting.extend(() if waiting else self._read(take))
+            if sent:
+                yield list(left.values()), self._hypotheses(sent, len(left))
 
-    def _entries(self, take: Callable[[int], list[Asked]], count: int) -> Iterator["Entry"]:
-        """Up to so many groups of sentences that enter together."""
-        size = max(1, int(REFILL * len(self.fixed.place)))
-        for _ in range(count):
-            if asked := take(size):
-                yield Entry.of(asked, self.engine.source_pad, self.engine.end, self.pinned)
+    def _read(self, take: Take) -> Iterator[Entry]:
+        """The next sentences through the encoder, in groups that enter together."""
+        slots, engine = len(self.fixed.place), self.engine
+        asked = take(max(1, int(READ * slots)))
+        if asked:
+            tokens = Tokens.padded([one.source for one in asked], engine.source_pad)
+            limits = torch.tensor([one.limit for one in asked])
+            forced = forced_tokens(limits, [one.prefix for one in asked], engine.end)
+            there = Tokens(*map(self._there, (tokens.ids, tokens.position, tokens.segment)))
+            read = self.decoder.read(engine.worker.encode(there))
+            entry = Entry(asked, read, self._there(forced), self._there(limits))
+            yield from entry.parts(max(1, int(REFILL * slots)))
 
-    def _put(self, slots: list[int], entry: "Entry") -> None:
-        device = self.fixed.place.device
-        at = torch.tensor(slots, device=device)
-        self.decoder.put(at, self.engine.worker.encode(entry.tokens.to(device)))
-        self.fixed.put(at, entry.forced.to(device, non_blocking=True), entry.limits.to(device, non_blocking=True))
+    def _put(self, slots: list[int], entry: Entry) -> None:
+        at = self._there(torch.tensor(slots))
+        self.decoder.put(at, entry.read)
+        self.fixed.put(at, entry.forced, entry.limits)
 
-    def _landing(self, leaving: dict[int, Asked]) -> "Landing":
-        slots = torch.tensor(list(leaving), dtype=torch.long, device=self.fixed.place.device)
-        places = max((one.limit for one in leaving.values()), default=0)
-        fetched = self.fixed.fetch(slots, places) if leaving else []
-        return Landing.of(list(leaving.values()), fetched, self.pinned)
+    def _fetch(self, left: dict[int, Asked], request: Request) -> Sent:
+        places = max(one.limit for one in left.values())
+        paths = self.fixed.paths(self._there(torch.tensor(list(left))), places, request.n_best)
+        return Sent([paths.tokens, paths.lengths, *([paths.log_probs] if request.figures != "none" else [])])
+
+    def _hypotheses(self, sent: Sent, count: int) -> list[list[Hypothesis]]:
+        tokens, lengths, *figures = sent.received()
+        if not figures:
+            return outputs(tokens, lengths, count)
+        return hypotheses(Paths(tokens, figures[0], lengths), count, self.engine.end, self.penalty)
+
+    def _there(self, tensor: Tensor) -> Tensor:
+        """The same on the device, without waiting until it has arrived."""
+        device = self.engine.device
+        return tensor.pin_memory().to(device.torch, non_blocking=True) if device.kind == "cuda" else tensor
 
     def _step(self) -> None:
         place = self.fixed.place.clone()

@@ -23,6 +23,7 @@ class TorchEngine:
     """A model on a device; with others beside it they translate together."""
 
     concurrent: ClassVar = False  # whoever looks at attention would see that of others
+    spares_cores: ClassVar = False
     PLACES: ClassVar = {"cpu": 4_096, "cuda": 65_536}  # rows x width of the sources searched at once, beams counted
 
     def __init__(

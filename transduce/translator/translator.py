@@ -175,9 +175,9 @@ class Translator:
         """
         wanted = (request or self.request()).but(constrained=terms is not None)
         taken: deque[Lines] = deque()
-        for found in self.engines.searching(wanted).stream(
-            self._blocks(Asked.of(lines, prefixes, terms), taken), wanted
-        ):
+        engine = self.engines.searching(wanted)
+        blocks = self._blocks(Asked.of(lines, prefixes, terms), taken, every_core=engine.spares_cores)
+        for found in engine.stream(blocks, wanted):
             yield from self._translations(taken.popleft(), found, wanted)
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[Scored]:
@@ -209,10 +209,10 @@ class Translator:
             self.model.decode(Tokens.padded([given], self.vocabularies.target.pad).to(device), memory)
         return Attention(self.vocabularies.source.pieces(asked), self.vocabularies.target.pieces(given), maps)
 
-    def _blocks(self, asked: "Asked", taken: "deque[Lines]") -> Iterator[Block]:
+    def _blocks(self, asked: "Asked", taken: "deque[Lines]", every_core: bool) -> Iterator[Block]:
         """Blocks of ids to search, whose lines are left in `taken`."""
         while texts := list(islice(asked.lines, LINES_AT_ONCE)):
-            ids = self.vocabularies.source.encode(texts)
+            ids = self.vocabularies.source.encode(texts, every_core)
             prefixes = [row[:-1] for row in self.vocabularies.target.encode(asked.prefixes_of(len(texts)))]
             phrases = [[row[:-1] for row in self.vocabularies.target.encode(t)] for t in asked.terms_of(len(texts))]
             searched = [n for n, text in enumerate(texts) if text.strip()]

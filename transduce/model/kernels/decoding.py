@@ -35,7 +35,7 @@ def attend_to_source(queries: Tensor, source: Tensor, lengths: Tensor, heads: in
     rows, width = queries.shape
     out = torch.empty_like(queries)
     _attend_to_source[(rows, heads)](
-        queries, source, lengths, out, (width // heads) ** -0.5, source.shape[1], rows // len(lengths),
+        queries, source, lengths, out, (width // heads) ** -0.5, source.stride(0), source.stride(1), rows // len(lengths),
         D=width, E=width // heads, PLACES=PLACES, num_warps=1,
     )  # fmt: skip
     return out
@@ -91,7 +91,7 @@ def _attend_to_past(
 
 @triton.jit
 def _attend_to_source(
-    queries, source, lengths, out, scale, S, W, D: tl.constexpr, E: tl.constexpr, PLACES: tl.constexpr
+    queries, source, lengths, out, scale, of_slot, of_place, W, D: tl.constexpr, E: tl.constexpr, PLACES: tl.constexpr
 ):  # fmt: skip
     row, features = tl.program_id(0).to(tl.int64), tl.program_id(1) * E + tl.arange(0, E)
     slot = row // W
@@ -104,7 +104,7 @@ def _attend_to_source(
     while begin < length:
         places = begin + tl.arange(0, PLACES)
         inside = places < length
-        at = source + (slot * S + places)[:, None] * 2 * D + features[None, :]
+        at = source + (slot * of_slot + places * of_place)[:, None] + features[None, :]
         keys = tl.load(at, inside[:, None], 0.0).to(tl.float32)
         scores = tl.where(inside, tl.sum(keys * query[None, :], 1), LOWEST)
         higher = tl.maximum(most, tl.max(scores, 0))
