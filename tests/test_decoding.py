@@ -12,7 +12,7 @@ from transduce.config import ModelConfig
 from transduce.device import Device
 from transduce.errors import SettingError
 from transduce.model import Tokens, Transformer, kernels
-from transduce.model.decoding import SlotDecoder, attend_to_past, attend_to_source, best_classes, group_summary
+from transduce.model.decoding import SlotDecoder, attend_to_past, attend_to_source, best, best_classes
 from transduce.search import Hypothesis
 from transduce.translator.engine import Block, Request
 from transduce.translator.slot_engine import Room, SlotEngine
@@ -121,11 +121,14 @@ def test_kernels_attend_as_their_plain_forms(slots: int, beams: int, places: int
 
 
 @pytest.mark.skipif(not kernels.HAVE_TRITON, reason="triton is not installed")
-@pytest.mark.parametrize("classes", [40, 64, 2500])
-def test_a_kernel_sums_up_logits(classes: int) -> None:
+@pytest.mark.parametrize(("classes", "count"), [(5, 8), (40, 1), (64, 8), (2500, 1), (2500, 8), (2500, 3)])
+def test_a_kernel_finds_the_best_classes(classes: int, count: int) -> None:
     logits = 5 * torch.randn(4, classes + 3, device=DEVICE)
-    for found, expected in zip(kernels.summary(logits, classes), group_summary(logits, classes), strict=True):
-        torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-5)
+    must = torch.tensor([3, -1, 0, classes - 1], device=DEVICE)
+    ours, plain = kernels.best(logits, classes, count, must), best(logits, classes, count, must)
+    torch.testing.assert_close(ours[0], plain[0], atol=1e-4, rtol=1e-5)
+    assert torch.equal(ours[1], plain[1])
+    torch.testing.assert_close(ours[2], plain[2], atol=1e-4, rtol=1e-5)
 
 
 def test_samples_of_one_line_differ_from_batch_to_batch(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,11 +9,12 @@ Axes: B slots, W beams, R = B W rows, T places of an output, S places of a sourc
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
-from torch.nn.functional import linear
+from torch import Tensor, nn
+from torch.nn.functional import linear, relu
 
-from transduce.model import kernels
+from transduce.model import fused, kernels
 from transduce.model.attention import MultiHeadAttention
+from transduce.model.layers import FeedForward, Residual
 from transduce.model.transformer import Memory, Transformer
 
 
@@ -70,12 +71,16 @@ class SlotDecoder:
     def step(self, tokens: Tensor, place: Tensor) -> Tensor:
         """The hidden states [R, D] after these tokens [R], the newest of rows whose slots are at `place` [B]."""
         position = place.repeat_interleave(self.beams)[:, None]
-        x = self.model.embed_target(tokens[:, None], position, self.longest)
+        x = self.model.embed_target(tokens[:, None], position, self.longest)[:, 0]
         for number, layer in enumerate(self.model.decoder):
-            x = layer.attention_residual(x, lambda y: self._to_past(layer.attention, y, number, place))  # noqa: B023
-            x = layer.source_attention_residual(x, lambda y: self._to_source(layer.source_attention, y, number))  # noqa: B023
-            x = layer.feed_forward_residual(x, layer.feed_forward)
-        return self.model.decoder_norm(x)[:, 0]
+            attention, source, feed = layer.attention, layer.source_attention, layer.feed_forward
+            y = self._to_past(attention, _enter(layer.attention_residual, x), number, place)
+            x = _leave(layer.attention_residual, x, y, attention.output)
+            y = self._to_source(source, _enter(layer.source_attention_residual, x), number)
+            x = _leave(layer.source_attention_residual, x, y, source.output)
+            y = _hidden(feed, _enter(layer.feed_forward_residual, x))
+            x = _leave(layer.feed_forward_residual, x, y, feed.outer)
+        return self.model.decoder_norm(x)
 
     def follow(self, parents: Tensor, place: Tensor) -> None:
         """Row r goes on from row `parents[r]`, whose newest token was written at the place of its slot."""
@@ -83,16 +88,39 @@ class SlotDecoder:
         self.table.copy_(self.table.index_select(0, parents))
 
     def _to_past(self, attention: MultiHeadAttention, y: Tensor, number: int, place: Tensor) -> Tensor:
-        product, bias = linear(y[:, 0], attention.stacked.weight), attention.stacked.bias
+        product, bias = linear(y, attention.stacked.weight), attention.stacked.bias
         attend = kernels.attend_to_past if kernels.serve(y) else attend_to_past
-        heads = attend(product, bias, self.keys[number], self.values[number], self.table, place, attention.heads)
-        return attention.output(heads)[:, None]
+        return attend(product, bias, self.keys[number], self.values[number], self.table, place, attention.heads)
 
     def _to_source(self, attention: MultiHeadAttention, y: Tensor, number: int) -> Tensor:
-        width = y.shape[2]
-        queries = linear(y[:, 0], attention.stacked.weight[:width], attention.stacked.bias[:width])
+        width = y.shape[1]
+        queries = linear(y, attention.stacked.weight[:width], attention.stacked.bias[:width])
         attend = kernels.attend_to_source if kernels.serve(y) else attend_to_source
-        return attention.output(attend(queries, self.sources[:, :, number], self.lengths, attention.heads))[:, None]
+        return attend(queries, self.sources[:, :, number], self.lengths, attention.heads)
+
+
+# --- around a sub-layer: what `Residual` does, with its two ends apart -------------------------------------------
+
+
+def _enter(residual: Residual, x: Tensor) -> Tensor:
+    return residual.norm(x) if residual.pre else x
+
+
+def _leave(residual: Residual, x: Tensor, y: Tensor, last: nn.Linear) -> Tensor:
+    """The sub-layer's last product and all that follows; nothing is dropped."""
+    if kernels.serve(x) and isinstance(residual.norm, nn.LayerNorm):
+        return kernels.leave(x, linear(y, last.weight), fused.last_of(last, residual), fused.around(residual))
+    x = x + last(y)
+    return x if residual.pre else residual.norm(x)
+
+
+def _hidden(feed_forward: FeedForward, y: Tensor) -> Tensor:
+    if kernels.serve(y) and feed_forward.activation is relu:
+        return kernels.relu_product(y, feed_forward.inner.weight, feed_forward.inner.bias)
+    return feed_forward.hidden(y)
+
+
+# --- classes -----------------------------------------------------------------------------------------------------
 
 
 def best_classes(model: Transformer, hidden: Tensor, count: int, must: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -100,28 +128,11 @@ def best_classes(model: Transformer, hidden: Tensor, count: int, must: Tensor) -
     take [R], without ever writing the log-probabilities of all."""
     weight, bias = model.classes
     logits = linear(hidden, model.output_embedding.weight) if bias is None else linear(hidden, weight, bias)
-    summary = kernels.summary if kernels.serve(hidden) else group_summary
-    whole, maxima = summary(logits, len(weight))
-    group = _largest(maxima, count)[1]
-    ids = (group[:, :, None] * GROUP + torch.arange(GROUP, device=group.device)).flatten(1)
-    inside = ids < len(weight)
-    values = logits.gather(1, ids.clamp(max=len(weight) - 1)).float().masked_fill(~inside, -torch.inf)
-    best, at = _largest(values, count)
-    of_must = logits.gather(1, must.clamp(min=0)[:, None])[:, 0].float()
-    best_ids = ids.gather(1, at).clamp(
-        max=len(weight) - 1
-    )  # of impossible ones, where there are fewer classes than asked
-    return (best - whole[:, None]).clamp_(max=0), best_ids, (of_must - whole).clamp_(max=0)
-
-
-def _largest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The `count` largest of each row and where they stand; one alone is found several times faster."""
-    return values.max(1, keepdim=True) if count == 1 else values.topk(min(count, values.shape[1]), dim=1)
+    find = kernels.best if kernels.serve(hidden) and count <= kernels.MOST_BEST else best
+    return find(logits, len(weight), count, must)
 
 
 # --- the plain forms of the kernels ----------------------------------------------------------------------------
-
-GROUP = 64  # as `kernels.summary` has it
 
 
 def attend_to_past(
@@ -150,7 +161,7 @@ def _attend(query: Tensor, keys: Tensor, values: Tensor, keep: Tensor, heads: in
     return torch.einsum("rht,rthe->rhe", weights, values).flatten(1).to(query.dtype)
 
 
-def group_summary(logits: Tensor, classes: int) -> tuple[Tensor, Tensor]:
-    logits = logits[:, :classes].float()
-    groups = torch.nn.functional.pad(logits, (0, -classes % GROUP), value=-torch.inf).unflatten(1, (-1, GROUP))
-    return logits.logsumexp(1), groups.amax(2)
+def best(logits: Tensor, classes: int, count: int, must: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    log_probs = logits[:, :classes].float().log_softmax(-1).clamp_(max=0)
+    values, ids = log_probs.topk(min(count, classes), dim=1)
+    return values, ids, log_probs.gather(1, must.clamp(min=0)[:, None])[:, 0]

@@ -36,31 +36,31 @@ def covers(layer: EncoderLayer | DecoderLayer, x: Tensor, keeps: Sequence[Keep])
 
 def attend_to_self(attention: MultiHeadAttention, residual: Residual, x: Tensor, keep: Keep) -> Tensor:
     stacked, heads = attention.stacked, attention.heads
-    last, around = _last(attention.output, residual), _around(residual)
-    return kernels.self_attention(x, stacked.weight, stacked.bias, last, around, keep.asking, heads, keep.causal)
+    last, beside = last_of(attention.output, residual), around(residual)
+    return kernels.self_attention(x, stacked.weight, stacked.bias, last, beside, keep.asking, heads, keep.causal)
 
 
 def attend_to_source(
     attention: MultiHeadAttention, residual: Residual, x: Tensor, memory: Tensor, keep: Keep
 ) -> Tensor:
     stacked, heads = attention.stacked, attention.heads
-    last, around = _last(attention.output, residual), _around(residual)
+    last, beside = last_of(attention.output, residual), around(residual)
     return kernels.source_attention(
-        x, memory, stacked.weight, stacked.bias, last, around, keep.asking, keep.asked, heads
+        x, memory, stacked.weight, stacked.bias, last, beside, keep.asking, keep.asked, heads
     )
 
 
 def feed(feed_forward: FeedForward, residual: Residual, x: Tensor) -> Tensor:
     inner = feed_forward.inner
-    return kernels.feed_forward(x, inner.weight, inner.bias, _last(feed_forward.outer, residual), _around(residual))
+    return kernels.feed_forward(x, inner.weight, inner.bias, last_of(feed_forward.outer, residual), around(residual))
 
 
-def _last(product: nn.Linear, residual: Residual) -> kernels.Last:
+def last_of(product: nn.Linear, residual: Residual) -> kernels.Last:
     norm = _norm(residual)
     return kernels.Last(product.weight, product.bias, norm.weight, norm.bias)
 
 
-def _around(residual: Residual) -> kernels.Around:
+def around(residual: Residual) -> kernels.Around:
     rate = residual.dropout.p if residual.training else 0.0
     return kernels.Around(residual.pre, rate, _norm(residual).eps)
 

@@ -60,13 +60,15 @@ class FeedForward(nn.Module):
         nn.init.zeros_(self.outer.bias)
 
     def forward(self, x: Float[Tensor, "R W D"]) -> Float[Tensor, "R W D"]:
+        return self.outer(self.dropout(self.hidden(x)))
+
+    def hidden(self, x: Float[Tensor, "*places D"]) -> Float[Tensor, "*places F"]:
+        """The d_ff features in between."""
         inner = self.inner(x)
-        if self.gated:
-            gate, value = inner.chunk(2, dim=-1)
-            inner = self.activation(gate) * value
-        else:
-            inner = self.activation(inner)
-        return self.outer(self.dropout(inner))
+        if not self.gated:
+            return self.activation(inner)
+        gate, value = inner.chunk(2, dim=-1)
+        return self.activation(gate) * value
 
 
 class EncoderLayer(nn.Module):

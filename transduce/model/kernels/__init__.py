@@ -24,24 +24,28 @@ if torch.cuda.is_available() or os.environ.get("TRITON_INTERPRET") == "1":  # el
 if HAVE_TRITON:
     from transduce.model.kernels.attention import fits_a_page
     from transduce.model.kernels.cross_entropy import projected_cross_entropy
-    from transduce.model.kernels.decoding import attend_to_past, attend_to_source, summary
+    from transduce.model.kernels.decoding import MOST_BEST, attend_to_past, attend_to_source, best
+    from transduce.model.kernels.feed_forward import relu_product
     from transduce.model.kernels.r_drop import projected_r_drop
-    from transduce.model.kernels.sublayers import Around, Last, feed_forward, self_attention, source_attention
+    from transduce.model.kernels.sublayers import Around, Last, feed_forward, leave, self_attention, source_attention
 
 __all__ = [
     "ALIGNED",
+    "MOST_BEST",
     "Around",
     "Last",
     "attend_to_past",
     "attend_to_source",
+    "best",
     "feed_forward",
     "fits_a_page",
+    "leave",
     "projected_cross_entropy",
     "projected_r_drop",
+    "relu_product",
     "self_attention",
     "serve",
     "source_attention",
-    "summary",
 ]
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 PLACES = 32  # read at once
 LOWEST = tl.constexpr(-1e30)  # a score that counts for nothing
 GROUP, GROUPS = 64, 32  # ids with one maximum, and groups looked at together
+MOST_BEST = 32  # classes of a row that are looked for one after the other
 
 
 def attend_to_past(
@@ -23,7 +24,7 @@ def attend_to_past(
     """
     rows, width = product.shape[0], keys.shape[2]
     out = torch.empty(rows, width, dtype=product.dtype, device=product.device)
-    _attend_to_past[(rows, heads)](
+    _attend_to_past[(heads, rows)](
         product, bias, keys, values, table, place, out, (width // heads) ** -0.5, keys.shape[1], rows // len(place),
         D=width, E=width // heads, PLACES=PLACES, num_warps=1,
     )  # fmt: skip
@@ -34,24 +35,30 @@ def attend_to_source(queries: Tensor, source: Tensor, lengths: Tensor, heads: in
     """Attend with each row's query [R, D] to the `lengths` [B] first places of its slot's keys and values [B, S, 2 D]."""
     rows, width = queries.shape
     out = torch.empty_like(queries)
-    _attend_to_source[(rows, heads)](
+    _attend_to_source[(heads, rows)](
         queries, source, lengths, out, (width // heads) ** -0.5, source.stride(0), source.stride(1), rows // len(lengths),
         D=width, E=width // heads, PLACES=PLACES, num_warps=1,
     )  # fmt: skip
     return out
 
 
-def summary(logits: Tensor, classes: int) -> tuple[Tensor, Tensor]:
-    """log of the summed powers of each row's classes [R], and the maximum of every group of ids [R, V / GROUP]."""
-    rows, ids = logits.shape
-    groups = triton.cdiv(classes, GROUP)
-    whole = torch.empty(rows, dtype=torch.float32, device=logits.device)
-    maxima = torch.empty(rows, groups, dtype=torch.float32, device=logits.device)
+def best(logits: Tensor, classes: int, count: int, must: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The `count` most probable classes of each row, as log-probabilities and ids [R, K], and the log-probability of the
+    class it must take [R]; logits beyond the classes are padding."""
+    rows, width = logits.shape
+    groups, count = triton.cdiv(classes, GROUP), min(count, classes)
+    whole, of_must = logits.new_empty(2, rows, dtype=torch.float32)
+    maxima = logits.new_empty(rows, groups, dtype=torch.float32)
+    values, ids = logits.new_empty(rows, count, dtype=torch.float32), must.new_empty(rows, count)
     _summary[(rows,)](
-        logits, whole, maxima, ids, classes, groups,
+        logits, whole, maxima, width, classes, groups,
         GROUP=GROUP, GROUPS=GROUPS, TURNS=triton.cdiv(groups, GROUPS), num_warps=4,
     )  # fmt: skip
-    return whole, maxima
+    _best[(rows,)](
+        logits, whole, maxima, must, values, ids, of_must, width, classes, groups,
+        K=count, KEPT=triton.next_power_of_2(count), GROUP=GROUP, GROUPS=triton.next_power_of_2(groups), num_warps=1,
+    )  # fmt: skip
+    return values, ids, of_must
 
 
 @triton.jit
@@ -59,7 +66,7 @@ def _attend_to_past(
     product, bias, keys, values, table, place, out, scale, T, W,
     D: tl.constexpr, E: tl.constexpr, PLACES: tl.constexpr,
 ):  # fmt: skip
-    row, features = tl.program_id(0).to(tl.int64), tl.program_id(1) * E + tl.arange(0, E)
+    row, features = tl.program_id(1).to(tl.int64), tl.program_id(0) * E + tl.arange(0, E)
     now = tl.load(place + row // W)
     new = product + row * 3 * D + features
     query = tl.load(new).to(tl.float32) + tl.load(bias + features).to(tl.float32)
@@ -77,12 +84,12 @@ def _attend_to_past(
         inside = places < now
         rows = tl.load(table + row * T + places, inside, 0).to(tl.int64)
         at = (rows * T + places)[:, None] * D + features[None, :]
-        past = tl.load(keys + at, inside[:, None], 0.0).to(tl.float32)
-        scores = tl.where(inside, tl.sum(past * query[None, :], 1) * scale, float("-inf"))
+        past_keys = tl.load(keys + at, inside[:, None], 0.0).to(tl.float32)
+        past_values = tl.load(values + at, inside[:, None], 0.0).to(tl.float32)
+        scores = tl.where(inside, tl.sum(past_keys * query[None, :], 1) * scale, float("-inf"))
         higher = tl.maximum(most, tl.max(scores, 0))
         powers, less = tl.exp(scores - higher), tl.exp(most - higher)
-        past = tl.load(values + at, inside[:, None], 0.0).to(tl.float32)
-        result = result * less + tl.sum(powers[:, None] * past, 0)
+        result = result * less + tl.sum(powers[:, None] * past_values, 0)
         total = total * less + tl.sum(powers, 0)
         most = higher
         begin += PLACES
@@ -93,7 +100,7 @@ def _attend_to_past(
 def _attend_to_source(
     queries, source, lengths, out, scale, of_slot, of_place, W, D: tl.constexpr, E: tl.constexpr, PLACES: tl.constexpr
 ):  # fmt: skip
-    row, features = tl.program_id(0).to(tl.int64), tl.program_id(1) * E + tl.arange(0, E)
+    row, features = tl.program_id(1).to(tl.int64), tl.program_id(0) * E + tl.arange(0, E)
     slot = row // W
     length = tl.load(lengths + slot)
     query = tl.load(queries + row * D + features).to(tl.float32) * scale
@@ -106,10 +113,10 @@ def _attend_to_source(
         inside = places < length
         at = source + (slot * of_slot + places * of_place)[:, None] + features[None, :]
         keys = tl.load(at, inside[:, None], 0.0).to(tl.float32)
+        values = tl.load(at + D, inside[:, None], 0.0).to(tl.float32)
         scores = tl.where(inside, tl.sum(keys * query[None, :], 1), LOWEST)
         higher = tl.maximum(most, tl.max(scores, 0))
         powers, less = tl.where(inside, tl.exp(scores - higher), 0.0), tl.exp(most - higher)
-        values = tl.load(at + D, inside[:, None], 0.0).to(tl.float32)
         result = result * less + tl.sum(powers[:, None] * values, 0)
         total = total * less + tl.sum(powers, 0)
         most = higher
@@ -134,3 +141,31 @@ def _summary(
         most = higher
     top = tl.max(most, 0)
     tl.store(whole + row, top + tl.log(tl.sum(powers * tl.exp(most - top), 0)))
+
+
+@triton.jit
+def _best(
+    logits, whole, maxima, must, values, ids, of_must, V, classes, groups,
+    K: tl.constexpr, KEPT: tl.constexpr, GROUP: tl.constexpr, GROUPS: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0).to(tl.int64)
+    total = tl.load(whole + row)
+    taken = tl.maximum(tl.load(must + row), 0)
+    tl.store(of_must + row, tl.minimum(tl.load(logits + row * V + taken).to(tl.float32) - total, 0.0))
+    # The best classes are in the groups with the best maxima.
+    group, slot = tl.arange(0, GROUPS), tl.arange(0, KEPT)
+    rest = tl.load(maxima + row * groups + group, group < groups, float("-inf"))
+    chosen = tl.zeros((KEPT,), tl.int32) + groups  # none
+    for k in tl.static_range(K):
+        highest, at = tl.max(rest, 0, return_indices=True)
+        chosen = tl.where(slot == k, tl.where(highest > float("-inf"), at, groups), chosen)
+        rest = tl.where(group == at, float("-inf"), rest)
+    classes_there = chosen[:, None] * GROUP + tl.arange(0, GROUP)[None, :]
+    value = tl.load(logits + row * V + classes_there, classes_there < classes, float("-inf")).to(tl.float32)
+    value, classes_there = tl.reshape(value, (KEPT * GROUP,)), tl.reshape(classes_there, (KEPT * GROUP,))
+    place = tl.arange(0, KEPT * GROUP)
+    for k in tl.static_range(K):
+        highest, at = tl.max(value, 0, return_indices=True)
+        tl.store(values + row * K + k, tl.minimum(highest - total, 0.0))
+        tl.store(ids + row * K + k, tl.sum(tl.where(place == at, classes_there, 0), 0))
+        value = tl.where(place == at, float("-inf"), value)

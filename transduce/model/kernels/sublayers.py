@@ -70,6 +70,13 @@ def source_attention(
     )
 
 
+def leave(x: Tensor, z: Tensor, last: Last, around: Around) -> Tensor:
+    """What a sub-layer ends in when nobody trains: x + z + b, and the norm where it comes last."""
+    if around.pre:
+        return add(x, z, last.bias, 0.0, x)
+    return add_and_norm(x, z, last.bias, last.gain, last.shift, 0.0, x, around.eps).out
+
+
 class _FeedForward(Function):
     @staticmethod
     def forward(
