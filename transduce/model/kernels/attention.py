@@ -30,7 +30,7 @@ def attend(
     queries, keys, values = inputs
     out = torch.empty_like(queries, memory_format=torch.contiguous_format)
     shape = _shape(queries, keys, heads, FORWARD_PARTS)
-    _attend_forward[(queries.shape[0], heads, shape["PARTS"])](
+    _attend_forward[(heads, queries.shape[0], shape["PARTS"])](
         queries, keys, values, *biases, asking, asked, out,
         queries.stride(1), keys.stride(1), out.stride(1), shape["E"] ** -0.5,
         CAUSAL=causal, num_warps=FORWARD_WARPS, **shape,
@@ -46,7 +46,7 @@ def attend_backward(
     rows, width = gradient.shape[0], gradient.shape[2]
     sums = torch.empty(rows, 3, width, dtype=torch.float32, device=gradient.device)
     shape = _shape(inputs[0], inputs[1], heads, BACKWARD_PARTS)
-    _attend_backward[(rows, heads)](
+    _attend_backward[(heads, rows)](
         gradient, *inputs, *biases, asking, asked, *outputs, sums,
         gradient.stride(1), inputs[0].stride(1), inputs[1].stride(1), shape["E"] ** -0.5,
         CAUSAL=causal, num_warps=BACKWARD_WARPS, **shape,
@@ -98,7 +98,7 @@ def _attend_forward(
     Q: tl.constexpr, K: tl.constexpr, E: tl.constexpr, H: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
     PARTS: tl.constexpr, CAUSAL: tl.constexpr,
 ):  # fmt: skip
-    row, head = tl.program_id(0), tl.program_id(1)
+    head, row = tl.program_id(0), tl.program_id(1)  # heads of a row lie side by side
     q_places, k_places = tl.program_id(2) * BLOCK_Q + tl.arange(0, BLOCK_Q), tl.arange(0, BLOCK_K)
     q = _tile(queries, q_bias, row, head, q_places, Q, q_stride, E)
     k = _tile(keys, k_bias, row, head, k_places, K, k_stride, E)
@@ -122,7 +122,7 @@ def _attend_backward(
     Q: tl.constexpr, K: tl.constexpr, E: tl.constexpr, H: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
     PARTS: tl.constexpr, CAUSAL: tl.constexpr,
 ):  # fmt: skip
-    row, head = tl.program_id(0), tl.program_id(1)
+    head, row = tl.program_id(0), tl.program_id(1)  # heads of a row lie side by side
     k_places, features = tl.arange(0, BLOCK_K), head * E + tl.arange(0, E)
     k = _tile(keys, k_bias, row, head, k_places, K, k_stride, E)
     v = _tile(values, v_bias, row, head, k_places, K, k_stride, E)
