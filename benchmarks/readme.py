@@ -29,14 +29,26 @@ def main() -> None:
 
 def section() -> str:
     """What a visitor should see first."""
-    return table([demo_row, cmudict_row, multi30k_row, bpe_row, europarl_rows, kills_row, gpu_rows, cpu_training_rows])
+    return table(
+        [
+            demo_row,
+            cmudict_row,
+            multi30k_row,
+            bpe_row,
+            europarl_rows,
+            kills_row,
+            gpu_rows,
+            cpu_training_rows,
+            gpu_translation_rows,
+        ]
+    )
 
 
 def page() -> str:
     """Every figure there is."""
     makers = [
         demo_row, cmudict_row, multi30k_row, bpe_row, europarl_rows, kills_row, prepare_row, gpu_rows, cpu_training_rows,
-        cpu_translation_rows, student_rows, server_rows,
+        gpu_translation_rows, cpu_translation_rows, same_outputs_rows, round_trip_rows, student_rows, server_rows,
     ]  # fmt: skip
     return f"{INTRODUCTION}\n{table(makers)}\n"
 
@@ -248,6 +260,57 @@ def cpu_translation_rows() -> list[str]:
     ]
     cold = sorted(record["results"]["cold start"]["seconds"]["ct2"])
     return [*rows, row("`transduce translate` of one sentence, cold", f"{cold[len(cold) // 2]:.2f} s", how)]
+
+
+def gpu_translation_rows() -> list[str]:
+    record = read("translation-gpu")
+    if not record:
+        return []
+    rows = []
+    for name, one in record["results"].items():
+        least, most = one["least_most"]
+        peer = f"; {one['ours_over_hf']:.0f} times HF `generate`" if "ours_over_hf" in one else ""
+        figure = f"{one['target_tokens_per_s']:,} target tokens/s ({least:,} to {most:,}){peer}; a line alone {one['one_line_ms']:.0f} ms"
+        how = (
+            f"`benchmarks/gpu_translation.py` on one {record['hardware']['gpu']}, strings in, strings out, the base model, newstest2014 "
+            f"{record['settings']['times']} times over, bfloat16; HF: its best batch"
+        )
+        rows.append(row(f"Translating on a GPU, {name}", figure, how))
+    return rows
+
+
+def same_outputs_rows() -> list[str]:
+    record = read("same-outputs")
+    if not record:
+        return []
+    how = "`benchmarks/same_outputs.py`: one sentence at a time, no cache, never stopping early; in company and alone"
+    rows = []
+    for name, engines in record["results"].items():
+        shares: dict[str, list[float]] = {}
+        for engine, one in engines.items():
+            shares.setdefault(engine.partition(",")[0], []).append(one["same"])
+        figure = ", ".join(f"{engine} {min(found):.1%}" for engine, found in shares.items())
+        rows.append(row(f"Outputs the same as the plainest search's, {name}", f"{figure} of {record['lines']:,}", how))
+    return rows
+
+
+def round_trip_rows() -> list[str]:
+    record = read("round-trips")
+    if not record:
+        return []
+    rows = []
+    for name, one in record["results"].items():
+        how = f"`benchmarks/round_trips.py`, {record['lines']:,} sentences of Multi30k, beside our PyTorch engine"
+        found = (
+            [one | {"how": "beam 6"}] if "same" in one else [one[how] | {"how": how} for how in ("greedy", "beam 4")]
+        )
+        shown = [
+            f"{f['how']}: " + (f"{f['same']:.1%} the same, " if "same" in f else "") + f"BLEU {f['bleu']['value']:.2f}"
+            for f in found
+        ]
+        far = f"; logits within {one['largest_logit_difference']:.0e}" if "largest_logit_difference" in one else ""
+        rows.append(row(f"There and back: {name}", "; ".join(shown) + far, how))
+    return rows
 
 
 def student_rows() -> list[str]:

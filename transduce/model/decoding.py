@@ -48,7 +48,7 @@ class SlotDecoder:
         """Whether heads are as wide as this needs, and positions are added to the embeddings."""
         config = model.config
         even = config.key_width == config.value_width and config.key_width * config.num_heads == config.d_model
-        return even and config.positions != "rotary"
+        return even and config.key_width in kernels.HEAD_WIDTHS and config.positions != "rotary"
 
     @staticmethod
     def bytes_a_place(model: Transformer) -> int:

@@ -14,6 +14,8 @@ from torch import Tensor
 
 ALIGNED = 8  # elements of bfloat16: rows of other lengths are multiplied at a fraction of the speed, or not at all
 
+HEAD_WIDTHS = (16, 32, 64, 128)  # that a program can hold
+
 HAVE_TRITON = False
 if torch.cuda.is_available() or os.environ.get("TRITON_INTERPRET") == "1":  # elsewhere it would only cost time
     with contextlib.suppress(ImportError):
@@ -31,6 +33,7 @@ if HAVE_TRITON:
 
 __all__ = [
     "ALIGNED",
+    "HEAD_WIDTHS",
     "MOST_BEST",
     "Around",
     "Last",

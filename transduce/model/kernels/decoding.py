@@ -160,12 +160,13 @@ def _best(
         highest, at = tl.max(rest, 0, return_indices=True)
         chosen = tl.where(slot == k, tl.where(highest > float("-inf"), at, groups), chosen)
         rest = tl.where(group == at, float("-inf"), rest)
-    classes_there = chosen[:, None] * GROUP + tl.arange(0, GROUP)[None, :]
-    value = tl.load(logits + row * V + classes_there, classes_there < classes, float("-inf")).to(tl.float32)
-    value, classes_there = tl.reshape(value, (KEPT * GROUP,)), tl.reshape(classes_there, (KEPT * GROUP,))
-    place = tl.arange(0, KEPT * GROUP)
+    lane = tl.arange(0, GROUP)
+    there = chosen[:, None] * GROUP + lane[None, :]
+    value = tl.load(logits + row * V + there, there < classes, float("-inf")).to(tl.float32)
     for k in tl.static_range(K):
-        highest, at = tl.max(value, 0, return_indices=True)
+        of_slot, lanes = tl.max(value, 1, return_indices=True)
+        highest, winner = tl.max(of_slot, 0, return_indices=True)
+        at, of = tl.sum(tl.where(slot == winner, lanes, 0), 0), tl.sum(tl.where(slot == winner, chosen, 0), 0)
         tl.store(values + row * K + k, tl.minimum(highest - total, 0.0))
-        tl.store(ids + row * K + k, tl.sum(tl.where(place == at, classes_there, 0), 0))
-        value = tl.where(place == at, float("-inf"), value)
+        tl.store(ids + row * K + k, of * GROUP + at)
+        value = tl.where(there == of * GROUP + at, float("-inf"), value)
