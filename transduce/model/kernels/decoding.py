@@ -9,9 +9,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-PLACES = 32  # read at once
+PLACES = 16  # read at once
 LOWEST = tl.constexpr(-1e30)  # a score that counts for nothing
-GROUP, GROUPS = 64, 32  # ids with one maximum, and groups looked at together
+GROUP, GROUPS = 64, 64  # ids with one maximum, and groups looked at together
 MOST_BEST = 32  # classes of a row that are looked for one after the other
 
 
