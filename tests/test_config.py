@@ -89,6 +89,8 @@ REFUSED = [
     ("data.train=a,b data.weights=2", "data.weights = 2: 1 for 2 corpora"),
     ("train.steps=0", "are all 0: set one, or the run never ends"),
     ("train.steps=-1", "train.steps = -1: must not be negative"),
+    ("train.ramp_epochs=-1", "train.ramp_epochs = -1: must not be negative"),
+    ("train.ramp_epochs=3 train.minutes=5", "give the budget in steps or epochs"),
     ("train.learning_rate=inf", "train.learning_rate = inf: must be finite"),
     ("train.warmup_steps=0", "the inverse_sqrt schedule needs at least 1"),
     ("train.schedule=constant train.warmup_steps=0", "set a learning rate"),

@@ -394,6 +394,28 @@ def test_an_existing_folder_an_unknown_format_and_a_missing_run_are_refused(tmp_
         export_model(tmp_path / "none", tmp_path / "new", "hf")
 
 
+@needs_transformers
+def test_an_export_that_cannot_be_written_names_the_place_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(RunError, match=r"file/there: cannot be written there \(Not a directory\)"):
+        export(FROZEN, tmp_path / "file" / "there")
+
+
+@needs_transformers
+def test_an_export_that_is_stopped_leaves_nothing_behind(tmp_path: Path) -> None:
+    """SIGTERM while it is being verified."""
+    code = (
+        "import os, signal, sys\n"
+        "from transduce.cli import main\n"
+        "from transduce.exchange import exporting\n"
+        "exporting.verify = lambda *a: os.kill(os.getpid(), signal.SIGTERM) or signal.pause()\n"
+        f"sys.exit(main(['export', {str(FROZEN)!r}, 'there', '--to', 'hf', '--threads', '1']))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 143, done.stderr
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(
     ("to", "package", "extra"),
     [

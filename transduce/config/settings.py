@@ -82,6 +82,9 @@ class TrainConfig:
     epochs: float = 0.0
     minutes: float = 0.0
     tokens_per_batch: int = 25_000  # real target tokens per optimizer step
+    ramp_epochs: int = (
+        0  # epochs over which steps grow to `tokens_per_batch`, e.g. 3: 1/4, 1/2, 3/4 of it; 0: whole at once
+    )
     tokens_per_microbatch: int = 0  # places of a batch on the device at once; 0: chosen for the device
     layout: Literal["auto", "padded", "pages"] = "auto"  # a pair a row, or several; auto: pages on a GPU
     optimizer: Literal["adam", "adamw", "schedule_free", "muon"] = "adam"  # muon: for matrices, adamw for the rest
@@ -178,6 +181,7 @@ def _out_of_range(config: Config) -> list[Refusal]:
         "train.steps": train.steps,
         "train.epochs": train.epochs,
         "train.minutes": train.minutes,
+        "train.ramp_epochs": train.ramp_epochs,
         "train.tokens_per_microbatch": train.tokens_per_microbatch,
         "train.learning_rate": train.learning_rate,
         "train.warmup_steps": train.warmup_steps,
@@ -255,6 +259,11 @@ def _contradictions(config: Config) -> list[Refusal]:
         (
             bool(data.valid) and data.hold_out > 0,
             f"data.hold_out = {data.hold_out} with validation data: give one of the two",
+        ),
+        (
+            train.ramp_epochs > 0 and train.minutes > 0,
+            f"train.ramp_epochs = {train.ramp_epochs} with train.minutes = {train.minutes:g}: the first steps, smaller than the others, "
+            "would say too little of how long these take: give the budget in steps or epochs",
         ),
         (
             model.positions == "learned" and data.max_length > model.max_positions,

@@ -92,7 +92,7 @@ def export_model(
     )
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        temporary.mkdir(parents=True)
+        _make(temporary, target)
         form.write(opened, translator.model, temporary)
         say(f"written; translating {len(lines)} sentences there and here to compare")
         verified = _verify(form, opened, translator, temporary, lines)
@@ -102,6 +102,13 @@ def export_model(
     if opened.config.search.length_penalty == "paper":
         say(f"search.length_penalty: {to} runtimes divide by n^alpha, not by the paper's ((5 + n) / 6)^alpha")
     return verified
+
+
+def _make(temporary: Path, target: Path) -> None:
+    try:
+        temporary.mkdir(parents=True)
+    except OSError as error:
+        raise RunError(f"{target}: cannot be written there ({error.strerror})") from None
 
 
 def _verify(form: Format, opened: ModelFolder, translator: Translator, folder: Path, lines: Sequence[str]) -> Verified:

@@ -15,6 +15,7 @@ import torch
 
 from transduce.checkpoint import RunFolder, Tensors
 from transduce.data.batches import Batching, Planner, padding_share
+from transduce.data.growing import Growing
 from transduce.data.pages import Paging
 from transduce.device import Device
 from transduce.errors import TrainingError
@@ -59,10 +60,11 @@ class Trainer:
         self.progress = self.keeper.restore(self.model, self.optimizer, self.ema)
         self.planner = self._make_planner()
         self.update: Update = self._make_update()
-        first_epoch = self.planner.plan(material.train, 0, material.passes(0))
-        self.steps_per_epoch = len(first_epoch)
-        self.padding = padding_share(self.planner, first_epoch, material.train)
-        batches = (batch for step in first_epoch for batch in step)
+        number = self.config.ramp_epochs  # of the first epoch whose steps are whole
+        epoch = self.planner.plan(material.train, number, material.passes(number))
+        self.steps_per_epoch = len(epoch)
+        self.padding = padding_share(self.planner, epoch, material.train)
+        batches = (batch for step in epoch for batch in step)
         self.largest = max(batches, key=lambda batch: self.planner.places_of(batch, material.train))
         self.steps_here, self.warm_at, self.begun = 0, 0.0, 0.0
         self.learning_rate = self.gradient_norm = 0.0
@@ -74,7 +76,8 @@ class Trainer:
         self.progress.layout = layout = self.progress.layout or layout
         places = self.config.tokens_per_microbatch or PLACES[self.device.kind]
         kind = Paging if layout == "pages" else Batching
-        return kind(self.config.tokens_per_batch, places, self.config.seed)
+        planner = kind(self.config.tokens_per_batch, places, self.config.seed)
+        return Growing(planner, self.config.ramp_epochs) if self.config.ramp_epochs else planner
 
     def _make_update(self) -> Update:
         graphed = self.device.kind == "cuda" and self.device.bf16 and self.progress.layout == "pages"

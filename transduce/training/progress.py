@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 
 from transduce.config import TrainConfig
+from transduce.data.growing import whole_epochs
 
 UNKNOWN_END = 1_000_000_000  # the last step of a run whose minutes are not yet turned into steps
 
@@ -40,7 +41,7 @@ def last_step(train: TrainConfig, steps_per_epoch: int, progress: Progress) -> i
     """Where the budget ends: steps, epochs or minutes, whichever is first."""
     limits = [train.steps] if train.steps else []
     if train.epochs:
-        limits.append(max(1, round(train.epochs * steps_per_epoch)))
+        limits.append(max(1, round(whole_epochs(train.epochs, train.ramp_epochs) * steps_per_epoch)))
     if train.minutes and progress.is_measured(train):
         limits.append(progress.measured)
     return min(limits, default=UNKNOWN_END)
