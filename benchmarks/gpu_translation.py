@@ -49,7 +49,8 @@ def main() -> None:
     lines, references = read(options.source), read(options.reference)
     results = {name: measure(options, beam, lines, references) for name, beam in BEAMS.items()}
     command = f"python benchmarks/gpu_translation.py RUN {options.source.name} {options.reference.name}"
-    settings = {"times": options.times, "rounds": options.rounds, "lines": len(lines)}
+    peer_lines = min(options.peer_lines, len(lines))
+    settings = {"times": options.times, "rounds": options.rounds, "lines": len(lines), "peer_lines": peer_lines}
     packages = ["torch", "triton", "transformers", "sacrebleu"]
     print(write_result("translation-gpu", command, packages, settings=settings, results=results))
     for name, one in results.items():

@@ -15,6 +15,7 @@ Marian        a model that Marian trained, imported: lines that are its own outp
 """
 
 import argparse
+import math
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -117,7 +118,8 @@ def difference(ours: Ours, theirs: Runtime, work: Work, greedy: list[Answer]) ->
     for numbers in work.batches(min(LOGITS, len(work.lines))):
         sources, targets = ours.ids([work.lines[n] for n in numbers]), [[*greedy[n].tokens, EOS] for n in numbers]
         for one, other in zip(ours.logits(sources, targets), theirs.logits(sources, targets), strict=True):
-            largest = max(largest, float((one - other).abs().max()))
+            largest = max(float((one - other).abs().max()), largest)
+            assert math.isfinite(largest), "logits must be numbers"
     return largest
 
 

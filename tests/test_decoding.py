@@ -1,7 +1,9 @@
 """The decoder in slots against `Transformer.step`, its kernels against their plain forms, its engine against the other."""
 
 import dataclasses
+import itertools
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -220,6 +222,54 @@ def test_an_engine_of_slots_does_not_wait_for_blocks_to_answer_those_it_has() ->
     assert len(next(found)) == 1
 
 
+def test_searches_of_one_engine_may_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search while a stream is read, and two streams side by side: each has rooms of its own."""
+    monkeypatch.setattr(SlotEngine, "ROWS", 8)
+    engine, request = SlotEngine(make(), Device("cpu", bf16=False), PAD, PAD, END), Request(beam=1, max_extra=4)
+    blocks = [Block(sources(*range(1, 12)), [[]] * 11) for _ in range(4)]
+
+    def tokens(found: list[list[Hypothesis]]) -> list[list[int]]:
+        return [best[0].tokens for best in found]
+
+    expected = [tokens(engine.search(block.sources, block.prefixes, request)) for block in blocks]
+    for found, again in zip(engine.stream(blocks, request), expected, strict=True):
+        assert tokens(found) == again
+        assert tokens(engine.search(blocks[0].sources, blocks[0].prefixes, request)) == expected[0]
+    both = zip(engine.stream(blocks, request), engine.stream(blocks, request), strict=True)
+    assert [(tokens(one), tokens(other)) for one, other in both] == list(zip(expected, expected, strict=True))
+
+
+def test_a_stream_that_is_left_ends_soon_though_its_input_never_comes() -> None:
+    engine, request = SlotEngine(make(), Device("cpu", bf16=False), PAD, PAD, END), Request(beam=1, max_extra=4)
+    never, before = threading.Event(), threading.active_count()
+
+    def blocks() -> Iterator[Block]:
+        yield Block(sources(3), [[]])
+        never.wait(60)
+
+    stream = engine.stream(blocks(), request)
+    next(stream)
+    begun = time.perf_counter()
+    stream.close()
+    assert time.perf_counter() - begun < 2
+    never.set()
+    time.sleep(0.3)
+    assert threading.active_count() == before
+
+
+def test_blocks_before_one_that_fails_are_answered() -> None:
+    engine, request = SlotEngine(make(), Device("cpu", bf16=False), PAD, PAD, END), Request(beam=1, max_extra=4)
+
+    def blocks() -> Iterator[Block]:
+        yield from [Block(sources(3, 4), [[], []])] * 3
+        raise SettingError("no more")
+
+    for answers in (engine._flow(blocks(), request), engine.stream(blocks(), request)):
+        assert len(list(itertools.islice(answers, 3))) == 3
+        with pytest.raises(SettingError, match="no more"):
+            next(answers)
+
+
 @pytest.mark.parametrize("beam", [1, 3])
 def test_an_engine_of_slots_goes_on_after_a_search_that_was_left(beam: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody reads one block of two, while sentences of the other are in their slots."""
@@ -234,8 +284,10 @@ def test_an_engine_of_slots_goes_on_after_a_search_that_was_left(beam: int, monk
     assert engine.search(asked, [[]] * len(asked), request) == expected
 
 
-def test_an_engine_of_slots_has_no_more_positions_than_were_learned() -> None:
-    model, request = make(positions="learned", max_positions=40), Request(beam=2, max_extra=50)
+@pytest.mark.parametrize("beam", [1, 2])
+def test_an_engine_of_slots_has_no_more_positions_than_were_learned(beam: int) -> None:
+    """A slot whose output has reached the last of them waits there until somebody looks."""
+    model, request = make(positions="learned", max_positions=40), Request(beam=beam, max_extra=50)
     engines = [kind(model, Device("cpu", bf16=False), PAD, PAD, END) for kind in (SlotEngine, TorchEngine)]
     asked = sources(3, 20)
     ours, theirs = (engine.search(asked, [[], []], request) for engine in engines)

@@ -1,5 +1,8 @@
 """Pages: every pair whole and once, no row too full, hardly a place empty, and the data that feed a step."""
 
+import contextlib
+import gc
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -14,7 +17,7 @@ from transduce.config import TrainConfig
 from transduce.data.batches import Batch, padding_share
 from transduce.data.packing import GRAIN, WIDTH, Widths, pack, pages_of_epoch
 from transduce.data.pages import Paging, make_pages
-from transduce.threads import ahead
+from transduce.threads import ahead, hurrying
 from transduce.training.progress import AFTERWARDS, PAUSES, Pace, Progress, pace_for
 
 PAD = 99
@@ -151,6 +154,29 @@ def test_what_is_made_ahead_comes_in_order_and_stops_with_its_user() -> None:
         time.sleep(0.05)
         assert len(made) <= 5 + 3 + 1, "no further ahead than asked"
     assert threading.active_count() == before
+
+
+def test_who_waits_for_what_is_made_ahead_can_be_told_to_stop() -> None:
+    never = threading.Event()
+
+    def nothing() -> Iterator[int]:
+        never.wait(60)
+        yield 1
+
+    with ahead(nothing(), depth=1, patience_s=0.1) as items:
+        threading.Timer(0.1, items.left.set).start()
+        assert list(items) == []
+    never.set()
+
+
+def test_the_last_one_in_a_hurry_restores_what_was_usual() -> None:
+    usual = gc.get_threshold(), sys.getswitchinterval()
+    with contextlib.ExitStack() as first:
+        first.enter_context(hurrying())
+        with hurrying():
+            first.close()
+            assert gc.get_threshold() != usual[0]
+    assert (gc.get_threshold(), sys.getswitchinterval()) == usual
 
 
 def test_what_is_made_ahead_ends() -> None:

@@ -531,7 +531,7 @@ def search_fixed(
             for slot in fixed.finished.nonzero()[:, 0].tolist():
                 if slot in inside:
                     paths = fixed.paths(torch.tensor([slot]), places, beam)
-                    found[inside.pop(slot)] = found_in(paths, 1, END, penalty)[0]
+                    found[inside.pop(slot)] = found_in(paths, 1, penalty)[0]
                 if waiting:
                     inside[slot] = waiting.pop()
                     one = torch.tensor([inside[slot]])

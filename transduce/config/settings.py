@@ -82,9 +82,7 @@ class TrainConfig:
     epochs: float = 0.0
     minutes: float = 0.0
     tokens_per_batch: int = 25_000  # real target tokens per optimizer step
-    ramp_epochs: int = (
-        0  # epochs over which steps grow to `tokens_per_batch`, e.g. 3: 1/4, 1/2, 3/4 of it; 0: whole at once
-    )
+    ramp_epochs: int = 0  # in which a step is smaller, e.g. 3: with 1/4, 1/2, 3/4 of its tokens
     tokens_per_microbatch: int = 0  # places of a batch on the device at once; 0: chosen for the device
     layout: Literal["auto", "padded", "pages"] = "auto"  # a pair a row, or several; auto: pages on a GPU
     optimizer: Literal["adam", "adamw", "schedule_free", "muon"] = "adam"  # muon: for matrices, adamw for the rest
@@ -204,6 +202,7 @@ def _out_of_range(config: Config) -> list[Refusal]:
         *((f"model.num_{side}_layers", getattr(model, f"num_{side}_layers"), 1_000) for side in ("encoder", "decoder")),
         ("model.max_positions", model.max_positions, 10_000_000),
         ("data.vocabulary_size", data.vocabulary_size, 10_000_000),
+        ("train.ramp_epochs", train.ramp_epochs, 1_000),
         ("train.seed", train.seed, 2**32 - 1),
         ("search.beam", search.beam, 1_000),
         ("search.max_extra", search.max_extra, 100_000),

@@ -35,9 +35,3 @@ class Growing:
 def share(epoch: int, epochs: int) -> float:
     """Of a whole step, for an epoch counted from 0: with `epochs` = 3 a quarter, a half, three quarters, and then all."""
     return min(1.0, (epoch + 1) / (epochs + 1))
-
-
-def whole_epochs(trained: float, epochs: int) -> float:
-    """How many epochs of whole steps have as many steps as the first `trained` epochs."""
-    more = sum(min(1.0, max(0.0, trained - epoch)) * (1 / share(epoch, epochs) - 1) for epoch in range(epochs))
-    return trained + more

@@ -128,7 +128,7 @@ def _largest_difference(ours: list[Tensor], theirs: list[Tensor]) -> float:
     for one, other in zip(ours, theirs, strict=True):
         if one.shape != other.shape:
             raise RunError(f"logits are {list(other.shape)} there and {list(one.shape)} here")
-    return max(float((one - other).abs().max()) for one, other in zip(ours, theirs, strict=True))
+    return float(torch.stack([(one - other).abs().max() for one, other in zip(ours, theirs, strict=True)]).max())
 
 
 class _Texts:

@@ -63,7 +63,7 @@ def beam_search(
         divisors = best_divisors(penalty, limits, forced.shape[1])
         trail, pool = _search(step, state, start, end, forced, beam, penalty, divisors, never, observer)
         paths = trail.follow(pool.best(n_best))
-    return hypotheses(paths, len(limits), end, penalty)
+    return hypotheses(paths, len(limits), penalty)
 
 
 def _search(

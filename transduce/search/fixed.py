@@ -59,10 +59,10 @@ class FixedWalk:
         self.log_probs.scatter_(1, at, torch.where(going, log_prob, self.log_probs.gather(1, at)[:, 0])[:, None])
         ends = going & (token == self.end)
         self.lengths.copy_(torch.where(ends, self.place + 1, self.lengths))
-        self.place.copy_((self.place + going).clamp(max=self.forced.shape[1] - 1))
+        self.place.copy_(self.place + (going & ~ends))  # who ends stays there: no place is beyond the last
         self.tokens.copy_(token)
 
-    def paths(self, slots: Tensor, places: int, n_best: int = 1) -> Paths:
+    def paths(self, slots: Tensor, places: int, n_best: int) -> Paths:
         """What was found in these slots, whose outputs have no more places: copies, so that the slots are free."""
         return Paths(self.taken[slots, :places], self.log_probs[slots, :places], self.lengths[slots])
 

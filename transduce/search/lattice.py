@@ -124,16 +124,18 @@ class Trail:
     def follow(self, pool: Pool) -> Paths:
         """The hypotheses of the pool from their last token back to their first [B * N, T].
 
-        Not place by place: `back` first says where the candidates of the next place came from, then those of the second
-        next, of the fourth, ..., until every place knows where the last one came from.
+        Not place by place: every place is reached at once from the last one, by jumps of 1, 2, 4, ... places.
         """
         place = torch.arange(len(self.tokens), device=pool.slots.device)[:, None, None]
-        staying = torch.arange(self.tokens.shape[2], device=pool.slots.device)  # beyond an output's end
-        back = torch.where((place + 1 < pool.lengths)[..., None], self.origins.roll(-1, 0)[:, :, None], staying)
-        distance = 1
-        while distance < len(back):
-            back[:-distance] = back[:-distance].gather(3, back[distance:])
+        sentence = torch.arange(len(pool.slots), device=pool.slots.device)[:, None]
+        far = (pool.lengths - 1 - place).clamp(min=0)  # from an output's last place to this one [T, B, N]
+        here, at = place + far, pool.slots.expand(len(place), -1, -1)  # where the jumps have come to
+        back, distance = self.origins, 1  # where a candidate stood so many places before
+        while distance < len(place):
+            jumps = (far & distance) > 0
+            at = torch.where(jumps, back[here.clamp(max=len(place) - 1), sentence, at], at)
+            here = torch.where(jumps, here - distance, here)
+            back = torch.cat((back[:distance], back[:-distance].gather(2, back[distance:])))
             distance *= 2
-        at = back.gather(3, pool.slots[None, :, :, None].expand(len(back), -1, -1, 1))[..., 0]  # [T, B, N]
         tokens, log_probs = (of.gather(2, at).permute(1, 2, 0).flatten(0, 1) for of in (self.tokens, self.log_probs))
         return Paths(tokens, log_probs, pool.lengths.flatten())

@@ -50,7 +50,7 @@ def sample(
 
     state = state.select(sentence) if num_samples > 1 else state
     paths = walk(step, state, start=start, end=end, forced=forced, choose=choose, never=never)
-    return hypotheses(paths, len(limits), end, penalty)
+    return hypotheses(paths, len(limits), penalty)
 
 
 def draw(log_probs: Tensor, temperature: float, top_k: int, top_p: float, generator: Generator) -> Tensor:

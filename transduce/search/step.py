@@ -100,7 +100,7 @@ def top(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     return best, columns.gather(1, place)
 
 
-def hypotheses(paths: Paths, sentences: int, end: int, penalty: Penalty) -> list[list[Hypothesis]]:
+def hypotheses(paths: Paths, sentences: int, penalty: Penalty) -> list[list[Hypothesis]]:
     """The paths of each sentence in their order, without those of probability 0."""
     lengths = paths.lengths.tolist()
     longest = max(lengths, default=0)

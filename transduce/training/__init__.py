@@ -99,9 +99,11 @@ def make_trainer(folder: RunFolder, prepared: Prepared, voice: Voice) -> Trainer
         load_weights(model, dict(prepared.start.model().named_parameters()), str(prepared.start.folder.path))
     trainer = Trainer(folder, material, model, device, voice)
     parameters = sum(parameter.numel() for parameter in model.parameters())
+    ramp = config.train.ramp_epochs
+    more = f" (more and smaller ones in the first {ramp})" if ramp else ""
     voice.say(
         f"model: {parameters / 1e6:.2f} M parameters on {device.name}{', bf16' if device.bf16 else ''}; "
-        f"{trainer.steps_per_epoch:,} steps an epoch, {100 * trainer.padding:.1f} % padding"
+        f"{trainer.steps_per_epoch:,} steps an epoch{more}, {100 * trainer.padding:.1f} % padding"
     )
     return trainer
 

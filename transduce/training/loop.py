@@ -60,9 +60,9 @@ class Trainer:
         self.progress = self.keeper.restore(self.model, self.optimizer, self.ema)
         self.planner = self._make_planner()
         self.update: Update = self._make_update()
-        number = self.config.ramp_epochs  # of the first epoch whose steps are whole
-        epoch = self.planner.plan(material.train, number, material.passes(number))
-        self.steps_per_epoch = len(epoch)
+        epoch = self._planned(self.config.ramp_epochs)  # the first one whose steps are whole
+        small = range(min(self.config.ramp_epochs, math.ceil(self.config.epochs)))
+        self.epochs = [*(len(self._planned(number)) for number in small), len(epoch)]  # steps of the first ones
         self.padding = padding_share(self.planner, epoch, material.train)
         batches = (batch for step in epoch for batch in step)
         self.largest = max(batches, key=lambda batch: self.planner.places_of(batch, material.train))
@@ -79,14 +79,21 @@ class Trainer:
         planner = kind(self.config.tokens_per_batch, places, self.config.seed)
         return Growing(planner, self.config.ramp_epochs) if self.config.ramp_epochs else planner
 
+    def _planned(self, epoch: int) -> list[list[Any]]:
+        return self.planner.plan(self.material.train, epoch, self.material.passes(epoch))
+
     def _make_update(self) -> Update:
         graphed = self.device.kind == "cuda" and self.device.bf16 and self.progress.layout == "pages"
         kind = GraphedUpdate if graphed else PlainUpdate
         return kind(self.model, self.optimizer, self.config, self.device)
 
     @property
+    def steps_per_epoch(self) -> int:
+        return self.epochs[-1]
+
+    @property
     def last_step(self) -> int:
-        return last_step(self.config, self.steps_per_epoch, self.progress)
+        return last_step(self.config, self.epochs, self.progress)
 
     def run(self) -> None:
         """Train to the end of the budget; raises `Stopped` when a signal asks for it."""

@@ -1,10 +1,10 @@
 """Where a run is: the numbers that, with weights and moments, let it go on as if it had never stopped."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from transduce.config import TrainConfig
-from transduce.data.growing import whole_epochs
 
 UNKNOWN_END = 1_000_000_000  # the last step of a run whose minutes are not yet turned into steps
 
@@ -37,11 +37,16 @@ class Progress:
         return self.measured_minutes == train.minutes
 
 
-def last_step(train: TrainConfig, steps_per_epoch: int, progress: Progress) -> int:
-    """Where the budget ends: steps, epochs or minutes, whichever is first."""
+def last_step(train: TrainConfig, epochs: Sequence[int], progress: Progress) -> int:
+    """Where the budget ends: steps, epochs or minutes, whichever is first.
+
+    `epochs` are the steps of the first epochs; those of the last of them are the steps of every other.
+    """
     limits = [train.steps] if train.steps else []
     if train.epochs:
-        limits.append(max(1, round(whole_epochs(train.epochs, train.ramp_epochs) * steps_per_epoch)))
+        *first, others = epochs
+        begun = sum(min(1.0, max(0.0, train.epochs - number)) * steps for number, steps in enumerate(first))
+        limits.append(max(1, round(begun + max(0.0, train.epochs - len(first)) * others)))
     if train.minutes and progress.is_measured(train):
         limits.append(progress.measured)
     return min(limits, default=UNKNOWN_END)

@@ -7,8 +7,10 @@ sampling, phrases that must occur, outputs without `<unk>`, ensembles, and model
 """
 
 import copy
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import ClassVar, NamedTuple
@@ -21,7 +23,7 @@ from transduce.model.decoding import Read, SlotDecoder, best_classes
 from transduce.search import Hypothesis, Penalty, check_beam, length_penalty
 from transduce.search.fixed import FixedBeam, FixedWalk
 from transduce.search.step import Paths, forced_tokens, hypotheses, outputs
-from transduce.threads import Made, ahead, hurrying
+from transduce.threads import GLANCE_S, Made, ahead, hurrying
 from transduce.translator.engine import Block, Ids, Request
 from transduce.translator.torch_engine import TorchEngine
 
@@ -29,6 +31,7 @@ LOOK_EVERY = 2  # steps
 AHEAD = 2  # blocks of lines
 OPEN = 4  # blocks that are searched at once, at most
 REFILL = 1 / 16  # of the slots are given away at a time: fewer would cost the host more
+LOCK = threading.Lock()  # of an engine's rooms and its worker's weights: searches may overlap
 READ = 1 / 4  # as many sentences as this share of the slots are read at a time: fewer would be read no faster
 
 
@@ -63,12 +66,16 @@ class Arrivals:
 
     def __init__(self, blocks: Iterator[Block], least: int, limit: Callable[[Ids, Ids], int]) -> None:
         self.blocks, self.least, self.limit = blocks, least, limit
+        self.error: Exception | None = None  # that ended the blocks; those before it are answered first
         self.open: deque[Results] = deque()
         self.waiting: dict[int, deque[Asked]] = {}
 
     def receive(self) -> bool:
         """Let the next block in, if there is one; its longest sentences go first."""
-        block = next(self.blocks, None)
+        try:
+            block = None if self.error else next(self.blocks, None)
+        except Exception as error:
+            block, self.error = None, error
         if block is None:
             return False
         self.open.append(Results(len(block.sources)))
@@ -94,6 +101,11 @@ class Arrivals:
         """What was found for the next blocks of which nothing is missing."""
         while self.open and not self.open[0].missing:
             yield self.open.popleft().found
+
+    @property
+    def left(self) -> bool:
+        """Whether nobody wants the answers any more."""
+        return isinstance(self.blocks, Made) and self.blocks.left.is_set()
 
     @property
     def _late(self) -> bool:
@@ -187,6 +199,7 @@ class SlotEngine(TorchEngine):
 
     @cached_property
     def rooms(self) -> dict[tuple[object, ...], "Room"]:
+        """Those that nobody is in."""
         return {}
 
     def search(
@@ -205,8 +218,15 @@ class SlotEngine(TorchEngine):
         if not self._serves(request):
             yield from super().stream(blocks, request)  # no thread: whoever gets the results may look into this model
             return
-        with hurrying(), ahead(blocks, AHEAD) as ready, ahead(self._flow(ready, request), AHEAD) as found:
-            yield from found
+        with (
+            hurrying(),
+            ahead(blocks, AHEAD, GLANCE_S) as ready,  # their text may never come, and nobody needs it any more
+            ahead(self._flow(ready, request), AHEAD) as found,
+        ):
+            try:
+                yield from found
+            finally:
+                ready.left.set()
 
     @cached_property
     def places(self) -> int:
@@ -227,12 +247,22 @@ class SlotEngine(TorchEngine):
         arrivals = Arrivals(blocks, self.WIDTH, self._limit(request))
         while arrivals.receive():
             for size in arrivals.sizes():
-                room = self._room(size, len(arrivals.waiting[size]), request)
-                for asked, found in room.search(partial(arrivals.take, size), request):
-                    for one, best in zip(asked, found, strict=True):
-                        one.block.put(one.number, best)
-                    yield from arrivals.done()
+                yield from self._through_a_room(size, arrivals, request)
+                if arrivals.left:
+                    return
             yield from arrivals.done()
+        if arrivals.error:
+            raise arrivals.error
+
+    def _through_a_room(self, size: int, arrivals: Arrivals, request: Request) -> Iterator[list[list[Hypothesis]]]:
+        """Sentences that need a room of this size, as long as there are any; what is found for whole blocks meanwhile."""
+        with self._room(size, len(arrivals.waiting[size]), request) as room:
+            for asked, found in room.search(partial(arrivals.take, size), request):
+                for one, best in zip(asked, found, strict=True):
+                    one.block.put(one.number, best)
+                if arrivals.left:
+                    return
+                yield from arrivals.done()
 
     def _serves(self, request: Request) -> bool:
         other = request.sampling or request.constrained or not request.allow_unknown
@@ -240,28 +270,35 @@ class SlotEngine(TorchEngine):
 
     def _refresh(self) -> None:
         """The worker has the model's weights of this moment."""
-        self.model.eval()
-        self.worker.eval()
-        theirs, ours = list(self.worker.parameters()), list(self.model.parameters())
-        torch._foreach_copy_(theirs, ours)  # type: ignore[arg-type]
+        with LOCK:
+            self.model.eval()
+            self.worker.eval()
+            theirs, ours = list(self.worker.parameters()), list(self.model.parameters())
+            torch._foreach_copy_(theirs, ours)  # type: ignore[arg-type]
 
     def _limit(self, request: Request) -> Callable[[Ids, Ids], int]:
         """The longest that the output for a source and with a prefix may become."""
         extra, most = request.max_extra, self.model.target_positions.limit or 10**9
         return lambda source, prefix: min(max(len(source) + extra, len(prefix) + 1), most)
 
-    def _room(self, size: int, count: int, request: Request) -> "Room":
-        """A room of this size for so many sentences."""
+    @contextmanager
+    def _room(self, size: int, count: int, request: Request) -> "Iterator[Room]":
+        """A room of this size for so many sentences, and for nobody else meanwhile."""
         slots = max(1, self.places // (size * request.beam))
         while slots > 16 and slots // 2 >= count:
             slots //= 2
         key = (slots, size, request.beam, request.alpha, request.length_penalty)
-        room = self.rooms.pop(key, None)
+        with LOCK:
+            room = self.rooms.pop(key, None)
+            if room is None:
+                self._make_place(slots * request.beam * size)
         if room is None:
-            self._make_place(slots * request.beam * size)
             room = Room(self, slots, size, request.beam, length_penalty(request.length_penalty, request.alpha))
-        self.rooms[key] = room  # the last one used is the last to go
-        return room
+        try:
+            yield room
+        finally:
+            with LOCK:
+                self.rooms[key] = room  # the last one used is the last to go
 
     def _make_place(self, places: int) -> None:
         """Give back the memory of rooms not used for longest, until all together are no more than two large ones."""
@@ -333,7 +370,7 @@ class Room:
         tokens, lengths, *figures = sent.received()
         if not figures:
             return outputs(tokens, lengths, count)
-        return hypotheses(Paths(tokens, figures[0], lengths), count, self.engine.end, self.penalty)
+        return hypotheses(Paths(tokens, figures[0], lengths), count, self.penalty)
 
     def _there(self, tensor: Tensor) -> Tensor:
         """The same on the device, without waiting until it has arrived."""

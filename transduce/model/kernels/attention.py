@@ -13,14 +13,15 @@ import triton.language as tl
 from torch import Tensor
 
 WIDEST = 128  # places of a row that fit a program
+MOST_ROWS = 65_535  # of a grid in its second direction
 LOWEST = tl.constexpr(-1e30)  # a score that counts for nothing
 FORWARD_WARPS, FORWARD_PARTS = 4, 1  # parts of a row's queries: each a program forwards, a turn backwards
 BACKWARD_WARPS, BACKWARD_PARTS = 4, 1
 
 
 def fits_a_page(asking: Tensor, asked: Tensor, head: int) -> bool:
-    """Whether rows of this many places and heads of this width are for a program to hold."""
-    return max(asking.shape[1], asked.shape[1]) <= WIDEST and head in (16, 32, 64, 128)
+    """Whether rows of this many places and heads of this width are for a program to hold, and a grid has so many rows."""
+    return max(asking.shape[1], asked.shape[1]) <= WIDEST and head in (16, 32, 64, 128) and len(asking) <= MOST_ROWS
 
 
 def attend(
