@@ -190,9 +190,8 @@ class GraphedUpdate:
                 run()
             torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(
-            graph, pool=self.pool, capture_error_mode="thread_local"
-        ):  # another pins memory meanwhile
+        # Another thread pins memory meanwhile.
+        with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
             run()
         self.added_loss.copy_(kept[0])
         self.gradient.copy_(kept[1])
