@@ -229,7 +229,7 @@ def test_onnxruntime_says_the_same(tmp_path: Path) -> None:
     described = json.loads((tmp_path / "onnx" / "manifest.json").read_text())
     assert described["ids"] == {"end": 0, "unknown": 1, "start": 71, "source_pad": 31}
     assert {path.name for path in (tmp_path / "onnx").iterdir()} == {
-        "encoder.onnx", "decoder.onnx", "manifest.json", "source.spm", "target.spm",
+        "README.md", "encoder.onnx", "decoder.onnx", "manifest.json", "source.spm", "target.spm",
     }  # fmt: skip
 
 
@@ -253,7 +253,7 @@ def test_onnx_takes_every_variant(variant: str, tmp_path: Path) -> None:
     run = write_model(tmp_path / "run", model, both, search)
     verified = export_by_command(run, tmp_path / "onnx", "--to", "onnx")
     assert verified["difference"] < 1e-4
-    assert (tmp_path / "onnx" / "README.md").read_text() == "# a model: en -> de\n"
+    assert (tmp_path / "onnx" / "README.md").read_text().startswith("# a model: en -> de\n")
 
 
 # --- CTranslate2 -----------------------------------------------------------------------------------------------
@@ -470,3 +470,33 @@ def test_the_weights_that_are_asked_for(tmp_path: Path, capsys: pytest.CaptureFi
     assert "no last.safetensors there" in capsys.readouterr().err
     assert main(["export", str(run), str(tmp_path / "hf"), "--to", "hf", "--weights", "best"]) == 0
     assert "hf runtimes divide by n^alpha, not by the paper's" in capsys.readouterr().err
+
+
+# --- cards -----------------------------------------------------------------------------------------------------
+
+
+def example(folder: Path, line: str) -> str:
+    """What the program in an export's card says to a line, run there by a Python that knows nothing of us."""
+    code = (folder / "README.md").read_text(encoding="utf-8").split("```python\n")[1].split("```")[0]
+    code = code.replace('"..."', json.dumps(line)).replace("tokenizer.batch_decode", "print(*tokenizer.batch_decode")
+    code = code.replace("skip_special_tokens=True)", "skip_special_tokens=True))")
+    code = code.replace('compute_type="int8"', 'compute_type="float32"')
+    code = code.replace("model.generate(**batch)", "model.generate(**batch, num_beams=1)").replace(
+        "beam_size=4", "beam_size=1"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("to", ["hf", "ct2", "onnx"])
+def test_the_program_in_a_card_works_and_the_card_has_no_paths(to: str, tmp_path: Path) -> None:
+    pytest.importorskip({"hf": "transformers", "ct2": "ctranslate2", "onnx": "onnxruntime"}[to])
+    export_by_command(FROZEN, tmp_path / to, "--to", to)
+    card = (tmp_path / to / "README.md").read_text(encoding="utf-8")
+    assert card.count("## Use") == 1
+    assert "transduce translate" not in card
+    assert "| data.train |" not in card
+    translator = Translator.load(FROZEN, Loading(engine="torch", device="cpu", threads=1))
+    line = lines(1)[0]
+    assert example(tmp_path / to, line) == translator.translate([line], translator.request(beam=1))[0]

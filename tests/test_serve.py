@@ -205,6 +205,7 @@ def test_attention_of_every_head(client: Client, service: Service, output: str |
     answer = client.post("/v1/attention", {"text": "the cat sat", "model": "en-de", "output": output}).json()
     seen = service.models.named("en-de").translator.attention("the cat sat", output)
     assert (answer["source"], answer["target"]) == (seen.source, seen.target)
+    assert answer["written"] == [*answer["target"][1:], "</s>"]
     for name, maps in (("encoder", seen.maps.encoder), ("decoder", seen.maps.decoder), ("cross", seen.maps.source)):
         assert answer[name][1][3][0] == pytest.approx(maps[1][0, 3, 0].tolist(), abs=1e-4)
 

@@ -13,7 +13,9 @@ from transduce import synthesis
 from transduce.averaging import average
 from transduce.checkpoint import read_tensors
 from transduce.cli import main
+from transduce.config import ModelConfig
 from transduce.errors import DataError, RunError, SettingError
+from transduce.synthesis import smaller_than
 from transduce.translator import Loading, Translator, open_folder
 
 TORCH = Loading(engine="torch", device="cpu", threads=1)
@@ -193,3 +195,16 @@ def test_what_has_no_average_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="its model has other settings"):
         average([one, frozen], tmp_path / "mean")
     assert not (tmp_path / "mean").exists()
+
+
+@pytest.mark.parametrize(
+    ("width", "layers", "expected"), [(512, 6, None), (256, 4, (128, 5)), (192, 3, (128, 4)), (64, 2, (64, 3))]
+)
+def test_a_student_is_smaller_than_its_teacher(width: int, layers: int, expected: tuple[int, int] | None) -> None:
+    found = smaller_than(ModelConfig(d_model=width, num_encoder_layers=layers))
+    if expected is None:
+        assert found == []
+    else:
+        assert found == [
+            f"model.d_model={expected[0]}", f"model.d_ff={4 * expected[0]}", f"model.num_encoder_layers={expected[1]}"
+        ]  # fmt: skip

@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 
 from transduce.checkpoint import RunFolder, write_text
+from transduce.config import PRESETS, ModelConfig
 from transduce.data import Corpus
 from transduce.errors import DataError, RunError, SettingError
 from transduce.files import synchronize_open
@@ -23,6 +24,7 @@ from transduce.training.prepare import check_free
 from transduce.translator import Loading, Request, Translator, open_folder
 
 PART_LINES = 16_384
+WIDTHS = 64  # a student's d_model is a multiple of
 SEEDS_A_PART = 1_000  # more than a part has blocks, each of which may draw by a seed of its own
 
 Say = Callable[[str], None]
@@ -55,7 +57,10 @@ def distill(
     voice: Voice | None = None,
 ) -> Result:
     """Train a student on what the teacher makes of the sources (Kim and Rush 2016); run again, it goes on."""
-    voice, data = voice or Silent(), open_folder(teacher).config.data
+    voice, taught = voice or Silent(), open_folder(teacher).config
+    data = taught.data
+    if preset == "student" and not config:
+        settings = [*smaller_than(taught.model), *settings]
     known = languages or data.languages
     if not train:
         raise SettingError("no training data: --train SOURCE TARGET, or --train FILE.tsv")
@@ -77,6 +82,16 @@ def distill(
         settings=settings,
         voice=voice,
     )
+
+
+def smaller_than(teacher: ModelConfig) -> list[str]:
+    """Settings that make the preset `student` smaller than its teacher too: for one of less than 512 features."""
+    width = max(WIDTHS, 2 * teacher.d_model // 3 // WIDTHS * WIDTHS)
+    shape = PRESETS["student"]["model"]
+    if width >= shape["d_model"]:
+        return []
+    layers = min(shape["num_encoder_layers"], teacher.num_encoder_layers + 1)
+    return [f"model.d_model={width}", f"model.d_ff={4 * width}", f"model.num_encoder_layers={layers}"]
 
 
 def backtranslate(

@@ -175,7 +175,7 @@ def _distill(parser: argparse.ArgumentParser) -> None:
         "--preset",
         choices=sorted(PRESETS),
         default="student",
-        help="the student's shape (default: student, 6 + 1 layers)",
+        help="the student's shape (default: student, 6 + 1 layers of 256, or less for a small teacher)",
     )
     add("--config", metavar="FILE.toml", default="", help="the student's settings from a file")
     add("--set", nargs="+", action="extend", metavar="section.key=value", default=[], dest="settings")

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from transduce.errors import MissingExtra, SettingError
+from transduce.exchange.cards import write_card
 from transduce.exchange.verification import Answer, Ids
 from transduce.model import Transformer
 from transduce.text import EOS, Vocabulary
@@ -21,6 +22,20 @@ from transduce.translator.ct2_spec import make_spec, refusal
 PATIENCE = (
     16  # beams end late enough to find what ours, which end when nothing can be better, find: 4 is enough once trained
 )
+
+USE = """
+```python
+import ctranslate2, sentencepiece
+
+source = sentencepiece.SentencePieceProcessor("source.spm")
+target = sentencepiece.SentencePieceProcessor("target.spm")
+translator = ctranslate2.Translator(".", compute_type="int8")
+found = translator.translate_batch([source.encode("...", out_type=str)], beam_size=4)
+print(target.decode(found[0].hypotheses[0]))
+```
+
+CTranslate2 adds `</s>` to the source itself (`add_source_eos` in config.json): give it the pieces alone.
+"""
 
 
 def require() -> None:
@@ -41,12 +56,12 @@ def write(opened: ModelFolder, model: Transformer, folder: Path) -> None:
     """The model, the vocabularies it names its tokens by, and the sentencepiece models that make them of text."""
     arrays = {name: tensor.detach().numpy() for name, tensor in model.named_parameters()}
     spec = make_spec(arrays, opened.config.model, opened.vocabularies)
+    spec.config.add_source_eos = True  # so that the pieces of a sentence are all its users need
     spec.optimize(quantization="float32")
     spec.save(str(folder))
     (folder / "source.spm").write_bytes(opened.vocabularies.source.model)
     (folder / "target.spm").write_bytes(opened.vocabularies.target.model)
-    if opened.folder.card.exists():
-        (folder / "README.md").write_bytes(opened.folder.card.read_bytes())
+    write_card(opened, folder, USE)
 
 
 class Ct2Runtime:
@@ -90,7 +105,7 @@ class Ct2Runtime:
     def _translate(
         self, sources: Sequence[Ids], prefixes: list[list[str]] | None = None, *, limit: int, **options: Any
     ) -> list[Any]:
-        given = [self.source.pieces(ids) for ids in sources]
+        given = [self.source.pieces(ids[:-1]) for ids in sources]  # it adds `</s>` itself
         lengths = {"max_decoding_length": limit, "min_decoding_length": 0, "max_input_length": 0}
         return list(
             self.translator.translate_batch(

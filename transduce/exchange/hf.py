@@ -17,6 +17,7 @@ from transduce import __version__
 from transduce.checkpoint import Tensors
 from transduce.config import Config, ModelConfig
 from transduce.errors import SettingError
+from transduce.exchange.cards import write_card
 from transduce.exchange.naming import entries, hf_names, sines_first, to_theirs
 from transduce.exchange.pieces import is_language_code, language_codes, piece_names
 from transduce.model import Transformer
@@ -61,7 +62,7 @@ def write(opened: ModelFolder, model: Transformer, folder: Path) -> None:
     _write_json(folder / "config.json", hf_settings(config, size))
     _write_json(folder / "generation_config.json", _generation(config, size))
     _write_tokenizer(config, both, size, folder)
-    (folder / "README.md").write_text(_card(opened, folder), encoding="utf-8")
+    write_card(opened, folder, USE, _front(opened))
 
 
 # --- weights ---------------------------------------------------------------------------------------------------
@@ -220,11 +221,10 @@ def _write_json(path: Path, value: dict[str, Any]) -> None:
 # --- card ------------------------------------------------------------------------------------------------------
 
 
-def _card(opened: ModelFolder, folder: Path) -> str:
-    """The run's own card under what the hub reads; the licence is for the owner of the data to name."""
+def _front(opened: ModelFolder) -> list[str]:
+    """What the hub reads; the licence is for the owner of the data to name."""
     languages = opened.config.data.languages
-    ours = opened.folder.card
-    front = [
+    return [
         "---",
         *(["language:", *(f"- {code}" for code in dict.fromkeys(languages))] if languages else []),
         "tags:",
@@ -236,17 +236,14 @@ def _card(opened: ModelFolder, folder: Path) -> str:
         "---",
         "",
     ]
-    use = [
-        "## Use with transformers",
-        "",
-        "```python",
-        "from transformers import AutoModelForSeq2SeqLM, AutoTokenizer",
-        "",
-        'tokenizer, model = AutoTokenizer.from_pretrained("."), AutoModelForSeq2SeqLM.from_pretrained(".")',
-        'batch = tokenizer(["..."], return_tensors="pt", padding=True)',
-        "tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True)",
-        "```",
-        "",
-    ]
-    card = ours.read_text(encoding="utf-8") if ours.exists() else f"# {opened.folder.path.resolve().name}\n"
-    return "\n".join([*front, card, *use])
+
+
+USE = """
+```python
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+tokenizer, model = AutoTokenizer.from_pretrained("."), AutoModelForSeq2SeqLM.from_pretrained(".")
+batch = tokenizer(["..."], return_tensors="pt", padding=True)
+tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True)
+```
+"""

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from transduce import __version__
 from transduce.errors import RunError
+from transduce.exchange.cards import write_card
 from transduce.model import DecoderState, Tokens, Transformer
 from transduce.model.attention import Cache, KeysValues
 from transduce.model.positions import SINUSOIDS
@@ -32,6 +33,31 @@ from transduce.translator import LONGEST_SOURCE, ModelFolder
 MANIFEST, ENCODER, DECODER = "manifest.json", "encoder.onnx", "decoder.onnx"
 PLACES = 2 * LONGEST_SOURCE  # whose sinusoids the graphs hold
 LARGEST_FILE = 1_500_000_000  # bytes of weights; a file of more than 2 GB has them beside it
+USE = """
+```python
+import json, numpy, onnxruntime, sentencepiece
+
+about = json.load(open("manifest.json"))
+encoder, decoder = (onnxruntime.InferenceSession(about[part]["file"]) for part in ("encoder", "decoder"))
+source, target = (sentencepiece.SentencePieceProcessor(about["vocabularies"][side]) for side in ("source", "target"))
+ids = numpy.array([[*source.encode("..."), about["ids"]["end"]]])
+keep = numpy.ones_like(ids)  # 0 where the shorter sentences of a batch are padded with source_pad
+memory = encoder.run(None, {"ids": ids, "keep": keep})
+cache, token, output = about["cache"], about["ids"]["start"], []
+widths = [cache["key_width"], cache["value_width"]] * cache["layers"]
+past = [numpy.zeros((1, cache["heads"], 0, width), numpy.float32) for width in widths]  # of no token yet
+while len(output) < ids.shape[1] + 50:
+    given = [numpy.array([token]), keep, *memory, *past]
+    logits, *past = decoder.run(None, dict(zip(about["decoder"]["inputs"], given)))
+    token = int(logits[0].argmax())
+    if token == about["ids"]["end"]:
+        break
+    output.append(token)
+print(target.decode(output))
+```
+
+This is greedy search; `manifest.json` names every input and output.
+"""
 
 
 class Encoder(nn.Module):
@@ -117,8 +143,7 @@ def write(opened: ModelFolder, model: Transformer, folder: Path) -> None:
     (folder / "target.spm").write_bytes(opened.vocabularies.target.model)
     text = json.dumps(manifest(opened, names), ensure_ascii=False, indent=2)
     (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
-    if opened.folder.card.exists():
-        (folder / "README.md").write_bytes(opened.folder.card.read_bytes())
+    write_card(opened, folder, USE)
 
 
 def manifest(opened: ModelFolder, names: Names) -> dict[str, Any]:

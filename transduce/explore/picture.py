@@ -14,6 +14,7 @@ PICTURES = (".png", ".pdf", ".svg")
 PAGE = ".html"  # one file to look around in, made by `standalone`
 MOST_TOKENS = 150
 PANEL = 1.5  # inches a side of one head's small picture, at least
+START = "‹start›"  # what the decoder is given before its first token
 PER_TOKEN = 0.13  # inches a token needs to be legible
 
 
@@ -38,10 +39,11 @@ def draw_attention(attention: Attention, path: str | Path) -> None:
     source, target = attention.source, attention.target
     if max(len(source), len(target)) > MOST_TOKENS:
         raise SettingError(f"{len(source)} and {len(target)} tokens: a picture takes at most {MOST_TOKENS} a side")
+    written, before = attention.written, [START, *target[1:]]
     parts = [
         ("Encoder: source looks at source", attention.maps.encoder, source, source),
-        ("Decoder: target looks at earlier target", attention.maps.decoder, target, target),
-        ("Decoder: target looks at source", attention.maps.source, target, source),
+        ("Decoder: the token being written looks at those before", attention.maps.decoder, written, before),
+        ("Decoder: the token being written looks at the source", attention.maps.source, written, source),
     ]
     heights = [len(maps) for _, maps, _, _ in parts]
     side = max(PANEL, PER_TOKEN * max(len(source), len(target)))

@@ -70,7 +70,8 @@ class Alignment(BaseModel):
     """How much each target token looked at each source token: the mean over layers and heads."""
 
     source: list[str]
-    target: list[str]
+    target: list[str]  # what the decoder was given
+    written: list[str]  # what it wrote then: the names of the rows
     weights: list[list[float]]
 
 
@@ -96,7 +97,8 @@ class AttentionAnswer(BaseModel):
     """Weights by layer, head, who looks, who is looked at."""
 
     source: list[str]
-    target: list[str]
+    target: list[str]  # what the decoder was given: its columns
+    written: list[str]  # what it wrote then: its rows
     encoder: list[list[list[list[float]]]]
     decoder: list[list[list[list[float]]]]
     cross: list[list[list[list[float]]]]
@@ -218,7 +220,7 @@ async def _align(service: Service, model: Model, answer: TranslateAnswer) -> Non
 def _alignment(attention: Attention) -> dict[str, Any]:
     layers = attention.maps.source
     mean = sum(layer[0].double().mean(0) for layer in layers) / len(layers)
-    return {"source": attention.source, "target": attention.target, "weights": mean.round(decimals=4).tolist()}  # type: ignore[union-attr]
+    return _names(attention) | {"weights": mean.round(decimals=4).tolist()}  # type: ignore[union-attr]
 
 
 def _every_head(translator: Translator, text: str, output: str | None) -> dict[str, Any]:
@@ -227,7 +229,11 @@ def _every_head(translator: Translator, text: str, output: str | None) -> dict[s
     weights = {
         name: [layer[0].double().round(decimals=4).tolist() for layer in layers] for name, layers in maps.items()
     }
-    return {"source": attention.source, "target": attention.target, **weights}
+    return _names(attention) | weights
+
+
+def _names(attention: Attention) -> dict[str, Any]:
+    return {"source": attention.source, "target": attention.target, "written": attention.written}
 
 
 def _model_answer(model: Model) -> ModelAnswer:

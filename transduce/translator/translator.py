@@ -78,6 +78,11 @@ class Attention:
     target: list[str]  # what the decoder is given: `<pad>`, then the output
     maps: "AttentionMaps"
 
+    @property
+    def written(self) -> list[str]:
+        """What the decoder writes at each of its places: the output, then `</s>`."""
+        return [*self.target[1:], "</s>"]
+
 
 @dataclass(frozen=True)
 class Lines:

@@ -1,0 +1,27 @@
+"""The model card of an export: the run's own, with the use of the runtime it was made for.
+
+What the run's card says of the machine it was trained on, paths, is nothing to those who get the export.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from transduce.translator import ModelFolder
+
+_PATHS = ("data.train", "data.valid", "data.cache", "train.start_from")
+
+
+def write_card(opened: ModelFolder, folder: Path, use: str, front: Sequence[str] = ()) -> None:
+    """`README.md`: what the hub reads in `front`, the run's card, and how to `use` what is there."""
+    name, ours = opened.folder.path.resolve().name, opened.folder.card
+    card = ours.read_text(encoding="utf-8") if ours.exists() else f"# {name}\n"
+    (folder / "README.md").write_text("\n".join([*front, _with_use(card, use)]), encoding="utf-8")
+
+
+def _with_use(card: str, use: str) -> str:
+    """The card with another section on its use, before all others; without rows that hold paths."""
+    parts = card.split("\n## ")
+    others = [part for part in parts[1:] if part.split("\n", 1)[0] != "Use"]
+    text = "\n## ".join([parts[0].rstrip("\n") + "\n", f"Use\n\n{use.strip()}\n", *others])
+    rows = (line for line in text.split("\n") if not line.startswith(tuple(f"| {key} |" for key in _PATHS)))
+    return "\n".join(rows)
