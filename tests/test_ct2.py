@@ -293,6 +293,21 @@ def test_only_a_few_blocks_are_taken_ahead(trained: Path, full: bool, monkeypatc
         assert read <= 4 * (number // 4 + 1) + 4 * (ct2_engine.Ct2Engine.AHEAD + 1)
 
 
+def test_a_line_does_not_wait_for_the_next(trained: Path) -> None:
+    """Both engines answer what is there before they ask for more, once they hear that nothing more is there yet."""
+    for ours in both(trained):
+        answered: list[str] = []
+
+        def typed(answered: list[str] = answered) -> Iterator[str]:
+            for number, line in enumerate(["the cat", "", "the dogs ran", "rain"]):
+                assert len(answered) == number
+                yield line
+
+        for found in ours.stream(typed(), ours.request(beam=1), paused=lambda: True):
+            answered.append(found.text)
+        assert answered == ours.translate(["the cat", "", "the dogs ran", "rain"], ours.request(beam=1))
+
+
 def test_an_engine_can_be_left_in_the_middle(trained: Path) -> None:
     _, theirs = both(trained)
     engine = theirs.engines.scoring()

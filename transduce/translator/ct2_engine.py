@@ -125,6 +125,8 @@ class Ct2Engine:
                     self._arrive(flying.popleft())
                     yield from self._complete(jobs, request)
                 flying.append(self._launch(job, numbers, request))
+            while block.paused and flying:
+                self._arrive(flying.popleft())
             yield from self._complete(jobs, request)  # a block of empty lines has no batches
         while flying:
             self._arrive(flying.popleft())

@@ -78,10 +78,16 @@ class Block:
     sources: Sequence[Ids]
     prefixes: Sequence[Ids]
     phrases: Sequence[Sequence[Ids]] = ()  # only where the request says so
+    paused: bool = False  # whether the next block may be long in coming: nobody should wait for it
 
     def only(self, numbers: Sequence[int]) -> "Block":
         phrases = [self.phrases[n] for n in numbers] if self.phrases else ()
-        return Block([self.sources[n] for n in numbers], [self.prefixes[n] for n in numbers], phrases)
+        return replace(
+            self,
+            sources=[self.sources[n] for n in numbers],
+            prefixes=[self.prefixes[n] for n in numbers],
+            phrases=phrases,
+        )
 
 
 class Engine(Protocol):

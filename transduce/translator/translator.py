@@ -4,7 +4,7 @@ What had to be cut, was unknown or ran into the length limit is counted on each 
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -100,10 +100,30 @@ class Asked:
     lines: Iterator[str]
     prefixes: Iterator[str] | None
     terms: Iterator[Sequence[str]] | None
+    paused: Callable[[], bool] | None
 
     @staticmethod
-    def of(lines: Iterable[str], prefixes: Iterable[str] | None, terms: Iterable[Sequence[str]] | None) -> "Asked":
-        return Asked(iter(lines), None if prefixes is None else iter(prefixes), None if terms is None else iter(terms))
+    def of(
+        lines: Iterable[str],
+        prefixes: Iterable[str] | None,
+        terms: Iterable[Sequence[str]] | None,
+        paused: Callable[[], bool] | None,
+    ) -> "Asked":
+        given = iter(lines), None if prefixes is None else iter(prefixes), None if terms is None else iter(terms)
+        return Asked(*given, paused)
+
+    def some_lines(self) -> tuple[list[str], bool]:
+        """The next lines, and whether they are not more because no further one is there yet."""
+        if self.paused is None:
+            return list(islice(self.lines, LINES_AT_ONCE)), False
+        taken: list[str] = []
+        for line in self.lines:
+            taken.append(line)
+            if len(taken) == LINES_AT_ONCE:
+                break
+            if self.paused():
+                return taken, True
+        return taken, False
 
     def prefixes_of(self, count: int) -> list[str]:
         """What each of the next outputs must begin with."""
@@ -173,15 +193,17 @@ class Translator:
         request: Request | None = None,
         prefixes: Iterable[str] | None = None,
         terms: Iterable[Sequence[str]] | None = None,
+        paused: Callable[[], bool] | None = None,
     ) -> Iterator[Translation]:
         """A translation for every line, in order, holding no more than a few blocks of lines at a time.
 
-        Each line may have a prefix its outputs begin with, and terms that occur in them.
+        Each line may have a prefix its outputs begin with, and terms that occur in them. `paused` says whether no further
+        line is there yet: those that are do not wait for it.
         """
         wanted = (request or self.request()).but(constrained=terms is not None)
         taken: deque[Lines] = deque()
         engine = self.engines.searching(wanted)
-        blocks = self._blocks(Asked.of(lines, prefixes, terms), taken, every_core=engine.spares_cores)
+        blocks = self._blocks(Asked.of(lines, prefixes, terms, paused), taken, every_core=engine.spares_cores)
         for found in engine.stream(blocks, wanted):
             yield from self._translations(taken.popleft(), found, wanted)
 
@@ -216,13 +238,15 @@ class Translator:
 
     def _blocks(self, asked: "Asked", taken: "deque[Lines]", every_core: bool) -> Iterator[Block]:
         """Blocks of ids to search, whose lines are left in `taken`."""
-        while texts := list(islice(asked.lines, LINES_AT_ONCE)):
+        while (some := asked.some_lines())[0]:
+            texts, paused = some
             ids = self.vocabularies.source.encode(texts, every_core)
             prefixes = [row[:-1] for row in self.vocabularies.target.encode(asked.prefixes_of(len(texts)))]
             phrases = [[row[:-1] for row in self.vocabularies.target.encode(t)] for t in asked.terms_of(len(texts))]
             searched = [n for n, text in enumerate(texts) if text.strip()]
             taken.append(Lines(texts, ids, searched))
-            yield Block([self._cut(row) for row in ids], prefixes or [()] * len(ids), phrases).only(searched)
+            cut = [self._cut(row) for row in ids]
+            yield Block(cut, prefixes or [()] * len(ids), phrases, paused).only(searched)
 
     def _translations(self, lines: Lines, searched: list[list[Hypothesis]], request: Request) -> Iterator[Translation]:
         decoded = self.vocabularies.target.decode_counted([one.tokens for found in searched for one in found])
