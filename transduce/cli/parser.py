@@ -154,7 +154,7 @@ def _export(parser: argparse.ArgumentParser) -> None:
         "--to",
         choices=["hf", "ct2", "onnx"],
         required=True,
-        help="hf: transformers; ct2: CTranslate2; onnx: onnxruntime",
+        help="hf: transformers; ct2: CTranslate2; onnx: onnxruntime; each needs the extra of its name, transduce[hf] and so on",
     )
     parser.add_argument("--weights", choices=["auto", "best", "last", "averaged"], default="auto")
     parser.add_argument(
