@@ -2,6 +2,7 @@
 
 import bz2
 import gzip
+import io
 import json
 import lzma
 import math
@@ -57,6 +58,19 @@ def test_a_line_in_is_a_line_out(model: Path) -> None:
     assert "1 lines were longer than the model takes and were cut" in said
     assert "source tokens were unknown to the vocabulary" in said
     assert "1 lines were not UTF-8" in said
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_at_a_terminal_it_says_what_it_waits_for(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], quiet: bool
+) -> None:
+    terminal = io.TextIOWrapper(io.BytesIO(b"ab\n"))
+    monkeypatch.setattr(terminal, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr("sys.stdin", terminal)
+    assert main(["translate", str(model), *(["--quiet"] if quiet else [])]) == 0
+    said = capsys.readouterr()
+    assert said.out == "A B\n"
+    assert ("one sentence a line; Ctrl-D ends them" in said.err) is not quiet
 
 
 def test_nothing_in_nothing_out(model: Path) -> None:

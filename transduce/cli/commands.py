@@ -86,6 +86,7 @@ def translate(options: Options) -> int:
     if options.beam is None and options.n_best > request.beam and not options.sample:
         request = request.but(beam=options.n_best)
     translator.ready(request)
+    _say_what_is_awaited(options)
     lines = Lines(options.input)
     prefixes = Lines(options.prefix) if options.prefix else None
     terms = (_phrases(line) for line in Lines(options.terms)) if options.terms else None
@@ -241,6 +242,7 @@ def distill(options: Options) -> int:
 def backtranslate(options: Options) -> int:
     from transduce.synthesis import backtranslate
 
+    _say_what_is_awaited(options)
     made = backtranslate(
         options.model,
         Lines(options.input),
@@ -334,6 +336,12 @@ def _read_pairs(options: Options) -> tuple[list[str], list[str]]:
     if not sources:
         raise DataError(f"{' '.join(options.files)}: empty: there is not a single pair")
     return sources, targets
+
+
+def _say_what_is_awaited(options: Options) -> None:
+    """Whoever sits at the terminal sees why nothing happens."""
+    if options.input == "-" and sys.stdin is not None and sys.stdin.isatty() and not options.quiet:
+        say_to_stderr("reading from the terminal: one sentence a line; Ctrl-D ends them, and their translations follow")
 
 
 def _request(translator: Translator, options: Options) -> Request:

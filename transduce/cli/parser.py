@@ -6,6 +6,10 @@ from transduce import __version__
 from transduce.config import PRESETS
 
 FILES = "two aligned text files, or one .tsv or .jsonl file; each may be .gz, .xz or .bz2; - is stdin; may be repeated"
+LINES = (
+    "Translate lines from stdin to stdout. A line is one sentence to the model: split texts into sentences first, "
+    "or send them to `transduce serve`, which does."
+)
 EXAMPLES = """examples:
   transduce demo
   transduce train runs/en-de --train train.en train.de --valid valid.en valid.de --languages en de
@@ -27,7 +31,7 @@ def make_parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     _demo(verbs.add_parser("demo", help="train on built-in data, score, translate, draw attention"))
     _train(verbs.add_parser("train", help="train a model, or go on where a run stopped"))
-    _translate(verbs.add_parser("translate", help="translate lines from stdin to stdout"))
+    _translate(verbs.add_parser("translate", help="translate lines from stdin to stdout", description=LINES))
     _evaluate(verbs.add_parser("evaluate", help="score a model on a test set"))
     _score(verbs.add_parser("score", help="log-probability of given pairs"))
     _attention(verbs.add_parser("attention", help="draw what attends to what"))
