@@ -217,3 +217,12 @@ def test_replacing_is_an_option_of_the_command(tmp_path: Path, capsys: pytest.Ca
     (tmp_path / "in").write_text("hello\n")
     assert main(["translate", str(FROZEN), "--input", str(tmp_path / "in"), "--replace-unknown", "--threads", "1"]) == 0
     assert capsys.readouterr().out.split() == Translator.load(FROZEN, TORCH).translate(["hello"])[0].split()
+
+
+def test_replacing_is_idle_where_bytes_spell_everything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = write_folder(tmp_path / "run")
+    (tmp_path / "in").write_text("the cat sat\n")
+    assert main(["translate", str(run), "--input", str(tmp_path / "in"), "--replace-unknown", "--threads", "1"]) == 0
+    said = capsys.readouterr().err
+    assert "--replace-unknown changes nothing: this model spells unknown words in bytes" in said
+    assert "read off attention" not in said

@@ -147,7 +147,7 @@ def test_sources_are_made_for_targets(
 ) -> None:
     path = write_lines(tmp_path / "mono", lines(12))
     command = ["backtranslate", str(teacher), str(tmp_path / "back"), "--input", path, "--threads", "1", "--json"]
-    command += ["--engine", "torch", "--seed", "3", *(["--sample"] if sample else [])]
+    command += ["--engine", "torch", *(["--sample", "--seed", "3"] if sample else [])]
     assert main(command) == 0
     told = json.loads(capsys.readouterr().out)
     made = Path(told["made"]).read_text().split("\n")[:-1]

@@ -70,6 +70,7 @@ def _finish(options: Options, run: Callable[[], "Result"]) -> int:
 
 
 def translate(options: Options) -> int:
+    _check_drawing(options)
     translator = _load(options)
     request = _request(translator, options).but(
         n_best=options.n_best,
@@ -79,7 +80,7 @@ def translate(options: Options) -> int:
         top_p=options.top_p,
         seed=options.seed,
         aligned=bool(options.alignments),
-        replace_unknown=options.replace_unknown,
+        replace_unknown=_replaces_unknown(translator, options),
         constrained=bool(options.terms),
         figures="tokens" if options.json else "outputs" if options.n_best > 1 else "none",
     )
@@ -112,7 +113,9 @@ def evaluate(options: Options) -> int:
     evaluations = {}
     for engine in ("torch", "ct2") if options.engine == "both" else (options.engine,):
         shortlist = options.shortlist and (engine, options.engine) != ("torch", "both")
-        translator = _load(argparse.Namespace(**vars(options) | {"engine": engine, "shortlist": shortlist}))
+        quantization = None if (engine, options.engine) == ("torch", "both") else options.quantization
+        one = {"engine": engine, "shortlist": shortlist, "quantization": quantization}
+        translator = _load(argparse.Namespace(**vars(options) | one))
         evaluations[engine] = run(translator, TestSet.of(sources, references), _request(translator, options))
     first = next(iter(evaluations.values()))
     Noted().all(first.translations).tell()
@@ -135,7 +138,7 @@ def _print_both(torch: "Evaluation", ct2: "Evaluation", options: Options) -> Non
     if options.json:
         _print_json({"torch": _report(torch), "ct2": _report(ct2), "difference": difference})
         return
-    for name, evaluation in (("torch, float32", torch), (f"ct2, {options.quantization}", ct2)):
+    for name, evaluation in (("torch, float32", torch), (f"ct2, {options.quantization or 'int8'}", ct2)):
         print(f"{name}:")
         _print_evaluation(evaluation)
     print(f"difference: {ct2.scores.main.name} {difference:+.2f}")
@@ -160,6 +163,8 @@ def _report(evaluation: "Evaluation") -> dict[str, Any]:
 
 
 def score(options: Options) -> int:
+    if options.quantization and options.engine != "ct2":
+        raise SettingError("--quantization is for the ct2 engine: add --engine ct2, or leave it out")
     sources, targets = _read_pairs(options)
     translator = _load(options)
     noted = Noted()
@@ -242,6 +247,7 @@ def distill(options: Options) -> int:
 def backtranslate(options: Options) -> int:
     from transduce.synthesis import backtranslate
 
+    _check_drawing(options)
     _say_what_is_awaited(options)
     made = backtranslate(
         options.model,
@@ -249,7 +255,7 @@ def backtranslate(options: Options) -> int:
         options.folder,
         beam=options.beam,
         sampling=options.sample,
-        seed=options.seed,
+        seed=1 if options.seed is None else options.seed,
         loading=_loading(options),
         say=_say_nothing if options.quiet else say_to_stderr,
     )
@@ -313,12 +319,13 @@ def _load(options: Options) -> Translator:
 
 
 def _loading(options: Options) -> Loading:
+    _check_quantization(options)
     return Loading(
         weights=options.weights,
         engine=options.engine,
         device=options.device,
         threads=options.threads,
-        quantization=options.quantization,
+        quantization=options.quantization or "int8",
         ensemble=tuple(getattr(options, "ensemble", ())),
         shortlist=getattr(options, "shortlist", False),
         say=_say_nothing if getattr(options, "quiet", False) else say_to_stderr,
@@ -435,6 +442,31 @@ def _aligned(output: Output, options: Options) -> str:
 
 def _phrases(line: str) -> list[str]:
     return [phrase for phrase in line.split("\t") if phrase.strip()]
+
+
+def _check_drawing(options: Options) -> None:
+    """Refuse what would do nothing: options of drawing where there is a search, and the other way round."""
+    if options.sample and options.beam is not None:
+        raise SettingError("--beam is for searching and --sample draws: leave out one of them")
+    for name in ("temperature", "top_k", "top_p", "seed"):
+        if not options.sample and getattr(options, name, None) is not None:
+            raise SettingError(f"--{name.replace('_', '-')} is for drawing: add --sample, or leave it out")
+
+
+def _check_quantization(options: Options) -> None:
+    """Refuse it where nothing is quantized."""
+    for name, value in (("engine", "torch"), ("device", "cuda")):
+        if options.quantization and getattr(options, name) == value:
+            raise SettingError(f"--quantization is for the ct2 engine: leave out --quantization, or --{name} {value}")
+
+
+def _replaces_unknown(translator: Translator, options: Options) -> bool:
+    """Whether to look for `<unk>` in outputs: not where bytes spell everything, and then it says so."""
+    data = translator.config.data
+    spells = data.unknown == "bytes" and data.target_units in ("bpe", "unigram")
+    if options.replace_unknown and spells and not options.quiet:
+        say_to_stderr("--replace-unknown changes nothing: this model spells unknown words in bytes, never as <unk>")
+    return options.replace_unknown and not spells
 
 
 def _print_json(value: Any) -> None:

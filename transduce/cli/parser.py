@@ -78,7 +78,7 @@ def _loading(parser: argparse.ArgumentParser) -> None:
 def _engine(parser: argparse.ArgumentParser, auto: str, *others: str) -> None:
     parser.add_argument("--engine", choices=["auto", "torch", "ct2", *others], default="auto", help=auto)
     parser.add_argument(
-        "--quantization", choices=["int8", "bfloat16", "float32"], default="int8", help="of the ct2 engine"
+        "--quantization", choices=["int8", "bfloat16", "float32"], help="of the ct2 engine (default: int8)"
     )
 
 
@@ -97,11 +97,19 @@ def _translate(parser: argparse.ArgumentParser) -> None:
         "--input", default="-", metavar="FILE", help="read lines from here (.gz, .xz, .bz2 too), not stdin"
     )
     parser.add_argument("--n-best", type=int, default=1, metavar="N", help="N outputs: `line ||| text ||| score`")
-    parser.add_argument("--sample", action="store_true", help="draw from the model instead of searching")
-    parser.add_argument("--temperature", type=float, default=1.0)
-    parser.add_argument("--top-k", type=int, default=0, metavar="K")
-    parser.add_argument("--top-p", type=float, default=1.0, metavar="P")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--sample",
+        action="store_true",
+        help="draw from the model instead of searching; --top-p 0.9 besides leaves out the improbable",
+    )
+    parser.add_argument(
+        "--temperature", type=float, metavar="T", help="of drawing: below 1 tamer, above 1 wilder (default: 1)"
+    )
+    parser.add_argument("--top-k", type=int, metavar="K", help="draw from the K most probable tokens (default: all)")
+    parser.add_argument(
+        "--top-p", type=float, metavar="P", help="draw from the most probable tokens that sum up to P (default: 1, all)"
+    )
+    parser.add_argument("--seed", type=int, metavar="N", help="another one draws others (default: 1)")
     parser.add_argument("--prefix", metavar="FILE", help="a beginning for each line's output, line by line")
     parser.add_argument("--terms", metavar="FILE", help="phrases that must occur in each line's output, tabs between")
     parser.add_argument(
@@ -143,7 +151,7 @@ def _score(parser: argparse.ArgumentParser) -> None:
 
 def _attention(parser: argparse.ArgumentParser) -> None:
     _model(parser)
-    parser.set_defaults(engine="torch", quantization="int8")  # the one that can be looked into
+    parser.set_defaults(engine="torch", quantization=None)  # the one that can be looked into
     parser.add_argument("sentence")
     parser.add_argument("--target", help="look at this output instead of the model's own")
     parser.add_argument(
@@ -202,7 +210,7 @@ def _backtranslate(parser: argparse.ArgumentParser) -> None:
     add("--input", default="-", metavar="FILE", help="lines of the target language (default: stdin)")
     add("--sample", action="store_true", help="draw the sources instead of searching for the best")
     add("--beam", type=int, help="width of the beam (default: the model's setting)")
-    add("--seed", type=int, default=1)
+    add("--seed", type=int, metavar="N", help="another one draws others (default: 1)")
     _loading(parser)
     _engine(parser, "auto: CTranslate2 (ct2) on CPUs wherever it can, else PyTorch")
     add("--quiet", action="store_true", help="say nothing but errors")
