@@ -214,7 +214,13 @@ def test_other_weights_can_be_asked_for(model: Path, which: str) -> None:
 
 MISTAKES = [
     (["translate", "nowhere"], "nowhere: no such folder"),
+    (["translate", "nowhere"], "`transduce train nowhere --train SOURCE TARGET` makes one"),
     (["translate", "MODEL/checkpoints"], "not a model folder (it has no config.toml)"),
+    (["translate", "MODEL/config.toml"], "config.toml: a file, not a model folder; name MODEL\n"),
+    (["translate", "INPUT"], "input: a file, not a model folder\n"),
+    (["translate", "FULL"], "full: not a model folder (it has no config.toml)\n"),
+    (["translate", "MODEL/.."], "(it has no config.toml); MODEL/../run is one"),
+    (["translate", "MARIAN"], "a Hugging Face folder (marian); `transduce import MARIAN RUN` makes a model folder"),
     (["translate", "MODEL", "--weights", "averaged"], "no averaged.safetensors there"),
     (["translate", "MODEL", "--input", "missing"], "missing: cannot be read"),
     (["translate", "MODEL", "--input", "INPUT", "--beam", "0"], "beam = 0: must be at least 1"),
@@ -269,6 +275,8 @@ def test_a_mistake_is_one_line(
     (tmp_path / "empty").write_text("")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "letter.txt").write_text("dear")
+    (tmp_path / "marian").mkdir()
+    (tmp_path / "marian" / "config.json").write_text('{"model_type": "marian"}')
     (tmp_path / "few").write_text("cat\ndog\n")  # neither falls into the tenth that is held out
     names = {
         "FEW": tmp_path / "few",
@@ -276,6 +284,7 @@ def test_a_mistake_is_one_line(
         "INPUT": tmp_path / "input",
         "EMPTY": tmp_path / "empty",
         "FULL": tmp_path / "full",
+        "MARIAN": tmp_path / "marian",
     }
     filled = [a.replace("MODEL", str(model)).replace("INPUT", str(names["INPUT"])) for a in arguments]
     filled = [str(names.get(a, a)) for a in filled]
@@ -283,6 +292,8 @@ def test_a_mistake_is_one_line(
         filled[1] = str(tmp_path / "new")
     assert main(filled) == 2
     said = capsys.readouterr()
+    for name, path in names.items():
+        message = message.replace(name, str(path))
     assert message in said.err
     assert said.err.strip().split("\n")[-1].startswith("transduce: ")
     assert "Traceback" not in said.err

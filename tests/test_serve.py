@@ -586,6 +586,8 @@ def test_models_that_cannot_be_served(run: Path, tmp_path: Path) -> None:
         make_service([tmp_path / "nowhere"])
     with pytest.raises(RunError, match="no such folder"):
         make_service([f"en-de={tmp_path / 'nowhere'}"])
+    with pytest.raises(SettingError, match=r"the name 'xx' must be two languages, as in en-de=/"):
+        make_service([f"xx={run}"])
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,9 @@ class Specification:
             source, target, folder = named.groups()
             open_folder(folder)
             return Specification(Path(folder), f"{source}-{target}", source, target)
+        name, equals, folder = text.partition("=")
+        if equals and not Path(text).exists():
+            raise SettingError(f"{text}: the name {name!r} must be two languages, as in en-de={folder}")
         languages = open_folder(text).config.data.languages
         source, target = languages or ("", "")
         return Specification(Path(text), "-".join(languages) or Path(text).resolve().name, source, target)

@@ -1,5 +1,6 @@
 """A model folder as objects: configuration, vocabularies, weights. Needs nothing outside the folder."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,10 +59,35 @@ def open_folder(path: str | Path) -> ModelFolder:
     """The folder of a run, checked for what every model needs."""
     folder = RunFolder(Path(path))
     if not folder.config.is_file():
-        what = "not a model folder (it has no config.toml)" if folder.path.is_dir() else "no such folder"
-        raise RunError(f"{path}: {what}; `transduce train {path} --train SOURCE TARGET` makes one")
+        raise RunError(f"{path}: {_what_it_is(folder.path)}")
     config = read_config(folder)
     return ModelFolder(folder, config, read_vocabularies(folder, config))
+
+
+def _what_it_is(path: Path) -> str:
+    """What is there in place of a model folder, and what to do."""
+    train = f"`transduce train {path} --train SOURCE TARGET` makes one"
+    if path.is_file():
+        return "a file, not a model folder" + (
+            f"; name {path.parent}" if RunFolder(path.parent).config.is_file() else ""
+        )
+    if not path.is_dir():
+        return f"no such folder; {train}"
+    if kind := _kind_of_hf(path):
+        return f"a Hugging Face folder ({kind}); `transduce import {path} RUN` makes a model folder of it, where it can"
+    nothing = "not a model folder (it has no config.toml)"
+    if inside := sorted(file.parent for file in path.glob("*/config.toml")):
+        return f"{nothing}; {inside[0]} is one"
+    return nothing if any(path.iterdir()) else f"{nothing}; {train}"
+
+
+def _kind_of_hf(path: Path) -> str:
+    """The type of model a Hugging Face folder names; nothing where it is none."""
+    try:
+        found = json.loads((path / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return ""
+    return str(found.get("model_type", "")) if isinstance(found, dict) else ""
 
 
 def read_config(folder: RunFolder) -> Config:
