@@ -6,6 +6,7 @@ import io
 import json
 import lzma
 import math
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -55,9 +56,9 @@ def test_a_line_in_is_a_line_out(model: Path) -> None:
     assert outputs[0] == outputs[9] == b"A B"
     assert outputs[1] == outputs[2] == b""
     said = done.stderr.decode()
-    assert "1 lines were longer than the model takes and were cut" in said
+    assert "1 line was longer than the model takes, and cut" in said
     assert "source tokens were unknown to the vocabulary" in said
-    assert "1 lines were not UTF-8" in said
+    assert "1 line was not UTF-8" in said
 
 
 @pytest.mark.parametrize("quiet", [False, True])
@@ -181,6 +182,13 @@ def test_score_is_what_search_reported(
     assert math.fsum(first["token_log_probabilities"]) == pytest.approx(scores[0], abs=1e-4)
 
 
+@pytest.mark.parametrize("ending", ["png", "html"])
+def test_attention_says_the_texts(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], ending: str) -> None:
+    file = tmp_path / f"attention.{ending}"
+    assert main(["attention", str(model), "ab", "-o", str(file)]) == 0
+    assert capsys.readouterr().err.endswith(f"{file}: ab -> A B\n")
+
+
 def test_attention_is_drawn(model: Path, tmp_path: Path) -> None:
     picture = tmp_path / "attention.png"
     assert main(["attention", str(model), "abba", "-o", str(picture)]) == 0
@@ -248,7 +256,7 @@ MISTAKES = [
     (["train", "INPUT/run", "--train", "INPUT", "INPUT"], "File exists"),
     (["evaluate", "MODEL", "missing.tsv"], "missing.tsv: cannot be read: no such file"),
     (["evaluate", "MODEL", "INPUT", "EMPTY"], "the files have"),
-    (["attention", "MODEL", "ab", "-o", "picture.bmp"], "a picture's name must end in .png"),
+    (["attention", "MODEL", "ab", "-o", "picture.bmp"], "a picture's name must end in .png, .pdf, .svg or .html"),
     (["attention", "MODEL", "ab", "-o", "no/such/folder/a.png"], "there is no folder"),
     (["attention", "MODEL", "  ", "-o", "a.png"], "the sentence is empty"),
     (["train", "new"], "no training data"),
@@ -298,6 +306,31 @@ def test_a_mistake_is_one_line(
     assert said.err.strip().split("\n")[-1].startswith("transduce: ")
     assert "Traceback" not in said.err
     assert not (tmp_path / "new").exists()
+
+
+def test_a_folder_without_weights(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    copied = shutil.copytree(model, tmp_path / "run", ignore=shutil.ignore_patterns("*.safetensors", "ct2"))
+    assert main(["translate", str(copied)]) == 2
+    assert "no weights: neither best.safetensors nor last.safetensors is there" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["translate", "model", "--beem", "3"], "unrecognized arguments: --beem 3; did you mean --beam?"),
+        (["translate", "model", "--beem=3"], "unrecognized arguments: --beem=3; did you mean --beam?"),
+        (["translate", "model", "input"], "unrecognized arguments: input\n"),
+    ],
+)
+def test_an_unknown_option_shows_the_usage_of_its_verb(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith("usage: transduce translate ")
+    assert message in said
 
 
 def test_output_that_cannot_be_written_is_one_line(model: Path) -> None:

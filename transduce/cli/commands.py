@@ -186,9 +186,10 @@ def attention(options: Options) -> int:
         raise SettingError("the sentence is empty: there is nothing to attend to")
     if path.suffix.lower() == PAGE:
         return _attention_page(options, path)
-    seen = _load(options).attention(options.sentence, options.target)
-    draw_attention(seen, path)
-    print(f"{path}: {' '.join(seen.source)} -> {' '.join(seen.target[1:])}", file=sys.stderr)
+    translator = _load(options)
+    target = translator.translate([options.sentence])[0] if options.target is None else options.target
+    draw_attention(translator.attention(options.sentence, target), path)
+    print(f"{path}: {options.sentence} -> {target}", file=sys.stderr)
     return 0
 
 
@@ -414,14 +415,14 @@ class Noted:
         return self
 
     def tell(self) -> None:
-        for count, what in [
-            (self.cut, "lines were longer than the model takes and were cut"),
-            (self.unknown, "source tokens were unknown to the vocabulary"),
-            (self.newlines, "line breaks in outputs became spaces"),
-            (self.undecodable, "lines were not UTF-8; what could not be read became \ufffd"),
+        for count, one, several, what in [
+            (self.cut, "line was", "lines were", "longer than the model takes, and cut"),
+            (self.unknown, "source token was", "source tokens were", "unknown to the vocabulary"),
+            (self.newlines, "line break was", "line breaks were", "turned into blanks in outputs"),
+            (self.undecodable, "line was", "lines were", "not UTF-8; what could not be read became \ufffd"),
         ]:
             if count:
-                print(f"transduce: {count} {what}", file=sys.stderr)
+                say_to_stderr(f"{count} {one if count == 1 else several} {what}")
 
 
 def _print_translation(number: int, translation: Translation, options: Options) -> None:

@@ -1,6 +1,9 @@
 """What can be typed. Imports nothing heavy: `transduce --help` must answer at once."""
 
 import argparse
+import difflib
+from collections.abc import Sequence
+from typing import Any
 
 from transduce import __version__
 from transduce.config import PRESETS
@@ -19,6 +22,22 @@ EXAMPLES = """examples:
 """
 
 
+class Verb(argparse.ArgumentParser):
+    """A verb's own arguments: what it does not know is its own error, with its own usage."""
+
+    def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
+        options, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{self._nearest(unknown)}")
+        return options, unknown
+
+    def _nearest(self, unknown: Sequence[str]) -> str:
+        known = list(self._option_string_actions)
+        asked = [word.partition("=")[0] for word in unknown if word.startswith("-")]
+        close = [near for word in asked for near in difflib.get_close_matches(word, known, n=1)]
+        return f"; did you mean {close[0]}?" if close else ""
+
+
 def make_parser() -> argparse.ArgumentParser:
     """Every verb and option."""
     parser = argparse.ArgumentParser(
@@ -28,7 +47,7 @@ def make_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"transduce {__version__}")
-    verbs = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    verbs = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Verb)
     _demo(verbs.add_parser("demo", help="train on built-in data, score, translate, draw attention"))
     _train(verbs.add_parser("train", help="train a model, or go on where a run stopped"))
     _translate(verbs.add_parser("translate", help="translate lines from stdin to stdout", description=LINES))
@@ -70,9 +89,20 @@ def _model(parser: argparse.ArgumentParser) -> None:
 
 
 def _loading(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--weights", choices=["auto", "best", "last", "averaged"], default="auto")
-    parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto")
+    _weights(parser)
+    parser.add_argument(
+        "--device", choices=["auto", "cpu", "cuda"], default="auto", help="(default: auto, cuda where there is a GPU)"
+    )
     parser.add_argument("--threads", type=int, default=0, help="CPU threads (default: one per core)")
+
+
+def _weights(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--weights",
+        choices=["auto", "best", "last", "averaged"],
+        default="auto",
+        help="which of the run's weights (default: auto, the better validated of best and averaged)",
+    )
 
 
 def _engine(parser: argparse.ArgumentParser, auto: str, *others: str) -> None:
@@ -100,7 +130,7 @@ def _translate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sample",
         action="store_true",
-        help="draw from the model instead of searching; --top-p 0.9 besides leaves out the improbable",
+        help="draw from the model instead of searching; with --top-p 0.9 besides, the improbable is left out",
     )
     parser.add_argument(
         "--temperature", type=float, metavar="T", help="of drawing: below 1 tamer, above 1 wilder (default: 1)"
@@ -152,7 +182,7 @@ def _score(parser: argparse.ArgumentParser) -> None:
 def _attention(parser: argparse.ArgumentParser) -> None:
     _model(parser)
     parser.set_defaults(engine="torch", quantization=None)  # the one that can be looked into
-    parser.add_argument("sentence")
+    parser.add_argument("sentence", help="the source, in quotes")
     parser.add_argument("--target", help="look at this output instead of the model's own")
     parser.add_argument(
         "-o", "--output", required=True, metavar="FILE", help="a .png, .pdf or .svg picture, or an .html page"
@@ -168,7 +198,7 @@ def _export(parser: argparse.ArgumentParser) -> None:
         required=True,
         help="hf: transformers; ct2: CTranslate2; onnx: onnxruntime; each needs the extra of its name, transduce[hf] and so on",
     )
-    parser.add_argument("--weights", choices=["auto", "best", "last", "averaged"], default="auto")
+    _weights(parser)
     parser.add_argument(
         "--sample", metavar="FILE", default="", help="source lines to compare on (default: validation's)"
     )
@@ -234,7 +264,7 @@ def _shortlist(parser: argparse.ArgumentParser) -> None:
 def _average(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", nargs="+", metavar="RUN", help="models of one shape and vocabulary")
     parser.add_argument("-o", "--output", required=True, metavar="DIR", help="the model folder to make")
-    parser.add_argument("--weights", choices=["auto", "best", "last", "averaged"], default="auto")
+    _weights(parser)
 
 
 def _import(parser: argparse.ArgumentParser) -> None:
@@ -249,7 +279,7 @@ def _serve(parser: argparse.ArgumentParser) -> None:
     _loading(parser)
     _engine(parser, "auto: CTranslate2 (ct2) on CPUs wherever it can, else PyTorch")
     add("--host", default="127.0.0.1", help="the address to listen at (default: 127.0.0.1, this machine only)")
-    add("--port", type=int, default=5000)
+    add("--port", type=int, default=5000, metavar="N", help="the port to listen at (default: 5000)")
     add("--allow-host", nargs="+", action="extend", default=[], metavar="NAME", help="names it is reached by")
     add("--keys", default="", metavar="FILE", help="only for those with a key; `transduce key FILE NAME` makes one")
     add("--open", action="store_true", help="let other machines in without keys")

@@ -22,7 +22,7 @@ def check_picture_path(path: str | Path, formats: Sequence[str] = PICTURES) -> P
     """Refused before anything is computed: a format that cannot be drawn, a folder that is not there."""
     path = Path(path)
     if path.suffix.lower() not in formats:
-        raise SettingError(f"{path}: a picture's name must end in {', '.join(formats)}")
+        raise SettingError(f"{path}: a picture's name must end in {', '.join(formats[:-1])} or {formats[-1]}")
     if not path.parent.is_dir():
         raise SettingError(f"{path}: there is no folder {path.parent}")
     return path

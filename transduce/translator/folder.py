@@ -32,7 +32,8 @@ class ModelFolder:
         """The file of these weights, checked for version and vocabulary; `auto` is the better validated of two."""
         path = self.folder.weights(better_weights(self.folder) if which == "auto" else which)
         if not path.exists():
-            raise RunError(f"{self.folder.path}: no {path.name} there")
+            missing = "weights: neither best.safetensors nor last.safetensors is" if which == "auto" else path.name
+            raise RunError(f"{self.folder.path}: no {missing} there")
         check_version(path)
         self._check_vocabularies(path)
         return path
