@@ -107,7 +107,7 @@ def test_transformers_says_the_same_and_the_way_back_gives_the_same_weights(vari
     print(variant, verified)
     assert verified.difference < 1e-4
     assert verified.lines == 8
-    assert verified.greedy + verified.beam + verified.unended == 16
+    assert verified.greedy + verified.unended_greedy == verified.beam + verified.unended_beam == 8
     if model.positions != "none" and model.tie != "none":  # nothing tells those to end
         assert verified.greedy > 3
         assert verified.beam > 3
@@ -151,7 +151,7 @@ def test_a_real_model_on_real_sentences_in_a_program_without_us(shared_data: Pat
     import_model(shared_data / "model-marian-multi30k-en-de", tmp_path / "run")
     sources = shared_data / "multi30k" / "test_2016_flickr.en"
     verified = export(tmp_path / "run", tmp_path / "hf", sample=str(sources))
-    assert verified.greedy + verified.beam + verified.unended == 16
+    assert verified.greedy + verified.unended_greedy == verified.beam + verified.unended_beam == 8
     asked = sources.read_text(encoding="utf-8").split("\n")[:40]
     found = stranger(tmp_path / "hf", asked)
     assert found["texts"] == [ours(tmp_path / "run", asked, 1), ours(tmp_path / "run", asked, 4)]
@@ -216,7 +216,7 @@ def export_by_command(run: Path, folder: Path, *options: str) -> dict[str, Any]:
     command = [sys.executable, "-m", "transduce", "export", str(run), str(folder), "--json", "--threads", "1", *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "same text for" in done.stderr
+    assert "same text greedily" in done.stderr
     return json.loads(done.stdout)
 
 
@@ -279,7 +279,7 @@ def test_ctranslate2_says_the_same(variant: str, tmp_path: Path) -> None:
     run = write_folder(tmp_path / "run", model, joint=joint, search=search)
     verified = export_model(run, tmp_path / "ct2", "ct2", threads=1)
     assert verified.difference < 1e-4
-    assert verified.greedy + verified.beam + verified.unended == 16
+    assert verified.greedy + verified.unended_greedy == verified.beam + verified.unended_beam == 8
 
 
 @pytest.mark.parametrize("compute_type", ["float32", "int8"])
@@ -369,7 +369,18 @@ def test_texts_are_compared_too_and_a_tie_is_no_error(tmp_path: Path, monkeypatc
     with pytest.raises(RunError, match=r"greedy: '.*' becomes 'another' there and"):
         verify(honest, liar, asked, 1.0, 50)
     monkeypatch.setattr(honest, "score", lambda *_: -1.5)  # both as good
-    assert verify(honest, liar, asked, 1.0, 50) == Verified(4, 0.0, greedy=3, beam=3, unended=0)
+    assert verify(honest, liar, asked, 1.0, 50) == Verified(4, 0.0, greedy=3, beam=3, unended_greedy=0, unended_beam=0)
+
+
+def test_the_summary_counts_each_search_by_itself() -> None:
+    whole = Verified(32, 1.2e-6, greedy=32, beam=32, unended_greedy=0, unended_beam=0)
+    assert whole.summary() == (
+        "32 sentences: largest difference of a logit 1.2e-06; same text greedily: 32 of 32 compared; "
+        "same text with beam 4: 32 of 32 compared"
+    )
+    some = Verified(32, 1.2e-6, greedy=31, beam=29, unended_greedy=1, unended_beam=2).summary()
+    assert "greedily: 31 of 31 compared (1 left out: its output ran into the length limit); " in some
+    assert "beam 4: 29 of 30 compared (1 other is as good; 2 left out: their outputs ran into the length limit)" in some
 
 
 def test_a_graph_that_pytorch_cannot_write_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

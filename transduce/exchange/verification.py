@@ -95,14 +95,22 @@ class Verified:
     difference: float  # the largest between two logits
     greedy: int  # lines with the same text
     beam: int
-    unended: int  # outputs that ran into the length limit, where runtimes may differ
+    unended_greedy: int  # outputs that ran into the length limit, where runtimes may differ
+    unended_beam: int
 
     def summary(self) -> str:
-        unended = f", {self.unended} outputs not compared: they ran into the length limit" if self.unended else ""
         return (
-            f"{self.lines} sentences: largest difference of a logit {self.difference:.1e}; same text for {self.greedy} "
-            f"greedy and {self.beam} with beam {BEAM}{unended}"
+            f"{self.lines} sentences: largest difference of a logit {self.difference:.1e}; "
+            f"same text greedily: {self._compared(self.greedy, self.unended_greedy)}; "
+            f"same text with beam {BEAM}: {self._compared(self.beam, self.unended_beam)}"
         )
+
+    def _compared(self, same: int, unended: int) -> str:
+        compared, whose = self.lines - unended, "its output" if unended == 1 else "their outputs"
+        others, verb = compared - same, "other is" if compared - same == 1 else "others are"
+        asides = [f"{others} {verb} as good"] if others else []
+        asides += [f"{unended} left out: {whose} ran into the length limit"] if unended else []
+        return f"{same} of {compared} compared" + (f" ({'; '.join(asides)})" if asides else "")
 
 
 def verify(ours: Ours, theirs: Runtime, lines: Sequence[str], alpha: float, extra: int) -> Verified:
@@ -118,10 +126,10 @@ def verify(ours: Ours, theirs: Runtime, lines: Sequence[str], alpha: float, extr
     if not difference <= TOLERANCE:
         raise RunError(f"logits differ by {difference:.1e}, and more than {TOLERANCE:.0e} is no rounding")
     comparing = _Texts(ours, lines, limit, alpha)
-    same_greedy = comparing.count(greedy, theirs.search(lines, limit, 1, alpha), "greedy")
+    same_greedy, unended_greedy = comparing.count(greedy, theirs.search(lines, limit, 1, alpha), "greedy")
     wide = ours.search(lines, limit, BEAM, alpha)
-    same_beam = comparing.count(wide, theirs.search(lines, limit, BEAM, alpha), f"beam {BEAM}")
-    return Verified(len(lines), difference, same_greedy, same_beam, comparing.unended)
+    same_beam, unended_beam = comparing.count(wide, theirs.search(lines, limit, BEAM, alpha), f"beam {BEAM}")
+    return Verified(len(lines), difference, same_greedy, same_beam, unended_greedy, unended_beam)
 
 
 def _largest_difference(ours: list[Tensor], theirs: list[Tensor]) -> float:
@@ -135,13 +143,14 @@ class _Texts:
     """Counts equal texts; a text that differs must be one that our own model finds as good."""
 
     def __init__(self, ours: Ours, lines: Sequence[str], limit: int, alpha: float) -> None:
-        self.ours, self.lines, self.limit, self.alpha, self.unended = ours, lines, limit, alpha, 0
+        self.ours, self.lines, self.limit, self.alpha = ours, lines, limit, alpha
 
-    def count(self, here: list[Answer], there: list[Answer], how: str) -> int:
-        same = 0
+    def count(self, here: list[Answer], there: list[Answer], how: str) -> tuple[int, int]:
+        """How many are the same, and how many are not compared: they ran into the length limit."""
+        same = unended = 0
         for line, mine, theirs in zip(self.lines, here, there, strict=True):
             if max(len(mine.tokens), len(theirs.tokens)) >= self.limit - 1:
-                self.unended += 1
+                unended += 1
             elif _same(mine, theirs):
                 same += 1
             elif not self._tie(line, mine, theirs):
@@ -149,7 +158,7 @@ class _Texts:
                     f"{how}: {line!r} becomes {theirs.text!r} there and {mine.text!r} here, though logits agree "
                     "(searches may end otherwise for a model that has hardly learned: train it further)"
                 )
-        return same
+        return same, unended
 
     def _tie(self, line: str, mine: Answer, theirs: Answer) -> bool:
         """Outputs that our model scores alike: rounding decides which of them is the best."""
