@@ -227,7 +227,7 @@ MISTAKES = [
     (["translate", "MODEL/config.toml"], "config.toml: a file, not a model folder; name MODEL\n"),
     (["translate", "INPUT"], "input: a file, not a model folder\n"),
     (["translate", "FULL"], "full: not a model folder (it has no config.toml)\n"),
-    (["translate", "MODEL/.."], "(it has no config.toml); MODEL/../run is one"),
+    (["translate", "MODEL/.."], "(it has no config.toml); did you mean MODEL/../run?"),
     (["translate", "MARIAN"], "a Hugging Face folder (marian); `transduce import MARIAN RUN` makes a model folder"),
     (["translate", "MODEL", "--weights", "averaged"], "no averaged.safetensors there"),
     (["translate", "MODEL", "--input", "missing"], "missing: cannot be read"),

@@ -147,7 +147,7 @@ def _print_both(torch: "Evaluation", ct2: "Evaluation", options: Options) -> Non
 def _print_evaluation(evaluation: "Evaluation") -> None:
     print(evaluation.scores.with_signatures(), flush=True)
     print(
-        f"{evaluation.sentences} sentences in {evaluation.seconds:.1f} s: "
+        f"{evaluation.sentences} sentence{'s' * (evaluation.sentences != 1)} in {evaluation.seconds:.1f} s: "
         f"{evaluation.sentences_per_second:.1f} sentences/s, {evaluation.tokens_per_second:.0f} tokens/s",
         file=sys.stderr,
     )

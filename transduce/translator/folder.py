@@ -77,8 +77,8 @@ def _what_it_is(path: Path) -> str:
     if kind := _kind_of_hf(path):
         return f"a Hugging Face folder ({kind}); `transduce import {path} RUN` makes a model folder of it, where it can"
     nothing = "not a model folder (it has no config.toml)"
-    if inside := sorted(file.parent for file in path.glob("*/config.toml")):
-        return f"{nothing}; {inside[0]} is one"
+    if len(inside := list(path.glob("*/config.toml"))) == 1:
+        return f"{nothing}; did you mean {inside[0].parent}?"
     return nothing if any(path.iterdir()) else f"{nothing}; {train}"
 
 
