@@ -362,3 +362,23 @@ def test_a_reader_that_goes_away_is_no_error(model: Path) -> None:
     done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=120, check=False)
     assert done.stdout == "A B\n"
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("engine", ["torch", "ct2"])
+def test_translate_answers_a_line_before_the_next_is_sent(engine: str, tmp_path: Path) -> None:
+    if engine == "ct2":
+        pytest.importorskip("ctranslate2")
+    run = shutil.copytree(Path(__file__).parent / "frozen" / "0.1.0", tmp_path / "run")
+    command = [sys.executable, "-m", "transduce", "translate", str(run), "--engine", engine, "--quiet"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        answers = []
+        for line in ("the cat", "", "seven dogs"):
+            process.stdin.write(line + "\n")
+            process.stdin.flush()
+            answers.append(process.stdout.readline())  # waits for ever where it waits for the next line
+        process.stdin.close()
+        assert process.stdout.read() == ""
+    assert process.returncode == 0
+    assert [bool(answer.strip()) for answer in answers] == [True, False, True]

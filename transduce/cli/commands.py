@@ -7,11 +7,13 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from transduce.cli.lines import Arriving
 from transduce.data import READ_ERRORS, Corpus, open_bytes, read_pairs, unreadable
 from transduce.errors import DataError, MissingExtra, SettingError
 from transduce.translator import Loading, Output, Request, Translation, Translator, open_folder
@@ -92,9 +94,11 @@ def translate(options: Options) -> int:
     prefixes = Lines(options.prefix) if options.prefix else None
     terms = (_phrases(line) for line in Lines(options.terms)) if options.terms else None
     noted = Noted()
-    for number, translation in enumerate(translator.stream(lines, request, prefixes, terms)):
+    for number, translation in enumerate(translator.stream(lines, request, prefixes, terms, lines.paused)):
         noted.add(translation)
         _print_translation(number, translation, options)
+        if lines.arriving:
+            sys.stdout.flush()  # whoever sent the line may wait for it
     if not options.quiet:
         noted.undecodable = lines.undecodable
         noted.tell()
@@ -349,7 +353,7 @@ def _read_pairs(options: Options) -> tuple[list[str], list[str]]:
 def _say_what_is_awaited(options: Options) -> None:
     """Whoever sits at the terminal sees why nothing happens."""
     if options.input == "-" and sys.stdin is not None and sys.stdin.isatty() and not options.quiet:
-        say_to_stderr("reading from the terminal: one sentence a line; Ctrl-D ends them, and their translations follow")
+        say_to_stderr("reading from the terminal: one sentence a line; Ctrl-D ends them")
 
 
 def _request(translator: Translator, options: Options) -> Request:
@@ -361,16 +365,29 @@ def _request(translator: Translator, options: Options) -> Request:
     )
 
 
+def _sent_to_stdin() -> bool:
+    try:
+        return sys.stdin is not None and Arriving.fits(sys.stdin.fileno())
+    except (OSError, ValueError):  # it is closed, or no file at all
+        return False
+
+
 class Lines:
     """The lines of a file, compressed or not, or of stdin: split on "\\n" only, each kept, whatever its bytes are."""
 
     def __init__(self, path: str) -> None:
         self.path, self.read, self.undecodable = path, 0, 0
+        self.arriving = Arriving(sys.stdin.fileno()) if path == "-" and _sent_to_stdin() else None
 
     def __iter__(self) -> Iterator[str]:
-        with self._open() as file:
+        with nullcontext(self.arriving) if self.arriving else self._open() as file:
             while line := self._take(file):
                 yield self._decode(line.removesuffix(b"\n").removesuffix(b"\r"))
+
+    @property
+    def paused(self) -> Callable[[], bool] | None:
+        """Whether no further line is there yet, where lines come as somebody sends them."""
+        return self.arriving.paused if self.arriving else None
 
     def _open(self) -> IO[bytes]:
         if self.path == "-" and sys.stdin is None:
@@ -382,7 +399,7 @@ class Lines:
         except OSError as error:
             raise unreadable(self.path, error) from None
 
-    def _take(self, file: IO[bytes]) -> bytes:
+    def _take(self, file: IO[bytes] | Arriving) -> bytes:
         try:
             line = file.readline()
         except READ_ERRORS as error:

@@ -4,13 +4,12 @@ import os
 import select
 import stat
 from collections import deque
-from collections.abc import Iterator
 
 CHUNK = 1 << 16  # bytes
 PAUSE_S = 0.05  # without a line
 
 
-class Arriving(Iterator[bytes]):
+class Arriving:
     """The lines of a pipe or a terminal, "\\n" included where there was one."""
 
     def __init__(self, descriptor: int) -> None:
@@ -24,12 +23,11 @@ class Arriving(Iterator[bytes]):
         mode = os.fstat(descriptor).st_mode
         return os.name == "posix" and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor))
 
-    def __next__(self) -> bytes:
+    def readline(self) -> bytes:
+        """The next line as soon as it is whole; nothing once there is none."""
         while not self.lines and not self.ended:
             self._read()
-        if not self.lines:
-            raise StopIteration
-        return self.lines.popleft()
+        return self.lines.popleft() if self.lines else b""
 
     def paused(self) -> bool:
         """Whether no further line comes for a while; the end of all lines is no pause."""
