@@ -14,7 +14,8 @@ from page_server import serve
 
 from transduce.config import SearchConfig
 from transduce.explore.standalone import write_standalone
-from transduce.explore.views import attention_view, translate_view, tree_view
+from transduce.explore.views import MOST_BEAMS, attention_view, translate_view, tree_view
+from transduce.serve.splitting import Splitter
 from transduce.translator import Loading, Translator
 
 SENTENCE = "the cat sat on a mat while seven small dogs ran"
@@ -119,6 +120,31 @@ def test_doubt_is_shading_and_alternatives_are_on_hover(page: Page, address: str
     assert page.is_hidden(".popover")
 
 
+def test_several_sentences_are_said_to_be_taken_as_one(page: Page, address: str) -> None:
+    write(page, address, text="A man is walking. Two dogs run.")
+    page.wait_for_selector("#several:not([hidden])")
+    assert "one sentence at a time" in page.inner_text("#several")
+    page.fill("#text", "A man is walking.")
+    page.wait_for_selector("#several", state="hidden")
+
+
+@pytest.mark.parametrize(("panel", "promised"), [("translate", "appears"), ("search", "search"), ("inside", "head")])
+def test_an_empty_view_says_what_it_will_show(page: Page, address: str, panel: str, promised: str) -> None:
+    page.goto(f"{address}#{panel}")
+    page.wait_for_selector("#examples button")
+    assert promised in page.inner_text("#promise")
+
+
+def test_the_text_survives_a_reload(page: Page, address: str) -> None:
+    text = f"{SENTENCE} {HOSTILE[0]}"
+    write(page, address, text=text)
+    page.wait_for_selector(".best .piece")
+    page.reload()
+    page.wait_for_selector(".best .piece")
+    assert page.input_value("#text") == text
+    is_inert(page)
+
+
 def test_an_example_is_a_beginning(page: Page, address: str) -> None:
     page.goto(address)
     page.click("#examples button")
@@ -130,7 +156,35 @@ def test_a_server_that_refuses_is_quoted_in_a_line(page: Page, address: str) -> 
     page.route("**/v1/explore/translate", lambda route: route.fulfill(status=422, json={"error": "too long by far"}))
     write(page, address)
     page.wait_for_selector("#message:not([hidden])")
-    assert page.inner_text("#message") == "too long by far"
+    assert page.inner_text("#message") == "Too long by far."
+
+
+@pytest.mark.parametrize(
+    ("panel", "drawn"), [("translate", ".best"), ("search", ".tree"), ("inside", ".head >> nth=0")]
+)
+def test_what_was_shown_before_a_refusal_is_no_answer_to_it(page: Page, address: str, panel: str, drawn: str) -> None:
+    def answer(route: Any) -> None:
+        is_long = len(route.request.post_data_json["text"]) > len(SENTENCE)
+        route.fulfill(status=413, json={"error": "at most 5 tokens"}) if is_long else route.continue_()
+
+    page.route("**/v1/explore/*", lambda route: answer(route) if route.request.method == "POST" else route.continue_())
+    write(page, address, panel)
+    page.wait_for_selector(drawn)
+    page.fill("#text", SENTENCE * 2)
+    page.wait_for_selector("#message:not([hidden])")
+    assert page.is_hidden(drawn)
+    page.fill("#text", SENTENCE)
+    page.wait_for_selector(drawn)
+    assert page.is_hidden("#message")
+
+
+def test_an_answer_stays_when_only_another_beam_is_refused(page: Page, address: str) -> None:
+    write(page, address, "search")
+    page.wait_for_selector(".node")
+    page.route("**/v1/explore/tree", lambda route: route.fulfill(status=422, json={"error": "no such beam"}))
+    page.select_option("#beam", "2")
+    page.wait_for_selector("#message:not([hidden])")
+    assert page.is_visible(".tree")
 
 
 def test_a_busy_server_is_asked_again(page: Page, address: str) -> None:
@@ -158,6 +212,19 @@ def test_the_search_can_be_stepped_through(page: Page, address: str, translator:
     page.click("[aria-label='One step back']")
     assert page.inner_text("#search [role=status]").startswith(f"Step {length - 1} of")
     assert page.locator(".ranked tbody tr").count() == len(view["steps"][length - 2]["candidates"])
+
+
+def test_an_end_says_of_which_translation_it_is(page: Page, address: str, translator: Translator) -> None:
+    write(page, address, "search")
+    page.wait_for_selector(".node")
+    best = tree_view(translator, SENTENCE)["outputs"][0]["text"]
+    assert best in page.locator(".ranked .so-far").all_inner_texts()
+
+
+def test_the_widest_beam_that_can_be_asked_for_is_offered(page: Page, address: str) -> None:
+    page.goto(address)
+    offered = [int(size) for size in page.locator("#beam option").all_text_contents()]
+    assert (offered[0], offered[-1]) == (2, MOST_BEAMS)
 
 
 def test_another_beam_is_another_search(page: Page, address: str, translator: Translator) -> None:
@@ -279,6 +346,25 @@ def test_training_is_drawn_and_read(page: Page, address: str) -> None:
     assert "Step 4: BLEU 4.0" in page.inner_text("#training")
 
 
+def test_the_log_ends_with_whatever_came_last(page: Page, address: str) -> None:
+    step = {"step": 3850, "loss": 1.0, "learning_rate": 1e-3, "tokens_per_second": 5.0}
+    validation = {"step": 3880, "loss": 1.0, "scores": {}, "samples": []}
+    view = {"name": "run", "running": False, "averaged": [], "card": ""}
+    page.route("**/v1/explore/training*", answering(view | {"steps": [step], "validations": [validation]}))
+    page.goto(f"{address}#training")
+    page.wait_for_selector(".chart")
+    assert page.inner_text("#training .run-state").endswith("ends at step 3,880.")
+
+
+def test_the_model_card_is_shown_whole(page: Page, address: str) -> None:
+    card = "| setting | value |\n| --- | --- |\n" + "| a | 1 |\n" * 60
+    view = {"name": "run", "running": False, "averaged": [], "steps": [], "validations": [], "card": card}
+    page.route("**/v1/explore/training*", answering(view))
+    page.goto(f"{address}#training")
+    page.wait_for_selector(".card td")
+    assert page.eval_on_selector(".card .scrolling", "e => e.scrollHeight <= e.clientHeight")
+
+
 def test_a_run_that_goes_on_is_followed(page: Page, address: str) -> None:
     steps = iter(range(1, 100))
 
@@ -316,6 +402,54 @@ def test_words_that_changed(page: Page, address: str, one: str, other: str, expe
     assert page.evaluate(marked, [one, other]) == expected
 
 
+TEXTS = [
+    "A man is walking. Two dogs run.",
+    "A man is walking.",
+    "one\ntwo",
+    "one\n",
+    "Mr. Smith met Dr. Jones at 3.30 in St. Louis.",
+    "A. Smith is here. B. Jones is not.",
+    "What? yes, he said. (Really.) No!",
+    "He came... and went",
+    "\u732b\u3002\u72ac\u3002",
+    "\u732b\u3002",
+    "a . . . ! \u2014",
+    "On 3. May he left.",
+    "z. B. so. Und so.",
+    "." * 2_000,
+]
+
+
+@pytest.mark.parametrize(
+    ("part", "changes", "expected"),
+    [
+        ("source", {"same": 0.45}, "mostly at the source token at the same place"),
+        ("source", {"same": 0.396, "next": 0.23}, "mostly at the source tokens around the same place"),
+        ("encoder", {"previous": 0.2, "same": 0.1, "next": 0.3}, "mostly at the token itself and its neighbours"),
+        ("decoder", {"previous": 0.25, "same": 0.35}, "mostly at the two tokens written last"),
+        ("source", {"same": 0.3, "next": 0.1}, "at a few tokens, by what they are"),
+        ("source", {"same": 0.3, "next": 0.1, "entropy": 3.0}, "at many tokens, some more than others"),
+        ("source", {"previous": 0.2, "same": 0.2, "next": 0.2, "entropy": 3.9}, "everywhere alike"),
+    ],
+)
+def test_what_a_head_does_in_words(
+    page: Page, address: str, part: str, changes: dict[str, float], expected: str
+) -> None:
+    page.goto(address)
+    names = ("distance", "previous", "same", "next", "punctuation", "marks")
+    numbers = dict.fromkeys(names, 0.0) | {"entropy": 1.5} | changes
+    nature = "async ([numbers, part]) => (await import('/page/character.js')).nature(numbers, part, 16)"
+    assert page.evaluate(nature, [numbers, part]) == expected
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_several_sentences_are_what_the_server_splits(page: Page, address: str, text: str) -> None:
+    page.goto(address)
+    is_several = "async text => (await import('/page/sentences.js')).isSeveral(text)"
+    expected = Splitter(sentences=True, fits=lambda _: True).text(text).sentences
+    assert page.evaluate(is_several, text) == (len(expected) > 1)
+
+
 def test_the_markdown_of_cards(page: Page, address: str) -> None:
     page.goto(address)
     card = "# A\n\ntext `code`\nmore\n\n- one\n- two\n\n| a | b |\n| --- | --- |\n| 1 | `x\\|y` |\n\n```\n# no heading\n```\n"
@@ -331,6 +465,7 @@ def test_the_markdown_of_cards(page: Page, address: str) -> None:
     [
         (["▁Hund", "en", "▁", ".", "</s>"], ["Hund", "·en", "␣", ".", "‹end›"]),
         (["<pad>", "▁a", "<0x28>", "<0xE4>"], ["‹start›", "a", "·(", "·byte E4"]),
+        (["▁a", "constructor"], ["a", "·constructor"]),  # a name that every JavaScript object has
         (["h", "u", "n", "d", " ", "</s>"], ["h", "u", "n", "d", "␣", "‹end›"]),  # letters go on within nothing
     ],
 )

@@ -263,7 +263,7 @@ def explorer(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     return iter([asked])
 
 
-def test_the_explorer_is_asked(client: Client, explorer: Iterator[list[Any]]) -> None:
+def test_the_explorer_is_asked(client: Client, service: Service, explorer: Iterator[list[Any]]) -> None:
     asked = next(explorer)
     base = {"model": "en-de", "text": "the cat"}
     assert client.post("/v1/explore/translate", {**base, "n_best": 3}).json() == {"view": "translate_view"}
@@ -277,7 +277,11 @@ def test_the_explorer_is_asked(client: Client, explorer: Iterator[list[Any]]) ->
     ]
     assert asked[3][1] == "PosixPath"
     refused(client.post("/v1/explore/attention", {**base, "off": [["nowhere", 1, 0]]}), 400)
-    assert "tokens" in refused(client.post("/v1/explore/tree", {**base, "text": "zq " * 300}), 413)
+    said = refused(client.post("/v1/explore/tree", {**base, "text": "zq " * 300}), 413)
+    count = len(service.models.named("en-de").translator.vocabularies.source.encode(["zq " * 300])[0])
+    assert said == f"a text to look into has at most 200 tokens; this one has {count}"
+    said = refused(client.post("/v1/explore/tree", {**base, "text": "a" * 2_001}), 413)
+    assert said == "a text to look into has at most 2,000 characters; this one has 2,001"
     assert "no such model" in refused(client.get("/v1/explore/training?model=../../etc"), 404)
 
 
@@ -377,8 +381,8 @@ def test_what_was_sent_is_not_echoed(client: Client) -> None:
 def test_sizes(run: Path) -> None:
     client = Client(make_service([run], characters=100, texts=3, body_bytes=1_000))
     body = {"source": "en", "target": "de"}
-    assert "100 characters" in refused(client.post("/translate", {**body, "q": "a" * 101}), 413)
-    assert "3 texts" in refused(client.post("/translate", {**body, "q": ["a"] * 4}), 413)
+    assert "at most 100 characters; these have 101" in refused(client.post("/translate", {**body, "q": "a" * 101}), 413)
+    assert "at most 3 texts; this one has 4" in refused(client.post("/translate", {**body, "q": ["a"] * 4}), 413)
     assert "1,000 bytes" in refused(client.post("/translate", {**body, "q": "a" * 2_000}), 413)
     assert "nothing to see" in refused(client.post("/v1/attention", {"text": " "}), 404)
     refused(client.post("/v1/attention", {"text": ""}), 400)

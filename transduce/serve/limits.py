@@ -97,7 +97,7 @@ class Gate:
 
     async def _read(self, headers: Headers, receive: Receive) -> bytes:
         """All of the body, or a refusal as soon as it is clear that it is too large or comes too slowly."""
-        too_much = TooMuch(f"a body may have {self.settings.body_bytes:,} bytes")
+        too_much = TooMuch(f"a body has at most {self.settings.body_bytes:,} bytes")
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > self.settings.body_bytes:
             raise too_much

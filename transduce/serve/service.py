@@ -92,19 +92,23 @@ class Service:
 
     def _check_small(self, model: Model, texts: Sequence[str]) -> None:
         most, most_tokens = self.settings.inspected_characters, self.settings.inspected_tokens
+        longest = max(map(len, texts))
         if not texts[0].strip():
             raise Unknown("there is nothing to see in a text of spaces")
-        if max(map(len, texts)) > most:
-            raise TooMuch(f"a text to look into may have {most:,} characters")
+        if longest > most:
+            raise TooMuch(f"a text to look into has at most {most:,} characters; this one has {longest:,}")
         both = model.translator.vocabularies
-        if max(map(len, both.source.encode(texts[:1]) + both.target.encode(texts[1:]))) > most_tokens:
-            raise TooMuch(f"a text to look into may have {most_tokens} tokens")
+        tokens = max(map(len, both.source.encode(texts[:1]) + both.target.encode(texts[1:])))
+        if tokens > most_tokens:
+            raise TooMuch(f"a text to look into has at most {most_tokens} tokens; this one has {tokens}")
 
     def _check(self, texts: Sequence[str]) -> None:
+        characters = sum(map(len, texts))
         if len(texts) > self.settings.texts:
-            raise TooMuch(f"a request may have {self.settings.texts:,} texts")
-        if sum(map(len, texts)) > self.settings.characters:
-            raise TooMuch(f"the texts of a request may have {self.settings.characters:,} characters")
+            raise TooMuch(f"a request has at most {self.settings.texts:,} texts; this one has {len(texts):,}")
+        if characters > self.settings.characters:
+            most = self.settings.characters
+            raise TooMuch(f"the texts of a request have at most {most:,} characters; these have {characters:,}")
         for number, text in enumerate(texts, 1):
             try:
                 text.encode()

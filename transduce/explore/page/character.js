@@ -4,6 +4,7 @@ import { element } from "./dom.js";
 import { percent } from "./pieces.js";
 
 const MOSTLY = 0.4; // of its attention
+const MOSTLY_NEAR = 0.5; // likewise, of the places around one taken together
 // Entropies, as shares of that of looking at all tokens alike.
 const NEARLY_EVEN = 0.9;
 const WIDE = 0.6;
@@ -11,7 +12,16 @@ const WIDE = 0.6;
 const PLACES = {
   encoder: { previous: "the previous token", same: "the token itself", next: "the next token" },
   decoder: { previous: "the token before the last", same: "the token written last", next: "the next token" },
-  source: { previous: "one place earlier", same: "the same place", next: "one place later" },
+  source: {
+    previous: "the source token one place earlier",
+    same: "the source token at the same place",
+    next: "the source token one place later",
+  },
+};
+const NEAR = {
+  encoder: "the token itself and its neighbours",
+  decoder: "the two tokens written last",
+  source: "the source tokens around the same place",
 };
 const MARKS = { encoder: "the end mark", decoder: "the start mark", source: "the end mark" };
 
@@ -22,6 +32,7 @@ export function nature(numbers, part, asked) {
   if (numbers[most] >= MOSTLY) return `mostly at ${shares[most]}`;
   const widest = Math.log2(Math.max(2, asked));
   if (numbers.entropy >= NEARLY_EVEN * widest) return "everywhere alike";
+  if (numbers.previous + numbers.same + numbers.next >= MOSTLY_NEAR) return `mostly at ${NEAR[part]}`;
   if (numbers.entropy >= WIDE * widest) return "at many tokens, some more than others";
   return "at a few tokens, by what they are";
 }
@@ -44,7 +55,12 @@ export function characterList(numbers, part, asked) {
       "how far away it looks, on average",
     ],
     [capital(places.previous), percent(numbers.previous), numbers.previous],
-    [capital(places.same), percent(numbers.same), numbers.same],
+    [
+      capital(places.same),
+      percent(numbers.same),
+      numbers.same,
+      part === "source" ? "its fifth token while the fifth is written" : null,
+    ],
     part === "decoder" ? null : [capital(places.next), percent(numbers.next), numbers.next],
     ["Punctuation", percent(numbers.punctuation), numbers.punctuation],
     [capital(MARKS[part]), percent(numbers.marks), numbers.marks, "where heads rest that find nothing to do"],

@@ -3,8 +3,10 @@
 import { byId, element, fill } from "./dom.js";
 import { Inside } from "./inside.js";
 import { Latest } from "./latest.js";
+import { remember, remembered } from "./memory.js";
 import { languageName } from "./pieces.js";
 import { saveAsPage, saveAsPicture } from "./saving.js";
+import { isSeveral } from "./sentences.js";
 import { explore, models, training } from "./server.js";
 import { Tabs } from "./tabs.js";
 import { Training } from "./training.js";
@@ -14,6 +16,14 @@ import { Tree } from "./tree.js";
 const TYPING_MS = 350; // a pause this long means the writer waits for the page
 const WATCH_MS = 2500; // between looks at a run that goes on
 const MOST_EXAMPLES = 3;
+const PROMISES = {
+  translate: "Type a sentence above and stop for a moment: the translation appears by itself.",
+  search: "Type a sentence above to see step by step how the search came to its translation.",
+  inside: "Type a sentence above to see what every head looks at while the model reads it and writes its translation.",
+  training: "",
+};
+const SEVERAL =
+  "This page looks at one sentence at a time and takes all of this as one. The API splits texts at sentence ends.";
 
 const text = byId("text");
 const latest = new Latest();
@@ -30,7 +40,8 @@ const panels = {
   }),
   training: new Training(byId("training")),
 };
-const shown = {}; // what each panel shows, so that going back and forth asks nothing twice
+const shown = {}; // the key of what each panel shows, so that going back and forth asks nothing twice
+const shownOf = {}; // and the model and sentence it is of
 let underWay = "";
 const tabs = new Tabs(byId("tabs"), () => refresh());
 let typing = 0;
@@ -58,6 +69,10 @@ function keyOf(name) {
   return JSON.stringify([asked.model, ...key[name]]);
 }
 
+function subjectOf(name) {
+  return JSON.stringify([asked.model, name === "training" ? "" : sentence()]);
+}
+
 /** Bring the open panel up to date. */
 async function refresh() {
   const name = tabs.name;
@@ -65,28 +80,42 @@ async function refresh() {
   byId("writing").hidden = name === "training";
   const lacksText = name !== "training" && !sentence();
   byId("hint").hidden = !lacksText;
-  byId(name).classList.toggle("waiting-for-text", lacksText);
+  fill(byId("promise"), PROMISES[name]);
+  warnOfSeveral();
+  if (lacksText) byId(name).classList.add("nothing-to-show");
   if (!asked.model || lacksText) return say("");
-  const key = keyOf(name);
+  const [key, subject] = [keyOf(name), subjectOf(name)];
   if (underWay === name + key) return undefined;
-  if (shown[name] === key && name !== "training") return say("");
+  if (shown[name] === key && name !== "training") {
+    byId(name).classList.remove("nothing-to-show");
+    return say("");
+  }
   underWay = name + key;
   const slow = setTimeout(() => byId(name).setAttribute("aria-busy", "true"), 150);
   try {
     const view = await latest.ask(questions[name]);
     if (view === undefined) return undefined;
     say("");
+    byId(name).classList.remove("nothing-to-show");
     panels[name].show(view);
     shown[name] = key;
+    shownOf[name] = subject;
     if (name === "training" && view.running) watching = setTimeout(refresh, WATCH_MS);
   } catch (error) {
     say(error.message);
+    byId(name).classList.toggle("nothing-to-show", shownOf[name] !== subject); // it would look like the answer
   } finally {
     clearTimeout(slow);
     if (underWay === name + key) underWay = "";
     byId(name).removeAttribute("aria-busy");
   }
   return undefined;
+}
+
+function warnOfSeveral() {
+  const several = isSeveral(sentence());
+  fill(byId("several"), several ? SEVERAL : "");
+  byId("several").hidden = !several;
 }
 
 function say(message) {
@@ -113,6 +142,7 @@ function write(sentenceToShow) {
 }
 
 function begin() {
+  remember(text.value);
   asked.target = null;
   asked.off = [];
   refresh();
@@ -141,6 +171,7 @@ async function start() {
     clearTimeout(typing);
     typing = setTimeout(begin, TYPING_MS);
   });
+  text.value ||= remembered();
   tabs.open(location.hash.slice(1));
   try {
     const found = await models();

@@ -1,7 +1,7 @@
 /* How the pieces of a vocabulary are written for people. */
 
 const SPACE = "\u2581"; // sentencepiece's mark of a space before a piece
-const NAMES = { "<pad>": "start", "</s>": "end" };
+const NAMES = { __proto__: null, "<pad>": "start", "</s>": "end" };
 const BYTE = /^<0x([0-9A-F]{2})>$/; // a piece of a character that the vocabulary does not have
 const PUNCTUATION = /^\p{P}+$/u;
 
@@ -16,6 +16,15 @@ export function isMark(piece) {
 /** The piece in running text. */
 export function bare(piece) {
   return NAMES[piece] ?? byteName(piece) ?? piece.replaceAll(SPACE, " ").trim();
+}
+
+/** Pieces as the text they make, marks left out. */
+export function runningText(pieces) {
+  const written = pieces.filter((piece) => !isMark(piece));
+  return written
+    .map((piece) => byteName(piece) ?? piece.replaceAll(SPACE, " "))
+    .join("")
+    .trim();
 }
 
 function byteName(piece) {

@@ -36,8 +36,14 @@ async function request(address, options = {}) {
     response = await fetched(address, options);
   }
   const answer = await response.json().catch(() => ({}));
-  if (!response.ok) throw new ServerError(answer.error ?? `The server answered with status ${response.status}.`);
-  return answer;
+  if (response.ok) return answer;
+  throw new ServerError(asSentence(answer.error ?? `the server answered with status ${response.status}`));
+}
+
+/** With a capital and a full stop; a line that begins with a path or a setting keeps its beginning. */
+function asSentence(line) {
+  const begun = line.replace(/^\p{Ll}(?=\p{L}* )/u, (letter) => letter.toUpperCase());
+  return /[\p{L}\p{N})]$/u.test(begun) ? `${begun}.` : begun;
 }
 
 async function fetched(address, options) {

@@ -63,13 +63,16 @@ export class Training {
 }
 
 function stateOf(view) {
-  const last = view.steps.at(-1);
-  if (view.running)
-    return last
-      ? `Training now: step ${last.step.toLocaleString()}, ${Math.round(last.tokens_per_second).toLocaleString()} tokens/s.`
-      : "Training has begun.";
-  if (!last) return "This folder has no log of its training.";
-  return `Not training now; the log ends at step ${last.step.toLocaleString()}.`;
+  const last = lastStep(view);
+  if (!last) return view.running ? "Training has begun." : "This folder has no log of its training.";
+  if (!view.running) return `Not training now; the log ends at step ${last.toLocaleString()}.`;
+  const speed = Math.round(view.steps.at(-1)?.tokens_per_second ?? 0);
+  return `Training now: step ${last.toLocaleString()}, ${speed.toLocaleString()} tokens/s.`;
+}
+
+/** Of whatever was logged: a run may end with a validation. */
+function lastStep({ steps, validations, averaged }) {
+  return Math.max(...[steps, validations, averaged].map((events) => events.at(-1)?.step ?? 0));
 }
 
 function sample({ source, output, reference }) {

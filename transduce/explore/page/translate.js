@@ -4,8 +4,10 @@ import { element, fill } from "./dom.js";
 import { percent } from "./pieces.js";
 import { Popover, shadedText } from "./shaded.js";
 
-const DOUBT =
-  "The darker a piece, the less sure the model was of it. Point at it, or tap it, to see what else it considered.";
+const DOUBT = [
+  "The stronger the colour of a piece, the less sure the model was of it.",
+  "Point at it, or tap it, to see what else it considered.",
+].join(" ");
 const RANKING = [
   "Ranked by score: the logarithm of the probability, set off against the length,",
   "so that short translations do not win by being short.",

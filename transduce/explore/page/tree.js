@@ -3,9 +3,10 @@
 import { drawBranches, FATES } from "./boxes.js";
 import { branches } from "./branches.js";
 import { element, fill } from "./dom.js";
-import { labeller, percent } from "./pieces.js";
+import { isMark, labeller, percent, runningText } from "./pieces.js";
 
 const PLAY_MS = 450;
+const BEAMS = [2, 3, 4, 6, 8, 12];
 const WHAT_IT_DOES = [
   "At each step the search ranks the most probable ways to go on, keeps as many as the beam is wide,",
   "and sets aside those that end. Step back to see what it considered.",
@@ -33,7 +34,7 @@ export class Tree {
     this.beam = element(
       "select",
       { id: "beam", change: () => changeBeam(Number(this.beam.value)) },
-      ...[2, 3, 4, 6, 8].map((size) => element("option", { value: size, selected: size === 4 }, String(size))),
+      ...BEAMS.map((size) => element("option", { value: size, selected: size === 4 }, String(size))),
     );
     this.outputs = element("ol", { class: "found" });
     fill(container, ...this.#layout());
@@ -123,11 +124,12 @@ export class Tree {
   }
 
   #draw() {
-    fill(this.drawing, drawBranches(branches(this.view, this.step)));
+    const tree = branches(this.view, this.step);
+    fill(this.drawing, drawBranches(tree));
     this.drawing.scrollLeft = this.drawing.scrollWidth;
     const isLast = this.step === this.view.steps.length - 1;
     const { candidates, attainable, worst_kept: worst } = this.view.steps[this.step];
-    fill(this.table, ...candidates.map((candidate) => rankedRow(candidate, isLast)));
+    fill(this.table, ...candidates.map((candidate) => rankedRow(candidate, isLast, tree.byId)));
     fill(
       this.status,
       `Step ${this.step + 1} of ${this.view.steps.length}: ${summary(candidates, attainable, worst, isLast)}`,
@@ -165,7 +167,15 @@ function summary(candidates, attainable, worst, isLast) {
   return `${candidates.length} ranked, ${count("kept")} ${isLast ? "could go on" : "go on"}${ended}.${margin}${end}`;
 }
 
-function rankedRow(candidate, isLast) {
+/** What a row says of an end: of which translation it is, as ends look all alike. */
+function endedText(candidate, byId) {
+  if (!isMark(candidate.token)) return null;
+  const pieces = [];
+  for (let node = byId.get(candidate.parent); node?.token; node = byId.get(node.parent)) pieces.unshift(node.token);
+  return element("span", { class: "so-far", dir: "auto" }, runningText(pieces));
+}
+
+function rankedRow(candidate, isLast, byId) {
   const fate = isLast && candidate.state === "kept" ? "could go on" : FATES[candidate.state];
   const cells = [
     candidate.name,
@@ -174,5 +184,7 @@ function rankedRow(candidate, isLast) {
     candidate.score.toFixed(3),
     fate,
   ];
-  return element("tr", { class: candidate.state }, ...cells.map((text) => element("td", {}, text)));
+  const row = element("tr", { class: candidate.state }, ...cells.map((text) => element("td", {}, text)));
+  row.lastChild.append(endedText(candidate, byId) ?? "");
+  return row;
 }
