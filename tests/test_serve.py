@@ -3,11 +3,13 @@
 import asyncio
 import json
 import os
+import re
 import shutil
 import sys
 import types
 from collections.abc import Iterator
 from contextlib import contextmanager
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -106,9 +108,24 @@ def test_a_list_gives_a_list(client: Client, service: Service) -> None:
 
 
 def test_html_keeps_its_tags(client: Client, service: Service) -> None:
-    body = {"q": "<p>the cat <b>sat</b></p>", "source": "en", "target": "de", "format": "html"}
-    cat, sat = direct(service, "the cat", "sat")
-    assert client.post("/translate", body).json() == {"translatedText": f"<p>{cat} <b>{sat}</b></p>"}
+    texts = ["<p>the cat <b id='x'>sat</b></p>", "<p>the cat<br>sat &amp; sat</p>", "<i>the cat sat</i>", "the <b>cat"]
+    body = {"q": texts, "source": "en", "target": "de", "format": "html", "alternatives": 1}
+    answer = client.post("/translate", body).json()
+    whole, cat, sat, the, broken = (
+        escape(text, quote=False) for text in direct(service, "the cat sat", "the cat", "sat & sat", "the", "cat")
+    )
+    inline, *others = answer["translatedText"]
+    assert others == [f"<p>{cat}<br>{sat}</p>", f"<i>{whole}</i>", f"{the} <b>{broken}"]
+    for text in (inline, answer["alternatives"][0][0]):
+        assert re.findall("<.*?>", text) == ["<p>", "<b id='x'>", "</b>", "</p>"]
+    assert re.sub("<.*?>", "", inline) == whole
+
+
+def test_html_is_measured_as_it_was_sent(run: Path) -> None:
+    client = Client(make_service([run], characters=30, texts=1))
+    body = {"source": "en", "target": "de", "format": "html"}
+    assert client.post("/translate", body | {"q": "<b>the</b> <i>cat</i> <b>a</b>"}).status_code == 200
+    assert "30 characters" in refused(client.post("/translate", body | {"q": "<b>the</b> <i>cat</i> <b>at</b>"}), 413)
 
 
 def test_alternatives(client: Client, service: Service) -> None:

@@ -1,10 +1,13 @@
 """Documents to sentences and back: nothing between sentences changes, tags stay, and hostile text takes no longer."""
 
+import html
+import re
 import time
+from collections.abc import Callable
 from html.parser import HTMLParser
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from transduce.serve.splitting import Splitter
@@ -67,26 +70,42 @@ def test_long_sentences_are_divided_near_their_middle() -> None:
 def test_html_keeps_tags_and_escapes_text() -> None:
     text = '<p title="a > b">Tom &amp; I run.\n They <b>fall</b>.</p><script>if (a<b) x. Y</script><!-- No. -->a < b'
     document = SENTENCES.html(text)
-    assert document.sentences == ["Tom & I run.", "They", "fall", "a < b"]
-    rejoined = document.rejoin(["<i>&", "Sie", "fallen", "c"])
+    assert document.sentences == ["Tom & I run.", "They fall.", "fall", "a < b"]
+    rejoined = document.rejoin(["<i>&", "Sie fallen.", "fallen", "c"])
     assert rejoined == (
         '<p title="a > b">&lt;i&gt;&amp;\n Sie <b>fallen</b>.</p><script>if (a<b) x. Y</script><!-- No. -->c'
     )
 
 
 class Seen(HTMLParser):
-    """What a browser would make of a page: its tags in order."""
+    """What a browser would make of a page: its tags in order, and its text."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
         self.tags: list[str] = []
+        self.text = ""
         self.feed(text)
+        self.close()
 
     def handle_starttag(self, tag: str, attrs: object) -> None:
         self.tags.append(f"<{tag} {attrs}>")
 
     def handle_endtag(self, tag: str) -> None:
         self.tags.append(f"</{tag}>")
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether each tag is ended before those around it."""
+        opened: list[str] = []
+        for tag in self.tags:
+            if not tag.startswith("</"):
+                opened.append(tag[1:].split()[0])
+            elif not opened or opened.pop() != tag[2:-1]:
+                return False
+        return not opened
 
 
 @given(
@@ -101,9 +120,244 @@ def test_translations_bring_no_markup(parts: list[str]) -> None:
     assert Seen(document.rejoin(["<script>&lt;" for _ in document.sentences])).tags == Seen(text).tags
 
 
+# --- inline tags -----------------------------------------------------------------------------------------------
+
+GERMAN = {
+    "two dogs run.": "Zwei Hunde rennen.",
+    "two dogs": "Zwei Hunde.",
+    "dogs": "Hunde.",
+    "run": "Ein Lauf.",
+    "today two dogs run.": "Es rennen heute zwei Hunde.",
+    "today": "Heute!",
+    "a man sees two dogs & sleeps.": "Ein Mann sieht zwei Hunde & schläft.",
+    "a man": "Der Mann",
+    "sees two dogs": "sieht zwei Hunde",
+    "water is h2o.": "Wasser ist H2O.",
+    "is in": "in",
+    "it is in time.": "Kind und in Zeit.",
+    "dogs like dogs.": "Hunde mögen Hunde.",
+    "猫在睡觉。": "The cat sleeps.",
+    "cats eat fish.": "猫吃鱼。",
+    "fish": "鱼。",
+}
+
+
+def german(text: str) -> str:
+    return GERMAN.get(text.lower(), text)
+
+
+def backwards(text: str) -> str:
+    """A language with other words, in the other order."""
+    return " ".join(word.swapcase() for word in reversed(text.split()))
+
+
+def translated(text: str, translate: Callable[[str], str] = german) -> str:
+    document = SENTENCES.html(text)
+    return document.rejoin(map(translate, document.sentences))
+
+
+@pytest.mark.parametrize(
+    ("text", "translation"),
+    [
+        ("<b>Two dogs</b> run.", "<b>Zwei Hunde</b> rennen."),
+        ("<b>Today</b> <i>two dogs</i> run.", "Es rennen <b>heute</b> <i>zwei Hunde</i>."),
+        ("<b>Two <i>dogs</i></b> run.", "<b>Zwei <i>Hunde</i></b> rennen."),
+        ("<b><i>Two dogs</i></b> run.", "<b><i>Zwei Hunde</i></b> rennen."),
+        ("<b> Two dogs </b>run.", " <b>Zwei Hunde</b> rennen."),
+        ("Two dogs <u>run</u>.", "Zwei Hunde <u>rennen</u>."),  # not found: at its share
+        ("Two <B CLASS=x>dogs</B> run.", "Zwei <B CLASS=x>Hunde</B> rennen."),
+        ("Dogs like <b>dogs</b>.", "Hunde mögen <b>Hunde</b>."),
+        ("It <b>is in</b> time.", "Kind und <b>in</b> Zeit."),  # not the one within a word
+        ("Water is H<sub>2</sub>O.", "Wasser ist H<sub>2</sub>O."),  # but here it was
+        ("Cats eat <b>fish</b>.", "猫吃<b>鱼</b>。"),
+        ("<p><b>猫</b>在睡觉。</p>", "<p><b>The</b> cat sleeps.</p>"),
+        ("Two dogs run<b>.</b>", "Zwei Hunde rennen<b>.</b>"),
+    ],
+)
+def test_tags_go_where_their_words_are(text: str, translation: str) -> None:
+    assert translated(text) == translation
+
+
+def test_what_is_within_tags_is_translated_by_itself_too() -> None:
+    text = "<p>A man sees <b>two <i>dogs</i></b> <u></u>&amp; <a>sleeps</a>.</p>"
+    assert SENTENCES.html(text).sentences == ["A man sees two dogs & sleeps.", "two dogs", "dogs", "sleeps"]
+
+
+@pytest.mark.parametrize(
+    ("text", "translation"),
+    [
+        ("<b>Two dogs run.</b>", "<b>Zwei Hunde rennen.</b>"),
+        ("<b><i> Two dogs run. </i></b>", "<b><i> Zwei Hunde rennen. </i></b>"),
+        ("<b>Two dogs run. Two dogs run.</b>", "<b>Zwei Hunde rennen. Zwei Hunde rennen.</b>"),
+        ("<i>Two dogs run.</i> <b>Two dogs</b> run.", "<i>Zwei Hunde rennen.</i> <b>Zwei Hunde</b> rennen."),
+        ("<i>Two dogs run. <b>Two dogs</b> run.</i>", "<i>Zwei Hunde rennen. <b>Zwei Hunde</b> rennen.</i>"),
+        ("Two dogs run.<b> Two dogs</b> run.", "Zwei Hunde rennen. <b>Zwei Hunde</b> rennen."),
+        ("<a name=x></a>Two dogs run.<b></b> <i> </i>", "<a name=x></a>Zwei Hunde rennen.<b></b> <i> </i>"),
+        ("<b>-</b>\n <b>Two dogs</b> run.", "<b>-</b>\n <b>Zwei Hunde</b> rennen."),
+    ],
+)
+def test_tags_around_sentences_stay_around_them(text: str, translation: str) -> None:
+    assert translated(text) == translation
+
+
+def test_tags_without_words_stay_between_words() -> None:
+    assert translated("Two <a id='x'></a>dogs run.") == "Zwei <a id='x'></a>Hunde rennen."
+    assert translated("Two<b><i></i><u> </u></b>dogs run.") == "Zwei <b><i></i><u></u></b>Hunde rennen."
+    assert translated("<b><i></i>Two dogs</b> run.") == "<b><i></i>Zwei Hunde</b> rennen."
+
+
+def test_attributes_and_entities_stay() -> None:
+    text = """A man <a href="?a=1&amp;b=2" title='a > "b"'>sees two dogs</a> &amp; sleeps."""
+    assert translated(text) == (
+        """Ein Mann <a href="?a=1&amp;b=2" title='a > "b"'>sieht zwei Hunde</a> &amp; schläft."""
+    )
+    assert translated("1 &lt; <b>2 &amp;amp; 3</b> &gt; 0") == "1 &lt; <b>2 &amp;amp; 3</b> &gt; 0"
+
+
+@pytest.mark.parametrize("tag", ["<br>", "<p>", "</div>", "<code>", "<!-- -->", "<img src=x>", "<custom-b>"])
+def test_other_tags_end_a_sentence(tag: str) -> None:
+    assert SENTENCES.html(f"Two{tag}dogs").sentences == ["Two", "dogs"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Two <b>dogs run.",
+        "Two dogs</b> run.",
+        "<b>Two <i>dogs</b> run</i>.",
+        "Two <b>dogs <i>run</b>.",
+        "<b>Two </i>dogs</b> run.",
+        "Two <b/>dogs run.",
+        "Two <b>dogs<br>run</b> fast.",
+        "".join(f"<b>w{n} " for n in range(9)) + "</b>" * 9 + "end",
+    ],
+)
+def test_tags_that_do_not_fit_together_cut_the_sentence(text: str) -> None:
+    pieces = [piece.strip() for piece in html.unescape(Cut(text).text).split("|")]
+    assert SENTENCES.html(text).sentences == [piece for piece in pieces if any(map(str.isalnum, piece))]
+    assert translated(text, str) == text
+
+
+class Cut(Seen):
+    """The text with a line for each tag."""
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.text += "|"
+
+    def handle_endtag(self, tag: str) -> None:
+        self.text += "|"
+
+
+def test_a_tag_that_does_not_fit_spoils_its_own_sentence_only() -> None:
+    assert SENTENCES.html("Two <b>dogs run. Ten</b> cats.").sentences == ["Two", "dogs run.", "Ten", "cats."]
+    assert SENTENCES.html("Two <b>dogs run. Two <i>dogs</i> run.").sentences == [
+        "Two",
+        "dogs run.",
+        "Two dogs run.",
+        "dogs",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("translation", "tagged"),
+    [
+        ("x dogs y z w v u t", "x <i>dogs</i> <b>y z</b> w v u t"),
+        ("x y dogs z w", "<b>x y</b> <i>dogs</i> z w"),
+        ("x y z w v dogs", "<b>x y z w</b> v <i>dogs</i>"),
+    ],
+)
+def test_a_guess_stays_clear_of_what_was_found(translation: str, tagged: str) -> None:
+    text = "<b>one two three</b> <i>dogs</i> end"
+    assert translated(text, lambda line: translation if line.endswith("end") else line) == tagged
+
+
+def test_more_tags_than_words() -> None:
+    text = "<b>one</b> <i>two</i> <u>three</u>"
+    assert translated(text, lambda line: "eins" if " " in line else line) == "<i></i><b>eins</b><u></u>"
+    assert Seen(translated(text, lambda line: "")).tags == Seen(text).tags
+
+
+WORDS = st.sampled_from(["two", "Dogs", "run", "in", "a", "a", "&amp;", "&lt;b&gt;", "x<3", "é", "猫", "-", "ran,"])
+MARKS = st.sampled_from([". ", "!\n", "? ", "。"])
+BLANKS = st.sampled_from([" ", " ", " ", "", "\n "])
+NAMES = st.sampled_from(["b", "i", "A", "span"])
+ATTRIBUTES = st.sampled_from(["", ' title="a > b"', " id='\"'", " x=1"])
+
+
+def element(name: str, attributes: str, inside: str) -> str:
+    return f"<{name}{attributes}>{inside}</{name}>"
+
+
+def well_formed(texts: "st.SearchStrategy[str]") -> "st.SearchStrategy[str]":
+    pages = st.lists(texts, max_size=4).map("".join)
+    for _ in range(3):
+        pages = st.lists(texts | st.builds(element, NAMES, ATTRIBUTES, pages), max_size=4).map("".join)
+    return pages
+
+
+@given(well_formed(WORDS | BLANKS | MARKS))
+def test_every_tag_comes_back_well_nested(text: str) -> None:
+    for translate in (backwards, german, lambda line: "", lambda line: "a <b>"):
+        seen = Seen(translated(text, translate))
+        assert seen.is_nested
+        assert sorted(seen.tags) == sorted(Seen(text).tags)
+
+
+@given(well_formed(WORDS | BLANKS.filter(lambda blank: "\n" not in blank)))
+def test_tags_change_nothing_of_a_translation(text: str) -> None:
+    assume(not re.search(r"\S(?:</\w+>)+<\w", text))  # entries of a menu, which are apart
+    plain = SENTENCES.text(Seen(text).text)
+    assert Seen(translated(text, backwards)).text == plain.rejoin(map(backwards, plain.sentences))
+
+
+@given(
+    st.lists(
+        st.sampled_from(["<b>", "</b>", "<i x='>'>", "</i>", "<br>", "<p>", "two ", "dogs", ". ", " ", "&amp;", "\n"])
+    )
+)
+def test_nothing_is_lost_of_any_html(parts: list[str]) -> None:
+    text = "".join(parts)
+    seen = Seen(translated(text, str.upper))
+    assert sorted(seen.tags) == sorted(Seen(text).tags)
+    assert seen.text == Seen(text).text.upper()
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["dogs", "in", "a", "A", "run"]), st.sampled_from(["", "b", "i"])), min_size=1)
+)
+def test_a_translation_that_changes_nothing_has_its_tags_where_they_were(words: list[tuple[str, str]]) -> None:
+    text = " ".join(f"<{name}>{word}</{name}>" if name else word for word, name in words)
+    assert translated(text, str) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<b>a</b> " * 1_000,
+        "<b>a " * 1_000 + "</b>" * 1_000,
+        "<b>" * 1_000 + "a b" + "</b>" * 1_000 + " c",
+        "a <b></b>" * 1_000 + "c",
+        " ".join(f"<b>w{n}</b>" for n in range(1_000)),
+        "".join(f"<b>w{n} <i>x</i></b> " for n in range(1_000)),
+    ],
+    ids=lambda text: text[:12],
+)
+def test_a_thousand_tags_in_a_sentence_take_no_longer(text: str) -> None:
+    began = time.process_time()
+    document = Splitter(sentences=True, fits=lambda sentence: True).html(text)
+    for translate in (str, backwards, str.upper, lambda line: "a " * 1_000):
+        seen = Seen(document.rejoin(map(translate, document.sentences)))
+        assert seen.is_nested
+        assert sorted(seen.tags) == sorted(Seen(text).tags)
+    assert time.process_time() - began < 2
+
+
+# --- hostile texts ---------------------------------------------------------------------------------------------
+
 HOSTILE = [
     "." * 50_000, ". " * 25_000, '"' * 50_000, '."' * 25_000, "<" * 50_000, '<"' * 25_000, "<a " * 16_000, "<!--" * 12_000,
     "<script>" * 6_000, "&" * 50_000, "a" * 50_000, "é " * 25_000, "\n" * 50_000, " " * 50_000, "<a '>" * 10_000, "<a\"'>" * 8_000,
+    "<b>" * 16_000, "</b>" * 12_000, "<b></b>" * 7_000, "<b>a</b>" * 6_000, "<b>a " * 6_000 + "</b>" * 5_000, "<b>a.</i> " * 5_000,
 ]  # fmt: skip
 
 
@@ -111,5 +365,20 @@ HOSTILE = [
 def test_hostile_texts_take_no_longer(text: str) -> None:
     began = time.process_time()
     SENTENCES.text(text)
-    SENTENCES.html(text)
+    document = SENTENCES.html(text)
+    document.rejoin(document.sentences)
     assert time.process_time() - began < 2
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("<a>one</a><a>two</a>", ["one", "two"]),
+        ("<b><a>one</a></b><b><a>two</a></b>", ["one", "two"]),
+        ("<a>one</a> <a>two</a>", ["one two", "one", "two"]),
+        ("<b>x</b><sub>two</sub>", ["xtwo", "x", "two"]),
+        ("one<b></b><b>two</b>", ["onetwo", "two"]),
+    ],
+)
+def test_entries_of_a_menu_are_apart(text: str, expected: list[str]) -> None:
+    assert SENTENCES.html(text).sentences == expected

@@ -1,13 +1,15 @@
 """Documents to sentences and back: what stands between sentences is kept to the character.
 
-Of HTML only the text is translated; tags, comments, scripts and styles stay as they are. Every function takes time in
-proportion to its text, whatever the text is. Knows no models and no HTTP.
+Of HTML only the text is translated; tags, comments, scripts and styles stay as they are. Tags end a sentence, all but
+inline ones. Every function takes time in proportion to its text, whatever the text is. Knows no models and no HTTP.
 """
 
 import html
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from transduce.serve.tags import Run, Tagged, inline_name, marked, trimmed
 
 # A run of marks is tried once, at its beginning: tried at each mark, a page of dots would take minutes.
 _END = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’»)\]]*+(?=\s)|(?<![。！？])[。！？]++[\"'”’」』）]*+|[\r\n]++")
@@ -29,13 +31,36 @@ class Document:
     sentences: list[str]
     kept: list[str]
     is_html: bool = False
+    tagged: dict[int, Tagged] = field(default_factory=dict)  # by the number of its first line
 
     def rejoin(self, translations: Iterable[str]) -> str:
         """The document with each sentence's translation in its place."""
-        pairs = zip(translations, self.kept[1:], strict=True)
-        return self.kept[0] + "".join(
-            (html.escape(text, quote=False) if self.is_html else text) + k for text, k in pairs
-        )
+        pairs = zip(self._in_place(list(translations)), self.kept[1:], strict=True)
+        return self.kept[0] + "".join(text + kept for text, kept in pairs)
+
+    def _in_place(self, translations: list[str]) -> list[str]:
+        """What is to be read; of the words within tags nothing, once these are in their places."""
+        if not self.is_html:
+            return translations
+        texts = [html.escape(text, quote=False) for text in translations]
+        for first, tagged in self.tagged.items():
+            lines = translations[first : first + len(tagged.lines)]
+            texts[first : first + len(lines)] = [tagged.put_back(lines), *[""] * (len(lines) - 1)]
+        return texts
+
+    def add(self, other: "Document") -> None:
+        """Go on with a document of plain text."""
+        escaped = [html.escape(gap, quote=False) for gap in other.kept]
+        self.keep(escaped[0])
+        self.kept.extend(escaped[1:])
+        self.sentences.extend(other.sentences)
+
+    def add_tagged(self, tagged: Tagged) -> None:
+        self.tagged[len(self.sentences)] = tagged
+        self.add(Document(tagged.lines, [""] * (len(tagged.lines) + 1)))
+
+    def keep(self, markup: str) -> None:
+        self.kept[-1] += markup
 
 
 @dataclass(frozen=True)
@@ -50,24 +75,41 @@ class Splitter:
 
     def html(self, text: str) -> Document:
         """The same for the text between tags."""
-        sentences: list[str] = []
-        kept = [""]
-        for part, is_text in _html_parts(text):
-            if not is_text:
-                kept[-1] += part
-                continue
-            inside = self.text(html.unescape(part))
-            escaped = [html.escape(gap, quote=False) for gap in inside.kept]
-            kept[-1] += escaped[0]
-            kept += escaped[1:]
-            sentences += inside.sentences
-        return Document(sentences, kept, is_html=True)
+        document = Document([], [""], is_html=True)
+        for run, markup in _runs(text):
+            self._add(document, run)
+            document.keep(markup)
+        return document
+
+    def _add(self, document: Document, run: Run) -> None:
+        """The sentences of a run, each with the tags in it, and what is between them."""
+        at = 0
+        for first, last in self._spans(run.text):
+            outer, elements = run.take(first, last)
+            document.keep(marked(run.text, at, first, [tag for tag in outer if tag.at <= first]))
+            at = last
+            if elements:
+                document.add_tagged(Tagged(run.text[first:last], elements))
+            elif not (cuts := [tag for tag in outer if tag.at > first]):
+                document.add(Document([run.text[first:last]], ["", ""]))
+            else:
+                self._add_pieces(document, run.text[first:last], [(tag.at - first, tag.markup) for tag in cuts])
+        document.keep(marked(run.text, at, len(run.text), run.rest()))
+
+    def _add_pieces(self, document: Document, text: str, cuts: list[tuple[int, str]]) -> None:
+        """A sentence whose tags do not fit together: each piece by itself."""
+        begin = 0
+        for at, markup in cuts:
+            document.add(self.text(text[begin:at]))
+            document.keep(markup)
+            begin = at
+        document.add(self.text(text[begin:]))
 
     def _spans(self, text: str) -> Iterator[tuple[int, int]]:
         """Where the sentences are, without the space around them."""
         begin = 0
         for end in [*self._ends(text), len(text)]:
-            first, last = _trimmed(text, begin, end)
+            first, last = trimmed(text, begin, end)
             begin = end
             if not self.sentences:
                 yield from [(first, last)] if first < last else []
@@ -89,7 +131,7 @@ class Splitter:
         breaks = [found.end() for found in _BREAK.finditer(text, begin + 1, end - 1)]
         cut = min(breaks, key=lambda place: abs(place - middle), default=middle)
         for first, last in ((begin, cut), (cut, end)):
-            yield from self._divided(text, *_trimmed(text, first, last))
+            yield from self._divided(text, *trimmed(text, first, last))
 
 
 def _document(spans: Iterable[tuple[int, int]], text: str) -> Document:
@@ -101,11 +143,6 @@ def _document(spans: Iterable[tuple[int, int]], text: str) -> Document:
     return Document(sentences, [*kept, text[begin:]])
 
 
-def _trimmed(text: str, begin: int, end: int) -> tuple[int, int]:
-    inner = text[begin:end]
-    return begin + len(inner) - len(inner.lstrip()), end - len(inner) + len(inner.rstrip())
-
-
 def _goes_on(text: str, end: "re.Match[str]") -> bool:
     """Whether a small letter follows, or a full stop ends an abbreviation, an initial or an ordinal."""
     after = _SPACE.match(text, end.end())
@@ -115,6 +152,37 @@ def _goes_on(text: str, end: "re.Match[str]") -> bool:
         return False
     word = re.split(r"[\s(\"'„“]", text[max(0, end.start() - 16) : end.start()])[-1]
     return word.lower() in _ABBREVIATIONS or bool(_SHORT.fullmatch(word))
+
+
+def _runs(text: str) -> Iterator[tuple[Run, str]]:
+    """Text with its inline tags, and the markup after it."""
+    parts: list[str] = [""]
+    tags: list[str] = []
+    for part, is_text in _html_parts(text):
+        if is_text:
+            parts[-1] = part
+        elif inline_name(part):
+            if _are_apart(tags, part, parts):
+                yield Run(parts, tags), ""
+                parts, tags = [""], []
+            parts.append("")
+            tags.append(part)
+        else:
+            yield Run(parts, tags), part
+            parts, tags = [""], []
+    yield Run(parts, tags), ""
+
+
+def _are_apart(tags: list[str], tag: str, parts: list[str]) -> bool:
+    """Whether an element with words ends right where the next begins, as in a menu: they are no words of one sentence."""
+    if tag.startswith("</") or inline_name(tag) in ("sub", "sup") or parts[-1]:
+        return False
+    number = len(tags)
+    while number and tags[number - 1].startswith("</"):
+        number -= 1
+        if parts[number]:  # what stands before that tag
+            return bool(parts[number][-1].strip())
+    return False
 
 
 def _html_parts(text: str) -> Iterator[tuple[str, bool]]:
