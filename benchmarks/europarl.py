@@ -50,7 +50,10 @@ def main() -> None:
     tests = test_sets(options.data)
     found = train_ours(options, tests) if options.system == "ours" else train_hf(options, tests)
     name = f"europarl-{options.system}-{options.minutes:g}"
-    command = f"python benchmarks/europarl.py {options.system} --minutes {options.minutes:g} --shards {options.shards}"
+    shards = " ".join(map(str, options.shards))
+    command = (
+        f"python benchmarks/europarl.py {options.system} --minutes {options.minutes:g} --shards {shards} --run RUN"
+    )
     print(write_result(name, command, ["torch", "sacrebleu", "transformers"], minutes=options.minutes, **found))
     print(json.dumps(found["scores"]))
 

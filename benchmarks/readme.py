@@ -139,7 +139,7 @@ def europarl_rows() -> list[str]:
             figure += f"; HF MarianMT in the same time{' on its way to twice that' if on_its_way else ''} "
             figure += ", ".join(f"{score['value']:.1f}" for score in theirs.values())
         how = (
-            f"`configs/europarl-gpu.toml` on one {record['hardware']['gpu']}, 852,202 pairs, beam 4; "
+            f"`{record['command']}` (configs/europarl-gpu.toml) on one {record['hardware']['gpu']}, beam 4; "
             f"`{scores['europarl']['signature']}`"
         )
         rows.append(row(f"Europarl German to English, {minutes} minutes", figure, how))
@@ -278,7 +278,7 @@ def gpu_translation_rows() -> list[str]:
         peer = f"; {one['ours_over_hf']:.0f} times HF `generate`" if "ours_over_hf" in one else ""
         figure = f"{one['target_tokens_per_s']:,} target tokens/s ({least:,} to {most:,}){peer}; a line alone {one['one_line_ms']:.0f} ms"
         how = (
-            f"`benchmarks/gpu_translation.py` on one {record['hardware']['gpu']}, strings in, strings out, the base model, newstest2014 "
+            f"`{record['command']}` on one {record['hardware']['gpu']}, strings in, strings out, {record['settings']['lines']:,} lines "
             f"{record['settings']['times']} times over, bfloat16; HF: its best batch"
         )
         rows.append(row(f"Translating on a GPU, {name}", figure, how))

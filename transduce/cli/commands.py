@@ -6,15 +6,14 @@ Data goes to stdout, everything for people to stderr.
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
-from transduce.cli.lines import Arriving
-from transduce.data import READ_ERRORS, Corpus, open_bytes, read_pairs, unreadable
+from transduce.cli.lines import Lines
+from transduce.data import Corpus, read_pairs
 from transduce.errors import DataError, MissingExtra, SettingError
 from transduce.translator import Loading, Output, Request, Translation, Translator, open_folder
 from transduce.translator.alignment import pharaoh
@@ -363,56 +362,6 @@ def _request(translator: Translator, options: Options) -> Request:
         length_penalty=options.length_penalty,
         max_extra=options.max_extra,
     )
-
-
-def _sent_to_stdin() -> bool:
-    try:
-        return sys.stdin is not None and Arriving.fits(sys.stdin.fileno())
-    except (OSError, ValueError):  # it is closed, or no file at all
-        return False
-
-
-class Lines:
-    """The lines of a file, compressed or not, or of stdin: split on "\\n" only, each kept, whatever its bytes are."""
-
-    def __init__(self, path: str) -> None:
-        self.path, self.read, self.undecodable = path, 0, 0
-        self.arriving = Arriving(sys.stdin.fileno()) if path == "-" and _sent_to_stdin() else None
-
-    def __iter__(self) -> Iterator[str]:
-        with nullcontext(self.arriving) if self.arriving else self._open() as file:
-            while line := self._take(file):
-                yield self._decode(line.removesuffix(b"\n").removesuffix(b"\r"))
-
-    @property
-    def paused(self) -> Callable[[], bool] | None:
-        """Whether no further line is there yet, where lines come as somebody sends them."""
-        return self.arriving.paused if self.arriving else None
-
-    def _open(self) -> IO[bytes]:
-        if self.path == "-" and sys.stdin is None:
-            raise DataError("-: standard input is closed")
-        if self.path == "-":
-            return sys.stdin.buffer
-        try:
-            return open_bytes(self.path)
-        except OSError as error:
-            raise unreadable(self.path, error) from None
-
-    def _take(self, file: IO[bytes] | Arriving) -> bytes:
-        try:
-            line = file.readline()
-        except READ_ERRORS as error:
-            raise unreadable(f"{self.path}:{self.read + 1}", error) from None
-        self.read += 1
-        return line
-
-    def _decode(self, line: bytes) -> str:
-        try:
-            return line.decode()
-        except UnicodeDecodeError:
-            self.undecodable += 1
-            return line.decode(errors="replace")
 
 
 class Noted:

@@ -1,9 +1,16 @@
-"""Lines of bytes from stdin as they come: whoever types, or pipes a line now and then, should not wait for the others."""
+"""Lines in: of a file, compressed or not, or of stdin; there as they come, so that whoever sends one need not send more."""
 
 import os
 import select
 import stat
+import sys
 from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from typing import IO
+
+from transduce.data import READ_ERRORS, open_bytes, unreadable
+from transduce.errors import DataError
 
 CHUNK = 1 << 16  # bytes
 PAUSE_S = 0.05  # without a line
@@ -49,3 +56,53 @@ class Arriving:
         if not chunk:
             self.ended = True
             self.lines.extend([b"".join(self.begun)] if self.begun else [])
+
+
+class Lines:
+    """The lines of a file, compressed or not, or of stdin: split on "\\n" only, each kept, whatever its bytes are."""
+
+    def __init__(self, path: str) -> None:
+        self.path, self.read, self.undecodable = path, 0, 0
+        self.arriving = Arriving(sys.stdin.fileno()) if path == "-" and _sent_to_stdin() else None
+
+    def __iter__(self) -> Iterator[str]:
+        with nullcontext(self.arriving) if self.arriving else self._open() as file:
+            while line := self._take(file):
+                yield self._decode(line.removesuffix(b"\n").removesuffix(b"\r"))
+
+    @property
+    def paused(self) -> Callable[[], bool] | None:
+        """Whether no further line is there yet, where lines come as somebody sends them."""
+        return self.arriving.paused if self.arriving else None
+
+    def _open(self) -> IO[bytes]:
+        if self.path == "-" and sys.stdin is None:
+            raise DataError("-: standard input is closed")
+        if self.path == "-":
+            return sys.stdin.buffer
+        try:
+            return open_bytes(self.path)
+        except OSError as error:
+            raise unreadable(self.path, error) from None
+
+    def _take(self, file: IO[bytes] | Arriving) -> bytes:
+        try:
+            line = file.readline()
+        except READ_ERRORS as error:
+            raise unreadable(f"{self.path}:{self.read + 1}", error) from None
+        self.read += 1
+        return line
+
+    def _decode(self, line: bytes) -> str:
+        try:
+            return line.decode()
+        except UnicodeDecodeError:
+            self.undecodable += 1
+            return line.decode(errors="replace")
+
+
+def _sent_to_stdin() -> bool:
+    try:
+        return sys.stdin is not None and Arriving.fits(sys.stdin.fileno())
+    except (OSError, ValueError):  # it is closed, or no file at all
+        return False

@@ -30,7 +30,8 @@ def covers(layer: EncoderLayer | DecoderLayer, x: Tensor, keeps: Sequence[Keep])
         and attention.d_k == attention.d_v == x.shape[-1] // attention.heads
         and x.shape[-1] % kernels.ALIGNED == 0
         and feed_forward.inner.out_features % kernels.ALIGNED == 0
-        and all(kernels.fits_a_page(keep.asking, keep.asked, attention.d_k) for keep in keeps)
+        and attention.d_k in kernels.HEAD_WIDTHS
+        and all(kernels.fits_a_page(keep.asking, keep.asked) for keep in keeps)
     )
 
 
