@@ -7,11 +7,15 @@ import contextlib
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import torch
 
 from transduce.errors import SettingError
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -61,3 +65,25 @@ def choose_device(kind: str = "auto", precision: str = "auto", threads: int = 0)
         torch.backends.cuda.enable_cudnn_sdp(False)  # cuDNN plans attention anew for each shape: .2 s at first sight
     bf16 = precision == "bf16" or (precision == "auto" and kind == "cuda" and torch.cuda.is_bf16_supported())
     return Device(kind, bf16)
+
+
+def recorded(work: Callable[[], T], warm: bool = True, pool: Any = None) -> Callable[[], T]:
+    """The work as a CUDA graph: replayed, it gives the same tensors every time, with other values in them.
+
+    `warm` runs it once before, so that kernels are compiled and libraries awake. Graphs of one `pool` share memory.
+    """
+    if warm:
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            work()
+        torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):  # other threads may use the device
+        result = work()
+
+    def replay() -> T:
+        graph.replay()
+        return result
+
+    return replay

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from transduce.config import TrainConfig
 from transduce.data.batches import Batch
-from transduce.device import Device
+from transduce.device import Device, recorded
 from transduce.memory import keep_freed_memory
 from transduce.model import Transformer
 from transduce.training.loss import batch_loss
@@ -120,8 +120,8 @@ class GraphedUpdate:
             group["lr"] = self.rate
         self.pool = torch.cuda.graph_pool_handle()
         self.batches: dict[tuple[int, ...], Batch] = {}
-        self.graphs: dict[tuple[int, ...], torch.cuda.CUDAGraph] = {}
-        self.last: torch.cuda.CUDAGraph | None = None
+        self.graphs: dict[tuple[int, ...], Callable[[], None]] = {}
+        self.last: Callable[[], None] | None = None
         self.added = 0
 
     def add(self, batch: Batch, tokens: int) -> None:
@@ -134,14 +134,14 @@ class GraphedUpdate:
             self.graphs[(*shape, first)] = self._record(lambda: self._add(still, first), warm=True)
         self.share.fill_(1 / tokens)
         self.batches[shape].copy_(batch)
-        self.graphs[(*shape, first)].replay()
+        self.graphs[(*shape, first)]()
         self.added += 1
 
     def apply(self, learning_rate: float) -> None:
         if self.last is None:
             self.last = self._record(self._apply, warm=False)
         self.rate.fill_(learning_rate)
-        self.last.replay()
+        self.last()
         self.added = 0
 
     def forget(self) -> None:
@@ -177,26 +177,14 @@ class GraphedUpdate:
         self.optimizer.step()
         torch._foreach_copy_(self.workers, self.masters)
 
-    def _record(self, run: Callable[[], None], warm: bool) -> torch.cuda.CUDAGraph:
-        """`run` as a graph; `warm` runs it once before, so that kernels are compiled and libraries awake.
-
-        When a graph is recorded must not matter: what was added and the random numbers to come are as they were.
-        """
+    def _record(self, run: Callable[[], None], warm: bool) -> Callable[[], None]:
+        """When a graph is recorded must not matter: what was added and the random numbers to come are as they were."""
         kept = self.added_loss.clone(), self.gradient.clone(), torch.cuda.get_rng_state()
-        if warm:
-            side = torch.cuda.Stream()
-            side.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(side):
-                run()
-            torch.cuda.current_stream().wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        # Another thread pins memory meanwhile.
-        with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
-            run()
+        replay = recorded(run, warm, self.pool)
         self.added_loss.copy_(kept[0])
         self.gradient.copy_(kept[1])
         torch.cuda.set_rng_state(kept[2])
-        return graph
+        return replay
 
     def _views(self, vector: Tensor) -> list[Tensor]:
         """One vector as the weights' shapes."""

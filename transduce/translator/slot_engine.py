@@ -13,11 +13,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
+from transduce.device import recorded
 from transduce.model import Tokens, Transformer
 from transduce.model.decoding import Read, SlotDecoder, best_classes
 from transduce.search import Hypothesis, Penalty, check_beam, length_penalty
@@ -26,6 +28,8 @@ from transduce.search.step import Paths, forced_tokens, hypotheses, outputs
 from transduce.threads import GLANCE_S, Made, ahead, hurrying
 from transduce.translator.engine import Block, Ids, Request
 from transduce.translator.torch_engine import TorchEngine
+
+T = TypeVar("T")
 
 LOOK_EVERY = 2  # steps
 AHEAD = 2  # blocks of lines
@@ -317,20 +321,27 @@ class Room:
         self.fixed: FixedWalk | FixedBeam = FixedWalk(slots, size, engine.target_pad, engine.end, device)
         if beam > 1:
             self.fixed = FixedBeam(slots, size, engine.target_pad, engine.end, beam, penalty, device)
-        self.step = _recorded(self._step) if engine.device.kind == "cuda" else self._step
+        self.group = max(1, int(REFILL * slots))  # sentences that come or go together, at most
+        self.at = torch.zeros(self.group, dtype=torch.long, device=device)  # the slots they come to, or go from
+        self.forced = torch.full((self.group, size), engine.end, device=device)
+        self.limits = torch.ones_like(self.at)
+        self.step = self._recorded(self._step)
+        self.begin = self._recorded(lambda: self.fixed.put(self.at, self.forced, self.limits))
+        self.finders: dict[int, Callable[[], Paths]] = {}
 
     def search(self, take: Take, request: Request) -> Iterator[Answers]:
         """Every sentence that can be taken through a slot; in the order they are done.
 
         While others wait, slots are given away some at a time, and what was found in them is fetched then.
         """
+        find = self._finder(request.n_best)
         self.fixed.clear()  # of sentences nobody asks for any more: a search may have been left
         slots, waiting = Occupancy(len(self.fixed.place)), deque(self._read(take))
         while waiting or slots.inside or slots.done:
-            left, sent = {}, None
+            left: dict[int, Asked] = {}
             if slots.done and not (waiting and len(slots.free) + len(slots.done) < len(waiting[0].asked)):
                 left = slots.leave()
-                sent = self._fetch(left, request)
+            gone = list(self._fetch(left, find, request))
             while waiting and len(waiting[0].asked) <= len(slots.free):
                 entry = waiting.popleft()
                 self._put(slots.enter(entry.asked), entry)
@@ -340,42 +351,70 @@ class Room:
                     self.step()
                 slots.look(self.fixed.finished)
             waiting.extend(() if waiting else self._read(take))
-            if sent:
-                yield list(left.values()), self._hypotheses(sent, len(left))
+            for asked, sent in gone:
+                yield asked, self._hypotheses(sent, len(asked), request.n_best)
 
     def _read(self, take: Take) -> Iterator[Entry]:
         """The next sentences through the encoder, in groups that enter together."""
-        slots, engine = len(self.fixed.place), self.engine
-        asked = take(max(1, int(READ * slots)))
+        engine = self.engine
+        asked = take(max(1, int(READ * len(self.fixed.place))))
         if asked:
             tokens = Tokens.padded([one.source for one in asked], engine.source_pad)
             limits = torch.tensor([one.limit for one in asked])
             forced = forced_tokens(limits, [one.prefix for one in asked], engine.end)
             there = Tokens(*map(self._there, (tokens.ids, tokens.position, tokens.segment)))
             read = self.decoder.read(engine.worker.encode(there))
-            entry = Entry(asked, read, self._there(forced), self._there(limits))
-            yield from entry.parts(max(1, int(REFILL * slots)))
+            wide = pad(forced, (0, self.forced.shape[1] - forced.shape[1]), value=engine.end)
+            entry = Entry(asked, read, *(self._there(self._whole_groups(rows)) for rows in (wide, limits)))
+            yield from entry.parts(self.group)
+
+    def _whole_groups(self, rows: Tensor) -> Tensor:
+        """The same with the last one repeated until no group is smaller than the others."""
+        return torch.cat((rows, rows[-1:].expand(-len(rows) % self.group, *rows.shape[1:])))
 
     def _put(self, slots: list[int], entry: Entry) -> None:
-        at = self._there(torch.tensor(slots))
-        self.decoder.put(at, entry.read)
-        self.fixed.put(at, entry.forced, entry.limits)
+        self._point(slots)
+        self.forced.copy_(entry.forced)
+        self.limits.copy_(entry.limits)
+        self.begin()
+        self.decoder.put(self.at[: len(slots)], entry.read)
 
-    def _fetch(self, left: dict[int, Asked], request: Request) -> Sent:
-        places = max(one.limit for one in left.values())
-        paths = self.fixed.paths(self._there(torch.tensor(list(left))), places, request.n_best)
-        return Sent([paths.tokens, paths.lengths, *([paths.log_probs] if request.figures != "none" else [])])
+    def _fetch(
+        self, left: dict[int, Asked], find: Callable[[], Paths], request: Request
+    ) -> Iterator[tuple[list[Asked], Sent]]:
+        """What was found for those who leave their slots, on its way."""
+        slots, asked = list(left), list(left.values())
+        for begin in range(0, len(slots), self.group):
+            rows = slice(begin, begin + self.group)
+            self._point(slots[rows])
+            paths = find()
+            figures = [paths.log_probs] if request.figures != "none" else []
+            yield asked[rows], Sent([paths.tokens, paths.lengths, *figures])
 
-    def _hypotheses(self, sent: Sent, count: int) -> list[list[Hypothesis]]:
-        tokens, lengths, *figures = sent.received()
+    def _point(self, slots: list[int]) -> None:
+        """Tell the device which slots are meant; the last is repeated where they are fewer than a group."""
+        self.at.copy_(self._pinned(torch.tensor(slots + slots[-1:] * (self.group - len(slots)))), non_blocking=True)
+
+    def _finder(self, n_best: int) -> Callable[[], Paths]:
+        if n_best not in self.finders:
+            self.finders[n_best] = self._recorded(lambda: self.fixed.paths(self.at, self.forced.shape[1], n_best))
+        return self.finders[n_best]
+
+    def _hypotheses(self, sent: Sent, sentences: int, n_best: int) -> list[list[Hypothesis]]:
+        tokens, lengths, *figures = (rows[: sentences * n_best] for rows in sent.received())
         if not figures:
-            return outputs(tokens, lengths, count)
-        return hypotheses(Paths(tokens, figures[0], lengths), count, self.penalty)
+            return outputs(tokens, lengths, sentences)
+        return hypotheses(Paths(tokens, figures[0], lengths), sentences, self.penalty)
 
     def _there(self, tensor: Tensor) -> Tensor:
         """The same on the device, without waiting until it has arrived."""
-        device = self.engine.device
-        return tensor.pin_memory().to(device.torch, non_blocking=True) if device.kind == "cuda" else tensor
+        return self._pinned(tensor).to(self.engine.device.torch, non_blocking=True)
+
+    def _pinned(self, tensor: Tensor) -> Tensor:
+        return tensor.pin_memory() if self.engine.device.kind == "cuda" else tensor
+
+    def _recorded(self, work: Callable[[], T]) -> Callable[[], T]:
+        return recorded(work) if self.engine.device.kind == "cuda" else work
 
     def _step(self) -> None:
         place = self.fixed.place.clone()
@@ -384,16 +423,3 @@ class Room:
         self.fixed.advance(*best_classes(self.engine.worker, hidden, count, self.fixed.must))
         if isinstance(self.fixed, FixedBeam):
             self.decoder.follow(self.fixed.parents, place)
-
-
-def _recorded(step: Callable[[], None]) -> Callable[[], None]:
-    """The step as a CUDA graph. All slots are empty yet, so that trying it changes nothing."""
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        step()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # other threads may use the device meanwhile
-        step()
-    return graph.replay
