@@ -114,12 +114,7 @@ class Vocabulary:
 
     def decode_counted(self, ids: Sequence[Sequence[int]]) -> Decoded:
         """The texts, with the line breaks that had to become spaces counted."""
-        marks = {EOS, self.pad}
-        kept = [[int(i) for i in row if i not in marks] for row in ids]
-        if len(kept) < WORTH_A_BATCH:
-            texts = [self._processor.decode(row) for row in kept]
-        else:
-            texts = self._processor.decode(kept, num_threads=1 if len(kept) < WORTH_THREADS else -1)
+        texts = list(map(self._spelling.text if len(ids) >= WORTH_THREADS else self._decode, ids))
         return Decoded([text.replace("\n", " ") for text in texts], [text.count("\n") for text in texts])
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
@@ -129,6 +124,15 @@ class Vocabulary:
     def written(self, line: str) -> list[str]:
         """A line's pieces as they are spelt there, `</s>` last: an unknown one is what stands there, not `<unk>`."""
         return [*self._processor.encode(line, out_type=str), "</s>"]
+
+    def _decode(self, ids: Sequence[int]) -> str:
+        marks = {EOS, self.pad}
+        text: str = self._processor.decode([int(i) for i in ids if i not in marks])
+        return text
+
+    @cached_property
+    def _spelling(self) -> "Spelling":
+        return Spelling(self)
 
     @cached_property
     def _names(self) -> list[str]:
@@ -151,6 +155,27 @@ class Vocabulary:
         """A text whose segmentation surely draws a random number, where any does: bytes and symbols score 0."""
         learned = (i for i in range(2, self.pad) if self._processor.get_score(i) < 0)
         return max(map(self._processor.id_to_piece, learned), key=len, default="")
+
+
+class Spelling:
+    """What each id writes, as sentencepiece says: texts are put together faster than they are handed over to it."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.slowly, processor = vocabulary._decode, vocabulary._processor
+        ids = range(vocabulary.pad)
+        alone, after = processor.decode([[i] for i in ids]), processor.decode([[UNKNOWN, i] for i in ids])
+        begun = len(alone[UNKNOWN])
+        # None: what a byte writes depends on its neighbours, and who begins with nothing leaves the next one's space open.
+        self.first: list[str | None] = [*(text or None for text in alone), None]
+        self.later: list[str | None] = [*(text[begun:] for text in after), ""]
+        for byte in filter(processor.is_byte, ids):
+            self.first[byte] = self.later[byte] = None
+
+    def text(self, ids: Sequence[int]) -> str:
+        try:
+            return self.first[ids[0]] + "".join(map(self.later.__getitem__, ids[1:]))  # type: ignore[operator, arg-type]
+        except (TypeError, IndexError):
+            return self.slowly(ids)
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, relu
 
-from transduce.model import fused, kernels
+from transduce.model import kernels
 from transduce.model.attention import MultiHeadAttention
-from transduce.model.layers import FeedForward, Residual
+from transduce.model.layers import FeedForward
 from transduce.model.transformer import Memory, Transformer
 
 
@@ -33,7 +33,7 @@ class SlotDecoder:
     """The model's decoder with room for B sentences of W beams."""
 
     def __init__(self, model: Transformer, slots: int, beams: int, places: int, source_places: int) -> None:
-        self.model, self.beams = model, beams
+        self.model, self.beams, self.norms = model, beams, _norms(model)
         like, rows, width = model.target_embedding.weight, slots * beams, model.config.d_model
         self.keys = [like.new_zeros(rows, places, width) for _ in model.decoder]
         self.values = [torch.zeros_like(keys) for keys in self.keys]
@@ -56,12 +56,12 @@ class SlotDecoder:
         like = model.target_embedding.weight
         return 4 * model.config.d_model * len(model.decoder) * like.element_size()
 
-    def read(self, memory: Memory) -> "Read":
-        """The keys and values that every layer asks of these sentences, once."""
+    def read(self, memory: Memory, into: Tensor | None = None) -> "Read":
+        """The keys and values that every layer asks of these sentences, once; written to `into`, where given."""
         width, asked = memory.hidden.shape[2], [layer.source_attention.stacked for layer in self.model.decoder]
         made = [linear(memory.hidden, one.weight[width:], one.bias[width:]) for one in asked]
         lengths = (memory.segment != 0).sum(1, dtype=torch.int32)
-        return Read(torch.stack(made, 2).to(self.sources.dtype), lengths)
+        return Read(torch.stack(made, 2, out=into), lengths)
 
     def put(self, slots: Tensor, read: "Read") -> None:
         """Other sentences into these slots [N]."""
@@ -72,15 +72,14 @@ class SlotDecoder:
         """The hidden states [R, D] after these tokens [R], the newest of rows whose slots are at `place` [B]."""
         position = place.repeat_interleave(self.beams)[:, None]
         x = self.model.embed_target(tokens[:, None], position, self.longest)[:, 0]
+        pre, norms = self.model.config.norm == "pre", iter(self.norms)
+        y = next(norms)(x) if pre else x  # what the next sub-layer asks
         for number, layer in enumerate(self.model.decoder):
             attention, source, feed = layer.attention, layer.source_attention, layer.feed_forward
-            y = self._to_past(attention, _enter(layer.attention_residual, x), number, place)
-            x = _leave(layer.attention_residual, x, y, attention.output)
-            y = self._to_source(source, _enter(layer.source_attention_residual, x), number)
-            x = _leave(layer.source_attention_residual, x, y, source.output)
-            y = _hidden(feed, _enter(layer.feed_forward_residual, x))
-            x = _leave(layer.feed_forward_residual, x, y, feed.outer)
-        return self.model.decoder_norm(x)
+            x, y = _leave(x, self._to_past(attention, y, number, place), attention.output, next(norms), pre)
+            x, y = _leave(x, self._to_source(source, y, number), source.output, next(norms), pre)
+            x, y = _leave(x, _hidden(feed, y), feed.outer, next(norms), pre)
+        return y
 
     def follow(self, parents: Tensor, place: Tensor) -> None:
         """Row r goes on from row `parents[r]`, whose newest token was written at the place of its slot."""
@@ -99,19 +98,24 @@ class SlotDecoder:
         return attend(queries, self.sources[:, :, number], self.lengths, attention.heads)
 
 
-# --- around a sub-layer: what `Residual` does, with its two ends apart -------------------------------------------
+# --- around a sub-layer: what `Residual` does, one's end and the next one's beginning at once ---------------------
 
 
-def _enter(residual: Residual, x: Tensor) -> Tensor:
-    return residual.norm(x) if residual.pre else x
+def _norms(model: Transformer) -> list[nn.Module]:
+    """In the order they are needed: each before its sub-layer and one at the end, or each after it."""
+    names = ("attention_residual", "source_attention_residual", "feed_forward_residual")
+    norms = [getattr(layer, name).norm for layer in model.decoder for name in names]
+    return [*norms, model.decoder_norm]
 
 
-def _leave(residual: Residual, x: Tensor, y: Tensor, last: nn.Linear) -> Tensor:
-    """The sub-layer's last product and all that follows; nothing is dropped."""
-    if kernels.serve(x) and isinstance(residual.norm, nn.LayerNorm):
-        return kernels.leave(x, linear(y, last.weight), fused.last_of(last, residual), fused.around(residual))
-    x = x + last(y)
-    return x if residual.pre else residual.norm(x)
+def _leave(x: Tensor, y: Tensor, last: nn.Linear, norm: nn.Module, pre: bool) -> tuple[Tensor, Tensor]:
+    """The sub-layer's last product added, where nothing is dropped: what goes on beside the next, and what it asks."""
+    if kernels.serve(x) and isinstance(norm, nn.LayerNorm):
+        total, normed = kernels.leave(x, linear(y, last.weight), last.bias, norm.weight, norm.bias, norm.eps)
+    else:
+        total = x + last(y)
+        normed = norm(total)
+    return (total if pre else normed), normed
 
 
 def _hidden(feed_forward: FeedForward, y: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ Axes: R rows, W places of a row, Q places that ask, K places that are asked.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 import torch
@@ -32,11 +33,15 @@ class Tokens:
     @staticmethod
     def padded(sentences: Sequence[Sentence], pad: int) -> "Tokens":
         """One sentence a row."""
-        lengths = torch.tensor([len(sentence) for sentence in sentences], dtype=torch.long)
-        position = torch.arange(int(lengths.max()) if len(sentences) else 0).expand(len(sentences), -1)
+        lengths = list(map(len, sentences))
+        ids = torch.from_numpy(padded_ids(sentences, max(lengths, default=0), pad))
+        return Tokens.of_lengths(ids, torch.tensor(lengths, dtype=torch.long))
+
+    @staticmethod
+    def of_lengths(ids: Int[Tensor, "R W"], lengths: Int[Tensor, "R"]) -> "Tokens":
+        """Rows of one sentence, of which the first so many ids are real."""
+        position = torch.arange(ids.shape[1], device=ids.device).expand(len(ids), -1)
         real = position < lengths[:, None]
-        ids = torch.full(real.shape, pad)
-        ids[real] = torch.from_numpy(np.concatenate([np.asarray(sentence, np.int64) for sentence in sentences]))
         return Tokens(ids, position * real, real.long())
 
     @staticmethod
@@ -115,3 +120,17 @@ def keep_earlier(segment: Int[Tensor, "R W"]) -> Keep:
 def keep_source(target: Int[Tensor, "R Q"], source: Int[Tensor, "R K"]) -> Keep:
     """Attention to the source: the sentence with the same number."""
     return Keep(target, source)
+
+
+def padded_ids(sentences: Sequence[Sentence], width: int, pad: int) -> NDArray[np.int64]:
+    """One sentence a row, none longer than `width`."""
+    lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))
+    ids = np.full((len(sentences), width), pad, np.int64)
+    ids[np.arange(width) < lengths[:, None]] = _joined(sentences)
+    return ids
+
+
+def _joined(sentences: Sequence[Sentence]) -> NDArray[np.integer]:
+    if sentences and isinstance(sentences[0], np.ndarray):
+        return np.concatenate(sentences)
+    return np.fromiter(chain.from_iterable(sentences), np.int64)  # for short lists faster than an array of each

@@ -43,11 +43,10 @@ class FixedWalk:
 
     def put(self, slots: Tensor, forced: Tensor, limits: Tensor) -> None:
         """New sentences into these slots [N]; `forced` [N, up to T] as `forced_tokens` gives it."""
-        self.forced[slots] = self.end
+        self.forced.index_fill_(0, slots, self.end)
         self.forced[slots, : forced.shape[1]] = forced
-        self.place[slots] = 0
-        self.tokens[slots] = self.start
-        self.lengths[slots] = 0
+        for of_slot, value in ((self.place, 0), (self.tokens, self.start), (self.lengths, 0)):
+            of_slot.index_fill_(0, slots, value)
 
     def advance(self, values: Tensor, tokens: Tensor, of_forced: Tensor) -> None:
         """Take the best of each row [R, K], or what it must take, whose log-probability is `of_forced` [R]."""
@@ -101,17 +100,17 @@ class FixedBeam:
     def put(self, slots: Tensor, forced: Tensor, limits: Tensor) -> None:
         """New sentences into these slots [N], which may become `limits` [N] long."""
         width = forced.shape[1]
-        self.forced[slots] = self.end
+        self.forced.index_fill_(0, slots, self.end)
         self.forced[slots, :width] = forced
-        self.divisors[slots] = 0
+        self.divisors.index_fill_(0, slots, 0)
         self.divisors[slots, : width + 1] = best_divisors(self.penalty, limits, width)
-        self.place[slots] = 0
-        self.alive.tokens[slots] = self.start
-        self.alive.totals[slots] = -torch.inf
-        self.alive.totals[slots, 0] = 0  # one beam at the start, and the others impossible
-        self.alive.slots[slots] = 0
-        self.pool.scores[slots], self.pool.lengths[slots], self.pool.slots[slots] = -torch.inf, 0, 0
-        self.finished[slots] = False
+        alive, pool = self.alive, self.pool
+        for zero in (self.place, alive.slots, pool.lengths, pool.slots, self.finished):
+            zero.index_fill_(0, slots, 0)
+        alive.tokens.index_fill_(0, slots, self.start)
+        for score in (alive.totals, pool.scores):
+            score.index_fill_(0, slots, -torch.inf)
+        alive.totals[:, 0].index_fill_(0, slots, 0)  # one beam at the start, and the others impossible
 
     def advance(self, values: Tensor, tokens: Tensor, of_forced: Tensor) -> None:
         """Go on with the best candidates [R, K] of the rows, K = 2 W; `of_forced` [R] is what a forced token has."""

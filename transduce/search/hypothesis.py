@@ -1,10 +1,9 @@
 """What a search gives, whatever searched: numbers only, so that nobody needs torch to read them."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Hypothesis:
+class Hypothesis(NamedTuple):
     """A finished output, as scoring its tokens would give it."""
 
     tokens: list[int]  # without `</s>`

@@ -105,9 +105,9 @@ class Asked:
     @staticmethod
     def of(
         lines: Iterable[str],
-        prefixes: Iterable[str] | None,
-        terms: Iterable[Sequence[str]] | None,
-        paused: Callable[[], bool] | None,
+        prefixes: Iterable[str] | None = None,
+        terms: Iterable[Sequence[str]] | None = None,
+        paused: Callable[[], bool] | None = None,
     ) -> "Asked":
         given = iter(lines), None if prefixes is None else iter(prefixes), None if terms is None else iter(terms)
         return Asked(*given, paused)
@@ -184,8 +184,11 @@ class Translator:
 
     def translate(self, lines: Sequence[str], request: Request | None = None) -> list[str]:
         """The best translation of each line."""
-        wanted = (request or self.request()).but(figures="none")
-        return [translation.text for translation in self.stream(lines, wanted)]
+        wanted = (request or self.request()).but(figures="none", n_best=1)
+        if wanted.replace_unknown:
+            return [translation.text for translation in self.stream(lines, wanted)]
+        blocks = self._searched(Asked.of(lines), wanted)
+        return [text for block, found in blocks for text in self._best(block, found)]
 
     def stream(
         self,
@@ -201,11 +204,8 @@ class Translator:
         line is there yet: those that are do not wait for it.
         """
         wanted = (request or self.request()).but(constrained=terms is not None)
-        taken: deque[Lines] = deque()
-        engine = self.engines.searching(wanted)
-        blocks = self._blocks(Asked.of(lines, prefixes, terms, paused), taken, every_core=engine.spares_cores)
-        for found in engine.stream(blocks, wanted):
-            yield from self._translations(taken.popleft(), found, wanted)
+        for block, found in self._searched(Asked.of(lines, prefixes, terms, paused), wanted):
+            yield from self._translations(block, found, wanted)
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[Scored]:
         """The log-probability of each target given its source; what is too long for the model is cut, and says so."""
@@ -236,6 +236,13 @@ class Translator:
             self.model.decode(Tokens.padded([given], self.vocabularies.target.pad).to(device), memory)
         return Attention(self.vocabularies.source.pieces(asked), self.vocabularies.target.pieces(given), maps)
 
+    def _searched(self, asked: "Asked", request: Request) -> Iterator[tuple[Lines, list[list[Hypothesis]]]]:
+        """What is found for every block of lines."""
+        taken: deque[Lines] = deque()
+        engine = self.engines.searching(request)
+        for found in engine.stream(self._blocks(asked, taken, every_core=engine.spares_cores), request):
+            yield taken.popleft(), found
+
     def _blocks(self, asked: "Asked", taken: "deque[Lines]", every_core: bool) -> Iterator[Block]:
         """Blocks of ids to search, whose lines are left in `taken`."""
         while (some := asked.some_lines())[0]:
@@ -247,6 +254,15 @@ class Translator:
             taken.append(Lines(texts, ids, searched))
             cut = [self._cut(row) for row in ids]
             yield Block(cut, prefixes or [()] * len(ids), phrases, paused).only(searched)
+
+    def _best(self, lines: Lines, searched: list[list[Hypothesis]]) -> list[str]:
+        """The text of each line's best output; nothing for a line of nothing."""
+        texts = [""] * len(lines.texts)
+        found = [(number, best[0].tokens) for number, best in zip(lines.searched, searched, strict=True) if best]
+        decoded = self.vocabularies.target.decode([tokens for _, tokens in found])
+        for (number, _), text in zip(found, decoded, strict=True):
+            texts[number] = text
+        return texts
 
     def _translations(self, lines: Lines, searched: list[list[Hypothesis]], request: Request) -> Iterator[Translation]:
         decoded = self.vocabularies.target.decode_counted([one.tokens for found in searched for one in found])

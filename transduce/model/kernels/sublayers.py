@@ -70,11 +70,10 @@ def source_attention(
     )
 
 
-def leave(x: Tensor, z: Tensor, last: Last, around: Around) -> Tensor:
-    """What a sub-layer ends in when nobody trains: x + z + b, and the norm where it comes last."""
-    if around.pre:
-        return add(x, z, last.bias, 0.0, x)
-    return add_and_norm(x, z, last.bias, last.gain, last.shift, 0.0, x, around.eps).out
+def leave(x: Tensor, z: Tensor, bias: Tensor, gain: Tensor, shift: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """What a sub-layer ends in when nobody trains: x + z + b, and its norm."""
+    normed = add_and_norm(x, z, bias, gain, shift, 0.0, x, eps)
+    return normed.total, normed.out
 
 
 class _FeedForward(Function):
