@@ -175,7 +175,7 @@ def _enter(ctx: Any, x: Tensor, gain: Tensor, shift: Tensor, around: Around) -> 
 
 
 def _leave(ctx: Any, x: Tensor, z: Tensor, last: Last, around: Around) -> Tensor:
-    ctx.seed, ctx.bias = draw_seed(x), last.bias
+    ctx.seed, ctx.bias = draw_seed(x) if around.rate else x, last.bias
     if around.pre:
         return add(x, z, last.bias, around.rate, ctx.seed)
     normed = add_and_norm(x, z, last.bias, last.gain, last.shift, around.rate, ctx.seed, around.eps)
