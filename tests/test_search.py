@@ -513,14 +513,21 @@ def test_penalties_by_the_name_of_their_setting() -> None:
 
 
 def search_fixed(
-    models: list[Logits], limits: list[int], beam: int, penalty: Penalty, prefix: list[list[int]] | None, slots: int
+    models: list[Logits],
+    limits: list[int],
+    beam: int,
+    penalty: Penalty,
+    prefix: list[list[int]] | None,
+    slots: int,
+    kernel: Callable[..., None] | None = None,
 ) -> list[list[Hypothesis]]:
     """As an engine drives them: fewer slots than sentences, all rows every step, a look at what is finished now and then."""
     step, _ = Recorder.over(models)
     bounds, device = torch.tensor(limits), torch.device("cpu")
     forced = forced_tokens(bounds, prefix, END)
     places = forced.shape[1]
-    fixed: FixedWalk | FixedBeam = FixedBeam(slots, places, START, END, beam, penalty, device)
+    fixed: FixedWalk | FixedBeam = (beams := FixedBeam(slots, places, START, END, beam, penalty, device))
+    beams.kernel = kernel
     if beam == 1:
         fixed = FixedWalk(slots, places, START, END, device)
     state, waiting = Histories([(0,)] * slots * beam), list(range(len(models)))
@@ -563,6 +570,23 @@ def test_searches_of_fixed_shape_find_the_same(
         prefix=forced,
     )  # fmt: skip
     assert search_fixed(models, limits, beam, penalty, forced, slots=2) == expected
+
+
+@pytest.mark.filterwarnings(
+    "ignore:divide by zero", "ignore:invalid value"
+)  # meant: nothing is attainable at the limit
+@given(st.integers(0, 10_000), st.integers(2, 4), st.sampled_from(PENALTIES), st.booleans())
+@settings(max_examples=6, deadline=None)
+def test_the_kernel_decides_the_same(seed: int, beam: int, penalty: Penalty, with_prefix: bool) -> None:
+    """Without a GPU it runs in Triton's interpreter."""
+    advance = pytest.importorskip("transduce.search.beam_kernel", reason="triton is not installed").advance
+    drawn = random.Random(seed)
+    models = [model(seed + n, vocabulary=11) for n in range(3)]
+    limits = [drawn.randint(1, 7) for _ in models]
+    prefix = [[drawn.randint(2, 8) for _ in range(drawn.randint(0, limit - 1))] for limit in limits]
+    forced = prefix if with_prefix else None
+    expected = search_fixed(models, limits, beam, penalty, forced, slots=2)
+    assert search_fixed(models, limits, beam, penalty, forced, slots=2, kernel=advance) == expected
 
 
 # --- phrases that must occur -----------------------------------------------------------------------------------

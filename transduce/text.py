@@ -115,7 +115,8 @@ class Vocabulary:
     def decode_counted(self, ids: Sequence[Sequence[int]]) -> Decoded:
         """The texts, with the line breaks that had to become spaces counted."""
         texts = list(map(self._spelling.text if len(ids) >= WORTH_THREADS else self._decode, ids))
-        return Decoded([text.replace("\n", " ") for text in texts], [text.count("\n") for text in texts])
+        newlines = [text.count("\n") for text in texts]
+        return Decoded([text.replace("\n", " ") for text in texts] if any(newlines) else texts, newlines)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The name of each id, as pictures and `--json` show it."""

@@ -7,6 +7,10 @@ the device for a value; whoever drives it looks at `finished` now and then.
 Axes: B slots, W beams, R = B W rows, K candidates of a row or slot, T places of an output, N slots that are looked at.
 """
 
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -73,8 +77,10 @@ class FixedBeam:
         self, slots: int, places: int, start: int, end: int, beam: int, penalty: Penalty, device: torch.device
     ) -> None:
         self.start, self.end, self.beam, self.penalty = start, end, beam, penalty
+        self.kernel = _kernel(beam) if device.type == "cuda" else None
         self.forced = torch.full((slots, places), end, device=device)
         self.divisors = torch.zeros(slots, places + 1, dtype=torch.float64, device=device)
+        self.penalties = penalty(torch.arange(places + 1, device=device).double())  # by length
         self.place = torch.zeros(slots, dtype=torch.long, device=device)
         self.slot = torch.arange(slots, device=device)
         zeros = torch.zeros(slots, beam, dtype=torch.long, device=device)
@@ -114,6 +120,9 @@ class FixedBeam:
 
     def advance(self, values: Tensor, tokens: Tensor, of_forced: Tensor) -> None:
         """Go on with the best candidates [R, K] of the rows, K = 2 W; `of_forced` [R] is what a forced token has."""
+        if self.kernel and values.shape[1] == 2 * self.beam:
+            self.kernel(self, values, tokens, of_forced)
+            return
         found = self._candidates(*force(values, tokens, self.must, of_forced))
         ended = found.tokens == self.end
         self.trail.record(torch.where(self.finished, self.forced.shape[1], self.place), self.slot, found)
@@ -144,3 +153,12 @@ class FixedBeam:
     def paths(self, slots: Tensor, places: int, n_best: int) -> Paths:
         """The `n_best` outputs found in these slots, which have no more places."""
         return self.trail.only(slots, places).follow(self.pool.only(slots).best(n_best))
+
+
+def _kernel(beam: int) -> Callable[..., Any] | None:
+    """What takes the decisions of a step at once, where there is Triton; for more beams it would be no faster."""
+    with suppress(ImportError):
+        from transduce.search.beam_kernel import MOST_BEAMS, advance
+
+        return advance if beam <= MOST_BEAMS else None
+    return None

@@ -7,6 +7,7 @@ Axes: B sentences, T places of an output, R rows of a step, V vocabulary, K cand
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Protocol, Self
 
 import torch
@@ -117,9 +118,9 @@ def outputs(tokens: Tensor, lengths: Tensor, sentences: int) -> list[list[Hypoth
     """The same for those who want no figures: these are not a number."""
     bounds = lengths.tolist()
     rows = zip(tokens[:, : max(bounds, default=0)].tolist(), bounds, strict=True)
-    found = [Hypothesis(row[: length - 1], math.nan, math.nan, []) if length else None for row, length in rows]
+    found = [[Hypothesis(row[: length - 1], math.nan, math.nan, [])] if length else [] for row, length in rows]
     each = len(found) // sentences
-    return [[one for one in found[first : first + each] if one] for first in range(0, len(found), each)]
+    return found if each == 1 else [list(chain(*found[first : first + each])) for first in range(0, len(found), each)]
 
 
 def _hypothesis(tokens: list[int], log_probs: list[float], penalty: Penalty) -> Hypothesis:

@@ -8,10 +8,11 @@ sampling, phrases that must occur, outputs without `<unk>`, ensembles, and model
 
 import copy
 import threading
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
+from itertools import count, repeat
 from typing import ClassVar
 
 import torch
@@ -35,7 +36,7 @@ class Arrivals:
         self.blocks, self.least, self.limit = blocks, least, limit
         self.error: Exception | None = None  # that ended the blocks; those before it are answered first
         self.open: deque[Results] = deque()
-        self.waiting: dict[int, deque[Asked]] = {}
+        self.waiting: defaultdict[int, deque[Asked]] = defaultdict(deque)
 
     def receive(self) -> bool:
         """Let the next block in, if there is one; its longest sentences go first."""
@@ -46,10 +47,11 @@ class Arrivals:
         if block is None:
             return False
         self.open.append(Results(len(block.sources)))
-        pairs = enumerate(zip(block.sources, block.prefixes, strict=True))
-        asked = [Asked(self.open[-1], n, s, prefix, self.limit(s, prefix)) for n, (s, prefix) in pairs]
-        for one in sorted(asked, key=lambda one: -len(one.source)):
-            self.waiting.setdefault(self._size(max(one.limit, len(one.source))), deque()).append(one)
+        results, limits = self.open[-1], map(self.limit, block.sources, block.prefixes)
+        asked = map(Asked, repeat(results), count(), block.sources, block.prefixes, limits)
+        for one in sorted(asked, key=lambda one: len(one.source), reverse=True):
+            places = max(one.limit, len(one.source))
+            self.waiting[self.least if places <= self.least else self._size(places)].append(one)
         return True
 
     def sizes(self) -> Iterator[int]:
@@ -90,7 +92,7 @@ class SlotEngine(TorchEngine):
     """A model on a GPU."""
 
     spares_cores: ClassVar = True
-    ROWS: ClassVar = 2_048  # slots x beams, for outputs of up to WIDTH places; fewer where they may be longer
+    ROWS: ClassVar = 4_096  # slots x beams, for outputs of up to WIDTH places; fewer where they may be longer
     WIDTH: ClassVar = 256
     SHARE: ClassVar = 0.25  # of the free memory that a room may take
 

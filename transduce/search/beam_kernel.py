@@ -1,0 +1,111 @@
+"""A beam search's decisions of one step in one kernel: what `FixedBeam.advance` does in some sixty.
+
+A program decides for a slot. Imported only where there is a GPU, or Triton's interpreter.
+Axes: B slots, W beams, K = 2 W candidates of a row and of a slot, T places of an output.
+"""
+
+from typing import TYPE_CHECKING
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from transduce.search.fixed import FixedBeam
+
+MOST_BEAMS = 16  # candidates are looked for one after the other
+FREE = tl.constexpr(-1)
+
+
+def advance(beam: "FixedBeam", values: Tensor, tokens: Tensor, of_forced: Tensor) -> None:
+    """What the method of this name does, which is its oracle."""
+    slots, places = beam.forced.shape
+    candidates, width = values.shape[1], beam.beam
+    _advance[(slots,)](
+        values, tokens, of_forced, beam.forced, beam.place, beam.finished.view(torch.int8), beam.divisors, beam.penalties,
+        beam.alive.tokens, beam.alive.totals, beam.alive.slots, beam.parents, beam.pool.scores, beam.pool.lengths,
+        beam.pool.slots, beam.trail.tokens, beam.trail.log_probs, beam.trail.origins, slots, places, beam.end,
+        W=width, K=candidates, WIDE=triton.next_power_of_2(width), RANKS=triton.next_power_of_2(candidates),
+        CELLS=triton.next_power_of_2(width * candidates), POOL=triton.next_power_of_2(2 * width), num_warps=1,
+    )  # fmt: skip
+
+
+@triton.jit
+def _first_best(scores, free, cells, COUNT: tl.constexpr):
+    """The cell of the best score among the free ones, the first of equals; with not-a-number among them any."""
+    best = tl.max(tl.where(free, scores, float("-inf")), 0)
+    first = tl.min(tl.where(free & (scores == best), cells, COUNT), 0)
+    return tl.where(first < COUNT, first, tl.min(tl.where(free, cells, COUNT - 1), 0))
+
+
+@triton.jit
+def _advance(
+    values, tokens, of_forced, forced, place, finished, divisors, penalties,
+    alive_tokens, alive_totals, alive_slots, parents, pool_scores, pool_lengths, pool_slots,
+    trail_tokens, trail_log_probs, trail_origins, B, T, end,
+    W: tl.constexpr, K: tl.constexpr, WIDE: tl.constexpr, RANKS: tl.constexpr, CELLS: tl.constexpr, POOL: tl.constexpr,
+):  # fmt: skip
+    slot = tl.program_id(0).to(tl.int64)
+    now, done = tl.load(place + slot), tl.load(finished + slot) != 0
+    must, length = tl.load(forced + slot * T + now), now + 1
+    rank, wide, pooled = tl.arange(0, RANKS), tl.arange(0, WIDE), tl.arange(0, POOL)
+
+    # Every continuation of every beam, and the best K of them by rank.
+    cell = tl.arange(0, CELLS)
+    free, beam = cell < W * K, cell // K
+    value = tl.load(values + slot * W * K + cell, free, float("-inf"))
+    token = tl.load(tokens + slot * W * K + cell, free, 0)
+    only = tl.load(of_forced + slot * W + beam, free, float("-inf"))
+    value = tl.where(must == FREE, value, tl.where(cell % K == 0, only, float("-inf")))
+    token = tl.where(must == FREE, token, must)
+    total = tl.load(alive_totals + slot * W + beam, free, float("-inf")) + value.to(tl.float64)
+    totals, log_probs = tl.zeros([RANKS], tl.float64), tl.zeros([RANKS], tl.float32)
+    found, beams = tl.zeros([RANKS], tl.int64), tl.zeros([RANKS], tl.int32)
+    for r in tl.static_range(K):
+        chosen = cell == _first_best(total, free, cell, CELLS)
+        totals = tl.where(rank == r, tl.sum(tl.where(chosen, total, 0.0), 0), totals)
+        log_probs = tl.where(rank == r, tl.sum(tl.where(chosen, value, 0.0), 0), log_probs)
+        found = tl.where(rank == r, tl.sum(tl.where(chosen, token, 0), 0), found)
+        beams = tl.where(rank == r, tl.sum(tl.where(chosen, beam, 0), 0), beams)
+        free = free & (cell != tl.sum(tl.where(chosen, cell, 0), 0))
+    real = rank < K
+    at = (tl.where(done, T, now) * B + slot) * K + rank
+    tl.store(trail_tokens + at, found, real)
+    tl.store(trail_log_probs + at, log_probs, real)
+    tl.store(trail_origins + at, tl.load(alive_slots + slot * W + beams, real, 0), real)
+
+    # Those that end, among the first W, beside the hypotheses so far: the best W are kept.
+    ended = found == end
+    counts = ended & (totals > float("-inf")) & (rank < W)
+    scores = tl.where(counts, totals / tl.load(penalties + length), float("-inf"))
+    newest = rank[None, :] == (pooled - W)[:, None]
+    score = tl.load(pool_scores + slot * W + pooled, pooled < W, float("-inf"))
+    score = tl.where(pooled < W, score, tl.sum(tl.where(newest, scores[None, :], 0.0), 1))
+    lengths = tl.load(pool_lengths + slot * W + pooled, pooled < W, 0)
+    lengths = tl.where(pooled < W, lengths, tl.sum(tl.where(newest & ended[None, :], length, 0), 1))
+    origins = tl.load(pool_slots + slot * W + pooled, pooled < W, 0)
+    origins = tl.where(pooled < W, origins, pooled - W)
+    left, last = pooled < 2 * W, tl.full([], float("-inf"), tl.float64)
+    for n in tl.static_range(W):
+        chosen = pooled == _first_best(score, left, pooled, POOL)
+        last = tl.sum(tl.where(chosen, score, 0.0), 0)
+        tl.store(pool_scores + slot * W + n, last)
+        tl.store(pool_lengths + slot * W + n, tl.sum(tl.where(chosen, lengths, 0), 0))
+        tl.store(pool_slots + slot * W + n, tl.sum(tl.where(chosen, origins, 0), 0))
+        left = left & (pooled != tl.sum(tl.where(chosen, pooled, 0), 0))
+
+    # The first W that do not end go on, unless nothing can come of them any more.
+    goes, ends = (real & (found != end)).to(tl.int32), (real & (found == end)).to(tl.int32)
+    order = tl.where(goes > 0, tl.cumsum(goes, 0) - 1, tl.sum(goes, 0) + tl.cumsum(ends, 0) - 1)
+    chosen = (order[None, :] == wide[:, None]) & real[None, :]
+    next_totals = tl.sum(tl.where(chosen, totals[None, :], 0.0), 1)
+    best = tl.sum(tl.where(wide == 0, next_totals, 0.0), 0)
+    over = done | ~(best / tl.load(divisors + slot * (T + 1) + length) > last)
+    inside = wide < W
+    tl.store(alive_tokens + slot * W + wide, tl.sum(tl.where(chosen, found[None, :], 0), 1), inside)
+    tl.store(alive_totals + slot * W + wide, tl.where(over, float("-inf"), next_totals), inside)
+    tl.store(alive_slots + slot * W + wide, tl.sum(tl.where(chosen, rank[None, :], 0), 1).to(tl.int64), inside)
+    tl.store(parents + slot * W + wide, slot * W + tl.sum(tl.where(chosen, beams[None, :], 0), 1), inside)
+    tl.store(place + slot, tl.minimum(tl.where(over, now, length), T - 1))
+    tl.store(finished + slot, over.to(tl.int8))
