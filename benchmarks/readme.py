@@ -276,10 +276,14 @@ def gpu_translation_rows() -> list[str]:
     for name, one in record["results"].items():
         least, most = one["least_most"]
         peer = f"; {one['ours_over_hf']:.0f} times HF `generate`" if "ours_over_hf" in one else ""
-        figure = f"{one['target_tokens_per_s']:,} target tokens/s ({least:,} to {most:,}){peer}; a line alone {one['one_line_ms']:.0f} ms"
+        figure = f"{one['target_tokens_per_s']:,} target tokens/s ({least:,} to {most:,}){peer}; a line alone {one['one_line_ms']:.0f} ms; "
+        figure += (
+            f"{one['same_as_plain_float32']:.1%} of outputs as the plain search has them in float32, whose own in bfloat16 are "
+            f"{one['plain_bf16_as_float32']:.1%}; alone as in company {one['alone_as_in_company']:.1%}"
+        )
         how = (
             f"`{record['command']}` on one {record['hardware']['gpu']}, strings in, strings out, {record['settings']['lines']:,} lines "
-            f"{record['settings']['times']} times over, bfloat16; HF: its best batch"
+            f"{record['settings']['times']} times over, bfloat16; HF: its best batch, over the first {record['settings']['peer_lines']:,} lines"
         )
         rows.append(row(f"Translating on a GPU, {name}", figure, how))
     return rows
