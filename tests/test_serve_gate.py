@@ -1,0 +1,248 @@
+"""What is refused before and behind every route, who leaves, what is counted and documented, and what is never said."""
+
+import asyncio
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi")
+pytest.importorskip("httpx")
+
+from serving import SCOPE, SECRET, Client, client, make_service, refused, run, service, symbols
+
+from transduce.serve.app import make_app
+from transduce.serve.service import Service
+from transduce.serve.settings import Settings
+
+# --- refusals --------------------------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_translated_is_said(client: Client) -> None:
+    body = {"q": "a", "source": "en", "target": "fr"}
+    assert "it does en to de" in refused(client.post("/translate", body), 404)
+    assert "there is en-de, symbols" in refused(client.post("/v1/translate", {"text": "a", "model": "../x"}), 404)
+    assert "there is en-de" in refused(client.post("/v1/translate", {"text": "a"}), 404)
+    both = {"text": "a", "model": "symbols", "source": "en", "target": "de"}
+    assert "does not translate that pair" in refused(client.post("/v1/translate", both), 404)
+    assert client.post("/v1/translate", {**both, "model": "en-de"}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ({"json": {"q": "a", "source": "en"}}, "target: Field required"),
+        ({"json": {"q": 3, "source": "en", "target": "de"}}, "q"),
+        ({"json": [1]}, "dictionary"),
+        (
+            {"json": {"q": "a", "source": "en", "target": "de", "format": "pdf"}},
+            "format: Input should be 'text' or 'html'",
+        ),
+        ({"json": {"q": "a", "source": "en", "target": "de", "alternatives": 99}}, "alternatives"),
+        ({"json": {"q": "a\ud800", "source": "en", "target": "de"}}, "no valid Unicode"),
+        ({"content": b"{", "headers": {"content-type": "application/json"}}, "not JSON"),
+        ({"content": b"[" * 100_000, "headers": {"content-type": "application/json"}}, "not JSON"),
+        ({"content": b"q=%ff", "headers": {"content-type": "application/x-www-form-urlencoded"}}, "not a form"),
+        ({"content": b"q=a&" * 2000, "headers": {"content-type": "application/x-www-form-urlencoded"}}, "not a form"),
+        ({"content": b"x"}, "send application/json"),
+        ({"files": {"q": b"x"}}, "send application/json"),
+    ],
+)
+def test_bodies_that_make_no_sense(client: Client, content: dict[str, Any], reason: str) -> None:
+    if "json" in content:  # httpx refuses half a surrogate pair, so it is written out
+        content = {"content": json.dumps(content["json"]), "headers": {"content-type": "application/json"}}
+    assert reason in refused(client.post("/translate", **content), 400)
+
+
+@pytest.mark.parametrize(
+    "change", [{"n_best": 0}, {"n_best": 1.5}, {"n_best": "2"}, {"beem": 3}, {"alpha": 99}, {"text": None}]
+)
+def test_v1_is_strict(client: Client, change: dict[str, Any]) -> None:
+    refused(client.post("/v1/translate", {"text": "a", "model": "en-de", **change}), 400)
+
+
+def test_what_was_sent_is_not_echoed(client: Client) -> None:
+    assert SECRET not in client.post("/v1/translate", {"text": [SECRET, 3], "n_best": SECRET}).text
+
+
+def test_sizes(run: Path) -> None:
+    client = Client(make_service([run], characters=100, texts=3, body_bytes=1_000))
+    body = {"source": "en", "target": "de"}
+    assert "at most 100 characters; these have 101" in refused(client.post("/translate", {**body, "q": "a" * 101}), 413)
+    assert "at most 3 texts; this one has 4" in refused(client.post("/translate", {**body, "q": ["a"] * 4}), 413)
+    assert "1,000 bytes" in refused(client.post("/translate", {**body, "q": "a" * 2_000}), 413)
+    assert "nothing to see" in refused(client.post("/v1/attention", {"text": " "}), 404)
+    refused(client.post("/v1/attention", {"text": ""}), 400)
+
+    async def chunks() -> Any:
+        for _ in range(100):
+            yield b"a" * 100
+
+    refused(client.post("/translate", content=chunks()), 413)
+
+
+def test_a_slow_body_is_given_up(run: Path) -> None:
+    async def slow() -> Any:
+        yield b"{"
+        await asyncio.sleep(5)
+        yield b"}"
+
+    client = Client(make_service([run], body_s=0.05))
+    assert "0.05 s" in refused(client.post("/translate", content=slow()), 408)
+
+
+@pytest.mark.parametrize(("host", "status"), [
+    ("localhost", 200), ("localhost:5000", 200), ("LOCALHOST", 200), ("127.0.0.1:5000", 200), ("[::1]:5000", 200),
+    ("192.168.1.7", 200), ("mine.example", 200), ("evil.example", 403), ("", 403), ("127.0.0.1.evil.example", 403),
+])  # fmt: skip
+def test_the_host_must_be_ours(run: Path, service: Service, host: str, status: int) -> None:
+    service = Service(Settings(allowed_hosts=("mine.example",)), service.models, service.metrics)
+    assert Client(service).get("/health", headers={"host": host}).status_code == status
+
+
+@pytest.mark.parametrize(("origin", "status"), [
+    ("http://localhost", 200), ("http://evil.example", 403), ("null", 403), ("http://[", 403), ("http://localhost:1", 403),
+])  # fmt: skip
+def test_pages_of_others_may_not_ask(client: Client, origin: str, status: int) -> None:
+    answer = client.get("/languages", headers={"origin": origin})
+    assert answer.status_code == status
+    assert "access-control-allow-origin" not in answer.headers
+
+
+def test_too_much_work_is_refused_before_it_is_read(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(service.queue), "is_full", True)
+    answer = Client(service).post("/translate", {"q": "a", "source": "en", "target": "de"})
+    assert "try again later" in refused(answer, 503)
+    assert int(answer.headers["retry-after"]) >= 1
+    assert Client(service).get("/health/ready").status_code == 503
+    assert Client(service).get("/health/live").status_code == 200
+
+
+def test_an_error_of_ours_is_logged_without_words(
+    service: Service, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> None:
+        raise ValueError(SECRET)
+
+    monkeypatch.setattr("transduce.translator.Translator.stream", fail)
+    answer = Client(service).post("/translate", {"q": SECRET, "source": "en", "target": "de"})
+    assert refused(answer, 500) == "the server failed on this request"
+    shown = capfd.readouterr()
+    assert "ValueError at" in shown.err
+    assert SECRET not in shown.out + shown.err + answer.text
+
+
+# --- who leaves, what is counted, what is documented -----------------------------------------------------------
+
+
+@contextmanager
+def held_translations(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """Translations that take their time."""
+    import threading
+
+    from transduce.serve.models import Model
+
+    batches: list[int] = []
+    free, plain = threading.Event(), Model.translate
+
+    def slow(self: Model, lines: list[str], request: Any) -> Any:
+        batches.append(len(lines))
+        free.wait(0.3)
+        return plain(self, lines, request)
+
+    monkeypatch.setattr(Model, "translate", slow)
+    yield batches
+    free.set()
+
+
+def test_who_leaves_is_forgotten(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = make_service([run], batch_lines=1, workers=1)
+    body = json.dumps({"q": "One. Two. Three. Four. Five. Six.", "source": "en", "target": "de"}).encode()
+
+    async def leave() -> list[Any]:
+        messages = iter([{"type": "http.request", "body": body}, {"type": "http.disconnect"}])
+        sent: list[Any] = []
+
+        async def receive() -> Any:
+            message = next(messages)
+            await asyncio.sleep(0.1 if message["type"] == "http.disconnect" else 0)
+            return message
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        await make_app(service)(dict(SCOPE), receive, send)
+        await asyncio.sleep(0.01)
+        assert service.queue.waiting == 0
+        await asyncio.sleep(0.5)
+        return sent
+
+    with held_translations(monkeypatch) as batches:
+        asyncio.run(leave())
+    assert len(batches) < 3
+    assert "transduce_abandoned_total 1.0" in Client(service).get("/metrics").text
+
+
+def test_who_leaves_before_the_end_of_the_body_gets_no_answer(run: Path) -> None:
+    service = make_service([run])
+    messages = iter([{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}])
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return next(messages)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    asyncio.run(make_app(service)(dict(SCOPE), receive, send))
+    assert not sent
+    assert "transduce_abandoned_total 1.0" in Client(service).get("/metrics").text
+
+
+def test_labels_are_routes_not_words(service: Service) -> None:
+    client = Client(service)
+    client.get(f"/{SECRET}?q={SECRET}")
+    client.post("/translate", {"q": SECRET, "source": SECRET, "target": "de"})
+    page = client.get("/metrics").text
+    assert 'transduce_requests_total{route="other",status="404"}' in page
+    assert 'transduce_requests_total{route="/translate",status="404"}' in page
+    assert SECRET not in page
+    assert "transduce_batch_lines_count" in page
+
+
+def test_the_documentation_is_local(client: Client) -> None:
+    page = client.get("/docs")
+    assert page.headers["content-type"].startswith("text/html")
+    assert "http://" not in page.text.replace("&quot;", "")
+    assert "https://" not in page.text
+    assert "<script" not in page.text
+    document = client.get("/openapi.json").json()
+    assert {"/translate", "/v1/translate", "/v1/attention", "/detect", "/metrics"} <= set(document["paths"])
+    for path in document["paths"]:
+        assert path in page.text
+
+
+def test_the_dockerfile_runs_without_rights() -> None:
+    lines = (Path(__file__).parents[1] / "Dockerfile").read_text().splitlines()
+    users = [line.split()[1] for line in lines if line.startswith("USER ")]
+    assert users
+    assert users[-1] not in ("root", "0")
+    assert 'ENTRYPOINT ["transduce", "serve"]' in lines
+
+
+def test_the_examples_of_the_documentation_are_understood() -> None:
+    import re
+    import shlex
+
+    from transduce.cli.parser import make_parser
+
+    text = (Path(__file__).parents[1] / "docs" / "serving.md").read_text()
+    commands = [line.partition("#")[0] for line in text.splitlines() if re.match(r"transduce (serve|key) ", line)]
+    assert len(commands) >= 4
+    for command in commands:
+        make_parser().parse_args(shlex.split(command)[1:])
+    assert os.sep in text

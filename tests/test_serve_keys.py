@@ -1,0 +1,78 @@
+"""Keys: made, kept, checked, and how often each may ask."""
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("fastapi")
+pytest.importorskip("httpx")
+
+from serving import Client, client, make_service, refused, run, service, symbols
+
+from transduce.errors import DataError, SettingError
+from transduce.serve.keys import add_key
+
+
+def test_keys(run: Path, tmp_path: Path) -> None:
+    path = tmp_path / "keys.jsonl"
+    secret = add_key(path, "one", 2)
+    other = add_key(path, "other", 2)
+    assert secret not in path.read_text()
+    assert path.stat().st_mode & 0o077 == 0
+    client = Client(make_service([run], keys=str(path)))
+    body = {"q": "a", "source": "en", "target": "de"}
+    assert "API key" in refused(client.post("/translate", body), 403)
+    assert "API key" in refused(client.post("/translate", {**body, "api_key": secret + "x"}), 403)
+    assert client.post("/translate", {**body, "api_key": secret}).status_code == 200
+    assert client.post("/translate", data={**body, "api_key": secret}).status_code == 200
+    late = client.post("/translate", {**body, "api_key": secret})
+    assert "in a minute" in refused(late, 429)
+    assert 1 <= int(late.headers["retry-after"]) <= 30
+    assert client.get("/v1/models", headers={"authorization": f"Bearer {other}"}).status_code == 200
+    assert client.get("/metrics", headers={"x-api-key": other}).status_code == 200
+    refused(client.get("/metrics"), 403)
+    refused(client.get("/v1/models", headers={"authorization": "Bearer ключ".encode()}), 403)
+    assert client.get("/frontend/settings").json()["keyRequired"]
+    assert client.get("/health/live").status_code == 200
+
+
+def test_a_rate_fills_up_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    from transduce.serve import keys
+
+    clock = 0.0
+    monkeypatch.setattr(keys.time, "monotonic", lambda: clock)
+    bucket = keys.Bucket(60)
+    assert [bucket.take() for _ in range(60)] == [0] * 60
+    assert bucket.take() == 1
+    clock = 1.5
+    assert (bucket.take(), bucket.take()) == (0, 0.5)
+
+
+@pytest.mark.parametrize(
+    "line", ["{", "[]", '{"name": "a"}', '{"name": "a", "sha256": "short", "requests_per_minute": 1}']
+)
+def test_keys_that_cannot_be_read(line: str, tmp_path: Path) -> None:
+    from transduce.serve.keys import Keyring
+
+    path = tmp_path / "keys.jsonl"
+    path.write_text(f"\n{line}\n")
+    with pytest.raises(DataError, match=r"keys\.jsonl:2: not a key: `transduce key"):
+        Keyring.read(str(path))
+    path.write_text("")
+    with pytest.raises(DataError, match="no keys there"):
+        Keyring.read(str(path))
+    with pytest.raises(DataError, match="cannot be read"):
+        Keyring.read(str(tmp_path / "none"))
+
+
+def test_keys_that_cannot_be_made(tmp_path: Path) -> None:
+    add_key(tmp_path / "keys", "web")
+    for name, rate, reason in [("web", 1, "has a key named web"), ("a b", 1, "letters"), ("x", 0, "at least 1")]:
+        with pytest.raises(SettingError, match=reason):
+            add_key(tmp_path / "keys", name, rate)
+
+
+def test_what_is_wrong_with_a_body_is_said(client: Client) -> None:
+    broken = client("POST", "/v1/translate", content=b'{"text": broken', headers={"Content-Type": "application/json"})
+    assert refused(broken, 400) == "the body is not JSON: wrong at character 9"
+    assert refused(client.post("/v1/translate", {"txt": "the cat"}), 400).startswith("txt: ")

@@ -1,0 +1,119 @@
+"""Models of a server: new weights, torn weights, and settings that cannot be."""
+
+import asyncio
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi")
+pytest.importorskip("httpx")
+
+from serving import Client, make_service, run
+
+from transduce import checkpoint
+from transduce.errors import RunError, SettingError
+from transduce.serve.models import Model, Searching
+from transduce.serve.settings import Settings
+
+
+def test_new_weights_take_their_place(tmp_path: Path, run: Path) -> None:
+    folder = Path(shutil.copytree(run, tmp_path / "run"))
+    service = make_service([folder])
+    client, body = Client(service), {"q": "the cat sat on a mat", "source": "en", "target": "de"}
+    before, old = client.post("/translate", body).json(), service.models.named("en-de")
+    service.models.refresh(old)
+    assert service.models.named("en-de") is old
+
+    weights = checkpoint.RunFolder(folder).weights("best")
+    tensors = checkpoint.read_tensors(weights)
+    checkpoint.write_tensors(weights, {name: tensor.flip(0) for name, tensor in tensors.items()})
+    service.models.refresh(old)
+    assert client.post("/translate", body).json() != before
+    assert old.translate(["the cat"], old.translator.request()), "what began with the old ones ends with them"
+    assert 'reloads_total{model="en-de",outcome="done"} 1.0' in client.get("/metrics").text
+
+
+def test_torn_weights_change_nothing(tmp_path: Path, run: Path) -> None:
+    folder = Path(shutil.copytree(run, tmp_path / "run"))
+    service = make_service([folder])
+    (folder / "best.safetensors").write_bytes(b"torn")
+    old = service.models.named("en-de")
+    for _ in range(3):  # tried, and said, once
+        service.models.refresh(old)
+    assert service.models.named("en-de") is old
+    assert 'outcome="failed"} 1.0' in Client(service).get("/metrics").text
+
+
+def test_a_failure_of_any_kind_leaves_the_model_as_it_is(
+    tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Path(shutil.copytree(run, tmp_path / "run"))
+    service = make_service([folder])
+    old = service.models.named("en-de")
+
+    def fail(*_: object) -> None:
+        raise MemoryError("no room")
+
+    monkeypatch.setattr(Model, "load", fail)
+    weights = checkpoint.RunFolder(folder).weights("best")
+    checkpoint.write_tensors(weights, {n: tensor.flip(0) for n, tensor in checkpoint.read_tensors(weights).items()})
+    service.models.refresh(old)
+    assert service.models.named("en-de") is old
+
+
+def test_only_what_torch_translates_waits_its_turn(run: Path) -> None:
+    """CTranslate2 serves several threads; what it cannot do is one batch at a time, known without loading torch's engine."""
+    model = make_service([run]).models.named("en-de")
+    power, paper = (model.translator.request(beam=2, length_penalty=kind) for kind in ("power", "paper"))
+    assert Searching(model, power).alone is None
+    assert Searching(model, paper).alone is model
+    assert "torch" not in vars(model.translator.engines)
+
+
+def test_folders_are_watched(tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = make_service([run])
+    seen: list[str] = []
+    monkeypatch.setattr(service.models, "refresh", lambda model: seen.append(model.of.name))
+
+    async def watch() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(service.models.watch(0.01), 0.2)
+
+    asyncio.run(watch())
+    assert set(seen) == {"en-de"}
+
+
+def test_models_that_cannot_be_served(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match=r"another model for en-de: name it as SOURCE-TARGET=RUN"):
+        make_service([run, f"en-de={run}"])
+    with pytest.raises(RunError, match="no such folder"):
+        make_service([tmp_path / "nowhere"])
+    with pytest.raises(RunError, match="no such folder"):
+        make_service([f"en-de={tmp_path / 'nowhere'}"])
+    with pytest.raises(SettingError, match=r"the name 'xx' must be two languages, as in en-de=/"):
+        make_service([f"xx={run}"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"port": 0}, "--port 0"),
+        ({"host": "0.0.0.0"}, r"--host 0\.0\.0\.0: others could reach it"),
+        ({"host": "example.org"}, "give an address"),
+        ({"batch_lines": 0}, "batch_lines = 0: must be at least 1"),
+        ({"queue_requests": 0}, "queue_requests = 0"),
+        ({"characters": 0}, "characters = 0"),
+    ],
+)
+def test_settings_that_cannot_be(settings: dict[str, Any], reason: str) -> None:
+    with pytest.raises(SettingError, match=reason):
+        Settings(**settings)
+
+
+def test_being_exposed_can_be_meant() -> None:
+    assert Settings(host="0.0.0.0", open=True).is_exposed
+    assert Settings(host="::", keys="keys").is_exposed
+    assert not Settings(host="::1").is_exposed
+    assert not Settings(host="localhost").is_exposed

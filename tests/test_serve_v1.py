@@ -1,0 +1,83 @@
+"""Our own routes: n-best, scores, tokens, attention, models by name."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("fastapi")
+pytest.importorskip("httpx")
+
+from serving import FROZEN, Client, client, make_service, run, service, symbols
+
+from transduce.serve.service import Service
+
+
+def test_n_best_with_scores_and_tokens(client: Client, service: Service) -> None:
+    body = {"text": "the cat sat", "model": "en-de", "n_best": 3, "beam": 5, "tokens": True}
+    answer = client.post("/v1/translate", body).json()
+    outputs = answer["translations"][0]["sentences"][0]["outputs"]
+    translator = service.models.named("en-de").translator
+    found = next(iter(translator.stream(["the cat sat"], translator.request(n_best=3, beam=5)))).outputs
+    assert [one["text"] for one in outputs] == [one.text for one in found]
+    assert [one["score"] for one in outputs] == pytest.approx([one.score for one in found])
+    assert [token["token"] for token in outputs[0]["tokens"]] == [*found[0].tokens, "</s>"]
+    total = sum(token["log_probability"] for token in outputs[0]["tokens"])
+    assert total == pytest.approx(outputs[0]["log_probability"], abs=1e-4)
+
+
+def test_search_settings_are_those_asked_for(client: Client, service: Service) -> None:
+    translator = service.models.named("en-de").translator
+    for changes in ({"beam": 1}, {"alpha": 0.0}, {"length_penalty": "paper"}):
+        answer = client.post(
+            "/v1/translate", {"text": "the cat sat on a mat", "source": "en", "target": "de", **changes}
+        )
+        found = next(iter(translator.stream(["the cat sat on a mat"], translator.request(**changes))))
+        sentence = answer.json()["translations"][0]["sentences"][0]
+        assert sentence["outputs"][0]["score"] == pytest.approx(found.outputs[0].score, abs=1e-5)
+
+
+def test_attention_of_a_translation(client: Client) -> None:
+    answer = client.post("/v1/translate", {"text": ["the cat.", "Seven dogs."], "model": "en-de", "attention": True})
+    for text in answer.json()["translations"]:
+        alignment = text["sentences"][0]["attention"]
+        assert len(alignment["weights"]) == len(alignment["target"])
+        assert {len(row) for row in alignment["weights"]} == {len(alignment["source"])}
+        assert [sum(row) for row in alignment["weights"]] == pytest.approx([1] * len(alignment["target"]), abs=0.01)
+    assert client.post("/v1/translate", {"text": "", "model": "en-de", "attention": True}).status_code == 200
+
+
+@pytest.mark.parametrize("output", [None, "der Hund läuft"])
+def test_attention_of_every_head(client: Client, service: Service, output: str | None) -> None:
+    answer = client.post("/v1/attention", {"text": "the cat sat", "model": "en-de", "output": output}).json()
+    seen = service.models.named("en-de").translator.attention("the cat sat", output)
+    assert (answer["source"], answer["target"]) == (seen.source, seen.target)
+    assert answer["written"] == [*answer["target"][1:], "</s>"]
+    for name, maps in (("encoder", seen.maps.encoder), ("decoder", seen.maps.decoder), ("cross", seen.maps.source)):
+        assert answer[name][1][3][0] == pytest.approx(maps[1][0, 3, 0].tolist(), abs=1e-4)
+
+
+def test_models_by_name(client: Client) -> None:
+    models = client.get("/v1/models").json()["models"]
+    assert [model["name"] for model in models] == ["en-de", "symbols"]
+    assert models[0]["description"] == "2 + 2 layers of 4 heads, d_model 64"
+    expected = json.loads((FROZEN / "expected.json").read_text())[0]
+    answer = client.post("/v1/translate", {"text": expected["source"], "model": "symbols"}).json()
+    assert answer["translations"][0]["text"] == expected["texts"][0]
+
+
+def test_the_only_model_needs_no_name(run: Path) -> None:
+    answer = Client(make_service([f"xx-yy={run}"])).post("/v1/translate", {"text": "the cat"}).json()
+    assert answer["model"] == "xx-yy"
+
+
+def test_a_long_document_loses_nothing(client: Client, service: Service) -> None:
+    text = "\n".join(f"cat {number} sat on a mat. Why?" for number in range(120))
+    answer = client.post("/v1/translate", {"text": text, "model": "en-de"}).json()["translations"][0]
+    assert len(answer["sentences"]) == 240
+    assert answer["text"].count("\n") == 119
+
+
+def test_the_torch_engine_serves_too(run: Path, service: Service) -> None:
+    other = Client(make_service([run], engine="torch"))
+    assert other.post("/translate", {"q": "the cat", "source": "en", "target": "de"}).status_code == 200
