@@ -17,7 +17,7 @@ from transduce.model import Tokens, Transformer, kernels
 from transduce.model.decoding import SlotDecoder, attend_to_past, attend_to_source, best, best_classes
 from transduce.search import Hypothesis
 from transduce.translator.engine import Block, Request
-from transduce.translator.slot_engine import Room, SlotEngine
+from transduce.translator.slot_engine import Arrivals, Room, SlotEngine
 from transduce.translator.torch_engine import TorchEngine
 
 PAD, END = 60, 0
@@ -270,6 +270,17 @@ def test_blocks_before_one_that_fails_are_answered() -> None:
             next(answers)
 
 
+def test_the_longest_sentences_of_all_open_blocks_go_first() -> None:
+    blocks = [Block(sources(*lengths), [[]] * len(lengths)) for lengths in ([3, 9, 4], [5, 300, 8])]
+    arrivals = Arrivals(iter(blocks), least=256, limit=lambda source, _: len(source))
+    arrivals.receive()
+    assert [len(one.source) for one in arrivals.take(256, 3)] == [9, 8, 5]
+    assert [len(one.source) for one in arrivals.take(512, 3)] == [300]
+    assert [len(one.source) for one in arrivals.take(256, 3)] == [4, 3]
+    assert not list(arrivals.sizes())
+    assert arrivals.take(256, 3) == []
+
+
 @pytest.mark.parametrize("beam", [1, 3])
 def test_an_engine_of_slots_goes_on_after_a_search_that_was_left(beam: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody reads one block of two, while sentences of the other are in their slots."""
@@ -277,7 +288,8 @@ def test_an_engine_of_slots_goes_on_after_a_search_that_was_left(beam: int, monk
     engine, request = SlotEngine(make(), Device("cpu", bf16=False), PAD, PAD, END), Request(beam=beam, max_extra=3)
     asked = sources(*range(1, 30))
     expected = engine.search(asked, [[]] * len(asked), request)
-    left = engine._flow(iter([Block(asked, [[]] * len(asked))] * 2), request)
+    short = sources(*[5] * 60)
+    left = engine._flow(iter([Block(of, [[]] * len(of)) for of in (sources(*range(20, 40)), short)]), request)
     next(left)
     left.close()
     assert not all(next(iter(engine.rooms.values())).fixed.finished)

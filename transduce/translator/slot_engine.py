@@ -25,7 +25,7 @@ from transduce.translator.room import Asked, Results, Room, Worker
 from transduce.translator.torch_engine import TorchEngine
 
 AHEAD = 2  # blocks of lines
-OPEN = 4  # blocks that are searched at once, at most
+OPEN = 8  # blocks that are searched at once, at most
 LOCK = threading.Lock()  # of an engine's rooms and its worker's weights: searches may overlap
 
 
@@ -36,10 +36,10 @@ class Arrivals:
         self.blocks, self.least, self.limit = blocks, least, limit
         self.error: Exception | None = None  # that ended the blocks; those before it are answered first
         self.open: deque[Results] = deque()
-        self.waiting: defaultdict[int, deque[Asked]] = defaultdict(deque)
+        self.waiting: defaultdict[int, list[Asked]] = defaultdict(list)  # the longest last
 
     def receive(self) -> bool:
-        """Let the next block in, if there is one; its longest sentences go first."""
+        """Let the next block in, if there is one."""
         try:
             block = None if self.error else next(self.blocks, None)
         except Exception as error:
@@ -49,9 +49,11 @@ class Arrivals:
         self.open.append(Results(len(block.sources)))
         results, limits = self.open[-1], map(self.limit, block.sources, block.prefixes)
         asked = map(Asked, repeat(results), count(), block.sources, block.prefixes, limits)
-        for one in sorted(asked, key=lambda one: len(one.source), reverse=True):
+        for one in asked:
             places = max(one.limit, len(one.source))
             self.waiting[self.least if places <= self.least else self._size(places)].append(one)
+        for sentences in self.waiting.values():
+            sentences.sort(key=lambda one: len(one.source))
         return True
 
     def sizes(self) -> Iterator[int]:
@@ -60,11 +62,14 @@ class Arrivals:
             yield min(sizes)
 
     def take(self, size: int, count: int) -> list[Asked]:
-        """Up to so many sentences for a room; blocks are let in for them, but not waited for."""
-        asked = self.waiting[size]
-        while len(asked) < count and len(self.open) < OPEN and not self._late and self.receive():
+        """Up to so many sentences for a room, the longest there are: who comes late then leaves soon, and few steps are
+        for the last few. Blocks are let in for that, but not waited for."""
+        while len(self.open) < OPEN and not self._late and self.receive():
             pass
-        return [asked.popleft() for _ in range(min(count, len(asked)))]
+        asked = self.waiting[size]
+        taken = asked[-count:]
+        del asked[-count:]
+        return taken[::-1]
 
     def done(self) -> Iterator[list[list[Hypothesis]]]:
         """What was found for the next blocks of which nothing is missing."""
