@@ -222,7 +222,7 @@ def export_by_command(run: Path, folder: Path, *options: str) -> dict[str, Any]:
 
 @pytest.mark.timeout(600)
 def test_onnxruntime_says_the_same(tmp_path: Path) -> None:
-    pytest.importorskip("onnxruntime", reason="pip install 'transduce[onnx]'")
+    onnxruntime = pytest.importorskip("onnxruntime", reason="pip install 'transduce[onnx]'")
     verified = export_by_command(FROZEN, tmp_path / "onnx", "--to", "onnx")
     assert verified["difference"] < 1e-4
     assert verified["greedy"] == verified["beam"] == verified["lines"] > 8
@@ -231,6 +231,12 @@ def test_onnxruntime_says_the_same(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "onnx").iterdir()} == {
         "README.md", "encoder.onnx", "decoder.onnx", "manifest.json", "source.spm", "target.spm",
     }  # fmt: skip
+    axes = {
+        one.name: one.shape for one in onnxruntime.InferenceSession(tmp_path / "onnx" / "decoder.onnx").get_inputs()
+    }
+    assert axes["tokens"] == ["rows"]
+    assert axes["keep"] == ["rows", "source"]
+    assert [axes[f"{of}_keys_0"][::2] for of in ("source", "past")] == [["rows", "source"], ["rows", "past"]]
     check_card(tmp_path / "onnx")
 
 

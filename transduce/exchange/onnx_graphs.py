@@ -174,12 +174,11 @@ def manifest(opened: ModelFolder, names: Names) -> dict[str, Any]:
 # More than one of everything in the examples: torch takes an axis of one place for an axis that is always one, and a
 # tensor given twice for one input.
 _ROWS, _SOURCE, _TARGET = 2, 5, 3
-_DYNAMIC = torch.export.Dim.DYNAMIC
 
 
 def _write_encoder(model: Transformer, names: Names, path: Path) -> list[Tensor]:
     ids, keep = (torch.ones(_ROWS, _SOURCE, dtype=torch.long) for _ in range(2))
-    axes = {0: _DYNAMIC, 1: _DYNAMIC}
+    axes = {0: "rows", 1: "source"}
     encoder = Encoder(model).eval()
     _export(encoder, (ids, keep), names.encoder, {"ids": axes, "keep": axes}, path)
     return [tensor.contiguous() for tensor in encoder(ids, keep)]  # strides are no part of a graph
@@ -188,8 +187,8 @@ def _write_encoder(model: Transformer, names: Names, path: Path) -> list[Tensor]
 def _write_decoder(model: Transformer, names: Names, source: list[Tensor], path: Path) -> None:
     past = [tensor[:, :, :1].repeat(1, 1, _TARGET, 1) for tensor in source]
     tokens, keep = torch.ones(_ROWS, dtype=torch.long), torch.ones(_ROWS, _SOURCE, dtype=torch.long)
-    many = [{0: _DYNAMIC, 2: _DYNAMIC} for _ in source]
-    axes = {"tokens": {0: _DYNAMIC}, "keep": {0: _DYNAMIC, 1: _DYNAMIC}, "source": many, "past": many}
+    of_source, of_past = ([{0: "rows", 2: places} for _ in source] for places in ("source", "past"))
+    axes = {"tokens": {0: "rows"}, "keep": {0: "rows", 1: "source"}, "source": of_source, "past": of_past}
     _export(Decoder(model).eval(), (tokens, keep, source, past), names.decoder, axes, path)
 
 
