@@ -2,6 +2,7 @@
 
 import asyncio
 import atexit
+import gc
 import os
 import signal
 import socket
@@ -72,5 +73,7 @@ async def _run(service: Service, greeting: str) -> None:
     loop.set_exception_handler(lambda _, context: log_failure(context.get("exception")))
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, server.stop)
+    gc.collect()
+    gc.freeze()  # what is there by now stays: looking through it for garbage would stop every answer for some 50 ms
     service.models.loading.say(greeting)
     await server.serve()
