@@ -266,17 +266,18 @@ class Translator:
 
     def _translations(self, lines: Lines, searched: list[list[Hypothesis]], request: Request) -> Iterator[Translation]:
         decoded = self.vocabularies.target.decode_counted([one.tokens for found in searched for one in found])
-        outputs, newlines = iter(self._outputs(lines, searched, decoded.texts, request)), iter(decoded.newlines)
-        found = dict(zip(lines.searched, searched, strict=True))
-        for number, (text, ids) in enumerate(zip(lines.texts, lines.ids, strict=True)):
-            hypotheses = found.get(number, [])
+        outputs, newlines = self._outputs(lines, searched, decoded.texts, request), iter(decoded.newlines)
+        counts = [0] * len(lines.texts)  # of outputs
+        for number, found in zip(lines.searched, searched, strict=True):
+            counts[number] = len(found)
+        for text, ids, count in zip(lines.texts, lines.ids, counts, strict=True):
             yield Translation(
                 source=text,
-                outputs=[next(outputs) for _ in hypotheses],
+                outputs=list(islice(outputs, count)),
                 source_tokens=len(ids),
                 cut=max(0, len(ids) - self.longest_source),
                 unknown=ids.count(UNKNOWN),
-                newlines=sum(next(newlines) for _ in hypotheses),
+                newlines=sum(islice(newlines, count)),
             )
 
     def _outputs(
