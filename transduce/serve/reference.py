@@ -5,9 +5,10 @@ from html import escape
 from typing import Any
 
 STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 56rem; margin: 2rem auto; padding: 0 1rem; color: #222 }
-h2 { margin-top: 2.5rem; border-top: 1px solid #ccc; padding-top: 1rem; font-size: 1.1rem }
-code, pre { font: 14px/1.4 ui-monospace, monospace; background: #f4f4f4; border-radius: 4px; padding: 0 .3em }
+:root { color-scheme: light dark; --line: light-dark(#ccc, #444); --code: light-dark(#f4f4f4, #222) }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 56rem; margin: 2rem auto; padding: 0 1rem }
+h2 { margin-top: 2.5rem; border-top: 1px solid var(--line); padding-top: 1rem; font-size: 1.1rem }
+code, pre { font: 14px/1.4 ui-monospace, monospace; background: var(--code); border-radius: 4px; padding: 0 .3em }
 pre { padding: .7em; overflow-x: auto }
 summary { cursor: pointer }
 """
@@ -23,7 +24,8 @@ def reference_page(document: dict[str, Any]) -> str:
     title = escape(f"{document['info']['title']} {document['info']['version']}")
     schemas = _details("Schemas", document.get("components", {}).get("schemas", {}))
     return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1"><title>{title}</title>'
         f"<style>{STYLE}</style></head><body><h1>{title}</h1>"
         f'<p>As a document for programs: <a href="/openapi.json">/openapi.json</a></p>'
         f"{''.join(routes)}<h2>What they are made of</h2>{schemas}</body></html>"
