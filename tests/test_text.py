@@ -1,5 +1,6 @@
 """Vocabularies: the id layout, round trips, and that text can never speak in control symbols."""
 
+import random
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -79,6 +80,18 @@ def test_decoding_drops_eos_and_pad(learned):
     (row,) = vocabulary.encode(["the cat"])
     assert vocabulary.decode([[vocabulary.pad, *row, vocabulary.pad, EOS], []]) == ["the cat", ""]
     assert vocabulary.decode([]) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "units"), [("learned", u) for u in UNITS] + [("identity", "bpe"), ("identity", "unigram")]
+)
+def test_many_texts_are_spelt_as_sentencepiece_spells_them(request, kind, units):
+    """Whatever the ids: bytes that are no characters, spaces at the beginning, control symbols in the middle."""
+    vocabulary, drawn = request.getfixturevalue(kind)[units], random.Random()
+    rows = [[drawn.randrange(vocabulary.size) for _ in range(drawn.randrange(8))] for _ in range(3_000)]
+    rows += vocabulary.encode(LINES)
+    expected = [vocabulary.decode([row])[0] for row in rows]  # few at a time are handed over to it
+    assert vocabulary.decode(rows) == expected
 
 
 @pytest.mark.parametrize("units", UNITS)

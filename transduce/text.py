@@ -164,11 +164,12 @@ class Spelling:
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.slowly, processor = vocabulary._decode, vocabulary._processor
         ids = range(vocabulary.pad)
-        alone, after = processor.decode([[i] for i in ids]), processor.decode([[UNKNOWN, i] for i in ids])
-        begun = len(alone[UNKNOWN])
+        alone = processor.decode([[i] for i in ids])
+        begin = next((i for i in ids if alone[i] and not processor.is_byte(i)), UNKNOWN)
+        after = processor.decode([[begin, i] for i in ids])
         # None: what a byte writes depends on its neighbours, and who begins with nothing leaves the next one's space open.
         self.first: list[str | None] = [*(text or None for text in alone), None]
-        self.later: list[str | None] = [*(text[begun:] for text in after), ""]
+        self.later: list[str | None] = [*(text[len(alone[begin]) :] for text in after), ""]
         for byte in filter(processor.is_byte, ids):
             self.first[byte] = self.later[byte] = None
 
