@@ -16,6 +16,7 @@ from transduce.errors import SettingError
 from transduce.model import Tokens, Transformer, kernels
 from transduce.model.decoding import SlotDecoder, attend_to_past, attend_to_source, best, best_classes
 from transduce.search import Hypothesis
+from transduce.translator import room
 from transduce.translator.engine import Block, Request
 from transduce.translator.slot_engine import Arrivals, Room, SlotEngine
 from transduce.translator.torch_engine import TorchEngine
@@ -151,13 +152,17 @@ def test_samples_of_one_line_differ_from_batch_to_batch(monkeypatch: pytest.Monk
 # --- the engine ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("refill", [1 / 16, 1 / 3])  # one slot at a time, and several
 @pytest.mark.parametrize(
     "request_", [Request(beam=1), Request(beam=3, n_best=3), Request(beam=4, length_penalty="power", alpha=1.0)]
 )
-def test_an_engine_of_slots_finds_what_the_other_finds(request_: Request, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_engine_of_slots_finds_what_the_other_finds(
+    request_: Request, refill: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """More sentences than slots, of all lengths, some with a beginning they must have."""
     monkeypatch.setattr(SlotEngine, "ROWS", 12)
     monkeypatch.setattr(SlotEngine, "WIDTH", 16)
+    monkeypatch.setattr(room, "REFILL", refill)
     request = dataclasses.replace(request_, max_extra=4)
     model = make()
     asked = sources(3, 9, 1, 7, 12, 25, 5, 5, 9, 2)
@@ -167,6 +172,15 @@ def test_an_engine_of_slots_finds_what_the_other_finds(request_: Request, monkey
     for one, other in zip(ours, theirs, strict=True):
         assert [h.tokens for h in one] == [h.tokens for h in other]
         assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-4)
+    without = engines[0].search(asked, prefixes, request.but(figures="none"))
+    assert [[h.tokens for h in one] for one in without] == [[h.tokens for h in one] for one in ours]
+
+
+def test_an_engine_of_slots_wants_a_prefix_for_every_source() -> None:
+    engine = SlotEngine(make(), Device("cpu", bf16=False), PAD, PAD, END)
+    blocks = [Block(sources(3, 9), [[], []]), Block(sources(3, 9), [[]])]
+    with pytest.raises(ValueError, match="shorter"):
+        list(engine.stream(iter(blocks), Request(beam=2, max_extra=3)))
 
 
 def test_an_engine_of_slots_takes_block_after_block() -> None:
@@ -301,8 +315,8 @@ def test_an_engine_of_slots_has_no_more_positions_than_were_learned(beam: int) -
     """A slot whose output has reached the last of them waits there until somebody looks."""
     model, request = make(positions="learned", max_positions=40), Request(beam=beam, max_extra=50)
     engines = [kind(model, Device("cpu", bf16=False), PAD, PAD, END) for kind in (SlotEngine, TorchEngine)]
-    asked = sources(3, 20)
-    ours, theirs = (engine.search(asked, [[], []], request) for engine in engines)
+    asked = sources(3, 20, 37)
+    ours, theirs = (engine.search(asked, [[]] * 3, request) for engine in engines)
     assert [best[0].tokens for best in ours] == [best[0].tokens for best in theirs]
 
 

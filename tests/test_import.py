@@ -425,6 +425,14 @@ def setting(**changes: Any) -> Any:
     return change
 
 
+def rewriting_spm(folder: Path) -> None:
+    from sentencepiece import sentencepiece_model_pb2 as protocol
+
+    model = protocol.ModelProto.FromString((folder / "target.spm").read_bytes())
+    model.denormalizer_spec.CopyFrom(model.normalizer_spec)
+    (folder / "target.spm").write_bytes(model.SerializeToString())
+
+
 DAMAGE = [
     (without_weights, "model.safetensors: not there: the weights are missing"),
     (only_pickled, "its weights are pickled (pytorch_model.bin), and a pickle can run any code when it is opened"),
@@ -434,6 +442,7 @@ DAMAGE = [
     (no_embeddings, "lacks model.encoder.embed_tokens.weight"),
     (no_spm, "target.spm: not there"),
     (torn_spm, "target.spm: not a sentencepiece model"),
+    (rewriting_spm, "target.spm: rewrites texts after decoding"),
     (torn_json, "vocab.json: cannot be read"),
     (a_list, "vocab.json: holds no JSON object"),
     (no_json, "vocab.json: not there"),

@@ -98,6 +98,7 @@ def test_the_order_of_lines_is_kept_whatever_their_lengths(ours: Translator) -> 
     assert len(set(expected)) == len(set(lines))
     assert ours.translate(lines, BEAM) == expected
     assert ours.translate(lines[::-1], BEAM) == expected[::-1]
+    assert ours.translate(lines, BEAM.but(constrained=True)) == expected  # nobody said which phrases
     assert [found.source for found in ours.stream(lines, BEAM)] == lines
 
 

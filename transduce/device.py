@@ -7,6 +7,7 @@ import contextlib
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -16,6 +17,8 @@ import torch
 from transduce.errors import SettingError
 
 T = TypeVar("T")
+
+RECORDING = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,13 @@ def recorded(work: Callable[[], T], warm: bool = True, pool: Any = None) -> Call
     """The work as a CUDA graph: replayed, it gives the same tensors every time, with other values in them.
 
     `warm` runs it once before, so that kernels are compiled and libraries awake. Graphs of one `pool` share memory.
+    One at a time: PyTorch has one stream to record on, and who begins to record waits for all that the device does.
     """
+    with RECORDING:
+        return _record(work, warm, pool)
+
+
+def _record(work: Callable[[], T], warm: bool, pool: Any) -> Callable[[], T]:
     if warm:
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())

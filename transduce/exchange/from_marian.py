@@ -19,6 +19,7 @@ from transduce.config import Config, ModelConfig, SearchConfig
 from transduce.errors import DamagedFile, DataError
 from transduce.exchange.imported import Imported, Tables, data_settings, settled
 from transduce.exchange.naming import entries, marian_names, to_ours
+from transduce.exchange.pieces import check_spelling
 from transduce.text import Vocabularies, Vocabulary
 
 OPTIONS = "special:model.yml"
@@ -233,6 +234,11 @@ def _vocabularies(path: Path, options: Options) -> Vocabularies:
     for file in found:
         if file.suffix != ".spm":
             raise DataError(f"{file}: only sentencepiece vocabularies (.spm) can be imported, as Marian trains them")
-    source, target = found[0], found[-1]
-    loaded = Vocabulary.load(source)
-    return Vocabularies(loaded, loaded if source == target else Vocabulary.load(target))
+    loaded = {file: _vocabulary(file) for file in found}  # the same for both sides where it is one file
+    return Vocabularies(loaded[found[0]], loaded[found[-1]])
+
+
+def _vocabulary(file: Path) -> Vocabulary:
+    vocabulary = Vocabulary.load(file)
+    check_spelling(vocabulary.model, file)
+    return vocabulary

@@ -11,7 +11,7 @@ from pathlib import Path
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2 as protocol
 
-from transduce.errors import DamagedFile
+from transduce.errors import DamagedFile, DataError
 from transduce.text import EOS, UNKNOWN, Units
 
 _PIECE = protocol.ModelProto.SentencePiece
@@ -80,13 +80,20 @@ def _settle(laid: protocol.ModelProto) -> None:
 
 
 def read_model(path: Path) -> bytes:
-    """The file, if it is a sentencepiece model at all."""
+    """The file, if it is a sentencepiece model at all, and one that can be used."""
     content = path.read_bytes()
     try:
         sentencepiece.SentencePieceProcessor().LoadFromSerializedProto(content)
     except RuntimeError:
         raise DamagedFile(f"{path}: not a sentencepiece model") from None
+    check_spelling(content, path)
     return content
+
+
+def check_spelling(model: bytes, path: Path) -> None:
+    """A text is what its pieces spell, each by itself."""
+    if _read(model).denormalizer_spec.precompiled_charsmap:
+        raise DataError(f"{path}: rewrites texts after decoding (denormalization), which is not supported")
 
 
 def _read(model: bytes) -> protocol.ModelProto:

@@ -59,9 +59,11 @@ class SlotDecoder:
     def read(self, memory: Memory, into: Tensor | None = None) -> "Read":
         """The keys and values that every layer asks of these sentences, once; written to `into`, where given."""
         width, asked = memory.hidden.shape[2], [layer.source_attention.stacked for layer in self.model.decoder]
-        made = [linear(memory.hidden, one.weight[width:], one.bias[width:]) for one in asked]
-        lengths = (memory.segment != 0).sum(1, dtype=torch.int32)
-        return Read(torch.stack(made, 2, out=into), lengths)
+        shape = (*memory.hidden.shape[:2], *self.sources.shape[2:])
+        sources = self.sources.new_empty(shape) if into is None else into
+        for number, one in enumerate(asked):
+            sources[:, :, number] = linear(memory.hidden, one.weight[width:], one.bias[width:])
+        return Read(sources, (memory.segment != 0).sum(1, dtype=torch.int32))
 
     def put(self, slots: Tensor, read: "Read") -> None:
         """Other sentences into these slots [N]."""

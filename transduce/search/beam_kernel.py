@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from transduce.search.fixed import FixedBeam
 
 MOST_BEAMS = 16  # candidates are looked for one after the other
-FREE = tl.constexpr(-1)
+FREE = tl.constexpr(-1)  # as in `step`, whose number a kernel cannot see
 
 
 def advance(beam: "FixedBeam", values: Tensor, tokens: Tensor, of_forced: Tensor) -> None:
@@ -77,7 +77,7 @@ def _advance(
 
     # Those that end, among the first W, beside the hypotheses so far: the best W are kept.
     ended = found == end
-    counts = ended & (totals > float("-inf")) & (rank < W)
+    counts = ended & (totals > float("-inf"))
     scores = tl.where(counts, totals / tl.load(penalties + length), float("-inf"))
     newest = rank[None, :] == (pooled - W)[:, None]
     score = tl.load(pool_scores + slot * W + pooled, pooled < W, float("-inf"))

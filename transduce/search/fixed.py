@@ -36,10 +36,6 @@ class FixedWalk:
     def finished(self) -> Tensor:
         return self.lengths > 0
 
-    def clear(self) -> None:
-        """Nobody is in any slot."""
-        self.lengths.fill_(1)
-
     @property
     def must(self) -> Tensor:
         """The token each row must take now, or FREE [R]."""
@@ -93,11 +89,6 @@ class FixedBeam:
     @property
     def tokens(self) -> Tensor:
         return self.alive.tokens.flatten()
-
-    def clear(self) -> None:
-        """Nobody is in any slot."""
-        self.finished.fill_(True)
-        self.alive.totals.fill_(-torch.inf)
 
     @property
     def must(self) -> Tensor:

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 LOOK_EVERY = 2  # steps
 REFILL = 1 / 16  # of the slots are given away at a time: fewer would cost the host more
-READ = 512  # sentences are read at a time: fewer would be read no faster
+READ = 512  # sentences are read at a time, at most: fewer would be read no faster
 WIDTHS = 32  # they are read at a multiple of so many places: each is recorded once
 
 
@@ -173,7 +173,7 @@ class Room:
         self.begin = worker.recorded(self._begin)
         self.finders: dict[int, Callable[[], Paths]] = {}  # by n-best
         self.readers: dict[int, Reader] = {}  # by width
-        self.most_read = min(slots, READ)
+        self.most_read = min(slots, READ, max(16, slots // 4))
         self.memory = self.decoder.sources.new_empty(self.most_read * size, *self.decoder.sources.shape[2:])
         self.pool = torch.cuda.graph_pool_handle() if worker.device.kind == "cuda" else None
 
@@ -183,7 +183,6 @@ class Room:
         While others wait, slots are given away some at a time, and what was found in them is fetched then.
         """
         find = self._finder(request.n_best)
-        self.fixed.clear()  # of sentences nobody asks for any more: a search may have been left
         slots, waiting = Occupancy(len(self.fixed.place)), deque(self._read(take))
         while waiting or slots.inside or slots.done:
             left: dict[int, Asked] = {}
@@ -193,12 +192,14 @@ class Room:
             while waiting and len(waiting[0].asked) <= len(slots.free):
                 entry = waiting.popleft()
                 self._put(slots.enter(entry.asked), entry)
-                waiting.extend(() if waiting else self._read(take))
+                if not waiting:
+                    waiting.extend(self._read(take))
             if slots.inside:
                 for _ in range(LOOK_EVERY):
                     self.step()
                 slots.look(self.fixed.finished)
-            waiting.extend(() if waiting else self._read(take))
+            if not waiting:
+                waiting.extend(self._read(take))
             for asked, sent in gone:
                 yield asked, self._hypotheses(sent, len(asked), request.n_best)
 
@@ -210,7 +211,7 @@ class Room:
         read = self._reader(max(len(one.source) for one in asked))([one.source for one in asked])
         on_host = torch.tensor([one.limit for one in asked])
         limits, forced = self._of_groups(on_host), None
-        if any(one.prefix for one in asked):
+        if any(len(one.prefix) for one in asked):
             forced = forced_tokens(on_host, [one.prefix for one in asked], self.worker.end)
             forced = self._of_groups(pad(forced, (0, self.size - forced.shape[1]), value=self.worker.end))
         for begin in range(0, len(asked), self.group):
@@ -224,7 +225,7 @@ class Room:
 
     def _reader(self, longest: int) -> Reader:
         most = self.worker.model.source_positions.limit or self.size
-        width = min(-(-longest // WIDTHS) * WIDTHS, self.size, most)
+        width = max(longest, min(-(-longest // WIDTHS) * WIDTHS, self.size, most))
         if width not in self.readers:
             ids = self.forced.new_full((self.most_read, width), self.worker.source_pad)
             self.readers[width] = Reader(self.worker, self.decoder, ids, self.memory, self.pool)

@@ -12,7 +12,6 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
-from itertools import count, repeat
 from typing import ClassVar
 
 import torch
@@ -46,9 +45,9 @@ class Arrivals:
             block, self.error = None, error
         if block is None:
             return False
-        self.open.append(Results(len(block.sources)))
-        results, limits = self.open[-1], map(self.limit, block.sources, block.prefixes)
-        asked = map(Asked, repeat(results), count(), block.sources, block.prefixes, limits)
+        results, pairs = Results(len(block.sources)), zip(block.sources, block.prefixes, strict=True)
+        asked = [Asked(results, n, s, prefix, self.limit(s, prefix)) for n, (s, prefix) in enumerate(pairs)]
+        self.open.append(results)
         for one in asked:
             places = max(one.limit, len(one.source))
             self.waiting[self.least if places <= self.least else self._size(places)].append(one)

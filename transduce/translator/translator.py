@@ -184,7 +184,7 @@ class Translator:
 
     def translate(self, lines: Sequence[str], request: Request | None = None) -> list[str]:
         """The best translation of each line."""
-        wanted = (request or self.request()).but(figures="none", n_best=1)
+        wanted = (request or self.request()).but(figures="none", n_best=1, constrained=False)
         if wanted.replace_unknown:
             return [translation.text for translation in self.stream(lines, wanted)]
         blocks = self._searched(Asked.of(lines), wanted)
