@@ -22,10 +22,14 @@ VIEWS: dict[str, Callable[..., Any]] = {
 POLICY = "default-src 'self'"
 
 
+class Server(ThreadingHTTPServer):
+    request_queue_size = 64  # connections that may wait: a browser opens more than the usual five at once
+
+
 @contextmanager
 def serve(run: Path, policy: str = POLICY) -> Iterator[str]:
     """The address of a server that knows one model; an empty policy leaves the page to its own care."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), make_handler(run, policy))
+    server = Server(("127.0.0.1", 0), make_handler(run, policy))
     Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_address[1]}/"

@@ -665,7 +665,10 @@ def test_hostile_answers_of_the_server_are_only_text(page: Page, run: Path) -> N
 def test_a_hostile_sentence_goes_through_the_real_model(page: Page, run: Path) -> None:
     with serve(run, policy="") as address:
         for text in HOSTILE[::40]:
-            write(page, address, "inside", text)
+            with page.expect_response(
+                lambda answer, text=text: text.strip() in (answer.request.post_data_json or {}).get("text", "")
+            ):
+                write(page, address, "inside", text)
             page.wait_for_selector(".head")
             is_inert(page)
 
