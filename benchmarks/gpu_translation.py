@@ -50,6 +50,7 @@ def main() -> None:
     results = {name: measure(options, beam, lines, references) for name, beam in BEAMS.items()}
     command = f"python benchmarks/gpu_translation.py RUN {options.source.name} {options.reference.name}"
     peer_lines = min(options.peer_lines, len(lines))
+    command += f" --peer-lines {peer_lines}" if peer_lines < len(lines) else ""
     settings = {"times": options.times, "rounds": options.rounds, "lines": len(lines), "peer_lines": peer_lines}
     packages = ["torch", "triton", "transformers", "sacrebleu"]
     print(write_result("translation-gpu", command, packages, settings=settings, results=results))

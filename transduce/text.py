@@ -38,6 +38,7 @@ _SEEDING = Lock()
 
 
 WORTH_THREADS = 64  # lines: for fewer, starting threads takes longer than the work
+WORTH_SPELLING = 64  # texts: for fewer, asking what each id writes takes longer than the work
 WORTH_A_BATCH = 8  # lines: sentencepiece starts a thread for every batch, which costs more than a few short lines
 
 
@@ -114,7 +115,7 @@ class Vocabulary:
 
     def decode_counted(self, ids: Sequence[Sequence[int]]) -> Decoded:
         """The texts, with the line breaks that had to become spaces counted."""
-        texts = list(map(self._spelling.text if len(ids) >= WORTH_THREADS else self._decode, ids))
+        texts = list(map(self._spelling.text if len(ids) >= WORTH_SPELLING else self._decode, ids))
         newlines = [text.count("\n") for text in texts]
         return Decoded([text.replace("\n", " ") for text in texts] if any(newlines) else texts, newlines)
 

@@ -105,9 +105,12 @@ class SlotDecoder:
 
 def _norms(model: Transformer) -> list[nn.Module]:
     """In the order they are needed: each before its sub-layer and one at the end, or each after it."""
-    names = ("attention_residual", "source_attention_residual", "feed_forward_residual")
-    norms = [getattr(layer, name).norm for layer in model.decoder for name in names]
-    return [*norms, model.decoder_norm]
+    residuals = [
+        residual
+        for layer in model.decoder
+        for residual in (layer.attention_residual, layer.source_attention_residual, layer.feed_forward_residual)
+    ]
+    return [*(residual.norm for residual in residuals), model.decoder_norm]
 
 
 def _leave(x: Tensor, y: Tensor, last: nn.Linear, norm: nn.Module, pre: bool) -> tuple[Tensor, Tensor]:

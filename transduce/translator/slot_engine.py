@@ -49,8 +49,7 @@ class Arrivals:
         asked = [Asked(results, n, s, prefix, self.limit(s, prefix)) for n, (s, prefix) in enumerate(pairs)]
         self.open.append(results)
         for one in asked:
-            places = max(one.limit, len(one.source))
-            self.waiting[self.least if places <= self.least else self._size(places)].append(one)
+            self.waiting[self._size(max(one.limit, len(one.source)))].append(one)
         for sentences in self.waiting.values():
             sentences.sort(key=lambda one: len(one.source))
         return True
