@@ -173,7 +173,7 @@ def test_an_engine_of_slots_finds_what_the_other_finds(
         assert [h.tokens for h in one] == [h.tokens for h in other]
         assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-4)
     without = engines[0].search(asked, prefixes, request.but(figures="none"))
-    assert [[h.tokens for h in one] for one in without] == [[h.tokens for h in one] for one in ours]
+    assert [[list(h.tokens) for h in one] for one in without] == [[h.tokens for h in one] for one in ours]
 
 
 def test_an_engine_of_slots_wants_a_prefix_for_every_source() -> None:
@@ -286,7 +286,7 @@ def test_blocks_before_one_that_fails_are_answered() -> None:
 
 def test_the_longest_sentences_of_all_open_blocks_go_first() -> None:
     blocks = [Block(sources(*lengths), [[]] * len(lengths)) for lengths in ([3, 9, 4], [5, 300, 8])]
-    arrivals = Arrivals(iter(blocks), least=256, limit=lambda source, _: len(source))
+    arrivals = Arrivals(iter(blocks), least=256, limits=lambda block: list(map(len, block.sources)))
     arrivals.receive()
     assert [len(one.source) for one in arrivals.take(256, 3)] == [9, 8, 5]
     assert [len(one.source) for one in arrivals.take(512, 3)] == [300]

@@ -83,7 +83,7 @@ class Ours:
 
 def answers(found: list[list[Hypothesis]], vocabulary: Vocabulary) -> list[Answer]:
     """The best hypotheses of our search as answers."""
-    tokens = [hypotheses[0].tokens if hypotheses else [] for hypotheses in found]
+    tokens = [list(hypotheses[0].tokens) if hypotheses else [] for hypotheses in found]
     return [Answer(*pair) for pair in zip(vocabulary.decode(tokens), tokens, strict=True)]
 
 

@@ -1,12 +1,13 @@
 """What a search gives, whatever searched: numbers only, so that nobody needs torch to read them."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 
 class Hypothesis(NamedTuple):
     """A finished output, as scoring its tokens would give it."""
 
-    tokens: list[int]  # without `</s>`
+    tokens: Sequence[int]  # without `</s>`; an array where no figures were asked for
     score: float  # log_probability / penalty(number of tokens, counting `</s>`)
     log_probability: float  # natural logarithm, of the tokens and `</s>`
     token_log_probabilities: list[float]  # one more than tokens: the last is that of `</s>`

@@ -36,7 +36,8 @@ class Request:
     constrained: bool = False  # whether a block's phrases must occur in the outputs
     aligned: bool = False  # whether to say which source word each output word comes from
     replace_unknown: bool = False  # `<unk>` in an output becomes the source word it comes from
-    # Which log-probabilities are wanted: none, of each output, or of each token too. An engine may leave out the others.
+    # Which log-probabilities are wanted: none (only texts are), of each output, or of each token too. An engine may leave
+    # out the others.
     figures: Literal["none", "outputs", "tokens"] = "tokens"
 
     def __post_init__(self) -> None:

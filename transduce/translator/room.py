@@ -43,13 +43,14 @@ class Results:
 
 
 class Asked(NamedTuple):
-    """A sentence of a block, what its output must begin with, and the longest it may become."""
+    """A sentence of a block, what its output must begin with, the longest it may become, and the room it needs."""
 
     block: Results
     number: int
     source: Ids
     prefix: Ids
     limit: int
+    size: int
 
 
 Take = Callable[[int], list[Asked]]  # up to so many sentences
@@ -132,7 +133,10 @@ class Worker:
 
     def there(self, tensor: Tensor) -> Tensor:
         """The same on the device, without waiting until it has arrived."""
-        pinned = tensor.pin_memory() if self.device.kind == "cuda" else tensor
+        if self.device.kind != "cuda":
+            return tensor.to(self.device.torch)
+        pinned = torch.empty_like(tensor, pin_memory=True)
+        pinned.numpy()[:] = tensor.numpy()  # torch would wake all cores for it
         return pinned.to(self.device.torch, non_blocking=True)
 
 

@@ -12,6 +12,8 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
+from itertools import count, repeat
+from operator import attrgetter
 from typing import ClassVar
 
 import torch
@@ -25,14 +27,15 @@ from transduce.translator.torch_engine import TorchEngine
 
 AHEAD = 2  # blocks of lines
 OPEN = 8  # blocks that are searched at once, at most
+LIMIT = attrgetter("limit")
 LOCK = threading.Lock()  # of an engine's rooms and its worker's weights: searches may overlap
 
 
 class Arrivals:
     """The sentences of the blocks that come, by the size of the room they need, and the blocks that are not done."""
 
-    def __init__(self, blocks: Iterator[Block], least: int, limit: Callable[[Ids, Ids], int]) -> None:
-        self.blocks, self.least, self.limit = blocks, least, limit
+    def __init__(self, blocks: Iterator[Block], least: int, limits: Callable[[Block], list[int]]) -> None:
+        self.blocks, self.least, self.limits = blocks, least, limits
         self.error: Exception | None = None  # that ended the blocks; those before it are answered first
         self.open: deque[Results] = deque()
         self.waiting: defaultdict[int, list[Asked]] = defaultdict(list)  # the longest last
@@ -45,13 +48,11 @@ class Arrivals:
             block, self.error = None, error
         if block is None:
             return False
-        results, pairs = Results(len(block.sources)), zip(block.sources, block.prefixes, strict=True)
-        asked = [Asked(results, n, s, prefix, self.limit(s, prefix)) for n, (s, prefix) in enumerate(pairs)]
-        self.open.append(results)
-        for one in asked:
-            self.waiting[self._size(max(one.limit, len(one.source)))].append(one)
+        self.open.append(Results(len(block.sources)))
+        for one in self._asked(block):
+            self.waiting[one.size].append(one)
         for sentences in self.waiting.values():
-            sentences.sort(key=lambda one: len(one.source))
+            sentences.sort(key=LIMIT)
         return True
 
     def sizes(self) -> Iterator[int]:
@@ -83,12 +84,12 @@ class Arrivals:
     def _late(self) -> bool:
         return isinstance(self.blocks, Made) and self.blocks.waiting
 
-    def _size(self, places: int) -> int:
-        """A room is twice the next smaller."""
-        size = self.least
-        while size < places:
-            size *= 2
-        return size
+    def _asked(self, block: Block) -> Iterator[Asked]:
+        """Every sentence of the block that was let in last. Thousands at a time: a call for each is what it costs."""
+        limits = self.limits(block)
+        places = map(max, limits, map(len, block.sources))
+        sizes = [self.least << ((n - 1) // self.least).bit_length() for n in places]  # twice the next smaller
+        return map(Asked, repeat(self.open[-1]), count(), block.sources, block.prefixes, limits, sizes)
 
 
 class SlotEngine(TorchEngine):
@@ -152,7 +153,7 @@ class SlotEngine(TorchEngine):
         """What is found for each block, in their order; slots that one block leaves go to the next."""
         check_beam(request.beam, request.n_best)
         self._refresh()
-        arrivals = Arrivals(blocks, self.WIDTH, self._limit(request))
+        arrivals = Arrivals(blocks, self.WIDTH, partial(self._longest, request))
         while arrivals.receive():
             for size in arrivals.sizes():
                 yield from self._through_a_room(size, arrivals, request)
@@ -184,10 +185,11 @@ class SlotEngine(TorchEngine):
             theirs, ours = list(self.worker.model.parameters()), list(self.model.parameters())
             torch._foreach_copy_(theirs, ours)  # type: ignore[arg-type]
 
-    def _limit(self, request: Request) -> Callable[[Ids, Ids], int]:
-        """The longest that the output for a source and with a prefix may become."""
+    def _longest(self, request: Request, block: Block) -> list[int]:
+        """The longest that each output may become."""
         extra, most = request.max_extra, self.model.target_positions.limit or 10**9
-        return lambda source, prefix: min(max(len(source) + extra, len(prefix) + 1), most)
+        pairs = zip(block.sources, block.prefixes, strict=True)
+        return [min(max(len(source) + extra, len(prefix) + 1), most) for source, prefix in pairs]
 
     @contextmanager
     def _room(self, size: int, count: int, request: Request) -> Iterator[Room]:

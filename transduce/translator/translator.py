@@ -34,7 +34,7 @@ class Output:
     """One way to translate a line."""
 
     text: str
-    tokens: list[str]
+    tokens: list[str]  # none where no figures are asked for
     score: float
     log_probability: float
     token_log_probabilities: list[float]
@@ -287,7 +287,8 @@ class Translator:
         pairs = [(n, one) for n, found in zip(lines.searched, searched, strict=True) for one in found]
         looks = self._looks(lines, pairs) if request.aligned or request.replace_unknown else [[]] * len(pairs)
         for (number, one), text, looks_at in zip(pairs, texts, looks, strict=True):
-            pieces = self.vocabularies.target.pieces(one.tokens)
+            unasked = request.figures == "none" and not looks_at
+            pieces = [] if unasked else self.vocabularies.target.pieces(one.tokens)
             aligned = (
                 word_pairs(self.vocabularies.source.written(lines.texts[number]), pieces, looks_at) if looks_at else []
             )
