@@ -9,6 +9,8 @@ import triton.language as tl
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from transduce.model.kernels.sums import sum_of_parts
+
 ROWS, COLUMNS, DEPTH, TOGETHER = 128, 128, 64, 8  # of a tile, and tiles of rows that share columns in the cache
 WARPS, STAGES = 4, 3
 
@@ -32,7 +34,7 @@ def cut_product(gradient: Tensor, weight: Tensor, hidden: Tensor) -> tuple[Tenso
         sums, places, width, DEPTHS=triton.cdiv(depth, DEPTH), ROWS=ROWS, COLUMNS=COLUMNS, DEPTH=DEPTH,
         TOGETHER=TOGETHER, num_warps=WARPS, num_stages=STAGES,
     )  # fmt: skip
-    return out, sums.sum(0)
+    return out, sum_of_parts(sums, weight.dtype)
 
 
 @triton.jit

@@ -13,6 +13,7 @@ import triton.language as tl
 from torch import Tensor
 
 from transduce.model.kernels.randomness import GRAIN, kept, threshold
+from transduce.model.kernels.sums import sum_of_parts
 
 ELEMENTS, WARPS = 1024, 2  # of a tile
 PROGRAMS = 8 * 132  # of a backward pass
@@ -67,7 +68,7 @@ def norm_backward(gradient: Tensor, beside: Tensor, normed: Normed, gain: Tensor
         gradient, normed.total, beside, gain, normed.mean, normed.scale, dx, dx, sums, normed.mean, 0, 1.0,
         ADD=False, DROP=False, NORM=True, num_warps=WARPS, **_shape(gradient, len(sums)),
     )  # fmt: skip
-    return dx, sums.sum(0)[:2].to(gain.dtype)
+    return dx, sum_of_parts(sums, gain.dtype)[:2]
 
 
 def add_backward(gradient: Tensor, bias: Tensor, rate: float, seed: Tensor) -> tuple[Tensor, Tensor]:
@@ -77,7 +78,7 @@ def add_backward(gradient: Tensor, bias: Tensor, rate: float, seed: Tensor) -> t
         gradient, gradient, gradient, bias, gradient, gradient, gradient, dz, sums, seed, threshold(rate),
         _rescale(rate), ADD=True, DROP=rate > 0, NORM=False, num_warps=WARPS, **_shape(gradient, len(sums)),
     )  # fmt: skip
-    return dz, sums.sum(0)[2].to(bias.dtype)
+    return dz, sum_of_parts(sums, bias.dtype)[2]
 
 
 def add_and_norm_backward(
@@ -89,7 +90,7 @@ def add_and_norm_backward(
         gradient, normed.total, gradient, gain, normed.mean, normed.scale, dx, dz, sums, seed, threshold(rate),
         _rescale(rate), ADD=True, DROP=rate > 0, NORM=True, num_warps=WARPS, **_shape(gradient, len(sums)),
     )  # fmt: skip
-    return dx, dz, sums.sum(0).to(gain.dtype)
+    return dx, dz, sum_of_parts(sums, gain.dtype)
 
 
 def _empty(total: Tensor, like: Tensor) -> Normed:

@@ -94,7 +94,7 @@ class _FeedForward(Function):
         through, d_inner_bias = cut_product(dz, weight, hidden)
         dx = _enter_backward(ctx, dx, through, inner)
         d_inner, d_weight = through.t() @ y, dz.t() @ hidden
-        return dx.view_as(gradient), d_inner, d_inner_bias.to(inner.dtype), d_weight, d_bias, *ctx.of_norm, None
+        return dx.view_as(gradient), d_inner, d_inner_bias, d_weight, d_bias, *ctx.of_norm, None
 
 
 class _SelfAttention(Function):
@@ -105,20 +105,20 @@ class _SelfAttention(Function):
     ) -> Tensor:  # fmt: skip
         y = _enter(ctx, x.flatten(0, -2), gain, shift, around)
         product = (y @ stacked.t()).view(*x.shape[:-1], -1)
-        attended = attend(product.chunk(3, -1), stacked_bias.chunk(3), segment, segment, heads, causal)
+        attended, levels = attend(product.chunk(3, -1), stacked_bias.chunk(3), segment, segment, heads, causal)
         attended = attended.flatten(0, -2)
-        ctx.save_for_backward(y, stacked, stacked_bias, product, attended, weight, segment)
+        ctx.save_for_backward(y, stacked, stacked_bias, product, attended, levels, weight, segment)
         ctx.heads, ctx.causal = heads, causal
         return _leave(ctx, x, attended @ weight.t(), Last(weight, bias, gain, shift), around)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        y, stacked, stacked_bias, product, attended, weight, segment = ctx.saved_tensors
+        y, stacked, stacked_bias, product, attended, levels, weight, segment = ctx.saved_tensors
         dx, dz, d_bias = _leave_backward(ctx, gradient)
         d_weight = dz.t() @ attended
         of_attended, of_product = (dz @ weight).view(*gradient.shape[:-1], -1), torch.empty_like(product)
         d_stacked_bias = attend_backward(
-            of_attended, product.chunk(3, -1), stacked_bias.chunk(3), of_product.chunk(3, -1),
+            of_attended, levels, product.chunk(3, -1), stacked_bias.chunk(3), of_product.chunk(3, -1),
             segment, segment, ctx.heads, ctx.causal,
         )  # fmt: skip
         through = of_product.flatten(0, -2)
@@ -138,21 +138,23 @@ class _SourceAttention(Function):
         queries = (y @ stacked[:width].t()).view(*x.shape[:-1], -1)
         product = (source @ stacked[width:].t()).view(*memory.shape[:-1], -1)
         inputs = queries, *product.chunk(2, -1)
-        attended = attend(inputs, stacked_bias.chunk(3), asking, asked, heads, causal=False)
+        attended, levels = attend(inputs, stacked_bias.chunk(3), asking, asked, heads, causal=False)
         attended = attended.flatten(0, -2)
-        ctx.save_for_backward(y, source, stacked, stacked_bias, queries, product, attended, weight, asking, asked)
+        ctx.save_for_backward(
+            y, source, stacked, stacked_bias, queries, product, attended, levels, weight, asking, asked
+        )
         ctx.heads, ctx.memory_shape = heads, memory.shape
         return _leave(ctx, x, attended @ weight.t(), Last(weight, bias, gain, shift), around)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        y, source, stacked, stacked_bias, queries, product, attended, weight, asking, asked = ctx.saved_tensors
+        y, source, stacked, stacked_bias, queries, product, attended, levels, weight, asking, asked = ctx.saved_tensors
         dx, dz, d_bias = _leave_backward(ctx, gradient)
         d_weight = dz.t() @ attended
         of_queries, of_product = torch.empty_like(queries), torch.empty_like(product)
         d_stacked_bias = attend_backward(
-            (dz @ weight).view(*gradient.shape[:-1], -1), (queries, *product.chunk(2, -1)), stacked_bias.chunk(3),
-            (of_queries, *of_product.chunk(2, -1)), asking, asked, ctx.heads, causal=False,
+            (dz @ weight).view(*gradient.shape[:-1], -1), levels, (queries, *product.chunk(2, -1)),
+            stacked_bias.chunk(3), (of_queries, *of_product.chunk(2, -1)), asking, asked, ctx.heads, causal=False,
         )  # fmt: skip
         width, through, of_source = gradient.shape[-1], of_queries.flatten(0, -2), of_product.flatten(0, -2)
         d_stacked = torch.empty_like(stacked)
