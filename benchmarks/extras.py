@@ -7,7 +7,7 @@ is that of the steps after the first WARM, as its own log has it. Writes benchma
 
 bare            no clipping, no average, a line of the log every 50 steps
 with extras     clipping, a moving average of the weights, a line of the log every 10 steps
-and in two      the same, each step as two batches whose gradients are added up
+and added up    the same, steps of twice as many tokens, each as two batches whose gradients are added up
 """
 
 import argparse
@@ -38,7 +38,7 @@ def main() -> None:
     variants = {
         "bare": BARE,
         "with extras": EXTRAS,
-        "and in two": f"{EXTRAS} train.tokens_per_microbatch={options.tokens // 2}",
+        "and added up": f"{EXTRAS} train.tokens_per_batch={2 * options.tokens} train.tokens_per_microbatch={options.tokens}",
     }
     rounds = [{name: speed(options, settings) for name, settings in variants.items()} for _ in range(options.rounds)]
     results: dict[str, Any] = {}

@@ -36,7 +36,9 @@ def write_result(name: str, command: str, packages: list[str], **content: Any) -
 
 
 def _commit() -> str:
-    done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=HERE, capture_output=True, text=True, check=False)
+    """With `-dirty` where files were changed since."""
+    describe = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    done = subprocess.run(describe, cwd=HERE, capture_output=True, text=True, check=False)
     return done.stdout.strip()
 
 

@@ -47,8 +47,8 @@ def section() -> str:
 def page() -> str:
     """Every figure there is."""
     makers = [
-        demo_row, cmudict_row, multi30k_row, bpe_row, europarl_rows, kills_row, prepare_row, gpu_rows, cpu_training_rows,
-        gpu_translation_rows, cpu_translation_rows, same_outputs_rows, round_trip_rows, student_rows, server_rows,
+        demo_row, cmudict_row, multi30k_row, bpe_row, europarl_rows, kills_row, prepare_row, gpu_rows, extras_rows,
+        cpu_training_rows, gpu_translation_rows, cpu_translation_rows, same_outputs_rows, round_trip_rows, student_rows, server_rows,
     ]  # fmt: skip
     return f"{INTRODUCTION}\n{table(makers)}\n"
 
@@ -127,7 +127,7 @@ def _ensemble_row() -> list[str]:
 
 def europarl_rows() -> list[str]:
     rows = []
-    for minutes in (4, 8):
+    for minutes in (2, 4, 8):
         record, peer = (read(f"europarl-{system}-{minutes}") for system in ("ours", "hf"))
         on_its_way = {} if peer else read(f"europarl-hf-{2 * minutes}").get("halfway", {})
         if not record:
@@ -153,13 +153,26 @@ def gpu_rows() -> list[str]:
         ours = report["systems"]["ours"]
         figure = f"{ours['target_tokens_per_s']:,} target tokens/s, {ours['mfu']:.0%} of 790 TFLOP/s"
         others = [
-            f"at least {one['ours_over_it'][1]:.1f} times {name}"
+            "{:.1f} times {} ({:.1f} to {:.1f})".format(one["ours_over_it"][0], name, *one["ours_over_it"][1:])
             for name, one in report["systems"].items()
             if name != "ours"
         ]
         how = f"`benchmarks/train_speed.py` on one {record['hardware']['gpu']}, translation lengths, dropout and Adam included"
         rows.append(row(f"Training on a GPU, {case}", "; ".join([figure, *others]), how))
     return rows
+
+
+def extras_rows() -> list[str]:
+    record = read("extras-gpu")
+    if not record:
+        return []
+    bare, extras = (record["results"][name] for name in ("bare", "with extras"))
+    figure = (
+        f"clipping, a moving average and a line of the log every 10 steps cost {extras['slower_by']['median']:.1%} of "
+        f"{bare['target_tokens_per_s']:,} target tokens/s"
+    )
+    how = f"`benchmarks/extras.py` on one {record['hardware']['gpu']}, whole runs of `transduce train` in turns"
+    return [row("What comes with a step", figure, how)]
 
 
 def server_rows() -> list[str]:

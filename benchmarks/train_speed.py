@@ -8,7 +8,9 @@ optimizer, dropout .1. The share of the hardware (MFU) counts 6 operations per w
 
 import argparse
 import json
+import shlex
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -301,7 +303,7 @@ def main() -> None:
         results[CASES[name].name] = measure(CASES[name], arguments.systems, arguments.steps, arguments.rounds)
         print(CASES[name].name, json.dumps(results[CASES[name].name]), flush=True)
         torch.cuda.empty_cache()
-    command = f"python benchmarks/train_speed.py --cases {' '.join(arguments.cases)}"
+    command = f"python benchmarks/train_speed.py {shlex.join(sys.argv[1:])}"
     settings = {
         "rounds": arguments.rounds,
         "steps": arguments.steps,

@@ -25,6 +25,7 @@ from transduce.translator.engine import Ids, Request
 T = TypeVar("T")
 
 LOOK_EVERY = 2  # steps
+LOOKS_AHEAD = 1  # looks that are not waited for: the device has steps to do meanwhile
 REFILL = 1 / 16  # of the slots are given away at a time: fewer would cost the host more
 READ = 512  # sentences are read at a time, at most: fewer would be read no faster
 WIDTHS = 32  # they are read at a multiple of so many places: each is recorded once
@@ -101,10 +102,10 @@ class Occupancy:
         return slots
 
     def look(self, finished: Tensor) -> None:
-        """Ask which slots are done. The answer to the look before this has arrived by now, or soon does."""
+        """Ask which slots are done. The answer to an earlier look has arrived by now, or soon does."""
         self.looks.append((self.turn, Sent([finished])))
         self.turn += 1
-        if len(self.looks) > 1:
+        if len(self.looks) > LOOKS_AHEAD:
             turn, sent = self.looks.popleft()
             slots = sent.received()[0].nonzero()[:, 0].tolist()
             done = [slot for slot in slots if slot in self.inside and self.inside[slot][0] <= turn]
