@@ -203,6 +203,47 @@ def torch_step(case: Case, work: Work) -> Callable[[int], None]:
     return padded_step(torch.nn.ModuleList([table, body]), loss, work)
 
 
+def joey_step(case: Case, work: Work) -> Callable[[int], None]:
+    """JoeyNMT's model and loss. Without its many dependencies: `pip install --target FOLDER --no-deps joeynmt importlib_metadata
+    zipp subword-nmt sacremoses`, and FOLDER on PYTHONPATH."""
+    from joeynmt.model import build_model
+
+    c = case.config
+    stack = {
+        "type": "transformer", "num_layers": c.num_encoder_layers, "num_heads": c.num_heads, "hidden_size": c.d_model,
+        "ff_size": c.d_ff, "dropout": c.dropout, "layer_norm": "post",
+        "embeddings": {"embedding_dim": c.d_model, "scale": True, "dropout": c.dropout},
+    }  # fmt: skip
+    ids, pad = JoeyIds(case.ids), case.ids - 1
+    stacks = {"encoder": stack, "decoder": stack, "tied_embeddings": True, "tied_softmax": True}
+    model = build_model(stacks, ids, ids).cuda().train()
+    model.loss_function = "crossentropy", 0.1
+
+    def loss(batch: Batch) -> torch.Tensor:
+        labels = batch.labels.long()
+        asked: torch.Tensor = model(
+            return_type="loss", src=batch.source.ids, src_mask=batch.source.real[:, None],
+            src_length=batch.source.real.sum(1), trg_input=batch.target.ids, trg_mask=batch.target.real[:, None],
+            trg=labels.masked_fill(labels == Batch.IGNORED, pad),
+        )[0]  # fmt: skip
+        return asked
+
+    return padded_step(model, loss, work)
+
+
+class JoeyIds:
+    """What JoeyNMT's model asks of a vocabulary."""
+
+    specials, lang_tags = (), ()
+    sep_index, unk_index, eos_index = None, 1, 0
+
+    def __init__(self, size: int) -> None:
+        self.size, self.pad_index, self.bos_index = size, size - 1, size - 1
+
+    def __len__(self) -> int:
+        return self.size
+
+
 def padded_step(model: torch.nn.Module, loss: Callable[[Batch], torch.Tensor], work: Work) -> Callable[[int], None]:
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, fused=True)
 
@@ -223,6 +264,7 @@ SYSTEMS: dict[str, Callable[[Case, Work], Callable[[int], None]]] = {
     "HF MarianMT": lambda case, work: hf_step(case, work, compiled=False),
     "HF MarianMT, compiled": lambda case, work: hf_step(case, work, compiled=True),
     "torch.nn.Transformer": torch_step,
+    "JoeyNMT": joey_step,
 }
 
 

@@ -18,7 +18,7 @@ from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from threading import Lock
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import sentencepiece
@@ -168,7 +168,7 @@ class Spelling:
     All at once: every id has WIDEST bytes in a table, those it does not need are zeros, and a line break ends each text.
     """
 
-    WIDEST = 16
+    WIDEST: ClassVar = 16
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.slowly, processor, self.count = vocabulary._decode, vocabulary._processor, vocabulary.size
@@ -183,11 +183,10 @@ class Spelling:
             first[byte] = later[byte] = None
         spelt = [text.encode() if text is not None and self._fits(text) else None for text in (*later, *first)]
         self.table = np.array([*(text or b"" for text in spelt), b"\n"], f"S{self.WIDEST}")
-        self.odd = np.array(
-            [*(text is None for text in spelt), False]
-        )  # sentencepiece must spell a text with such an id
+        self.odd = np.array([*(text is None for text in spelt), False])  # who has them is spelt by sentencepiece
 
     def texts(self, rows: Sequence[Sequence[int]]) -> list[str]:
+        """The text of each row; in the table, what an id writes first is `count` after what it writes later."""
         lengths = np.fromiter(map(len, rows), np.int64, len(rows))
         ends = np.cumsum(lengths)
         ids = _joined(rows)
