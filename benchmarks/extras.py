@@ -13,6 +13,7 @@ and added up    the same, steps of twice as many tokens, each as two batches who
 import argparse
 import itertools
 import json
+import shlex
 import statistics
 import subprocess
 import sys
@@ -51,7 +52,8 @@ def main() -> None:
         print(name, results[name])
     settings = {"steps": options.steps, "rounds": options.rounds, "tokens": options.tokens, "variants": variants}
     name = f"extras-{'gpu' if torch.cuda.is_available() else 'cpu'}"
-    print(write_result(name, "python benchmarks/extras.py", ["torch"], settings=settings, results=results))
+    command = f"python benchmarks/extras.py {shlex.join(sys.argv[1:])}"
+    print(write_result(name, command, ["torch"], settings=settings, results=results))
 
 
 def speed(options: argparse.Namespace, settings: str) -> float:

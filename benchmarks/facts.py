@@ -36,9 +36,13 @@ def write_result(name: str, command: str, packages: list[str], **content: Any) -
 
 
 def _commit() -> str:
-    """With `-dirty` where files were changed since."""
-    describe = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-    done = subprocess.run(describe, cwd=HERE, capture_output=True, text=True, check=False)
+    """With `-dirty` where there are other files than that, results aside."""
+    changed = _git("status", "--porcelain", "--", ":/", ":!results")
+    return _git("rev-parse", "HEAD") + ("-dirty" if changed else "")
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], cwd=HERE, capture_output=True, text=True, check=False)
     return done.stdout.strip()
 
 

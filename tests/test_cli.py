@@ -15,6 +15,8 @@ import pytest
 
 import transduce
 from transduce.cli import main
+from transduce.evaluate import TestSet, evaluate
+from transduce.translator import Loading, Translator
 
 SETTINGS = """
 model.d_model=64 model.d_ff=128 model.num_heads=4 model.num_encoder_layers=1 model.num_decoder_layers=1
@@ -164,6 +166,13 @@ def test_evaluate_as_text_and_json(model: Path, tmp_path: Path, capsys: pytest.C
     report = json.loads(capsys.readouterr().out)
     assert report["scores"]["exact match"]["value"] == 100
     assert report["sentences"] == 2
+
+
+@pytest.mark.parametrize("engine", ["torch", "ct2"])
+def test_evaluate_counts_the_tokens_that_were_made(model: Path, engine: str) -> None:
+    translator, sources = Translator.load(model, Loading(engine=engine)), ["ab", "babab", ""]
+    found = evaluate(translator, TestSet.of(sources, ["A B", "B A B A B", ""]))
+    assert found.tokens == sum(len(one.outputs[0].tokens) + 1 for one in translator.stream(sources) if one.outputs) > 6
 
 
 @pytest.mark.parametrize("engine", ["torch", "ct2"])

@@ -17,7 +17,7 @@ pytest.importorskip("triton", reason="triton is not installed: plain PyTorch run
 from transduce.config import ModelConfig
 from transduce.data.batches import Batch
 from transduce.model import Tokens, Transformer, kernels
-from transduce.model.kernels import Around, Last, cross_entropy, r_drop, randomness, residual
+from transduce.model.kernels import Around, Last, attention, cross_entropy, r_drop, randomness, residual, sums
 from transduce.training.loss import batch_loss
 
 GPU = torch.cuda.is_available()
@@ -175,7 +175,10 @@ def attention_in_double(queries: Tensor, keys: Tensor, values: Tensor, keep: Ten
 @pytest.mark.parametrize("dtype", PRECISIONS)
 @pytest.mark.parametrize("frame", AROUND)
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize(("rows", "width", "heads", "head"), [(1, 1, 1, 16), (2, 23, 3, 16), (3, 128, 2, 64)])
+@pytest.mark.parametrize(
+    ("rows", "width", "heads", "head"),
+    [(1, 1, 1, 16), (2, 23, 3, 16), (3, 128, 2, 64), (2, 33, 2, 32), (2, 17, 1, 128)],
+)
 def test_self_attention(
     rows: int, width: int, heads: int, head: int, causal: bool, frame: Around, dtype: torch.dtype
 ) -> None:
@@ -195,6 +198,41 @@ def test_self_attention(
         return around(x, attend, Last(*last), frame.pre)
 
     assert_same(fast, plain, [x, stacked, bias, *parameters(d_model, d_model, dtype)])
+
+
+@pytest.mark.parametrize(
+    ("shared", "head", "fits"), [(101_376, 64, True), (101_376, 128, False), (166_912, 128, True), (232_448, 64, True)]
+)
+def test_heads_that_a_chip_cannot_hold_are_computed_as_written(
+    shared: int, head: int, fits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attention, "chip_of", lambda device: attention.Chip(processors=3, shared=shared))
+    segment = page_segments(2, 20)
+    assert kernels.fits_a_page(segment, segment, head) is fits
+
+
+def test_a_chip_without_room_to_fetch_ahead_finds_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    segment, heads = page_segments(5, 20), 2
+    inputs = [random(5, 20, 64, dtype=torch.float32).detach() for _ in range(4)]
+    biases = tuple(random(3, 64, dtype=torch.float32).detach())
+    found = []
+    for chip in (attention.Chip(processors=2, shared=1 << 30), attention.Chip(processors=3, shared=101_376)):
+        monkeypatch.setattr(attention, "chip_of", lambda device, chip=chip: chip)
+        out, levels = attention.attend(tuple(inputs[:3]), biases, segment, segment, heads, causal=True)
+        gradients = tuple(torch.empty_like(one) for one in inputs[:3])
+        of_biases = attention.attend_backward(
+            inputs[3], levels, tuple(inputs[:3]), biases, gradients, segment, segment, heads, causal=True
+        )
+        found.append([out, of_biases, *gradients])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("parts", [1, 256, 700])
+def test_sums_of_parts(parts: int) -> None:
+    given = torch.randn(parts, 3, 21, device=DEVICE)
+    torch.testing.assert_close(sums.sum_of_parts(given, torch.float32), given.double().sum(0).float())
+    assert sums.sum_of_parts(given, torch.bfloat16).dtype == torch.bfloat16
 
 
 @pytest.mark.parametrize("dtype", PRECISIONS)

@@ -6,6 +6,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 import sentencepiece
 from hypothesis import given
@@ -92,6 +93,16 @@ def test_many_texts_are_spelt_as_sentencepiece_spells_them(request, kind, units)
     rows += vocabulary.encode(LINES)
     expected = [vocabulary.decode([row])[0] for row in rows]  # few at a time are handed over to it
     assert vocabulary.decode(rows) == expected
+    assert vocabulary.decode([np.array(row, np.int64) for row in rows]) == expected
+
+
+def test_endless_pieces_are_spelt_too():
+    """What is longer than a table should be for, in letters of one, two and three bytes."""
+    symbols = ["x" * 48, "y" * 49, "ж" * 24, "щ" * 25, "अ" * 20]
+    vocabulary, drawn = train_vocabulary(LINES, units="bpe", size=400, symbols=symbols), random.Random()
+    rows = [[drawn.randrange(2, vocabulary.pad) for _ in range(drawn.randrange(8))] for _ in range(200)]
+    rows += vocabulary.encode([" ".join(drawn.sample(symbols, 3)) for _ in range(50)])
+    assert vocabulary.decode(rows) == [vocabulary.decode([row])[0] for row in rows]
 
 
 @pytest.mark.parametrize("units", UNITS)

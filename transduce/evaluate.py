@@ -66,7 +66,7 @@ def evaluate(translator: Translator, test: TestSet, request: Request | None = No
         translations=translations,
         sentences=len(outputs),
         seconds=seconds,
-        tokens=sum(len(t.outputs[0].tokens) + 1 for t in translations if t.outputs),
+        tokens=sum(t.outputs[0].length for t in translations if t.outputs),
     )
 
 

@@ -165,10 +165,11 @@ class Vocabulary:
 class Spelling:
     """What each id writes, as sentencepiece says: texts are put together faster than they are handed over to it.
 
-    All at once: every id has WIDEST bytes in a table, those it does not need are zeros, and a line break ends each text.
+    All at once: every id has as many bytes in a table as the longest, those it does not need are zeros, and a line break
+    ends each text.
     """
 
-    WIDEST: ClassVar = 16
+    WIDEST: ClassVar = 48  # bytes: what a few endless ids write is not worth more for all of them
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.slowly, processor, self.count = vocabulary._decode, vocabulary._processor, vocabulary.size
@@ -182,7 +183,7 @@ class Spelling:
         for byte in filter(processor.is_byte, ids):
             first[byte] = later[byte] = None
         spelt = [text.encode() if text is not None and self._fits(text) else None for text in (*later, *first)]
-        self.table = np.array([*(text or b"" for text in spelt), b"\n"], f"S{self.WIDEST}")
+        self.table = np.array([*(text or b"" for text in spelt), b"\n"])
         self.odd = np.array([*(text is None for text in spelt), False])  # who has them is spelt by sentencepiece
 
     def texts(self, rows: Sequence[Sequence[int]]) -> list[str]:

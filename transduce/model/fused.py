@@ -31,7 +31,7 @@ def covers(layer: EncoderLayer | DecoderLayer, x: Tensor, keeps: Sequence[Keep])
         and x.shape[-1] % kernels.ALIGNED == 0
         and feed_forward.inner.out_features % kernels.ALIGNED == 0
         and attention.d_k in kernels.HEAD_WIDTHS
-        and all(kernels.fits_a_page(keep.asking, keep.asked) for keep in keeps)
+        and all(kernels.fits_a_page(keep.asking, keep.asked, attention.d_k) for keep in keeps)
     )
 
 

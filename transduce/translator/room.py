@@ -44,14 +44,13 @@ class Results:
 
 
 class Asked(NamedTuple):
-    """A sentence of a block, what its output must begin with, the longest it may become, and the room it needs."""
+    """A sentence of a block, what its output must begin with, and the longest it may become."""
 
     block: Results
     number: int
     source: Ids
     prefix: Ids
     limit: int
-    size: int
 
 
 Take = Callable[[int], list[Asked]]  # up to so many sentences

@@ -48,9 +48,12 @@ class Arrivals:
             block, self.error = None, error
         if block is None:
             return False
-        self.open.append(Results(len(block.sources)))
-        for one in self._asked(block):
-            self.waiting[one.size].append(one)
+        results, limits = Results(len(block.sources)), self.limits(block)
+        self.open.append(results)
+        # Thousands at a time: what calls a function of Python for each would take longer than the device.
+        asked = map(Asked, repeat(results), count(), block.sources, block.prefixes, limits)
+        for size, one in zip(self._sizes(block, limits), asked, strict=True):
+            self.waiting[size].append(one)
         for sentences in self.waiting.values():
             sentences.sort(key=LIMIT)
         return True
@@ -84,12 +87,10 @@ class Arrivals:
     def _late(self) -> bool:
         return isinstance(self.blocks, Made) and self.blocks.waiting
 
-    def _asked(self, block: Block) -> Iterator[Asked]:
-        """Every sentence of the block that was let in last. Thousands at a time: a call for each is what it costs."""
-        limits = self.limits(block)
+    def _sizes(self, block: Block, limits: list[int]) -> list[int]:
+        """The room for each sentence: one is twice the next smaller."""
         places = map(max, limits, map(len, block.sources))
-        sizes = [self.least << ((n - 1) // self.least).bit_length() for n in places]  # twice the next smaller
-        return map(Asked, repeat(self.open[-1]), count(), block.sources, block.prefixes, limits, sizes)
+        return [self.least << ((n - 1) // self.least).bit_length() for n in places]
 
 
 class SlotEngine(TorchEngine):

@@ -34,11 +34,12 @@ class Output:
     """One way to translate a line."""
 
     text: str
-    tokens: list[str]  # none where no figures are asked for
+    tokens: list[str]  # may be left out where only texts are asked for
     score: float
     log_probability: float
     token_log_probabilities: list[float]
     alignment: Pairs = field(default_factory=list)  # (source word, output word), where asked for
+    length: int = 0  # in tokens, counting `</s>`
 
 
 @dataclass(frozen=True)
@@ -301,6 +302,7 @@ class Translator:
                 log_probability=one.log_probability,
                 token_log_probabilities=one.token_log_probabilities,
                 alignment=aligned if request.aligned else [],
+                length=len(one.tokens) + 1,
             )
 
     def _looks(self, lines: Lines, pairs: list[tuple[int, Hypothesis]]) -> list[list[int]]:

@@ -8,6 +8,10 @@ all of them, and weights that sum to 1 hand on that of the values as it is. Thei
 Axes: R rows, Q places that ask, K places that are asked, H heads, E width of a head.
 """
 
+import math
+from dataclasses import dataclass
+from functools import cache
+
 import torch
 import triton
 import triton.language as tl
@@ -18,14 +22,42 @@ from transduce.model.kernels.sums import sum_of_parts
 WIDEST = 128  # places of a row that fit a program
 MOST_ROWS = 65_535  # of a grid in its second direction
 LOWEST = tl.constexpr(-1e30)  # below any score
-BITS = 1.4426950408889634  # of a natural logarithm: powers of 2 are what the hardware has
-WARPS, REGISTERS = 4, 168  # forwards, so that three programs share a processor
-PROGRAMS = 132  # backwards: each fetches its next row of a head while it computes this one
+BITS = 1 / math.log(2)  # of a natural logarithm: powers of 2 are what the hardware has
+NARROW = 64  # width of a head up to which tiles are small: see `Chip`
+WARPS, REGISTERS = 4, 168  # of a forward pass over narrow heads: three programs share a processor
 
 
-def fits_a_page(asking: Tensor, asked: Tensor) -> bool:
-    """Whether rows of this many places are for a program to hold, and a grid has so many rows."""
-    return max(asking.shape[1], asked.shape[1]) <= WIDEST and len(asking) <= MOST_ROWS
+@dataclass(frozen=True)
+class Chip:
+    """A GPU's processors, and the bytes that a program on one of them can share."""
+
+    processors: int
+    shared: int
+
+    @property
+    def roomy(self) -> bool:
+        """Whether a program can hold wide heads, or fetch the next narrow one while it computes (131 to 166 kB).
+
+        Data centres have such chips; others have 99 kB, in which a narrow head fits.
+        """
+        return self.shared >= 160_000
+
+
+@cache
+def chip_of(device: torch.device) -> Chip:
+    if device.type != "cuda":
+        return Chip(processors=2, shared=1 << 30)  # the interpreter's
+    number = torch.cuda.current_device() if device.index is None else device.index
+    seen = triton.runtime.driver.active.utils.get_device_properties(
+        number
+    )  # torch does not say what a program can ask for
+    return Chip(seen["multiprocessor_count"], seen["max_shared_mem"])
+
+
+def fits_a_page(asking: Tensor, asked: Tensor, head: int) -> bool:
+    """Whether rows of this many places, and heads of this width, are for a program to hold, and a grid has so many rows."""
+    places = max(asking.shape[1], asked.shape[1])
+    return places <= WIDEST and len(asking) <= MOST_ROWS and (head <= NARROW or chip_of(asking.device).roomy)
 
 
 def attend(
@@ -40,7 +72,7 @@ def attend(
     _attend_forward[(heads, queries.shape[0])](
         queries, keys, values, biases[0], biases[2], asking, asked, out, levels,
         queries.stride(1), keys.stride(1), out.stride(1), BITS * shape["E"] ** -0.5,
-        CAUSAL=causal, num_warps=WARPS, maxnreg=REGISTERS, **shape,
+        CAUSAL=causal, num_warps=WARPS, maxnreg=REGISTERS if shape["E"] <= NARROW else None, **shape,
     )  # fmt: skip
     return out, levels
 
@@ -52,11 +84,11 @@ def attend_backward(
     """The gradients of Q, K, V, written into `outputs`, and [3 H E]: those of their biases."""
     rows, width = gradient.shape[0], gradient.shape[2]
     sums = torch.empty(rows, 3 * width, dtype=torch.float32, device=gradient.device)
-    shape = _shape(inputs[0], inputs[1], heads)
-    _attend_backward[(min(PROGRAMS, heads * rows),)](
+    shape, chip = _shape(inputs[0], inputs[1], heads), chip_of(gradient.device)
+    _attend_backward[(min(chip.processors, heads * rows),)](
         gradient, *inputs, biases[0], asking, asked, levels, *outputs, sums,
         gradient.stride(1), inputs[0].stride(1), inputs[1].stride(1), shape["E"] ** -0.5, BITS * shape["E"] ** -0.5,
-        heads * rows, CAUSAL=causal, AHEAD=2 if shape["E"] <= 64 else 1, num_warps=8, **shape,
+        heads * rows, CAUSAL=causal, AHEAD=2 if shape["E"] <= NARROW and chip.roomy else 1, num_warps=8, **shape,
     )  # fmt: skip
     return sum_of_parts(sums, gradient.dtype)
 

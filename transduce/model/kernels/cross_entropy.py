@@ -3,6 +3,7 @@
 A row of logits is read twice, the second time from the cache, and written once: no float32 copy, no further passes. Axes: N places, V ids.
 """
 
+import math
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from torch.nn.functional import pad
 
 LANES, EACH = 256, 8  # threads of a program, and logits a thread reads at once
 LOWEST = tl.constexpr(-1e30)  # a lane that saw no logit yet
-BITS = tl.constexpr(1.4426950408889634)  # of a natural logarithm: powers of 2 are what the hardware has
+BITS = tl.constexpr(1 / math.log(2))  # of a natural logarithm: powers of 2 are what the hardware has
 ALIGNED = 8  # ids: a matrix of bfloat16 whose rows are no multiple of 16 bytes is multiplied at a fraction of the speed
 
 
