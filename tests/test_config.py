@@ -143,6 +143,35 @@ def test_the_task_is_inferred() -> None:
     assert build(fit(Counts(100, SPELLINGS, SOUNDS), Asked(task="translation")).layer).data.task == "translation"
 
 
+@pytest.mark.parametrize("pairs", [100, 400, 1_000, 10_000])
+def test_words_with_features_are_spelt_however_few_they_are(pairs: int) -> None:
+    """Each word once, a few dozen features: words of several kinds must not be taken for symbols."""
+    words = Side(tokens_per_line=2, distinct_tokens=pairs + 40, characters_per_line=17)
+    forms = Side(tokens_per_line=1.4, distinct_tokens=pairs, characters_per_line=11)  # some of two words
+    fitted = fit(Counts(pairs, words, forms, features=True))
+    data = build(fitted.layer).data
+    assert (data.task, data.source_units, data.target_units, data.joint) == ("symbols", "char", "char", True)
+    assert "task symbols: words come with features" in fitted.reasons
+
+
+def test_few_lines_of_words_are_no_symbols() -> None:
+    few = Side(tokens_per_line=2, distinct_tokens=140, characters_per_line=17)
+    forms = Side(tokens_per_line=1, distinct_tokens=100, characters_per_line=9)
+    assert build(fit(Counts(100, few, forms)).layer).data.source_units == "char"
+
+
+def test_units_that_were_asked_for_are_what_is_said() -> None:
+    layer = assignments(["data.target_units=char"])
+    fitted = fit(Counts(100_000, SPELLINGS, SOUNDS), Asked.of(layer))
+    assert any("units char -> char, one vocabulary" in reason for reason in fitted.reasons)
+
+
+def test_warm_up_and_pauses_come_soon_where_only_minutes_are_known() -> None:
+    layer = assignments(["train.minutes=1"])
+    train = build(fit(Counts(1_000_000, WORDS, WORDS), Asked.of(layer)).layer, layer).train
+    assert train.validate_every == train.checkpoint_every == train.warmup_steps == 100
+
+
 def test_one_vocabulary_or_two_as_asked() -> None:
     two = build(fit(Counts(29_000, WORDS, WORDS), Asked(joint=False)).layer)
     assert (two.data.joint, two.model.tie) == (False, "target")

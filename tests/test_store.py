@@ -119,6 +119,10 @@ def test_unknown_tokens_are_counted(tmp_path):
     report = build(tmp_path, [("☃ cat", "cat"), ("cat", "☃☃ ☃")], Vocabularies(vocabulary, vocabulary)).report
     assert (report.source_unknown, report.target_unknown) == (1, 2)
     assert report.summary().endswith("of them unknown 1 and 2")
+    assert len(report.warnings()) == 2
+    assert "set data.source_units=char" in report.warnings()[0]
+    many = replace(report, source_tokens=1_000, target_tokens=1_000)
+    assert many.warnings() == []
 
 
 def test_reports_add_up():

@@ -5,6 +5,7 @@ import json
 import math
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -26,11 +27,13 @@ from transduce.data import Corpus, read_pairs
 from transduce.data.batches import Batch, make_batch
 from transduce.device import choose_device
 from transduce.errors import DataError, RunError, SettingError, TrainingError
+from transduce.metrics import Score, Scores
 from transduce.model import Transformer
 from transduce.training import Result, Silent
 from transduce.training.choices import wishes
 from transduce.training.loop import Trainer
 from transduce.training.prepare import prepare
+from transduce.training.validation import Validation
 from transduce.translator import read_config
 
 TIMES = {"tokens_per_second"}  # of the log: what may differ between two equal runs
@@ -592,6 +595,30 @@ def test_starting_from_another_run(finished: Path, reversal: dict[str, str], tmp
     for name, parameter in start.named_parameters():
         torch.testing.assert_close(tuned[name], parameter.detach(), atol=1e-6, rtol=0)
     assert (tmp_path / "tuned" / "vocabulary.spm").read_bytes() == (finished / "vocabulary.spm").read_bytes()
+
+
+def test_fine_tuning_keeps_the_languages_unless_told_otherwise(
+    reversal: dict[str, str], finished: Path, tmp_path: Path
+) -> None:
+    named = shutil.copytree(finished, tmp_path / "named")
+    text = (named / "config.toml").read_text()
+    (named / "config.toml").write_text(re.sub(r"languages = \[.*\]", 'languages = ["xx", "yy"]', text))
+    for languages, kept in (((), ("xx", "yy")), (("aa", "bb"), ("aa", "bb"))):
+        wished = wishes(
+            train=[(reversal["train"],)], valid=[(reversal["valid"],)], languages=languages, preset="", config="",
+            settings=[], start_from=str(named),
+        )  # fmt: skip
+        prepared = prepare(RunFolder(tmp_path / "-".join(kept)), wished, lambda line: None)
+        assert prepared.material.config.data.languages == kept
+
+
+def test_among_equal_scores_the_smaller_loss_is_better() -> None:
+    def rank(score: float, loss: float, higher: bool = True) -> float:
+        return Validation(loss, Scores((Score("BLEU", score, "", higher),)), []).rank
+
+    assert rank(0, 5.5) > rank(0, 6.3) > rank(0, math.inf)
+    assert rank(0.01, 9) > rank(0, 1)
+    assert rank(20, 9, higher=False) > rank(20.01, 1, higher=False)
 
 
 def test_fine_tuning_killed_before_its_first_checkpoint_still_starts_from_the_other_run(

@@ -190,9 +190,13 @@ def test_outputs_begin_with_their_prefixes(ours: Translator, request_: Request) 
         assert_same(next(ours.stream([lines[n]], request_, [prefix])), found[n])
 
 
-def test_fewer_prefixes_than_lines_are_refused(ours: Translator) -> None:
+def test_prefixes_and_terms_for_other_lines_are_refused(ours: Translator) -> None:
     with pytest.raises(DataError, match="fewer prefixes than lines"):
         list(ours.stream(["the cat", "a mat"], GREEDY, ["x"]))
+    with pytest.raises(DataError, match="more prefixes than lines: give one for each line"):
+        list(ours.stream(["the cat"], GREEDY, ["the", "a"]))
+    with pytest.raises(DataError, match="more lines of terms than lines"):
+        list(ours.stream(["the cat"], GREEDY, terms=[["cat"], []]))
 
 
 # --- scores ----------------------------------------------------------------------------------------------------

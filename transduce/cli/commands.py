@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from transduce.cli.lines import Lines
 from transduce.data import Corpus, read_pairs
 from transduce.errors import DataError, MissingExtra, SettingError
-from transduce.translator import Loading, Output, Request, Translation, Translator, open_folder
-from transduce.translator.alignment import pharaoh
+from transduce.translator import Loading, Request, Translation, Translator, open_folder
+from transduce.translator.alignment import Pairs, pharaoh
 from transduce.translator.engines import say_to_stderr
 
 if TYPE_CHECKING:
@@ -113,13 +113,17 @@ def evaluate(options: Options) -> int:
     if options.output and not Path(options.output).resolve().parent.is_dir():
         raise SettingError(f"{options.output}: there is no folder {Path(options.output).parent}")
     sources, references = _read_pairs(options)
+    test = TestSet.of(sources, references)
+    if len(test.sources) < len(sources) and not options.json:
+        several = len(sources) - len(test.sources)
+        print(f"{several:,} lines have the source of another: they count as further references of it", file=sys.stderr)
     evaluations = {}
     for engine in ("torch", "ct2") if options.engine == "both" else (options.engine,):
         shortlist = options.shortlist and (engine, options.engine) != ("torch", "both")
         quantization = None if (engine, options.engine) == ("torch", "both") else options.quantization
         one = {"engine": engine, "shortlist": shortlist, "quantization": quantization}
         translator = _load(argparse.Namespace(**vars(options) | one))
-        evaluations[engine] = run(translator, TestSet.of(sources, references), _request(translator, options))
+        evaluations[engine] = run(translator, test, _request(translator, options))
     first = next(iter(evaluations.values()))
     Noted().all(first.translations).tell()
     if options.output:
@@ -396,15 +400,16 @@ def _print_translation(number: int, translation: Translation, options: Options) 
         _print_json(asdict(translation))
     elif options.n_best > 1:
         for output in translation.outputs:
-            print(f"{number} ||| {output.text} ||| {output.score:.6f}{_aligned(output, options)}")
+            print(f"{number} ||| {output.text} ||| {output.score:.6f}{_aligned(output.alignment, options)}")
         if not translation.outputs:
-            print(f"{number} |||  ||| 0")
+            print(f"{number} |||  ||| 0{_aligned([], options)}")
     else:
-        print(translation.text + (_aligned(translation.outputs[0], options) if translation.outputs else ""))
+        pairs = translation.outputs[0].alignment if translation.outputs else []  # a line of nothing has none
+        print(translation.text + _aligned(pairs, options))
 
 
-def _aligned(output: Output, options: Options) -> str:
-    return f" ||| {pharaoh(output.alignment)}" if options.alignments else ""
+def _aligned(pairs: Pairs, options: Options) -> str:
+    return f" ||| {pharaoh(pairs)}" if options.alignments else ""
 
 
 def _phrases(line: str) -> list[str]:

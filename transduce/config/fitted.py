@@ -9,7 +9,9 @@ from typing import Any
 
 from transduce.config.resolve import Layers
 
-SYMBOL_KINDS = 500  # at most this many different whitespace-separated tokens: symbols, not words
+SYMBOL_KINDS = 500  # at most this many different whitespace-separated tokens, each of them often: symbols, not words
+OFTEN = 10  # times in the mean
+SOON = 100  # steps: warm-up and pauses of a budget in minutes, of which nobody knows yet how many steps it is
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,12 @@ class Counts:
     pairs: int
     source: Side
     target: Side
+    features: bool = False  # whether a column of features stands beside the words
+
+    def has_symbols(self, side: Side) -> bool:
+        """Whether the tokens of a side are few and come again and again."""
+        few = side.distinct_tokens <= SYMBOL_KINDS
+        return few and side.tokens_per_line * self.pairs > OFTEN * side.distinct_tokens
 
 
 @dataclass(frozen=True)
@@ -74,6 +82,8 @@ class Asked:
     """What the user decided already and the rest is fitted around."""
 
     task: str = "auto"
+    source_units: str = ""
+    target_units: str = ""
     joint: bool | None = None
     steps: int = 0
     epochs: float = 0.0
@@ -83,7 +93,8 @@ class Asked:
     def of(layers: Layers) -> "Asked":
         data, train = layers.get("data", {}), layers.get("train", {})
         budget = {name: train.get(name, 0) for name in ("steps", "epochs", "minutes")}
-        return Asked(data.get("task", "auto"), data.get("joint"), **budget)
+        units = {name: data.get(name, "") for name in ("source_units", "target_units")}
+        return Asked(task=data.get("task", "auto"), joint=data.get("joint"), **units, **budget)
 
 
 def fit(counts: Counts, asked: Asked | None = None) -> Fitted:
@@ -95,26 +106,29 @@ def fit(counts: Counts, asked: Asked | None = None) -> Fitted:
     asked = asked or Asked()
     task, why = infer_task(counts) if asked.task == "auto" else (asked.task, "as set")
     row = next(r for r in (SYMBOLS if task == "symbols" else TRANSLATION) if counts.pairs <= r.pairs)
-    units = _symbol_units(counts) if task == "symbols" else ("bpe", "bpe")
+    source, target = _symbol_units(counts) if task == "symbols" else ("bpe", "bpe")
+    units = asked.source_units or source, asked.target_units or target
     one = units[0] == units[1] if asked.joint is None else asked.joint
     layer = _layer(row, task, units, one) | {"train": _training(row, _steps_per_epoch(row, units[1], counts), asked)}
     return Fitted(layer, _reasons(row, task, why, units, one, counts))
 
 
 def infer_task(counts: Counts) -> tuple[str, str]:
-    """Symbols where the target is made of few kinds of tokens, or of single words; translation otherwise."""
+    """Symbols where the target is made of few kinds of tokens, or of single words, or words come with features."""
     target = counts.target
+    if counts.features:
+        return "symbols", "words come with features"
     if target.tokens_per_line < 1.2:
         return "symbols", f"targets are single words ({target.tokens_per_line:.1f} a line)"
-    if target.distinct_tokens <= SYMBOL_KINDS and target.tokens_per_line * counts.pairs > 10 * target.distinct_tokens:
+    if counts.has_symbols(target):
         return "symbols", f"targets are made of {target.distinct_tokens} different symbols"
-    return "translation", f"targets are text ({target.tokens_per_line:.0f} words a line)"
+    return "translation", f"targets are text ({target.tokens_per_line:.1f} words a line)"
 
 
 def _symbol_units(counts: Counts) -> tuple[str, str]:
     def units(side: Side) -> str:
-        few = side.distinct_tokens <= SYMBOL_KINDS and side.tokens_per_line >= 1.2
-        return "word" if few and side.tokens_per_line * 5 > side.characters_per_line / 4 else "char"
+        several = side.tokens_per_line >= max(1.2, side.characters_per_line / 20)
+        return "word" if several and counts.has_symbols(side) and not counts.features else "char"
 
     return units(counts.source), units(counts.target)
 
@@ -145,19 +159,23 @@ def _layer(row: Row, task: str, units: tuple[str, str], joint: bool) -> Layers:
 
 
 def _training(row: Row, steps_per_epoch: float, asked: Asked) -> dict[str, Any]:
-    """Warm-up, validations and checkpoints as shares of the steps there will be."""
+    """Warm-up, validations and checkpoints as shares of the steps there will be.
+
+    A budget in minutes may be a few steps or many: they come soon then, and pauses are made rarer once it is measured.
+    """
     budget_asked = bool(asked.steps or asked.epochs or asked.minutes)
     steps = max(1, asked.steps or round((asked.epochs or row.epochs) * steps_per_epoch))
+    part = max(20, min(steps // 20, SOON if asked.minutes else steps))
     return {
         "steps": 0,
         "epochs": 0.0 if budget_asked else float(row.epochs),
         "tokens_per_batch": row.tokens_per_batch,
         "learning_rate": row.learning_rate,
         "schedule": "linear",
-        "warmup_steps": max(20, min(4_000, steps // 20)),
+        "warmup_steps": min(4_000, part),
         "clip_norm": 1.0,
-        "validate_every": max(20, steps // 20),
-        "checkpoint_every": max(20, steps // 20),
+        "validate_every": part,
+        "checkpoint_every": part,
         "average": 5,
     }
 

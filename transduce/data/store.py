@@ -54,6 +54,7 @@ class Rules:
         )
 
 
+MANY_UNKNOWN = 0.1  # of the tokens
 EVERYTHING = Rules()  # validation and test: what is scored is what was given
 
 
@@ -86,6 +87,16 @@ class Report:
             + f", {self.source_tokens:,} source and {self.target_tokens:,} target tokens"
             + (f", of them unknown {self.source_unknown:,} and {self.target_unknown:,}" if unknown else "")
         )
+
+    def warnings(self) -> list[str]:
+        """What nothing can be learned from: a vocabulary that does not know what it reads."""
+        sides = ("source", self.source_unknown, self.source_tokens), ("target", self.target_unknown, self.target_tokens)
+        return [
+            f"warning: {unknown:,} of {tokens - self.kept:,} {side} tokens are unknown to the vocabulary, all the same to "
+            f"the model: set data.{side}_units=char, or data.unknown=bytes with subwords"
+            for side, unknown, tokens in sides
+            if unknown > MANY_UNKNOWN * (tokens - self.kept)  # without `</s>`
+        ]
 
 
 class Store:

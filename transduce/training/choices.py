@@ -97,8 +97,10 @@ def _file_layer(path: str) -> Layers:
         return {}
     try:
         return from_toml(Path(path).read_text(encoding="utf-8"), path)
-    except (OSError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
         raise SettingError(f"{path}: cannot be read: {error}") from None
+    except OSError as error:
+        raise SettingError(f"{path}: cannot be read: {error.strerror}") from None
 
 
 def settings_of_new(scanned: Scan, wished: Wishes, start: ModelFolder | None, hold_out: int, say: Say) -> Config:
@@ -143,16 +145,20 @@ def _taken_from(start: ModelFolder, wished: Wishes, fitted: Layers) -> Layers:
                     "starting from it cannot change that"
                 )
     rate = float(fitted["train"]["learning_rate"]) * FINE_TUNING_RATE
-    return merge(dictated, {"train": {"learning_rate": rate, "start_from": wished.start_from}})
+    usual: Layers = {
+        "data": {"languages": stored["data"]["languages"]},
+        "train": {"learning_rate": rate, "start_from": wished.start_from},
+    }
+    return merge(dictated, usual)
 
 
 def counts(scanned: Scan) -> Counts:
     """What the fitting rule looks at."""
-    sides = [
+    source, target = (
         Side(side.tokens_per_line, side.distinct_tokens, side.characters / scanned.pairs)
         for side in (scanned.source, scanned.target)
-    ]
-    return Counts(scanned.pairs, *sides)
+    )
+    return Counts(scanned.pairs, source, target, features=bool(scanned.symbols))
 
 
 def _as_layers(config: Config) -> Layers:

@@ -176,7 +176,7 @@ def _material(
         *(mixture.summary(names) if len(names) > 1 or config.data.weights else []),
         f"validation: {valid.report.summary()}",
     ]
-    for line in about:
+    for line in [*about, *train.report.warnings()]:
         say(line)
     texts = TestSet.of(*read_pairs(corpora.valid), limit=config.train.validate_lines)
     return Material(config, both, train, valid, texts), about

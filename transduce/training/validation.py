@@ -15,6 +15,9 @@ from transduce.translator import Translator
 PLACES = 8_192  # of a padded validation batch
 
 
+EQUAL = 1e-6  # of a score: no metric is that fine
+
+
 @dataclass(frozen=True)
 class Sample:
     """One line, what the model makes of it and what it should be."""
@@ -38,8 +41,9 @@ class Validation:
 
     @property
     def rank(self) -> float:
-        """The main score with its sign turned so that higher is better."""
-        return self.scores.main.value if self.scores.main.higher_is_better else -self.scores.main.value
+        """The main score with its sign turned so that higher is better; among equals, the smaller loss is."""
+        score = self.scores.main.value if self.scores.main.higher_is_better else -self.scores.main.value
+        return score - EQUAL * min(self.loss, 100.0)
 
 
 def time_validation(translator: Translator, pairs: Pairs, texts: TestSet) -> float:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from transduce.model import AttentionMaps, Transformer
 
 T = TypeVar("T")
+_NONE = object()
 
 LONGEST_SOURCE = 1_024  # tokens; a longer line is cut there, and the translation says so
 LINES_AT_ONCE = 4_096  # lines sorted and searched together: memory stays bounded for any file
@@ -133,6 +134,12 @@ class Asked:
     def terms_of(self, count: int) -> list[Sequence[str]]:
         """The phrases each of the next outputs must have."""
         return _take(self.terms, count, "lines of terms")
+
+    def check_done(self) -> None:
+        """Refuse what is left when the lines are over: it was meant for others."""
+        for items, what in ((self.prefixes, "prefixes"), (self.terms, "lines of terms")):
+            if items is not None and next(items, _NONE) is not _NONE:
+                raise DataError(f"more {what} than lines: give one for each line")
 
 
 def _take(items: Iterator[T] | None, count: int, what: str) -> list[T]:
@@ -255,6 +262,7 @@ class Translator:
             taken.append(Lines(texts, ids, searched))
             cut = [self._cut(row) for row in ids]
             yield Block(cut, prefixes or [()] * len(ids), phrases, paused).only(searched)
+        asked.check_done()
 
     def _best(self, lines: Lines, searched: list[list[Hypothesis]]) -> list[str]:
         """The text of each line's best output; nothing for a line of nothing."""
