@@ -154,6 +154,12 @@ def test_words_with_features_are_spelt_however_few_they_are(pairs: int) -> None:
     assert "task symbols: words come with features" in fitted.reasons
 
 
+def test_sounds_that_words_with_features_become_are_symbols() -> None:
+    words = Side(tokens_per_line=2, distinct_tokens=300, characters_per_line=17)
+    data = build(fit(Counts(10_000, words, SOUNDS, features=True)).layer).data
+    assert (data.source_units, data.target_units) == ("char", "word")
+
+
 def test_few_lines_of_words_are_no_symbols() -> None:
     few = Side(tokens_per_line=2, distinct_tokens=140, characters_per_line=17)
     forms = Side(tokens_per_line=1, distinct_tokens=100, characters_per_line=9)

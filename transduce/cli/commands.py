@@ -114,9 +114,7 @@ def evaluate(options: Options) -> int:
         raise SettingError(f"{options.output}: there is no folder {Path(options.output).parent}")
     sources, references = _read_pairs(options)
     test = TestSet.of(sources, references)
-    if len(test.sources) < len(sources) and not options.json:
-        several = len(sources) - len(test.sources)
-        print(f"{several:,} lines have the source of another: they count as further references of it", file=sys.stderr)
+    _say_what_is_merged(len(sources) - len(test.sources))
     evaluations = {}
     for engine in ("torch", "ct2") if options.engine == "both" else (options.engine,):
         shortlist = options.shortlist and (engine, options.engine) != ("torch", "both")
@@ -137,6 +135,11 @@ def evaluate(options: Options) -> int:
     else:
         _print_evaluation(first)
     return 0
+
+
+def _say_what_is_merged(lines: int) -> None:
+    if lines:
+        print(f"further references, of sources on other lines too: {lines:,}", file=sys.stderr)
 
 
 def _print_both(torch: "Evaluation", ct2: "Evaluation", options: Options) -> None:

@@ -128,9 +128,10 @@ def infer_task(counts: Counts) -> tuple[str, str]:
 def _symbol_units(counts: Counts) -> tuple[str, str]:
     def units(side: Side) -> str:
         several = side.tokens_per_line >= max(1.2, side.characters_per_line / 20)
-        return "word" if several and counts.has_symbols(side) and not counts.features else "char"
+        return "word" if several and counts.has_symbols(side) else "char"
 
-    return units(counts.source), units(counts.target)
+    # Features are written without spaces between them: as words, each set of them would be a symbol of its own.
+    return "char" if counts.features else units(counts.source), units(counts.target)
 
 
 def _layer(row: Row, task: str, units: tuple[str, str], joint: bool) -> Layers:

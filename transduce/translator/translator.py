@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from transduce.model import AttentionMaps, Transformer
 
 T = TypeVar("T")
-_NONE = object()
 
 LONGEST_SOURCE = 1_024  # tokens; a longer line is cut there, and the translation says so
 LINES_AT_ONCE = 4_096  # lines sorted and searched together: memory stays bounded for any file
@@ -138,7 +137,7 @@ class Asked:
     def check_done(self) -> None:
         """Refuse what is left when the lines are over: it was meant for others."""
         for items, what in ((self.prefixes, "prefixes"), (self.terms, "lines of terms")):
-            if items is not None and next(items, _NONE) is not _NONE:
+            if items is not None and list(islice(items, 1)):
                 raise DataError(f"more {what} than lines: give one for each line")
 
 

@@ -24,7 +24,8 @@ MOST_ROWS = 65_535  # of a grid in its second direction
 LOWEST = tl.constexpr(-1e30)  # below any score
 BITS = 1 / math.log(2)  # of a natural logarithm: powers of 2 are what the hardware has
 NARROW = 64  # width of a head up to which tiles are small: see `Chip`
-WARPS, REGISTERS = 4, 168  # of a forward pass over narrow heads: three programs share a processor
+FORWARD_WARPS, REGISTERS = 4, 168  # over narrow heads: three programs share a processor
+BACKWARD_WARPS = 8  # one program has a processor to itself
 
 
 @dataclass(frozen=True)
@@ -48,9 +49,8 @@ def chip_of(device: torch.device) -> Chip:
     if device.type != "cuda":
         return Chip(processors=2, shared=1 << 30)  # the interpreter's
     number = torch.cuda.current_device() if device.index is None else device.index
-    seen = triton.runtime.driver.active.utils.get_device_properties(
-        number
-    )  # torch does not say what a program can ask for
+    # Triton's, because torch does not say how much a program can ask for.
+    seen = triton.runtime.driver.active.utils.get_device_properties(number)
     return Chip(seen["multiprocessor_count"], seen["max_shared_mem"])
 
 
@@ -72,7 +72,7 @@ def attend(
     _attend_forward[(heads, queries.shape[0])](
         queries, keys, values, biases[0], biases[2], asking, asked, out, levels,
         queries.stride(1), keys.stride(1), out.stride(1), BITS * shape["E"] ** -0.5,
-        CAUSAL=causal, num_warps=WARPS, maxnreg=REGISTERS if shape["E"] <= NARROW else None, **shape,
+        CAUSAL=causal, num_warps=FORWARD_WARPS, maxnreg=REGISTERS if shape["E"] <= NARROW else None, **shape,
     )  # fmt: skip
     return out, levels
 
@@ -88,7 +88,8 @@ def attend_backward(
     _attend_backward[(min(chip.processors, heads * rows),)](
         gradient, *inputs, biases[0], asking, asked, levels, *outputs, sums,
         gradient.stride(1), inputs[0].stride(1), inputs[1].stride(1), shape["E"] ** -0.5, BITS * shape["E"] ** -0.5,
-        heads * rows, CAUSAL=causal, AHEAD=2 if shape["E"] <= NARROW and chip.roomy else 1, num_warps=8, **shape,
+        heads * rows, CAUSAL=causal, AHEAD=2 if shape["E"] <= NARROW and chip.roomy else 1,
+        num_warps=BACKWARD_WARPS, **shape,
     )  # fmt: skip
     return sum_of_parts(sums, gradient.dtype)
 
