@@ -1,6 +1,6 @@
 """The one page of configuration: what can be set, what the presets say, and how the layers combine."""
 
-from transduce.config.fitted import Asked, Counts, Fitted, Side, fit
+from transduce.config.fitted import Asked, Fitted, fit
 from transduce.config.presets import PRESETS
 from transduce.config.resolve import (
     Layers,
@@ -14,6 +14,7 @@ from transduce.config.resolve import (
     to_toml,
 )
 from transduce.config.settings import Config, DataConfig, ModelConfig, SearchConfig, TrainConfig, check, check_ranges
+from transduce.config.task import Counts, Side
 
 __all__ = [
     "PRESETS",

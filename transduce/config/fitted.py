@@ -8,34 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from transduce.config.resolve import Layers
+from transduce.config.task import Counts, infer_task, infer_units
 
-SYMBOL_KINDS = 500  # at most this many different whitespace-separated tokens, each of them often: symbols, not words
-OFTEN = 10  # times in the mean
 SOON = 100  # steps: warm-up and pauses of a budget in minutes, of which nobody knows yet how many steps it is
-
-
-@dataclass(frozen=True)
-class Side:
-    """What one side of a corpus looks like."""
-
-    tokens_per_line: float  # whitespace-separated
-    distinct_tokens: int  # in a sample of the corpus
-    characters_per_line: float
-
-
-@dataclass(frozen=True)
-class Counts:
-    """What the rule looks at."""
-
-    pairs: int
-    source: Side
-    target: Side
-    features: bool = False  # whether a column of features stands beside the words
-
-    def has_symbols(self, side: Side) -> bool:
-        """Whether the tokens of a side are few and come again and again."""
-        few = side.distinct_tokens <= SYMBOL_KINDS
-        return few and side.tokens_per_line * self.pairs > OFTEN * side.distinct_tokens
 
 
 @dataclass(frozen=True)
@@ -106,32 +81,11 @@ def fit(counts: Counts, asked: Asked | None = None) -> Fitted:
     asked = asked or Asked()
     task, why = infer_task(counts) if asked.task == "auto" else (asked.task, "as set")
     row = next(r for r in (SYMBOLS if task == "symbols" else TRANSLATION) if counts.pairs <= r.pairs)
-    source, target = _symbol_units(counts) if task == "symbols" else ("bpe", "bpe")
+    source, target = infer_units(counts, task)
     units = asked.source_units or source, asked.target_units or target
     one = units[0] == units[1] if asked.joint is None else asked.joint
     layer = _layer(row, task, units, one) | {"train": _training(row, _steps_per_epoch(row, units[1], counts), asked)}
     return Fitted(layer, _reasons(row, task, why, units, one, counts))
-
-
-def infer_task(counts: Counts) -> tuple[str, str]:
-    """Symbols where the target is made of few kinds of tokens, or of single words, or words come with features."""
-    target = counts.target
-    if counts.features:
-        return "symbols", "words come with features"
-    if target.tokens_per_line < 1.2:
-        return "symbols", f"targets are single words ({target.tokens_per_line:.1f} a line)"
-    if counts.has_symbols(target):
-        return "symbols", f"targets are made of {target.distinct_tokens} different symbols"
-    return "translation", f"targets are text ({target.tokens_per_line:.1f} words a line)"
-
-
-def _symbol_units(counts: Counts) -> tuple[str, str]:
-    def units(side: Side) -> str:
-        several = side.tokens_per_line >= max(1.2, side.characters_per_line / 20)
-        return "word" if several and counts.has_symbols(side) else "char"
-
-    # Features are written without spaces between them: as words, each set of them would be a symbol of its own.
-    return "char" if counts.features else units(counts.source), units(counts.target)
 
 
 def _layer(row: Row, task: str, units: tuple[str, str], joint: bool) -> Layers:
@@ -182,17 +136,7 @@ def _training(row: Row, steps_per_epoch: float, asked: Asked) -> dict[str, Any]:
 
 
 def _steps_per_epoch(row: Row, target_units: str, counts: Counts) -> float:
-    return counts.pairs * _tokens_per_pair(target_units, counts) / row.tokens_per_batch
-
-
-def _tokens_per_pair(units: str, counts: Counts) -> float:
-    """Roughly: subwords are a little shorter than words; every line ends in `</s>`."""
-    per_line = {
-        "word": counts.target.tokens_per_line,
-        "char": counts.target.characters_per_line,
-        "bpe": 1.3 * counts.target.tokens_per_line,
-    }
-    return per_line[units] + 1
+    return counts.pairs * counts.target.tokens_in(target_units) / row.tokens_per_batch
 
 
 def _reasons(row: Row, task: str, why: str, units: tuple[str, str], joint: bool, counts: Counts) -> list[str]:
