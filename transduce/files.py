@@ -1,14 +1,15 @@
-"""What is written is on the disk, and a disk that fails is one line.
+"""Files that are safely on the disk once written, and read only where they are plain files.
 
-Knows nothing of what files hold or whose they are: those who write say what a failure means to the user.
+Knows nothing of what files hold or whose they are: callers say what a failure means to the user.
 """
 
 import errno
 import os
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, BinaryIO
 
 from transduce.errors import TransduceError
 
@@ -44,3 +45,30 @@ def synchronize(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def open_plain(path: str | Path) -> BinaryIO:
+    """A regular file, open for reading. A FIFO, socket, device or folder of that name is an `OSError` at once.
+
+    Opening a FIFO waits until another process writes to it, and a device may act when it is opened, so the file is
+    opened without waiting and checked before anything is read. The check is on the open file: nobody can swap it.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def read_plain(path: str | Path, most: int = 0) -> bytes:
+    """The content of a regular file; one of more than `most` bytes is an `OSError` (0: any size)."""
+    with open_plain(path) as file:
+        if most and os.fstat(file.fileno()).st_size > most:
+            raise OSError(errno.EFBIG, f"larger than {most:,} bytes", str(path))
+        return file.read()

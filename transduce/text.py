@@ -25,6 +25,7 @@ import sentencepiece
 from numpy.typing import NDArray
 
 from transduce.errors import DamagedFile, DataError, SettingError
+from transduce.files import read_plain
 
 Units = Literal["bpe", "unigram", "char", "word"]
 
@@ -73,7 +74,7 @@ class Vocabulary:
     @classmethod
     def load(cls, path: str | Path) -> Self:
         try:
-            return cls(Path(path).read_bytes())
+            return cls(read_plain(path))
         except DamagedFile as error:
             raise DamagedFile(f"{path}: {error}") from None
         except OSError as error:

@@ -10,6 +10,7 @@ from transduce import __version__
 from transduce.checkpoint import RunFolder, Tensors, read_about, read_tensors
 from transduce.config import Config, build, from_toml
 from transduce.errors import DamagedFile, RunError
+from transduce.files import read_plain
 from transduce.text import Vocabularies, Vocabulary
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from transduce.model import Transformer
 
 Shapes = Mapping[str, Sequence[int]]
+LARGEST_CONFIG = 10_000_000  # bytes
 
 
 @dataclass(frozen=True)
@@ -85,17 +87,17 @@ def _what_it_is(path: Path) -> str:
 def _kind_of_hf(path: Path) -> str:
     """The type of model a Hugging Face folder names; nothing where it is none."""
     try:
-        found = json.loads((path / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        found = json.loads(read_plain(path / "config.json", LARGEST_CONFIG))
+    except (OSError, ValueError, RecursionError):
         return ""
     return str(found.get("model_type", "")) if isinstance(found, dict) else ""
 
 
 def read_config(folder: RunFolder) -> Config:
     try:
-        text = folder.config.read_text(encoding="utf-8")
+        text = read_plain(folder.config, LARGEST_CONFIG).decode()
     except (OSError, UnicodeDecodeError) as error:
-        raise DamagedFile(f"{folder.config}: cannot be read ({error})") from None
+        raise DamagedFile(f"{folder.config}: cannot be read ({getattr(error, 'strerror', error)})") from None
     layers = from_toml(text, str(folder.config))
     if missing := [name for name in ("model", "data", "train", "search") if name not in layers]:
         raise DamagedFile(f"{folder.config}: torn: it lacks {', '.join(f'[{name}]' for name in missing)}")
