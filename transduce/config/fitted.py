@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from transduce.config.resolve import Layers
-from transduce.config.task import Counts, infer_task, infer_units
+from transduce.config.task import Counts, infer_task, infer_units, text_reasons, text_settings
 
 SOON = 100  # steps: warm-up and pauses of a budget in minutes, of which nobody knows yet how many steps it is
 
@@ -84,11 +84,13 @@ def fit(counts: Counts, asked: Asked | None = None) -> Fitted:
     source, target = infer_units(counts, task)
     units = asked.source_units or source, asked.target_units or target
     one = units[0] == units[1] if asked.joint is None else asked.joint
-    layer = _layer(row, task, units, one) | {"train": _training(row, _steps_per_epoch(row, units[1], counts), asked)}
+    layer = _layer(row, task, units, one, counts) | {
+        "train": _training(row, _steps_per_epoch(row, units[1], counts), asked)
+    }
     return Fitted(layer, _reasons(row, task, why, units, one, counts))
 
 
-def _layer(row: Row, task: str, units: tuple[str, str], joint: bool) -> Layers:
+def _layer(row: Row, task: str, units: tuple[str, str], joint: bool, counts: Counts) -> Layers:
     model: dict[str, Any] = {
         "d_model": row.d_model,
         "d_ff": 4 * row.d_model,
@@ -104,10 +106,7 @@ def _layer(row: Row, task: str, units: tuple[str, str], joint: bool) -> Layers:
         "source_units": units[0],
         "target_units": units[1],
         "joint": joint,
-        "vocabulary_size": row.vocabulary,
-        "normalization": "nmt_nfkc" if task == "translation" else "identity",
-        "unknown": "bytes" if task == "translation" else "unk",
-        "identical": "drop" if task == "translation" else "keep",
+        **text_settings(counts, task, row.vocabulary),
     }
     search: dict[str, Any] = {"beam": 4, "alpha": 1.0, "length_penalty": "power"}
     return {"model": model, "data": data, "search": search}
@@ -146,4 +145,5 @@ def _reasons(row: Row, task: str, why: str, units: tuple[str, str], joint: bool,
         f"units {units[0]} -> {units[1]}, {vocabulary}",
         f"{counts.pairs:,} pairs: d_model {row.d_model}, {row.layers} + {row.layers} layers, dropout {row.dropout}, "
         f"{row.tokens_per_batch:,} tokens a batch, {row.epochs:g} epochs, learning rate {row.learning_rate:g}",
+        *text_reasons(counts, task),
     ]

@@ -4,18 +4,22 @@ Nothing is written before it succeeds. Knows pairs of strings, not ids; memory i
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import accumulate
 from operator import eq
 
 import numpy as np
 
 from transduce.data.corpus import Block, Corpus
 from transduce.errors import DataError
+from transduce.scripts import count_scripts, main_script, unspaced_words
 
 SAMPLE_CHARACTERS = 100_000_000
 TOKEN_PAIRS = 20_000  # pairs of the sample whose whitespace tokens are counted
 DISTINCT_TOKENS = 100_000  # counted no further
+COVERED = 0.9995  # of the text: what sentencepiece recommends for scripts with thousands of characters
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,9 @@ class Side:
     characters: int
     tokens_per_line: float  # whitespace tokens, in the sample
     distinct_tokens: int  # in the sample, at most DISTINCT_TOKENS
+    unspaced_words_per_line: float  # estimated, in scripts without spaces between words, in the sample
+    alphabet: int  # characters that cover COVERED of the sample
+    script: str  # that most letters are in
 
 
 @dataclass(frozen=True)
@@ -127,10 +134,25 @@ def _characters(lines: Iterable[str]) -> int:
 
 def _side(characters: int, lines: list[str]) -> Side:
     looked_at = lines[:: max(1, len(lines) // TOKEN_PAIRS)]
-    tokens, distinct = 0, set[str]()
+    tokens, distinct, letters = 0, set[str](), Counter[str]()
     for line in looked_at:
         words = line.split()
         tokens += len(words)
+        letters.update(line)
         if len(distinct) < DISTINCT_TOKENS:
             distinct.update(words)
-    return Side(characters, tokens / len(looked_at), min(len(distinct), DISTINCT_TOKENS))
+    scripts = count_scripts(letters)
+    return Side(
+        characters=characters,
+        tokens_per_line=tokens / len(looked_at),
+        distinct_tokens=min(len(distinct), DISTINCT_TOKENS),
+        unspaced_words_per_line=unspaced_words(scripts) / len(looked_at),
+        alphabet=_covering(letters),
+        script=main_script(scripts),
+    )
+
+
+def _covering(letters: Counter[str]) -> int:
+    """How many of the most frequent characters make up COVERED of the text."""
+    covered = accumulate(times for _, times in letters.most_common())
+    return min(len(letters), 1 + sum(count < COVERED * letters.total() for count in covered))

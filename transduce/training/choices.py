@@ -106,7 +106,7 @@ def _file_layer(path: str) -> Layers:
 def settings_of_new(scanned: Scan, wished: Wishes, start: ModelFolder | None, hold_out: int, say: Say) -> Config:
     """Fitted to the data, or taken from the model it starts from, and over it what was asked for; the reasons are said."""
     asked = merge(*wished.layers)
-    fitted = fit(counts(scanned), Asked.of(asked))
+    fitted = fit(counts(scanned, wished.asked.data.languages), Asked.of(asked))
     taken = _taken_from(start, wished, fitted.layer) if start else {}
     alone = assemble(fitted.layer, taken, {"data": asked["data"]})
     config = build(fitted.layer, taken, *wished.layers, {"data": {"hold_out": hold_out}})
@@ -152,13 +152,26 @@ def _taken_from(start: ModelFolder, wished: Wishes, fitted: Layers) -> Layers:
     return merge(dictated, usual)
 
 
-def counts(scanned: Scan) -> Counts:
+def counts(scanned: Scan, languages: tuple[str, ...] = ()) -> Counts:
     """What the fitting rule looks at."""
     source, target = (
-        Side(side.tokens_per_line, side.distinct_tokens, side.characters / scanned.pairs)
+        Side(
+            tokens_per_line=side.tokens_per_line,
+            distinct_tokens=side.distinct_tokens,
+            characters_per_line=side.characters / scanned.pairs,
+            unspaced_words_per_line=side.unspaced_words_per_line,
+            alphabet=side.alphabet,
+        )
         for side in (scanned.source, scanned.target)
     )
-    return Counts(scanned.pairs, source, target, features=bool(scanned.symbols))
+    return Counts(
+        pairs=scanned.pairs,
+        source=source,
+        target=target,
+        features=bool(scanned.symbols),
+        languages=languages,
+        identical=scanned.identical,
+    )
 
 
 def _as_layers(config: Config) -> Layers:
