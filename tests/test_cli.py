@@ -15,8 +15,9 @@ import pytest
 
 import transduce
 from transduce.cli import main
+from transduce.cli.commands import Noted
 from transduce.evaluate import TestSet, evaluate
-from transduce.translator import Loading, Translator
+from transduce.translator import Loading, Translation, Translator
 
 SETTINGS = """
 model.d_model=64 model.d_ff=128 model.num_heads=4 model.num_encoder_layers=1 model.num_decoder_layers=1
@@ -61,6 +62,11 @@ def test_a_line_in_is_a_line_out(model: Path) -> None:
     assert "1 line was longer than the model takes, and cut" in said
     assert "source tokens were unknown to the vocabulary" in said
     assert "1 line was not UTF-8" in said
+
+
+def test_lines_without_an_output_are_said(capsys: pytest.CaptureFixture[str]) -> None:
+    Noted().all([Translation("a", []), Translation(" ", [])]).tell()
+    assert capsys.readouterr().err == "transduce: 1 line has no output: none of a probability above 0 was found\n"
 
 
 @pytest.mark.parametrize("quiet", [False, True])
@@ -244,6 +250,7 @@ MISTAKES = [
     (["translate", "MODEL", "--input", "INPUT", "--beam", "0"], "beam = 0: must be at least 1"),
     (["translate", "MODEL", "--input", "INPUT", "--sample", "--temperature", "0"], "temperature"),
     (["translate", "MODEL", "--input", "INPUT", "--prefix", "EMPTY"], "fewer prefixes than lines"),
+    (["translate", "MODEL", "--input", "INPUT", "--alpha", "-10"], "alpha = -10.0: must be at least 0"),
     (["translate", "MODEL", "--input", "INPUT", "--alpha", "nan"], "alpha = nan: must be at most 10"),
     (["translate", "MODEL", "--input", "INPUT", "--alpha", "1e30"], "alpha = 1e+30: must be at most 10"),
     (["translate", "MODEL", "--input", "INPUT", "--beam", "100000"], "beam = 100000: must be at most 1000"),

@@ -94,6 +94,8 @@ REFUSED = [
     ("train.learning_rate=inf", "train.learning_rate = inf: must be finite"),
     ("train.warmup_steps=0", "the inverse_sqrt schedule needs at least 1"),
     ("train.schedule=constant train.warmup_steps=0", "set a learning rate"),
+    ("search.alpha=-10", "search.alpha = -10.0: must not be negative"),
+    ("search.alpha=11", "search.alpha = 11.0: must be at most 10"),
     ("train.r_drop=-1", "train.r_drop = -1.0: must not be negative"),
     ("train.simcut=inf", "train.simcut = inf: must be finite"),
     ("train.simcut=3 train.simcut_rate=1", "train.simcut_rate = 1.0: must be at least 0 and below 1"),

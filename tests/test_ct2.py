@@ -162,7 +162,6 @@ REQUESTS = {
     "greedy, the paper's penalty": {"beam": 1, "length_penalty": "paper"},
     "beam": {"beam": 4},
     "beam, no penalty": {"beam": 4, "alpha": 0.0},
-    "beam, short outputs": {"beam": 4, "alpha": -0.5},
     "n-best": {"beam": 4, "n_best": 4},
     "n-best, no penalty": {"beam": 4, "n_best": 4, "alpha": 0.0},
     "n-best, wide": {"beam": 8, "n_best": 3, "alpha": 0.6},

@@ -59,7 +59,8 @@ def test_bodies_that_make_no_sense(client: Client, content: dict[str, Any], reas
 
 
 @pytest.mark.parametrize(
-    "change", [{"n_best": 0}, {"n_best": 1.5}, {"n_best": "2"}, {"beem": 3}, {"alpha": 99}, {"text": None}]
+    "change",
+    [{"n_best": 0}, {"n_best": 1.5}, {"n_best": "2"}, {"beem": 3}, {"alpha": 99}, {"alpha": -10}, {"text": None}],
 )
 def test_v1_is_strict(client: Client, change: dict[str, Any]) -> None:
     refused(client.post("/v1/translate", {"text": "a", "model": "en-de", **change}), 400)

@@ -8,9 +8,11 @@ import pytest
 pytest.importorskip("fastapi")
 pytest.importorskip("httpx")
 
-from serving import FROZEN, Client, client, make_service, run, service, symbols
+from serving import FROZEN, Client, client, make_service, refused, run, service, symbols
 
+from transduce.serve.models import Model
 from transduce.serve.service import Service
+from transduce.translator import Request, Translation
 
 
 def test_n_best_with_scores_and_tokens(client: Client, service: Service) -> None:
@@ -35,6 +37,17 @@ def test_search_settings_are_those_asked_for(client: Client, service: Service) -
         found = next(iter(translator.stream(["the cat sat on a mat"], translator.request(**changes))))
         sentence = answer.json()["translations"][0]["sentences"][0]
         assert sentence["outputs"][0]["score"] == pytest.approx(found.outputs[0].score, abs=1e-5)
+
+
+def test_a_sentence_without_outputs_is_refused_not_answered_with_nothing(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nothing(_: Model, lines: list[str], request: Request) -> list[Translation]:
+        return [Translation(line, []) for line in lines]
+
+    monkeypatch.setattr(Model, "translate", nothing)
+    answer = client.post("/v1/translate", {"text": "the cat. Seven dogs.", "model": "en-de"})
+    assert "no output was found for 2 of 2 sentences" in refused(answer, 400)
 
 
 def test_attention_of_a_translation(client: Client) -> None:

@@ -9,7 +9,7 @@ import torch
 
 from transduce.config import Config, ModelConfig, SearchConfig
 from transduce.device import Device
-from transduce.errors import DataError
+from transduce.errors import DataError, SettingError
 from transduce.model import Tokens, Transformer
 from transduce.text import EOS, UNKNOWN, Vocabularies, Vocabulary, train_vocabulary
 from transduce.translator import Request, Translation, Translator, translator
@@ -223,6 +223,12 @@ def test_scoring_text_gives_what_the_translation_said(words: Vocabulary) -> None
     scored = translator_.score([one.source for one in found], [one.text for one in found])
     for one, values in zip(found, scored, strict=True):
         assert values.token_log_probabilities == pytest.approx(one.outputs[0].token_log_probabilities, abs=1e-4)
+
+
+@pytest.mark.parametrize("alpha", [-10, -0.1, 10.1, float("nan")])
+def test_a_length_penalty_that_empties_or_bloats_outputs_is_refused(ours: Translator, alpha: float) -> None:
+    with pytest.raises(SettingError, match=f"alpha = {alpha}: must be at"):
+        ours.request(alpha=alpha)
 
 
 def test_scoring_needs_pairs(ours: Translator) -> None:

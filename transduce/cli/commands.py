@@ -375,12 +375,13 @@ class Noted:
     """What a reader of the output should know, counted over all lines."""
 
     def __init__(self) -> None:
-        self.cut = self.unknown = self.newlines = self.undecodable = 0
+        self.cut = self.unknown = self.newlines = self.undecodable = self.empty = 0
 
     def add(self, translation: Translation) -> None:
         self.cut += translation.cut > 0
         self.unknown += translation.unknown
         self.newlines += translation.newlines
+        self.empty += bool(translation.source.strip()) and not translation.outputs
 
     def all(self, translations: Iterable[Translation]) -> "Noted":
         for translation in translations:
@@ -392,6 +393,7 @@ class Noted:
             (self.cut, "line was", "lines were", "longer than the model takes, and cut"),
             (self.unknown, "source token was", "source tokens were", "unknown to the vocabulary"),
             (self.newlines, "line break was", "line breaks were", "turned into blanks in outputs"),
+            (self.empty, "line has", "lines have", "no output: none of a probability above 0 was found"),
             (self.undecodable, "line was", "lines were", "not UTF-8; what could not be read became \ufffd"),
         ]:
             if count:

@@ -192,7 +192,7 @@ def _out_of_range(config: Config) -> list[Refusal]:
         "train.threads": train.threads,
         "train.seed": train.seed,
         "train.epsilon": train.epsilon,
-        "search.alpha": abs(search.alpha),
+        "search.alpha": search.alpha,  # below 0 the shortest output wins, and that is the empty one
         "search.max_extra": search.max_extra,
         "data.features_column": data.features_column,
         "data.hold_out": data.hold_out,
@@ -206,7 +206,7 @@ def _out_of_range(config: Config) -> list[Refusal]:
         ("train.seed", train.seed, 2**32 - 1),
         ("search.beam", search.beam, 1_000),
         ("search.max_extra", search.max_extra, 100_000),
-        ("search.alpha", abs(search.alpha), 10),
+        ("search.alpha", search.alpha, 10),
     ]
     return [
         *((not math.isfinite(v), f"{name} = {v}: must be finite") for name, v in not_negative.items()),

@@ -43,7 +43,7 @@ class TranslateBody(Choice):
     format: Literal["text", "html"] = "text"
     n_best: Annotated[int, Field(ge=1, le=16), WHOLE] = 1
     beam: Annotated[int, Field(ge=1, le=16), WHOLE] | None = None
-    alpha: Annotated[float, Field(ge=-10, le=10)] | None = None
+    alpha: Annotated[float, Field(ge=0, le=10)] | None = None
     length_penalty: Literal["paper", "power"] | None = None
     tokens: bool = False  # the log-probability of each token
     attention: bool = False  # which source tokens each output token looked at

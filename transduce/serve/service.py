@@ -74,7 +74,9 @@ class Service:
         split = model.splitter.html if is_html else model.splitter.text
         documents = [split(text) for text in texts]
         sentences = [sentence for document in documents for sentence in document.sentences]
-        answers = iter(await self.queue.answer(Searching(model, request), sentences))
+        found: list[Translation] = await self.queue.answer(Searching(model, request), sentences)
+        check_outputs(found)
+        answers = iter(found)
         return [Translated(document, [next(answers) for _ in document.sentences]) for document in documents]
 
     async def look(self, model: Model, texts: Sequence[str], look: Look) -> bytes:
@@ -114,3 +116,10 @@ class Service:
                 text.encode()
             except UnicodeEncodeError:
                 raise Refusal(f"text {number} holds half a surrogate pair: it is no valid Unicode") from None
+
+
+def check_outputs(translations: Sequence[Translation]) -> None:
+    """Refuse to pass off a sentence for which the search found nothing as one whose translation is empty."""
+    missing = sum(not one.outputs and bool(one.source.strip()) for one in translations)
+    if missing:
+        raise Refusal(f"no output was found for {missing} of {len(translations)} sentences: try other search settings")

@@ -64,6 +64,7 @@ class Job:
     limits: list[int]  # of each line's output, `</s>` counted
     workers: Any
     found: list[list[Found]]
+    power: float = 0  # scores are divided by n^power
     waiting: int = 0  # batches not yet here
 
 
@@ -150,7 +151,7 @@ class Ct2Engine:
             workers = self._seeded(request.seed)
         else:
             workers = self._one if len(block.sources) == 1 else self._many
-        return Job(block, limits, workers, [[] for _ in limits])
+        return Job(block, limits, workers, [[] for _ in limits], _power(request))
 
     def _batches(self, job: Job, request: Request) -> Iterator[list[int]]:
         """Numbers of lines of similar length, longest first; those with a forced beginning by themselves."""
@@ -178,7 +179,7 @@ class Ct2Engine:
 
     def _land(self, batch: Batch) -> None:
         for number, result in zip(batch.numbers, batch.results, strict=True):
-            batch.job.found[number] = self._read(result.result())
+            batch.job.found[number] = self._read(result.result(), batch.job.power)
 
     def _finish(self, job: Job, request: Request) -> list[list[Hypothesis]]:
         if request.sampling or request.beam == 1:
@@ -247,12 +248,12 @@ class Ct2Engine:
         prefixes = [list(map(self.target_names.__getitem__, job.block.prefixes[n])) for n in numbers]
         return job.workers.translate_batch(sources, prefixes if any(prefixes) else None, **options)
 
-    def _read(self, result: Any) -> list[Found]:
+    def _read(self, result: Any, power: float) -> list[Found]:
         scores = result.scores or [math.nan] * len(result.hypotheses)
         return [
             self._output(names, score)
             for names, score in zip(result.hypotheses, scores, strict=True)
-            if not score < IMPOSSIBLE
+            if not score * len(names) ** power < IMPOSSIBLE
         ]
 
     def _output(self, names: list[str], score: float) -> Found:

@@ -13,7 +13,7 @@ LIMITS = {
     "beam": (1, 1_000),
     "n_best": (1, 1_000),
     "max_extra": (0, 100_000),
-    "alpha": (-10, 10),
+    "alpha": (0, 10),  # below 0 the shortest output wins, and that is the empty one
     "seed": (0, 2**63 - 1),
 }
 
