@@ -29,8 +29,8 @@ from transduce.model import Tokens
 from transduce.threads import ahead
 from transduce.training.choices import wishes
 from transduce.training.feed import AHEAD, Material
-from transduce.training.loss import smoothed_loss
 from transduce.training.prepare import prepare
+from transduce.training.smoothing import smoothed_loss
 
 HERE = Path(__file__).parent
 END = 0  # the id of `</s>`

@@ -28,8 +28,8 @@ from transduce.device import choose_device
 from transduce.model import Tokens, Transformer
 from transduce.model.positions import sinusoids
 from transduce.training.cost import weights_met
-from transduce.training.loss import smoothed_loss
 from transduce.training.optimizer import make_optimizer
+from transduce.training.smoothing import smoothed_loss
 from transduce.training.update import GraphedUpdate
 
 PEAK = 790e12

@@ -68,7 +68,7 @@ def test_r_drop_is_its_formula(batch: Batch) -> None:
     """Half of: both cross-entropies, and the weight times the mean of both divergences."""
     model = make()
     torch.manual_seed(3)
-    loss = r_drop_loss(model, batch, 0.1, R_DROP)
+    loss, plain = r_drop_loss(model, batch, 0.1, R_DROP)
     torch.manual_seed(3)
     one, other = logits_of(model, beside(batch, batch)).chunk(2)
     sums = literal(one, other, batch, 0.1)
@@ -76,6 +76,8 @@ def test_r_drop_is_its_formula(batch: Batch) -> None:
     assert divergence.item() > 0.01
     expected = (sums["first"] + sums["second"] + 5.0 * divergence) / 2
     assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
+    unsmoothed = literal(one, other, batch, 0.0)
+    assert plain.item() == pytest.approx((unsmoothed["first"] + unsmoothed["second"]).item() / 2, rel=1e-5)
     torch.testing.assert_close(gradient(model, loss), gradient(model, expected), atol=1e-4, rtol=1e-4)
 
 
@@ -83,13 +85,14 @@ def test_r_drop_is_its_formula(batch: Batch) -> None:
 def test_simcut_is_its_formula_with_the_gradient_through_both_passes(batch: Batch) -> None:
     model = make()
     torch.manual_seed(3)
-    loss = simcut_loss(model, batch, 0.1, SIMCUT)
+    loss, plain = simcut_loss(model, batch, 0.1, SIMCUT)
     torch.manual_seed(3)
     whole, cut = logits_of(model, beside(batch, with_cuts(model, batch, 0.4))).chunk(2)
     sums = literal(whole, cut, batch, 0.1)
     assert sums["forward"].item() > 0.01
     expected = sums["first"] + 3.0 * sums["forward"]
     assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
+    assert plain.item() == pytest.approx(literal(whole, cut, batch, 0.0)["first"].item(), rel=1e-5)
     found = gradient(model, loss)
     torch.testing.assert_close(found, gradient(model, expected), atol=1e-4, rtol=1e-4)
     stopped = sums["first"] + 3.0 * literal(whole.detach(), cut, batch, 0.1)["forward"]
@@ -100,15 +103,16 @@ def test_simcut_is_its_formula_with_the_gradient_through_both_passes(batch: Batc
 @pytest.mark.parametrize("train", [R_DROP, dataclasses.replace(SIMCUT, simcut_rate=0.0)], ids=["r_drop", "simcut"])
 def test_equal_passes_diverge_by_nothing(batch: Batch, train: TrainConfig) -> None:
     model = make(dropout=0.0)
-    assert batch_loss(model, batch, 0.1, train).item() == pytest.approx(batch_loss(model, batch, 0.1).item(), rel=1e-5)
+    for one, other in zip(batch_loss(model, batch, 0.1, train), batch_loss(model, batch, 0.1), strict=True):
+        assert one.item() == pytest.approx(other.item(), rel=1e-5)
 
 
 def test_packed_is_padded() -> None:
     """Every token cut, so that nothing is random: what is a row's other sentence changes nothing."""
     model, train = make(dropout=0.0), dataclasses.replace(SIMCUT, simcut_rate=1.0)
-    padded, packed = (simcut_loss(model, batch, 0.1, train).item() for batch in (PADDED, PACKED))
+    padded, packed = (simcut_loss(model, batch, 0.1, train).minimised.item() for batch in (PADDED, PACKED))
     assert packed == pytest.approx(padded, rel=1e-5)
-    assert padded > batch_loss(model, PADDED, 0.1).item() + 0.01
+    assert padded > batch_loss(model, PADDED, 0.1).minimised.item() + 0.01
 
 
 def test_padding_is_not_counted() -> None:
@@ -123,7 +127,8 @@ def test_padding_is_not_counted() -> None:
     wide = Batch(wider(PADDED.source), wider(PADDED.target), labels)
     model = make(dropout=0.0)
     for loss, train in ((r_drop_loss, R_DROP), (simcut_loss, dataclasses.replace(SIMCUT, simcut_rate=1.0))):
-        assert loss(model, wide, 0.1, train).item() == pytest.approx(loss(model, PADDED, 0.1, train).item(), rel=1e-5)
+        for one, other in zip(loss(model, wide, 0.1, train), loss(model, PADDED, 0.1, train), strict=True):
+            assert one.item() == pytest.approx(other.item(), rel=1e-5)
 
 
 def test_a_cut_token_keeps_its_place_and_its_sentence() -> None:
@@ -153,4 +158,4 @@ def test_a_loss_asks_the_host_for_nothing(train: TrainConfig) -> None:
     with FakeTensorMode():
         ids = torch.ones(2, 5, dtype=torch.long)
         tokens = Tokens(ids, ids, ids)
-        batch_loss(make(), Batch(tokens, tokens, ids), 0.1, train).backward()
+        batch_loss(make(), Batch(tokens, tokens, ids), 0.1, train).minimised.backward()

@@ -126,9 +126,12 @@ def test_cross_entropy(ids: int, smoothing: float, dtype: torch.dtype) -> None:
         )
 
     def fast(hidden: Tensor, table: Tensor) -> Tensor:
-        return cross_entropy.projected_cross_entropy(hidden, table, labels, smoothing)
+        return cross_entropy.projected_cross_entropy(hidden, table, labels, smoothing)[0]
 
     assert_same(fast, plain, [hidden, table])
+    _, unsmoothed = cross_entropy.projected_cross_entropy(hidden, table, labels, smoothing)
+    smoothing = 0.0
+    torch.testing.assert_close(unsmoothed.double(), plain(hidden.double(), table.double()), atol=0.05, rtol=0.01)
 
 
 @pytest.mark.parametrize("dtype", PRECISIONS)
@@ -149,9 +152,12 @@ def test_r_drop(ids: int, smoothing: float, weight: float, dtype: torch.dtype) -
         return (entropies[0] + entropies[1] + weight * apart / 2) / 2
 
     def fast(hidden: Tensor, table: Tensor) -> Tensor:
-        return r_drop.projected_r_drop(hidden, table, labels, smoothing, weight)
+        return r_drop.projected_r_drop(hidden, table, labels, smoothing, weight)[0]
 
     assert_same(fast, plain, [hidden, table])
+    _, unsmoothed = r_drop.projected_r_drop(hidden, table, labels, smoothing, weight)
+    smoothing, weight = 0.0, 0.0
+    torch.testing.assert_close(unsmoothed.double(), plain(hidden.double(), table.double()), atol=0.05, rtol=0.01)
 
 
 def page_segments(rows: int, width: int) -> Tensor:
@@ -332,6 +338,6 @@ def errors(found: dict[str, Tensor], expected: dict[str, Tensor]) -> dict[str, f
 
 def gradients(model: Transformer, batch: Batch) -> dict[str, Tensor]:
     model.zero_grad()
-    loss = batch_loss(model, batch, smoothing=0.1)
+    loss = batch_loss(model, batch, smoothing=0.1).minimised
     loss.backward()
     return {"loss": loss.detach()} | {name: p.grad for name, p in model.named_parameters() if p.grad is not None}

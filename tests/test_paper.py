@@ -25,9 +25,9 @@ from transduce.model.tokens import keep_same_sentence
 from transduce.search import length_penalty
 from transduce.text import EOS
 from transduce.training.cost import training_flops
-from transduce.training.loss import smoothed_loss
 from transduce.training.optimizer import make_optimizer
 from transduce.training.schedule import make_schedule
+from transduce.training.smoothing import smoothed_loss
 from transduce.translator import Request
 from transduce.translator.torch_engine import TorchEngine
 

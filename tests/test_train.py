@@ -29,11 +29,14 @@ from transduce.device import choose_device
 from transduce.errors import DataError, RunError, SettingError, TrainingError
 from transduce.metrics import Score, Scores
 from transduce.model import Transformer
-from transduce.training import Result, Silent
+from transduce.training import Result, Silent, make_voice
+from transduce.training import train as train_model
+from transduce.training.card import training_losses
 from transduce.training.choices import wishes
+from transduce.training.keeper import Keeper
 from transduce.training.loop import Trainer
 from transduce.training.prepare import prepare
-from transduce.training.validation import Validation
+from transduce.training.validation import Sample, Validation
 from transduce.translator import read_config
 
 TIMES = {"tokens_per_second"}  # of the log: what may differ between two equal runs
@@ -95,6 +98,16 @@ def finished(reversal: dict[str, str], tmp_path_factory: pytest.TempPathFactory)
     return run
 
 
+@pytest.fixture(scope="module")
+def unthinned(reversal: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with the checkpoints that it had until its very end."""
+    run = tmp_path_factory.mktemp("runs") / "unthinned"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Keeper, "finish", lambda keeper: None)
+        run_training(run, reversal)
+    return run
+
+
 # --- what a run leaves -----------------------------------------------------------------------------------------
 
 
@@ -110,17 +123,111 @@ def test_the_run_folder_has_what_it_should(finished: Path) -> None:
     assert (finished / "curves.png").read_bytes()[:4] == b"\x89PNG"
 
 
-def test_old_checkpoints_are_pruned(finished: Path) -> None:
-    """Two full states, and the weights that averaging takes."""
-    folder = RunFolder(finished)
+def test_old_checkpoints_are_pruned(unthinned: Path) -> None:
+    """While a run goes on: two full states, and the weights that averaging takes."""
+    folder = RunFolder(unthinned)
     steps = checkpoint.steps_saved(folder)
     assert steps == [12, 18, 24]
     full = [s for s in steps if (checkpoint.checkpoint_path(folder, s) / "optimizer.safetensors").exists()]
     assert full == [18, 24]
 
 
-def test_averaged_is_the_mean_of_the_last_checkpoints(finished: Path) -> None:
-    folder = RunFolder(finished)
+class Heard(Silent):
+    """Keeps what a run says."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.lines.extend(text.split("\n"))
+
+
+def test_a_finished_run_keeps_one_checkpoint_and_says_how_to_free_it(reversal: dict[str, str], tmp_path: Path) -> None:
+    run, heard = tmp_path / "run", Heard()
+    files = {"train": [(reversal["train"],)], "valid": [(reversal["valid"],)]}
+    train_model(run, settings=SMALL, voice=heard, **files)
+    assert checkpoint.steps_saved(RunFolder(run)) == [24]
+    size = sum(path.stat().st_size for path in (run / "checkpoints" / "step-00000024").iterdir())
+    weights = (run / "last.safetensors").stat().st_size
+    assert checkpoint.freed_by_deleting(run / "checkpoints") == size - weights, "last.safetensors is the same file"
+    said = f"{run / 'checkpoints'}: {(size - weights) / 1e6:,.1f} MB, needed only to train this run further"
+    assert any(line.startswith(said) for line in heard.lines)
+    goes_on = [*SMALL, "train.steps=30"]
+    assert train_model(run, settings=goes_on, **files).steps == 30
+
+
+def test_a_run_without_its_checkpoints_translates_and_is_not_begun_anew(
+    finished: Path, reversal: dict[str, str], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(finished, run, ignore=shutil.ignore_patterns("checkpoints", "ct2"))
+    assert transduce.load(run).translate(["a b c"]) == transduce.load(finished).translate(["a b c"])
+    before = (run / "metrics.jsonl").read_bytes()
+    with pytest.raises(RunError, match=r"its checkpoints were deleted.*transduce train NEW_RUN --from"):
+        run_training(run, reversal)
+    assert (run / "metrics.jsonl").read_bytes() == before
+
+
+def test_the_model_card_names_files_but_no_folders(finished: Path, reversal: dict[str, str], tmp_path: Path) -> None:
+    run = tmp_path / "tuned"
+    both = [(reversal["train"],), (reversal["train"],)]
+    transduce.train(
+        run, train=both, valid=[(reversal["valid"],)], start_from=str(finished), quiet=True,
+        settings=["train.steps=2", "train.threads=1", "data.weights=1,2", f"data.cache={tmp_path / 'cache'}"],
+    )  # fmt: skip
+    card = (run / "README.md").read_text()
+    assert "| data.valid | valid.tsv |" in card
+    assert f"| train.start_from | {finished.name} |" in card
+    assert str(tmp_path) not in card
+    assert str(Path(reversal["train"]).parent) not in card
+
+
+def test_training_and_validation_loss_have_one_scale(finished: Path, reversal: dict[str, str], tmp_path: Path) -> None:
+    """Weights that stand still, without dropout, on the same pairs: only label smoothing could make a difference."""
+    run = tmp_path / "still"
+    transduce.train(
+        run, train=[(reversal["valid"],)], valid=[(reversal["valid"],)], start_from=str(finished), quiet=True,
+        settings=["model.dropout=0", "train.label_smoothing=0.5", "train.learning_rate=1e-12", "train.epochs=1",
+                  "train.steps=0", "train.tokens_per_batch=50", "train.log_every=1", "train.threads=1"],
+    )  # fmt: skip
+    log = log_of(run)
+    expected = next(float(str(line["loss"])) for line in log if line["event"] == "valid")
+    steps = [line for line in log if line["event"] == "train"]
+    tokens = np.diff([0, *(int(str(line["target_tokens"])) for line in steps)])
+    plain, smoothed = (
+        float(np.average([float(str(line[name])) for line in steps], weights=tokens))
+        for name in ("cross_entropy", "loss")
+    )
+    assert plain == pytest.approx(expected, rel=1e-4)
+    assert smoothed != pytest.approx(expected, rel=1e-3)
+    assert list(training_losses(steps)) == ["training (with dropout)"]
+    old = [{key: value for key, value in line.items() if key != "cross_entropy"} for line in steps]
+    assert list(training_losses(old)) == ["training (with label smoothing)"]
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+def test_sample_outputs_take_one_short_line_unless_asked_for(verbose: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    samples = [Sample("s" * 200, f"output {number}", f"reference {number}") for number in range(3)]
+    validation = Validation(1.0, Scores((Score("BLEU", 1.0, "", True),)), samples)
+    make_voice(quiet=False, verbose=verbose).validated("valid", 7, validation, better=True)
+    figures, *shown = capsys.readouterr().err.splitlines()
+    assert figures.startswith("step 7: ")
+    if verbose:
+        assert shown == [
+            line
+            for number in range(3)
+            for line in (
+                f"    source     {'s' * 200}",
+                f"    output     output {number}",
+                f"    reference  reference {number}",
+            )
+        ]
+    else:
+        assert shown == [f"    {'s' * 59}\u2026 -> output 0"]
+
+
+def test_averaged_is_the_mean_of_the_last_checkpoints(unthinned: Path) -> None:
+    folder = RunFolder(unthinned)
     parts = [read_tensors(checkpoint.checkpoint_path(folder, s) / "weights.safetensors") for s in (12, 18, 24)]
     for name, tensor in read_tensors(folder.weights("averaged")).items():
         torch.testing.assert_close(tensor, torch.stack([part[name] for part in parts]).mean(0))
@@ -216,11 +323,11 @@ def test_signals_save_and_resume_to_the_same(
 @pytest.mark.parametrize("name", ["weights.safetensors", "optimizer.safetensors", "progress.json"])
 @pytest.mark.parametrize("harm", ["torn", "altered"])
 def test_a_damaged_checkpoint_is_noticed(
-    finished: Path, reversal: dict[str, str], tmp_path: Path, capfd: pytest.CaptureFixture[str], name: str, harm: str
+    unthinned: Path, reversal: dict[str, str], tmp_path: Path, capfd: pytest.CaptureFixture[str], name: str, harm: str
 ) -> None:
     """The one before it is used, said so, and the run ends where it should."""
     run = tmp_path / "damaged"
-    shutil.copytree(finished, run)
+    shutil.copytree(unthinned, run)
     path = checkpoint.checkpoint_path(RunFolder(run), 24) / name
     content = bytearray(path.read_bytes())
     if harm == "torn":
@@ -230,7 +337,7 @@ def test_a_damaged_checkpoint_is_noticed(
     path.write_bytes(content)
     assert main(command(run, reversal)[3:]) == 0
     assert "trying the checkpoint before it" in capfd.readouterr().err
-    assert final_weights(run) == final_weights(finished)
+    assert final_weights(run) == final_weights(unthinned)
 
 
 def test_a_longer_budget_goes_on(finished: Path, reversal: dict[str, str], tmp_path: Path) -> None:
@@ -528,7 +635,7 @@ def test_weights_resume_to_the_same(
     for steps in (10, 24):
         subprocess.run([sys.executable, "-m", "transduce", *options("stopped", steps)], check=True)
     assert "% of an epoch" in said
-    assert f"corpus 2 ({corpora[3]}): 0 pairs x 1 = 0.0 % of an epoch" in " ".join(said.split())
+    assert f"corpus 2 ({Path(corpora[3]).name}): 0 pairs x 1 = 0.0 % of an epoch" in " ".join(said.split())
     last = [checkpoint.restore(checkpoint.checkpoint_path(RunFolder(folder), 24)) for folder in (straight, stopped)]
     assert last[0].progress["epoch"] >= 2
     assert all(torch.equal(tensor, last[1].weights[name]) for name, tensor in last[0].weights.items())
@@ -629,6 +736,8 @@ def test_fine_tuning_killed_before_its_first_checkpoint_still_starts_from_the_ot
     transduce.train(tmp_path / "tuned", **files, start_from=str(finished), settings=settings, quiet=True)  # type: ignore[arg-type]
     once = final_hash(tmp_path / "tuned")
     shutil.rmtree(tmp_path / "tuned" / "checkpoints")
+    for weights in (tmp_path / "tuned").glob("*.safetensors"):
+        weights.unlink()
     transduce.train(tmp_path / "tuned", quiet=True)
     assert final_hash(tmp_path / "tuned") == once
 

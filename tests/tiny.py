@@ -32,7 +32,7 @@ def batch_of(numbers: np.ndarray) -> Batch:
 
 
 def backward(model: Transformer, numbers: np.ndarray) -> float:
-    loss = batch_loss(model, batch_of(numbers), smoothing=0.1)
+    loss = batch_loss(model, batch_of(numbers), smoothing=0.1).minimised
     loss.backward()
     return float(loss.detach())
 

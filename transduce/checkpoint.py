@@ -280,6 +280,12 @@ def prune(folder: RunFolder, keep_weights: set[int], full_states: int = 2) -> No
             shutil.rmtree(path)
 
 
+def freed_by_deleting(folder: Path) -> int:
+    """The bytes that only this folder holds: a file with another name elsewhere (`link`) would stay."""
+    files = [path.stat() for path in folder.rglob("*") if path.is_file()]
+    return sum(file.st_size for file in files if file.st_nlink == 1)
+
+
 def link(existing: Path, path: Path) -> None:
     """`path` becomes another name of `existing`, or a copy where the file system has no links."""
     with _replacing(path) as temporary:

@@ -21,7 +21,7 @@ from transduce.translator.engines import say_to_stderr
 
 if TYPE_CHECKING:
     from transduce.evaluate import Evaluation
-    from transduce.training import Result
+    from transduce.training import Result, Voice
 
 Options = argparse.Namespace
 
@@ -34,14 +34,18 @@ def demo(options: Options) -> int:
 
 
 def train(options: Options) -> int:
-    from transduce.training import make_voice, train
+    from transduce.training import train
 
     return _finish(
         options,
-        lambda: train(
-            options.run, start_from=options.start_from, voice=make_voice(options.quiet), **_asked_of_training(options)
-        ),
+        lambda: train(options.run, start_from=options.start_from, voice=_voice(options), **_asked_of_training(options)),
     )
+
+
+def _voice(options: Options) -> "Voice":
+    from transduce.training import make_voice
+
+    return make_voice(options.quiet, options.verbose)
 
 
 def _asked_of_training(options: Options) -> dict[str, Any]:
@@ -246,13 +250,10 @@ def import_model(options: Options) -> int:
 
 def distill(options: Options) -> int:
     from transduce.synthesis import distill
-    from transduce.training import make_voice
 
     how = {"keep_original": options.keep_original, "beam": options.beam, "loading": _loading(options)}
-    voice = make_voice(options.quiet)
-    return _finish(
-        options, lambda: distill(options.teacher, options.run, voice=voice, **how, **_asked_of_training(options))
-    )
+    asked = _asked_of_training(options)
+    return _finish(options, lambda: distill(options.teacher, options.run, voice=_voice(options), **how, **asked))
 
 
 def backtranslate(options: Options) -> int:

@@ -79,8 +79,16 @@ def _train(parser: argparse.ArgumentParser) -> None:
     add("--preset", choices=sorted(PRESETS), default="", help="a named recipe (default: fitted to the data)")
     add("--config", metavar="FILE.toml", default="", help="settings from a file")
     add("--set", nargs="+", action="extend", metavar="section.key=value", default=[], dest="settings")
-    add("--quiet", action="store_true", help="say nothing but errors")
+    _loudness(parser)
     add("--json", action="store_true", help="print the result as JSON on stdout")
+
+
+def _loudness(parser: argparse.ArgumentParser) -> None:
+    either = parser.add_mutually_exclusive_group()
+    either.add_argument("--quiet", action="store_true", help="print nothing but errors")
+    either.add_argument(
+        "--verbose", action="store_true", help="print several sample outputs with their references at every validation"
+    )
 
 
 def _model(parser: argparse.ArgumentParser) -> None:
@@ -225,7 +233,7 @@ def _distill(parser: argparse.ArgumentParser) -> None:
     add("--beam", type=int, help="the teacher's (default: its setting)")
     _loading(parser)
     _engine(parser, "auto: CTranslate2 (ct2) on CPUs wherever it can, else PyTorch")
-    add("--quiet", action="store_true", help="say nothing but errors")
+    _loudness(parser)
     add("--json", action="store_true", help="print the result as JSON on stdout")
 
 

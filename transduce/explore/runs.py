@@ -62,8 +62,10 @@ def _text(path: Path) -> str:
 
 
 def _curve_point(event: Event) -> Event:
-    names = ("step", "epoch", "loss", "learning_rate", "gradient_norm", "tokens_per_second")
-    return {name: _number(event.get(name)) for name in names}
+    """A point of the training curves; the loss is the one without label smoothing, as validation's, where it is known."""
+    names = ("step", "epoch", "learning_rate", "gradient_norm", "tokens_per_second")
+    loss = event.get("cross_entropy", event.get("loss"))
+    return {name: _number(event.get(name)) for name in names} | {"loss": _number(loss)}
 
 
 def _validation(event: Event) -> Event:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from transduce.checkpoint import RunFolder, read_about
+from transduce.checkpoint import RunFolder, freed_by_deleting, read_about
 from transduce.device import choose_device
 from transduce.errors import RunError
 from transduce.model import Transformer
@@ -67,6 +67,11 @@ def train(
         f"({result.weights} weights; {result.signature})\n"
         f"next: transduce translate {run} < input > output"
     )
+    if size := freed_by_deleting(folder.checkpoints):
+        voice.say(
+            f"{folder.checkpoints}: {size / 1e6:,.1f} MB, needed only to train this run further; "
+            "delete that folder to free the space"
+        )
     return result
 
 

@@ -67,7 +67,7 @@ def write_card(folder: RunFolder, config: Config, facts: Facts) -> None:
         "",
         "| setting | value |",
         "| --- | --- |",
-        *(f"| {key} | {_cell(value)} |" for key, value in flatten(config).items() if value not in ("", ())),
+        *(f"| {key} | {_cell(value)} |" for key, value in _settings(config).items() if value not in ("", ())),
         "",
     ]
     write_text(folder.card, "\n".join(lines))
@@ -77,6 +77,15 @@ def flops(config: Config, facts: Facts) -> float:
     passes = 2 if is_consistent(config.train) else 1
     tokens = passes * facts.source_tokens, passes * facts.target_tokens
     return training_flops(config.model, facts.target_size - 1, *tokens, facts.mean_length)
+
+
+def _settings(config: Config) -> dict[str, Any]:
+    """All settings, with files by their names only: folders of this machine mean nothing to a reader of the card."""
+    settings = flatten(config)
+    for key in ("data.train", "data.valid"):
+        settings[key] = tuple(" ".join(Path(file).name for file in group.split("\t")) for group in settings[key])
+    start = settings["train.start_from"]
+    return settings | {"data.cache": "", "train.start_from": Path(start).name if start else ""}
 
 
 def _cell(value: Any) -> str:
@@ -103,6 +112,13 @@ def _events(metrics: Path) -> list[dict[str, Any]]:
         raise DamagedFile(f"{metrics}: the log cannot be read ({error}); the weights are not affected") from None
 
 
+def training_losses(train: list[dict[str, Any]]) -> dict[str, list[tuple[int, float]]]:
+    """The training loss on the scale of validation's, without label smoothing; old logs have the smoothed one only."""
+    plain = [(event["step"], event["cross_entropy"]) for event in train if "cross_entropy" in event]
+    smoothed = [(event["step"], event["loss"]) for event in train]
+    return {"training (with dropout)": plain} if plain else {"training (with label smoothing)": smoothed}
+
+
 def draw_curves(metrics: Path, picture: Path) -> None:
     """Loss, the main score and the learning rate over the steps, as the log has them."""
     import matplotlib
@@ -115,7 +131,8 @@ def draw_curves(metrics: Path, picture: Path) -> None:
     valid = [e for e in events if e["event"] == "valid"]
     figure = Figure(figsize=(12, 3.6), dpi=110, layout="constrained")
     loss, score, rate = figure.subplots(1, 3)
-    loss.plot([e["step"] for e in train], [e["loss"] for e in train], label="training (smoothed)")
+    for label, points in training_losses(train).items():
+        loss.plot([step for step, _ in points], [value for _, value in points], label=label)
     loss.plot([e["step"] for e in valid], [e["loss"] for e in valid], "o-", label="validation")
     loss.set(title="loss per target token", xlabel="step")
     loss.legend()

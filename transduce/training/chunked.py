@@ -12,13 +12,14 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from transduce.training.smoothing import Loss
+
 ROWS = 128  # of a chunk: 4 MB of logits at 8,000 classes; half and twice as many were slower
 
 
-def chunked_loss(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float) -> Tensor:
+def chunked_loss(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float) -> Loss:
     """Smoothed cross-entropy of `hidden weight^T + bias`, summed over all N labels; none of them is padding."""
-    total: Tensor = _ChunkedLoss.apply(hidden, weight, bias, labels, smoothing, torch.is_grad_enabled())
-    return total
+    return Loss(*_ChunkedLoss.apply(hidden, weight, bias, labels, smoothing, torch.is_grad_enabled()))
 
 
 class _ChunkedLoss(torch.autograd.Function):
@@ -33,10 +34,10 @@ class _ChunkedLoss(torch.autograd.Function):
         labels: Tensor,
         smoothing: float,
         with_gradients: bool,
-    ) -> Tensor:
+    ) -> tuple[Tensor, Tensor]:
         by_hidden, by_weight = torch.zeros_like(hidden), torch.zeros_like(weight)
         by_bias = None if bias is None else torch.zeros_like(bias)
-        total = torch.zeros((), dtype=torch.float64)
+        total, plain = torch.zeros(2, dtype=torch.float64)
         room = hidden.new_empty(2, min(ROWS, len(hidden)), len(weight))
         for begin in range(0, len(hidden), ROWS):
             rows = slice(begin, begin + ROWS)
@@ -45,7 +46,9 @@ class _ChunkedLoss(torch.autograd.Function):
             if bias is not None:
                 logits += bias
             torch.log_softmax(logits, dim=1, out=logp)
-            total += _summed_loss(logp, labels[rows], smoothing)
+            on_labels = logp.gather(1, labels[rows, None]).sum()
+            total += -(1 - smoothing) * on_labels - smoothing / logp.shape[1] * logp.sum()
+            plain -= on_labels
             if with_gradients:
                 by_logits = _to_gradient(logp, labels[rows], smoothing)
                 torch.mm(by_logits, weight, out=by_hidden[rows])
@@ -53,19 +56,15 @@ class _ChunkedLoss(torch.autograd.Function):
                 if by_bias is not None:
                     by_bias += by_logits.sum(0)
         ctx.save_for_backward(by_hidden, by_weight, by_bias)
-        return total.to(hidden.dtype)
+        plain = plain.to(hidden.dtype)
+        ctx.mark_non_differentiable(plain)
+        return total.to(hidden.dtype), plain
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, scale: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, scale: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         gradients = (None if gradient is None else gradient * scale for gradient in ctx.saved_tensors)
         return *gradients, None, None, None
-
-
-def _summed_loss(logp: Tensor, labels: Tensor, smoothing: float) -> Tensor:
-    """Cross-entropy against 1 - smoothing on the label and smoothing spread over all classes."""
-    on_labels = logp.gather(1, labels[:, None]).sum()
-    return -(1 - smoothing) * on_labels - smoothing / logp.shape[1] * logp.sum()
 
 
 def _to_gradient(logp: Tensor, labels: Tensor, smoothing: float) -> Tensor:

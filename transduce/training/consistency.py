@@ -9,12 +9,13 @@ from dataclasses import replace
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy, kl_div
+from torch.nn.functional import kl_div
 
 from transduce.config import TrainConfig
 from transduce.data.batches import Batch
 from transduce.model import Tokens, Transformer, kernels
 from transduce.model.dropout import generator_of_thread
+from transduce.training.smoothing import Loss, both_losses
 
 
 def is_consistent(train: TrainConfig) -> bool:
@@ -22,34 +23,38 @@ def is_consistent(train: TrainConfig) -> bool:
     return train.r_drop > 0 or train.simcut > 0
 
 
-def consistent_loss(model: Transformer, batch: Batch, smoothing: float, train: TrainConfig) -> Tensor:
+def consistent_loss(model: Transformer, batch: Batch, smoothing: float, train: TrainConfig) -> Loss:
     """The loss of a batch with the consistency that the settings ask for, summed over its target tokens."""
     return (r_drop_loss if train.r_drop else simcut_loss)(model, batch, smoothing, train)
 
 
-def r_drop_loss(model: Transformer, batch: Batch, smoothing: float, train: TrainConfig) -> Tensor:
+def r_drop_loss(model: Transformer, batch: Batch, smoothing: float, train: TrainConfig) -> Loss:
     """R-Drop (Liang et al. 2021): cross-entropy of both passes, and the mean of both divergences between them.
 
     Half of the published sum: the mean of the passes, so that a loss a token means what it means elsewhere.
     """
     hidden = _hidden(model, beside(batch, batch))
     if kernels.serve(hidden) and model.output_bias is None:
-        return kernels.projected_r_drop(hidden, model.output_embedding.weight, batch.labels, smoothing, train.r_drop)
+        table = model.output_embedding.weight
+        return Loss(*kernels.projected_r_drop(hidden, table, batch.labels, smoothing, train.r_drop))
     one, other = model.project(hidden).float().chunk(2)
     apart = _divergence(one, other, batch) + _divergence(other, one, batch)
-    return (
-        _cross_entropy(one, batch, smoothing) + _cross_entropy(other, batch, smoothing) + train.r_drop * apart / 2
-    ) / 2
+    first, second = (both_losses(logits, batch.labels, smoothing) for logits in (one, other))
+    return Loss(
+        (first.minimised + second.minimised + train.r_drop * apart / 2) / 2,
+        (first.cross_entropy + second.cross_entropy) / 2,
+    )
 
 
-def simcut_loss(model: Transformer, batch: Batch, smoothing: float, train: TrainConfig) -> Tensor:
+def simcut_loss(model: Transformer, batch: Batch, smoothing: float, train: TrainConfig) -> Loss:
     """SimCut (Gao et al. 2022): cross-entropy of the pass that sees all, and its divergence from the one that does not.
 
     The gradient flows through both passes of the divergence, as its authors have it and found to matter.
     """
     hidden = _hidden(model, beside(batch, with_cuts(model, batch, train.simcut_rate)))
     whole, cut = model.project(hidden).float().chunk(2)
-    return _cross_entropy(whole, batch, smoothing) + train.simcut * _divergence(whole, cut, batch)
+    seen = both_losses(whole, batch.labels, smoothing)
+    return Loss(seen.minimised + train.simcut * _divergence(whole, cut, batch), seen.cross_entropy)
 
 
 def with_cuts(model: Transformer, batch: Batch, rate: float) -> Batch:
@@ -78,13 +83,6 @@ def beside(one: Batch, other: Batch) -> Batch:
 
 def _hidden(model: Transformer, batch: Batch) -> Tensor:
     return model.decode(batch.target, model.encode(batch.source))
-
-
-def _cross_entropy(logits: Tensor, batch: Batch, smoothing: float) -> Tensor:
-    labels = batch.labels.flatten().long()
-    return cross_entropy(
-        logits.flatten(0, -2), labels, ignore_index=Batch.IGNORED, label_smoothing=smoothing, reduction="sum"
-    )
 
 
 def _divergence(p: Tensor, q: Tensor, batch: Batch) -> Tensor:

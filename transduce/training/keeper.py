@@ -9,7 +9,7 @@ from torch.optim import Optimizer
 from transduce import checkpoint
 from transduce.checkpoint import Checkpoint, RunFolder, Tensors, read_about
 from transduce.config import TrainConfig
-from transduce.errors import DamagedFile
+from transduce.errors import DamagedFile, RunError
 from transduce.model import Transformer
 from transduce.text import Vocabularies
 from transduce.training.kept import kept_weights, load_trained, trained_tensors
@@ -39,6 +39,10 @@ class Keeper:
         checkpoint.link(path / "weights.safetensors", self.folder.weights("last"))
         checkpoint.prune(self.folder, set(self.to_average(progress, last_step)))
 
+    def finish(self) -> None:
+        """Once the run is over: keep the newest state, which a larger budget resumes from, and no others."""
+        checkpoint.prune(self.folder, set(), full_states=1)
+
     def restore(self, model: Transformer, optimizer: Optimizer, ema: Tensors) -> Progress:
         """The newest checkpoint that is whole, loaded; a run without one is at its beginning."""
         steps = checkpoint.steps_saved(self.folder)
@@ -57,6 +61,11 @@ class Keeper:
         if steps:
             raise DamagedFile(
                 f"{self.folder.checkpoints}: no checkpoint there is whole; move the folder away to begin anew"
+            )
+        if self.has("last"):
+            raise RunError(
+                f"{self.folder.path}: its checkpoints were deleted, so this run cannot be resumed; to train its weights "
+                f"further, start a new run: transduce train NEW_RUN --from {self.folder.path} --train ..."
             )
         return Progress()
 

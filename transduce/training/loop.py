@@ -98,6 +98,7 @@ class Trainer:
     def run(self) -> None:
         """Train to the end of the budget; raises `Stopped` when a signal asks for it."""
         if self._is_over() and self.keeper.is_complete(self.progress, self.last_step):
+            self.keeper.finish()
             self.voice.say(f"already finished at step {self.progress.step:,}; a larger budget goes on from there")
             return
         self.recorder = Recorder(self.keeper.folder, self.progress, self.voice)
@@ -152,6 +153,7 @@ class Trainer:
             self._validate()
             self._save()
         self._average()
+        self.keeper.finish()
 
     # --- one step ----------------------------------------------------------------------------------------------
 
@@ -195,6 +197,7 @@ class Trainer:
         """Fetch what the updates measured; a gradient that is not a number ends the run before anything is saved."""
         seen = self.update.measured()
         self.progress.logged_loss += seen.loss
+        self.progress.logged_cross_entropy += seen.cross_entropy
         self.gradient_norm = seen.gradient_norm
         if not seen.finite:
             what = "gradient" if math.isfinite(seen.loss) else "loss"

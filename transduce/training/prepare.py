@@ -170,7 +170,7 @@ def _material(
     valid = open_or_build(corpora.valid, scanned.valid, both, measured, cache, notify=say)
     mixture = Mixture.of(train.groups, config.data.weights)
     mixture.check()
-    names = [" ".join(group) for group in groups_from_setting(config.data.train)]
+    names = [" ".join(Path(file).name for file in group) for group in groups_from_setting(config.data.train)]
     about = [
         f"training: {train.report.summary()}",
         *(mixture.summary(names) if len(names) > 1 or config.data.weights else []),

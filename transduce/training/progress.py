@@ -21,6 +21,7 @@ class Progress:
     pause_every: int = 0  # steps between validations and checkpoints at least, so that they leave time for training
     layout: str = ""  # padded or pages: how batches are made, and so what a position means
     logged_loss: float = 0.0  # summed since the last line of the log
+    logged_cross_entropy: float = 0.0  # the same without label smoothing
     logged_tokens: int = 0
     source_tokens: int = 0
     target_tokens: int = 0

@@ -9,15 +9,20 @@ Knows modules and gradients, nothing of text, batches or loss.
 import copy
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from functools import reduce
+from operator import add
 from typing import Generic, TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from transduce.model.dropout import drawing_from
 
 Model = TypeVar("Model", bound=nn.Module)
 Shard = TypeVar("Shard")
+Summed = TypeVar("Summed", float, NDArray[np.float64])
 
 MOST = 4  # workers: a shard of a batch of 2,048 places should not become too small to be worth a thread
 
@@ -29,16 +34,16 @@ class Replicas(Generic[Model]):
         self.models = [model, *(_double(model) for _ in range(count - 1))]
         self.pool = ThreadPoolExecutor(max_workers=max(1, count - 1), thread_name_prefix="replica")
 
-    def accumulate(self, shards: Sequence[Shard], backward: Callable[[Model, Shard], float]) -> float:
+    def accumulate(self, shards: Sequence[Shard], backward: Callable[[Model, Shard], Summed]) -> Summed:
         """Add every shard's gradient to the model's; the sum of what `backward` returned for each."""
         if len(self.models) == 1:
-            return sum(backward(self.models[0], shard) for shard in shards)
+            return reduce(add, (backward(self.models[0], shard) for shard in shards))
         assert len(shards) <= len(self.models)
         threads = torch.get_num_threads()
         each = max(1, threads // len(self.models))
         seeds = torch.randint(1 << 62, (len(shards),)).tolist()
 
-        def work(number: int) -> float:
+        def work(number: int) -> Summed:
             torch.set_num_threads(each)  # counts for the thread that calls it
             with drawing_from(torch.Generator().manual_seed(seeds[number])):
                 return backward(self.models[number], shards[number])
@@ -50,7 +55,7 @@ class Replicas(Generic[Model]):
             wait(others)
             torch.set_num_threads(threads)
             self._collect()
-        return loss + sum(other.result() for other in others)
+        return reduce(add, (other.result() for other in others), loss)
 
     @torch.no_grad()
     def _collect(self) -> None:

@@ -7,7 +7,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,9 +18,10 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRe
 from transduce.checkpoint import RunFolder, disk_errors
 from transduce.training.progress import UNKNOWN_END
 from transduce.training.progress import Progress as RunProgress
-from transduce.training.validation import Validation
+from transduce.training.validation import Sample, Validation
 
 PLAIN_EVERY_S = 15.0  # off a terminal: at most one line of progress in this time
+SAMPLE_CHARACTERS = 60  # of each side of a sample output, unless `--verbose` asks for all of it
 
 
 @dataclass(frozen=True)
@@ -54,9 +55,10 @@ class Silent:
 
 
 class Terminal:
-    """Stderr: a progress bar on a terminal, plain lines off it."""
+    """Stderr: a progress bar on a terminal, plain lines off it; `verbose` shows every sample output in full."""
 
-    def __init__(self) -> None:
+    def __init__(self, verbose: bool = False) -> None:
+        self.verbose = verbose
         self.console = Console(stderr=True, highlight=False, soft_wrap=True)
         self._bar: Progress | None = None
         self._task: Any = None
@@ -79,15 +81,22 @@ class Terminal:
             f"{what}: validation loss {validation.loss:.4f}, perplexity {validation.perplexity:.2f}, "
             f"{validation.scores}{mark}"
         )
-        for sample in validation.samples if event == "valid" else []:
-            self.say(f"    source     {_shown(sample.source)}")
-            self.say(f"    output     {_shown(sample.output)}")
-            self.say(f"    reference  {_shown(sample.reference)}")
+        for line in self._sample_lines(validation.samples) if event == "valid" else []:
+            self.say(f"    {line}")
 
     def close(self) -> None:
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
+
+    def _sample_lines(self, samples: Sequence[Sample]) -> list[str]:
+        if not self.verbose:
+            return [f"{_shortened(one.source)} -> {_shortened(one.output)}" for one in samples[:1]]
+        return [
+            f"{name:<11}{_shown(text)}"
+            for one in samples
+            for name, text in (("source", one.source), ("output", one.output), ("reference", one.reference))
+        ]
 
     def _show(self, report: StepReport) -> None:
         if self._bar is None:
@@ -101,6 +110,11 @@ class Terminal:
 def _shown(text: str) -> str:
     """Text from data as a terminal may safely show it: control characters could move its cursor or worse."""
     return "".join(c if c.isprintable() else "\ufffd" for c in text)
+
+
+def _shortened(text: str) -> str:
+    shown = _shown(text)
+    return shown if len(shown) <= SAMPLE_CHARACTERS else shown[: SAMPLE_CHARACTERS - 1] + "\u2026"
 
 
 def _total(report: StepReport) -> int | None:
@@ -133,8 +147,8 @@ class Recorder:
 
     def step(self, progress: RunProgress, last_step: int, tokens: int) -> None:
         self._tokens += tokens
-        if progress.logged_loss:
-            self._loss = progress.logged_loss / progress.logged_tokens
+        if progress.logged_cross_entropy:
+            self._loss = progress.logged_cross_entropy / progress.logged_tokens
         self.voice.step(
             StepReport(
                 step=progress.step,
@@ -148,9 +162,11 @@ class Recorder:
 
     def log(self, progress: RunProgress, learning_rate: float, gradient_norm: float) -> None:
         """A line on training since the last one."""
-        loss = self._loss = progress.logged_loss / progress.logged_tokens
-        figures = {"loss": loss, "learning_rate": learning_rate, "gradient_norm": gradient_norm}
-        progress.logged_loss, progress.logged_tokens = 0.0, 0
+        tokens = progress.logged_tokens
+        losses = {"loss": progress.logged_loss / tokens, "cross_entropy": progress.logged_cross_entropy / tokens}
+        self._loss = losses["cross_entropy"]
+        figures = {**losses, "learning_rate": learning_rate, "gradient_norm": gradient_norm}
+        progress.logged_loss, progress.logged_cross_entropy, progress.logged_tokens = 0.0, 0.0, 0
         speed = {"tokens_per_second": round(self._speed(), 1)}
         where = {"event": "train", "step": progress.step, "epoch": progress.epoch}
         self._write({**where, **figures, "target_tokens": progress.target_tokens, **speed})
@@ -205,5 +221,5 @@ def _tensorboard(path: Path, step: int) -> Any:
     return SummaryWriter(str(path), purge_step=step or None)
 
 
-def make_voice(quiet: bool) -> Voice:
-    return Silent() if quiet else Terminal()
+def make_voice(quiet: bool, verbose: bool = False) -> Voice:
+    return Silent() if quiet else Terminal(verbose)

@@ -13,7 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from transduce.config import TrainConfig
@@ -29,7 +31,8 @@ from transduce.training.replicas import Replicas, count_replicas
 class Measured:
     """What the updates since the last look came to."""
 
-    loss: float  # summed over target tokens
+    loss: float  # what is minimised, summed over target tokens
+    cross_entropy: float  # the same without label smoothing, as validation measures it
     gradient_norm: float  # of the last update
     finite: bool  # whether every gradient was a number
 
@@ -61,25 +64,25 @@ class PlainUpdate:
         self.replicas = Replicas(model, count_replicas(torch.get_num_threads()) if on_cpu else 1)
         if on_cpu:
             keep_freed_memory()
-        self.added = 0.0  # the loss of what is not applied yet
-        self.loss, self.gradient_norm, self.finite = 0.0, 0.0, True
+        self.added = np.zeros(2)  # both losses of what is not applied yet
+        self.losses, self.gradient_norm, self.finite = np.zeros(2), 0.0, True
 
     def add(self, batch: Batch, tokens: int) -> None:
         self.model.train()
         shares = batch.shares(len(self.replicas.models))
         self.added += self.replicas.accumulate(shares, lambda model, share: self._backward(model, share, tokens))
 
-    def _backward(self, model: Transformer, batch: Batch, tokens: int) -> float:
+    def _backward(self, model: Transformer, batch: Batch, tokens: int) -> NDArray[np.float64]:
         with self.device.mixed_precision():
             loss = batch_loss(model, batch.to(self.device.torch), self.config.label_smoothing, self.config)
-        (loss / tokens).backward()
-        return float(loss.detach())
+        (loss.minimised / tokens).backward()
+        return np.array([float(loss.minimised.detach()), float(loss.cross_entropy)])
 
     def apply(self, learning_rate: float) -> None:
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip_norm or math.inf)
         self.gradient_norm = float(norm)
-        self.loss += self.added
-        self.finite = self.finite and math.isfinite(self.gradient_norm) and math.isfinite(self.loss)
+        self.losses += self.added
+        self.finite = self.finite and math.isfinite(self.gradient_norm) and math.isfinite(self.losses[0])
         if self.finite:  # what is not a number is never applied
             for group in self.optimizer.param_groups:
                 group["lr"] = learning_rate
@@ -88,11 +91,12 @@ class PlainUpdate:
 
     def forget(self) -> None:
         self.optimizer.zero_grad()
-        self.added = 0.0
+        self.added = np.zeros(2)
 
     def measured(self) -> Measured:
-        seen = Measured(self.loss, self.gradient_norm, self.finite)
-        self.loss, self.finite = 0.0, True
+        loss, cross_entropy = self.losses.tolist()
+        seen = Measured(loss, cross_entropy, self.gradient_norm, self.finite)
+        self.losses, self.finite = np.zeros(2), True
         return seen
 
 
@@ -114,8 +118,8 @@ class GraphedUpdate:
         for parameter, view in zip(self.masters, self._views(self.gradient), strict=True):
             parameter.grad = view
         number = lambda value: torch.tensor(value, device=device.torch)  # noqa: E731
-        self.share, self.rate, self.added_loss = number(0.0), number(0.0), number(0.0)
-        self.loss, self.gradient_norm, self.finite = number(0.0), number(0.0), number(True)
+        self.share, self.rate, self.added_losses = number(0.0), number(0.0), number([0.0, 0.0])
+        self.losses, self.gradient_norm, self.finite = number([0.0, 0.0]), number(0.0), number(True)
         for group in optimizer.param_groups:
             group["lr"] = self.rate
         self.pool = torch.cuda.graph_pool_handle()
@@ -148,20 +152,22 @@ class GraphedUpdate:
         self.added = 0
 
     def measured(self) -> Measured:
-        seen = Measured(float(self.loss), float(self.gradient_norm), bool(self.finite))
-        self.loss.zero_()
+        loss, cross_entropy = self.losses.tolist()
+        seen = Measured(loss, cross_entropy, float(self.gradient_norm), bool(self.finite))
+        self.losses.zero_()
         self.finite.fill_(True)
         return seen
 
     def _add(self, batch: Batch, first: bool) -> None:
         loss = batch_loss(self.twin, batch, self.config.label_smoothing, self.config)
-        (loss * self.share).backward()
+        (loss.minimised * self.share).backward()
         gradients = [p.grad for p in self.workers if p.grad is not None]
         torch._foreach_copy_(self._views(self.gradient if first else self.more), gradients)
+        losses = torch.stack([loss.minimised.detach(), loss.cross_entropy])
         if first:
-            self.added_loss.copy_(loss.detach())
+            self.added_losses.copy_(losses)
         else:
-            self.added_loss += loss.detach()
+            self.added_losses += losses
             self.gradient += self.more
         for parameter in self.workers:
             parameter.grad = None
@@ -172,16 +178,16 @@ class GraphedUpdate:
         if self.config.clip_norm:
             self.gradient *= (self.config.clip_norm / (norm + 1e-6)).clamp(max=1.0)
         self.gradient_norm.copy_(norm)
-        self.loss += self.added_loss
-        self.finite.logical_and_(norm.isfinite() & self.loss.isfinite())
+        self.losses += self.added_losses
+        self.finite.logical_and_(norm.isfinite() & self.losses[0].isfinite())
         self.optimizer.step()
         torch._foreach_copy_(self.workers, self.masters)
 
     def _record(self, run: Callable[[], None], warm: bool) -> Callable[[], None]:
         """When a graph is recorded must not matter: what was added and the random numbers to come are as they were."""
-        kept = self.added_loss.clone(), self.gradient.clone(), torch.cuda.get_rng_state()
+        kept = self.added_losses.clone(), self.gradient.clone(), torch.cuda.get_rng_state()
         replay = recorded(run, warm, self.pool)
-        self.added_loss.copy_(kept[0])
+        self.added_losses.copy_(kept[0])
         self.gradient.copy_(kept[1])
         torch.cuda.set_rng_state(kept[2])
         return replay

@@ -75,6 +75,6 @@ def cross_entropy(translator: Translator, pairs: Pairs) -> float:
     for numbers in in_order(pairs, PLACES):
         batch = make_batch(pairs, numbers, vocabularies.source.pad, vocabularies.target.pad)
         with device.mixed_precision():
-            total += float(batch_loss(translator.model, batch.to(device.torch), smoothing=0.0))
+            total += float(batch_loss(translator.model, batch.to(device.torch), smoothing=0.0).minimised)
         tokens += batch.tokens
     return total / tokens

@@ -19,10 +19,13 @@ BITS = tl.constexpr(1 / math.log(2))  # of a natural logarithm: powers of 2 are 
 ALIGNED = 8  # ids: a matrix of bfloat16 whose rows are no multiple of 16 bytes is multiplied at a fraction of the speed
 
 
-def projected_cross_entropy(hidden: Tensor, table: Tensor, labels: Tensor, smoothing: float) -> Tensor:
-    """The loss summed over places with a label (>= 0), given hidden states and the embeddings of all ids.
+Sums = tuple[Tensor, Tensor]
 
-    The last id is `<pad>`, no class: its logit counts for nothing and gets no gradient. Nor do those that fill the table
+
+def projected_cross_entropy(hidden: Tensor, table: Tensor, labels: Tensor, smoothing: float) -> Sums:
+    """The smoothed loss and the plain one, summed over places with a label (>= 0), given hidden states and the embeddings of all ids.
+
+    Only the first has a gradient. The last id is `<pad>`, no class: its logit counts for nothing and gets no gradient. Nor do those that fill the table
     up to rows a matrix product likes.
     """
     classes = table.shape[0] - 1
@@ -32,16 +35,23 @@ def projected_cross_entropy(hidden: Tensor, table: Tensor, labels: Tensor, smoot
 
 class _ProjectedCrossEntropy(Function):
     @staticmethod
-    def forward(ctx: Any, hidden: Tensor, table: Tensor, labels: Tensor, smoothing: float, classes: int) -> Tensor:
+    def forward(ctx: Any, hidden: Tensor, table: Tensor, labels: Tensor, smoothing: float, classes: int) -> Sums:
         logits = hidden @ table.t()
         losses = to_gradient(logits, labels, smoothing, classes)
         ctx.save_for_backward(hidden, table, logits)
-        return losses.sum()
+        return summed(ctx, losses)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         hidden, table, of_logits = ctx.saved_tensors
         return (*gradients_of_product(hidden, table, of_logits, gradient), None, None, None)
+
+
+def summed(ctx: Any, losses: Tensor) -> Sums:
+    """The losses [2, N] of all places added up, of which only the first is to be differentiated."""
+    smoothed, plain = losses.sum(1)
+    ctx.mark_non_differentiable(plain)
+    return smoothed, plain
 
 
 def gradients_of_product(hidden: Tensor, table: Tensor, of_logits: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
@@ -51,11 +61,11 @@ def gradients_of_product(hidden: Tensor, table: Tensor, of_logits: Tensor, gradi
 
 
 def to_gradient(logits: Tensor, labels: Tensor, smoothing: float, classes: int) -> Tensor:
-    """Each place's loss; the logits become its gradient with respect to them."""
+    """Each place's losses, smoothed and plain [2, N]; the logits become the gradient of the first with respect to them."""
     places, ids = logits.shape
-    losses = torch.empty(places, dtype=torch.float32, device=logits.device)
+    losses = torch.empty(2, places, dtype=torch.float32, device=logits.device)
     _to_gradient[(places,)](
-        logits, logits.stride(0), labels, losses, smoothing, classes, V=ids,
+        logits, logits.stride(0), labels, *losses, smoothing, classes, V=ids,
         LANES=LANES, EACH=EACH, TURNS=triton.cdiv(ids, LANES * EACH), num_warps=LANES // 32,
     )  # fmt: skip
     return losses
@@ -63,7 +73,7 @@ def to_gradient(logits: Tensor, labels: Tensor, smoothing: float, classes: int) 
 
 @triton.jit
 def _to_gradient(
-    logits, stride, labels, losses, smoothing, classes,
+    logits, stride, labels, losses, plain_losses, smoothing, classes,
     V: tl.constexpr, LANES: tl.constexpr, EACH: tl.constexpr, TURNS: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
@@ -75,6 +85,7 @@ def _to_gradient(
     of_label = tl.load(at + tl.where(counts, label, 0)).to(tl.float32)
     spread = smoothing / classes
     tl.store(losses + row, tl.where(counts, whole - (1 - smoothing) * of_label - spread * plain, 0.0))
+    tl.store(plain_losses + row, tl.where(counts, whole - of_label, 0.0))
     for turn in range(TURNS):  # the row is still in the cache
         ids = turn * LANES * EACH + places
         values = tl.load(at + ids, ids < classes, float("-inf")).to(tl.float32)

@@ -13,11 +13,12 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.nn.functional import pad
 
-from transduce.model.kernels.cross_entropy import ALIGNED, EACH, LANES, gradients_of_product, row_sums
+from transduce.model.kernels.cross_entropy import ALIGNED, EACH, LANES, Sums, gradients_of_product, row_sums, summed
 
 
-def projected_r_drop(hidden: Tensor, table: Tensor, labels: Tensor, smoothing: float, weight: float) -> Tensor:
-    """The mean of both passes' cross-entropies and of `weight` times both divergences, summed over labelled places.
+def projected_r_drop(hidden: Tensor, table: Tensor, labels: Tensor, smoothing: float, weight: float) -> Sums:
+    """The mean of both passes' cross-entropies and of `weight` times both divergences, summed over labelled places; and
+    the mean of the cross-entropies without smoothing, which has no gradient.
 
     `hidden` has the places of one pass after those of the other, `labels` those of one.
     """
@@ -30,25 +31,25 @@ class _ProjectedRDrop(Function):
     @staticmethod
     def forward(
         ctx: Any, hidden: Tensor, table: Tensor, labels: Tensor, smoothing: float, weight: float, classes: int
-    ) -> Tensor:
+    ) -> Sums:
         logits = hidden @ table.t()
-        losses = torch.empty(len(labels), dtype=torch.float32, device=logits.device)
+        losses = torch.empty(2, len(labels), dtype=torch.float32, device=logits.device)
         _to_gradients[(len(labels),)](
-            logits, logits.stride(0), labels, losses, len(labels), smoothing, weight, classes, V=logits.shape[1],
+            logits, logits.stride(0), labels, *losses, len(labels), smoothing, weight, classes, V=logits.shape[1],
             LANES=LANES, EACH=EACH, TURNS=triton.cdiv(logits.shape[1], LANES * EACH), num_warps=LANES // 32,
         )  # fmt: skip
         ctx.save_for_backward(hidden, table, logits)
-        return losses.sum()
+        return summed(ctx, losses)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         hidden, table, of_logits = ctx.saved_tensors
         return (*gradients_of_product(hidden, table, of_logits, gradient), None, None, None, None)
 
 
 @triton.jit
 def _to_gradients(
-    logits, stride, labels, losses, places, smoothing, weight, classes,
+    logits, stride, labels, losses, plain_losses, places, smoothing, weight, classes,
     V: tl.constexpr, LANES: tl.constexpr, EACH: tl.constexpr, TURNS: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
@@ -72,6 +73,7 @@ def _to_gradients(
     entropies = whole_one + whole_other - (1 - smoothing) * of_label - spread * (plain_one + plain_other)
     loss = (entropies + weight * (to_other + to_one) / 2) / 2
     tl.store(losses + row, tl.where(counts, loss, 0.0))
+    tl.store(plain_losses + row, tl.where(counts, (whole_one + whole_other - of_label) / 2, 0.0))
     for turn in range(TURNS):
         ids = turn * LANES * EACH + lanes
         p = tl.load(one + ids, ids < classes, 0.0).to(tl.float32) - whole_one
