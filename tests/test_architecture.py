@@ -27,7 +27,7 @@ DOCUMENTS += sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/deci
 LEVELS = [
     ["errors"],
     ["config", "device", "files", "memory", "threads", "scripts"],
-    ["text", "model", "search", "metrics"],
+    ["text", "model", "search", "metrics", "tensor_file"],
     ["data", "checkpoint"],
     ["translator"],
     ["evaluate"],
@@ -44,10 +44,14 @@ SEES_ONLY = {
     "metrics": {"errors", "scripts"},
     "search": {"errors"},
     "model": {"errors", "config"},
-    "checkpoint": {"errors", "files"},
+    "tensor_file": set(),
+    "checkpoint": {"errors", "files", "tensor_file"},
     "explore": {"errors", "text", "model", "search", "checkpoint", "translator"},
     "serve": {"errors", "checkpoint", "memory", "translator", "explore"},
-    "exchange": {"errors", "files", "config", "device", "text", "model", "search", "data", "checkpoint", "translator"},
+    "exchange": {
+        *("errors", "files", "config", "device", "text", "model", "search", "tensor_file", "data", "checkpoint"),
+        "translator",
+    },
 }
 FACE = "__init__"  # the package itself: lazily over everything, and anyone may ask it for the version
 

@@ -11,15 +11,16 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import pytest
-import safetensors.torch
 import torch
 
 import transduce
-from transduce import checkpoint
+from transduce import checkpoint, tensor_file
 from transduce.checkpoint import RunFolder, read_about, read_tensors
 from transduce.cli import main
 from transduce.config import assignments, build, from_toml, to_toml
@@ -109,6 +110,15 @@ def unthinned(reversal: dict[str, str], tmp_path_factory: pytest.TempPathFactory
 
 
 # --- what a run leaves -----------------------------------------------------------------------------------------
+
+
+def test_the_same_run_leaves_the_same_bytes(finished: Path, reversal: dict[str, str], tmp_path: Path) -> None:
+    """`sha256sum` shows that two runs are equal: of the weights it ends with, and of every checkpoint's tensors."""
+    again = tmp_path / "again"
+    subprocess.run(command(again, reversal), check=True, capture_output=True)
+    files = sorted(path.relative_to(finished) for path in finished.rglob("*.safetensors"))
+    assert len(files) > 6
+    assert [path for path in files if (again / path).read_bytes() != (finished / path).read_bytes()] == []
 
 
 def test_the_run_folder_has_what_it_should(finished: Path) -> None:
@@ -383,15 +393,15 @@ def test_not_a_number_stops_before_it_is_applied(reversal: dict[str, str], tmp_p
 
 def test_a_full_disk_is_one_line(reversal: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The checkpoint at step 12 cannot be written; the one at step 6 is intact and the run goes on from it."""
-    real = safetensors.torch.save_file
+    real = tensor_file.write
 
-    def full(tensors: object, path: Path, about: dict[str, str]) -> None:
+    def full(file: BinaryIO, tensors: Sequence[tensor_file.Stored], about: dict[str, str]) -> None:
         if about.get("step") == "12":
-            path.write_bytes(b"half")
+            file.write(b"half")
             raise OSError(28, "No space left on device")
-        real(tensors, path, about)
+        real(file, tensors, about)
 
-    monkeypatch.setattr(safetensors.torch, "save_file", full)
+    monkeypatch.setattr(tensor_file, "write", full)
     with pytest.raises(TrainingError, match=r"No space left on device.*what was saved before is intact"):
         run_training(tmp_path / "full", reversal)
     assert checkpoint.steps_saved(RunFolder(tmp_path / "full")) == [6]
@@ -402,7 +412,7 @@ def test_a_full_disk_is_one_line(reversal: dict[str, str], tmp_path: Path, monke
 
 
 def test_a_disk_that_fails_is_not_called_full(tmp_path: Path) -> None:
-    """A missing folder is no lack of room; and safetensors' own words for a failing disk are one line too."""
+    """A missing folder is no lack of room."""
     with pytest.raises(TrainingError, match=r"\(No such file or directory\); .* intact: mend that and run"):
         checkpoint.write_text(tmp_path / "gone" / "file", "text")
     with pytest.raises(TrainingError, match=r"file.safetensors: cannot be written .* is intact"):

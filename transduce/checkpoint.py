@@ -1,34 +1,38 @@
 """The run folder: what is in it, and how files get there without ever being half there.
 
 Everything is written under a temporary name, flushed to the disk and renamed. Tensors are safetensors whose header
-holds a hash of their bytes, so that a torn or altered file is known when it is read; nothing is ever unpickled.
+holds a hash of their bytes and one of itself, so that a torn or altered file is known when it is read; nothing is ever
+unpickled.
 Knows tensors by name only: no model, no optimizer, no data. Torch is imported where a tensor is made, so that those
 who want arrays, or only the names of things, need not wait for it.
 """
 
+import errno
 import hashlib
 import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
 
-from transduce import __version__, files
+from transduce import __version__, files, tensor_file
 from transduce.errors import DamagedFile, RunError, TrainingError
+from transduce.tensor_file import Header, Stored
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 Tensors = dict[str, "Tensor"]
 Arrays = dict[str, NDArray[np.generic]]
+LARGEST_PROGRESS = 1_000_000  # bytes
 
 
 @dataclass(frozen=True)
@@ -101,44 +105,88 @@ class Checkpoint:
 
 
 def write_tensors(path: Path, tensors: Tensors, about: Mapping[str, str] | None = None) -> None:
-    """A safetensors file with its hash in the header, whole or not at all."""
-    from safetensors.torch import save_file
-
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in sorted(tensors.items())}
-    header = {**(about or {}), "sha256": _digest(_of_tensors(tensors)), "format": "pt", "transduce": __version__}
-    with _replacing(path) as temporary:
-        save_file(tensors, temporary, header)
+    """A safetensors file with hashes of its content and its header, whole or not at all; equal input is equal bytes."""
+    stored = [_stored(name, tensor.detach().cpu().contiguous()) for name, tensor in tensors.items()]
+    metadata = {**(about or {}), "sha256": _digest(stored), "format": "pt", "transduce": __version__}
+    with _replacing(path) as temporary, temporary.open("wb") as file:
+        tensor_file.write(file, stored, metadata)
 
 
 def read_tensors(path: Path) -> Tensors:
-    """The tensors of a file whose hash fits them."""
-    tensors, about = _read(path, "pt")
-    _check_digest(path, about, _of_tensors(tensors))
-    return tensors
+    """The tensors of a file whose hashes fit them."""
+    return {one.name: _tensor(one) for one in _read(path)}
 
 
 def read_arrays(path: Path) -> Arrays:
     """The same as numpy's arrays, without torch."""
-    arrays, about = _read(path, "numpy")
-    _check_digest(path, about, _of_arrays(arrays))
-    return arrays
-
-
-def _read(path: Path, framework: str) -> tuple[dict[str, Any], dict[str, str]]:
     try:
-        with safe_open(path, framework) as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
-    except (SafetensorError, OSError, ValueError) as error:
+        return {one.name: one.content.view(one.kind).reshape(one.shape) for one in _read(path)}
+    except TypeError:
+        raise DamagedFile(f"{path}: holds tensors of a type that numpy does not have") from None
+
+
+def read_about(path: Path, needed: Sequence[str] = ()) -> dict[str, str]:
+    """What was written beside the tensors of a file: step, metric, score; refused where it lacks what is `needed`."""
+    with _opened(path) as (_, header):
+        if missing := [name for name in needed if name not in header.metadata]:
+            raise DamagedFile(f"{path}: its header lacks {', '.join(missing)}")
+        return dict(header.metadata)
+
+
+def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """The name and shape of every tensor of a file, from its header alone."""
+    with _opened(path) as (_, header):
+        return header.shapes
+
+
+def _read(path: Path) -> list[Stored]:
+    with _opened(path) as (file, header):
+        stored = list(tensor_file.read_tensors(file, header))
+    if header.metadata.get("sha256") != _digest(stored):
+        raise DamagedFile(f"{path}: altered or torn (its hash does not fit its content)")
+    return stored
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[BufferedReader, Header]]:
+    """The file and its checked header; whatever is wrong with either is one line."""
+    try:
+        with files.open_plain(path) as file:
+            header = tensor_file.read_header(file)
+            _check_metadata(header.metadata)
+            yield file, header
+    except OSError as error:
+        # A limit of this process or a right it lacks says nothing of the file: no other one is taken in its place.
+        ours = error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EACCES, errno.EPERM)
+        raise (RunError if ours else DamagedFile)(f"{path}: cannot be read ({error.strerror or error})") from None
+    except ValueError as error:
         raise DamagedFile(f"{path}: cannot be read as safetensors ({error})") from None
 
 
-def read_about(path: Path) -> dict[str, str]:
-    """What was written beside the tensors of a file: step, metric, score."""
-    try:
-        with safe_open(path, "numpy") as file:
-            return dict(file.metadata() or {})
-    except (SafetensorError, OSError) as error:
-        raise DamagedFile(f"{path}: cannot be read as safetensors ({error})") from None
+_HASH, _NUMBER = r"[0-9a-f]{64}", r"-?(\d+(\.\d*)?(e[-+]?\d+)?|inf)|nan"
+_METADATA = {
+    "format": "pt",
+    "transduce": r"\d+(\.\w+)*",
+    "sha256": _HASH,
+    "source_vocabulary": _HASH,
+    "target_vocabulary": _HASH,
+    "step": r"\d{1,18}",
+    "score": _NUMBER,
+    "loss": _NUMBER,
+    "rank": _NUMBER,
+    "metric": r"[^\0-\x1f\x7f]+",
+    "signature": r"[^\0-\x1f\x7f]*",
+    "origin": r"[^\0-\x1f\x7f]*",
+}
+
+
+def _check_metadata(metadata: Mapping[str, str]) -> None:
+    """Files of the first versions have no hash of their header: of these, only what they wrote is taken."""
+    for name, value in metadata.items():
+        if name not in _METADATA and tensor_file.HEADER_HASH not in metadata:
+            raise ValueError(f"its header has an unknown entry {name!r}")
+        if not re.fullmatch(_METADATA.get(name, ".*"), value, re.S):
+            raise ValueError(f"its header says {name} = {value[:80]!r}, which cannot be")
 
 
 def write_text(path: Path, text: str) -> None:
@@ -153,43 +201,28 @@ def write_bytes(path: Path, content: bytes) -> None:
         temporary.write_bytes(content)
 
 
-@dataclass(frozen=True)
-class _Hashed:
-    """What the hash of a file knows of each of its tensors."""
-
-    name: str
-    kind: str  # as torch names it
-    shape: list[int]
-    content: memoryview
-
-
-def _of_tensors(tensors: Tensors) -> list[_Hashed]:
+def _stored(name: str, tensor: "Tensor") -> Stored:
     import torch
 
-    return [
-        _Hashed(name, str(tensor.dtype), list(tensor.shape), tensor.reshape(-1).view(torch.uint8).numpy().data)
-        for name, tensor in tensors.items()
-    ]
+    content = tensor.reshape(-1).view(torch.uint8).numpy()
+    return Stored(name, str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), content)
 
 
-def _of_arrays(arrays: Arrays) -> list[_Hashed]:
-    return [
-        _Hashed(name, f"torch.{array.dtype}", list(array.shape), array.reshape(-1).view(np.uint8).data)
-        for name, array in arrays.items()
-    ]
+def _tensor(stored: Stored) -> "Tensor":
+    import torch
+
+    kind = getattr(torch, stored.kind)
+    if not stored.content.size:  # torch cannot look at no bytes as another type
+        return torch.empty(stored.shape, dtype=kind)
+    return torch.from_numpy(stored.content).view(kind).reshape(stored.shape)
 
 
-def _digest(parts: list[_Hashed]) -> str:
+def _digest(stored: list[Stored]) -> str:
     digest = hashlib.sha256()
-    for part in sorted(parts, key=lambda one: one.name):
-        digest.update(f"{part.name} {part.kind} {part.shape}\n".encode())
-        digest.update(part.content)
+    for one in sorted(stored, key=lambda one: one.name):
+        digest.update(f"{one.name} torch.{one.kind} {list(one.shape)}\n".encode())
+        digest.update(one.content.data)
     return digest.hexdigest()
-
-
-def _check_digest(path: Path, about: Mapping[str, str], parts: list[_Hashed]) -> None:
-    if about.get("sha256") != _digest(parts):
-        raise DamagedFile(f"{path}: altered or torn (its hash does not fit its content)")
 
 
 @contextmanager
@@ -199,7 +232,6 @@ def _replacing(path: Path) -> Iterator[Path]:
     try:
         with disk_errors(path):
             yield temporary
-            temporary.chmod(0o666 & ~_umask())  # as any file of the user's; safetensors makes it private
             files.synchronize(temporary)
             os.replace(temporary, path)
             files.synchronize(path.parent)
@@ -214,13 +246,7 @@ def disk_errors(path: Path) -> AbstractContextManager[None]:
         advice = "make room and run the same again" if full else "mend that and run the same again"
         return TrainingError(f"{path}: cannot be written ({reason}); what was saved before is intact: {advice}")
 
-    return files.disk_errors(explain, SafetensorError)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+    return files.disk_errors(explain)
 
 
 # --- checkpoints -----------------------------------------------------------------------------------------------
@@ -313,10 +339,10 @@ def _sealed(progress: Mapping[str, Any]) -> str:
 
 def _unsealed(path: Path) -> dict[str, Any]:
     try:
-        sealed = json.loads(path.read_text(encoding="utf-8"))
+        sealed = json.loads(files.read_plain(path, LARGEST_PROGRESS))
         text = sealed["progress"]
         if hashlib.sha256(text.encode()).hexdigest() != sealed["sha256"]:
             raise DamagedFile(f"{path}: altered or torn (its hash does not fit its content)")
         return dict(json.loads(text))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DamagedFile(f"{path}: cannot be read ({error})") from None

@@ -8,8 +8,9 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import IO
 
 from transduce.errors import TransduceError
 
@@ -47,7 +48,7 @@ def synchronize(path: Path) -> None:
         os.close(descriptor)
 
 
-def open_plain(path: str | Path) -> BinaryIO:
+def open_plain(path: str | Path) -> BufferedReader:
     """A regular file, open for reading. A FIFO, socket, device or folder of that name is an `OSError` at once.
 
     Opening a FIFO waits until another process writes to it, and a device may act when it is opened, so the file is

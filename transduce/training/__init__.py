@@ -132,7 +132,7 @@ def _conclude(folder: RunFolder, prepared: Prepared, trainer: Trainer) -> Result
     write_card(folder, material.config, facts)
     draw_curves(folder.metrics, folder.path / "curves.png")
     which = better_weights(folder)
-    about = read_about(folder.weights(which))
+    about = read_about(folder.weights(which), needed=("metric", "score", "signature"))
     return Result(
         run=str(folder.path),
         steps=progress.step,

@@ -103,7 +103,8 @@ class Keeper:
         """Whether the weights a run ends with are there, made at this very step."""
         wanted = ["last", "averaged"] if len(self.to_average(progress, last_step)) > 1 else ["last"]
         return self.has("best") and all(
-            self.has(which) and read_about(self.folder.weights(which))["step"] == str(progress.step) for which in wanted
+            self.has(which) and read_about(self.folder.weights(which)).get("step") == str(progress.step)
+            for which in wanted
         )
 
     def give(self, which: str, weights: Tensors, step: int, validation: Validation) -> None:
