@@ -29,7 +29,7 @@ from transduce.translator.engine import Block, Ids, Request
 # A beam ends when this many times `beam` outputs are complete, where ours ends when none can be better. In float32 it
 # goes on for long enough to find what ours finds. Rounded weights change a few outputs anyway, so there it ends as soon
 # as quality does not suffer: at 1, CTranslate2's default, it did, more than from rounding (docs/log.md).
-PATIENCE: dict[str, dict[str, float]] = {"best": {"float32": 4, "rounded": 1.5}, "lists": {"float32": 8, "rounded": 2}}
+PATIENCE: dict[str, dict[str, float]] = {"best": {"float32": 4, "rounded": 1.5}, "lists": {"float32": 16, "rounded": 2}}
 IMPOSSIBLE = -1e9  # CTranslate2 marks what must not be chosen by sums below this
 
 
@@ -170,7 +170,7 @@ class Ct2Engine:
     def _launch(self, job: Job, numbers: list[int], request: Request) -> Batch:
         longest = max(job.limits[n] for n in numbers)
         forced = bool(job.block.prefixes[numbers[0]])
-        options = self._options(request, longest, request.beam if forced else request.n_best)
+        options = self._options(request, longest, self._most(request) if forced else request.n_best)
         return Batch(job, numbers, self._translate(job, numbers, asynchronous=True, **options))
 
     def _arrive(self, batch: Batch) -> None:
@@ -207,7 +207,7 @@ class Ct2Engine:
             sorted(over, key=lambda n: self._alike(job, n)), key=lambda n: self._alike(job, n)
         ):
             numbers = list(group)
-            options = self._options(request, limit, request.beam) | {"max_batch_size": self.PLACES}
+            options = self._options(request, limit, self._most(request)) | {"max_batch_size": self.PLACES}
             results = self._translate(job, numbers, batch_type="tokens", asynchronous=True, **options)
             asked.append(Batch(job, numbers, results))
         for batch in asked:
@@ -218,6 +218,16 @@ class Ct2Engine:
 
     def _alike(self, job: Job, number: int) -> tuple[int, bool]:
         return job.limits[number], bool(job.block.prefixes[number])
+
+    def _most(self, request: Request) -> int:
+        """As many outputs as CTranslate2 completes, for us to rank.
+
+        Its own ranking is another where an output has a forced beginning, whose log-probability it leaves out, or runs
+        into the limit: it leaves out that of `</s>`, so that outputs broken off there hide better ones that ended.
+        """
+        if request.sampling or request.beam == 1:
+            return request.n_best
+        return round(request.beam * PATIENCE["lists"][self.rounding])
 
     def _options(self, request: Request, limit: int, outputs: int) -> dict[str, Any]:
         """How CTranslate2 is asked for so many outputs of fewer than `limit` tokens, and `</s>`."""
