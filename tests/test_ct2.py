@@ -3,10 +3,11 @@
 import dataclasses
 import json
 import random
+import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,10 @@ import transduce
 from transduce.checkpoint import RunFolder, read_tensors, write_tensors
 from transduce.cli import main
 from transduce.config import Config, DataConfig, ModelConfig, SearchConfig, to_toml
-from transduce.errors import DataError, MissingExtra, RunError, SettingError
+from transduce.errors import DamagedFile, DataError, MissingExtra, RunError, SettingError
 from transduce.model import Transformer
 from transduce.text import EOS, Vocabularies, train_vocabulary
 from transduce.translator import Loading, Request, Translation, Translator, engines, translator
-from transduce.translator.ct2_model import is_whole
 from transduce.translator.ct2_spec import POSITIONS, expected_shapes, refusal, sinusoids
 from transduce.translator.engine import Block
 
@@ -473,17 +473,58 @@ def test_it_is_made_once_and_again_when_the_weights_change(copy: Path) -> None:
     assert len(kept(copy)) == 2
 
 
-def test_a_torn_one_is_made_again(copy: Path) -> None:
+def altered(content: bytes) -> bytes:
+    """One bit in the middle."""
+    return content[: len(content) // 2] + bytes([content[len(content) // 2] ^ 4]) + content[len(content) // 2 + 1 :]
+
+
+@pytest.mark.parametrize("name", ["model.bin", "config.json", "shared_vocabulary.json", "hashes.json"])
+@pytest.mark.parametrize(
+    "damage",
+    [altered, lambda content: content[:50], lambda content: bytes(len(content)), lambda content: b"[" * 100_000, None],
+    ids=["altered", "torn", "zeros", "brackets", "missing"],
+)
+def test_a_damaged_one_is_built_again(copy: Path, name: str, damage: Callable[[bytes], bytes] | None) -> None:
+    """Whatever is wrong with it, and it is said in one line."""
     text = transduce.load(copy, engine="ct2").translate(["the cat sat"])
     path = RunFolder(copy).ct2 / kept(copy)[0]
-    content = (path / "model.bin").read_bytes()
-    (path / "model.bin").write_bytes(content[:1000])
-    assert not is_whole(path)
-    assert transduce.load(copy, engine="ct2").translate(["the cat sat"]) == text
-    assert (path / "model.bin").read_bytes() == content
-    (path / "model.bin").write_bytes(bytes(len(content)))  # as long, and nonsense
-    with pytest.raises(RunError, match=r"CTranslate2 cannot load it .*; remove that folder to have it made again"):
-        transduce.load(copy, engine="ct2").translate(["the cat sat"])
+    content = (path / name).read_bytes()
+    (path / name).unlink()
+    if damage:
+        (path / name).write_bytes(damage(content))
+    chosen, said = heard(copy, engine="ct2")
+    assert chosen.translate(["the cat sat"]) == text
+    assert (path / name).read_bytes() == content
+    (line,) = said
+    assert re.match(rf"{path}: .*{'' if damage is None else re.escape(name)}.*; building it again from best", line)
+    chosen, said = heard(copy, engine="ct2")
+    chosen.ready()
+    assert said == []  # it is whole again
+
+
+def test_one_that_was_made_from_other_weights_is_built_again(copy: Path, tmp_path: Path) -> None:
+    """Another model's, whole in itself, under this model's name."""
+    text = transduce.load(copy, engine="ct2").translate(["the cat sat"])
+    other = Path(shutil.copytree(copy, tmp_path / "other", ignore=shutil.ignore_patterns("ct2")))
+    weights = RunFolder(other).weights("best")
+    write_tensors(weights, {name: tensor * 0.5 for name, tensor in read_tensors(weights).items()})
+    transduce.load(other, engine="ct2")
+    path = RunFolder(copy).ct2 / kept(copy)[0]
+    shutil.rmtree(path)
+    shutil.copytree(RunFolder(other).ct2 / kept(other)[0], path)
+    chosen, said = heard(copy, engine="ct2")
+    assert chosen.translate(["the cat sat"]) == text
+    assert "made from other weights" in said[0]
+
+
+def test_damaged_weights_are_not_built_from(copy: Path) -> None:
+    transduce.load(copy, engine="ct2")
+    path = RunFolder(copy).ct2 / kept(copy)[0] / "model.bin"
+    path.write_bytes(altered(path.read_bytes()))
+    weights = RunFolder(copy).weights("best")
+    weights.write_bytes(weights.read_bytes()[:-1] + b"x")
+    with pytest.raises(DamagedFile, match=r"best\.safetensors: altered or torn"):
+        transduce.load(copy, engine="ct2")
 
 
 def test_a_folder_that_cannot_be_written_to_is_read_all_the_same(copy: Path) -> None:

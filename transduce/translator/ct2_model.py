@@ -1,7 +1,9 @@
 """A model folder's CTranslate2 form, made once and kept inside it: `RUN/ct2/`. Needs no torch.
 
 Its name holds a hash of everything it was made from, so new weights, settings or versions make a new one, and the old
-one goes. Where the model folder cannot be written to it lives in a temporary folder for as long as it is needed.
+one goes. Its files are hashed whenever it is opened, since they are the weights that CPUs really use; a damaged one is
+built again from the model's own weights, which carry their own hash. Where the model folder cannot be written to it lives
+in a temporary folder for as long as it is needed.
 """
 
 import hashlib
@@ -15,14 +17,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from transduce.checkpoint import read_about, read_arrays
+from transduce.checkpoint import read_about, read_arrays, read_shapes
 from transduce.errors import DamagedFile
+from transduce.files import open_plain, read_plain
 from transduce.translator.ct2_spec import expected_shapes, make_spec
 from transduce.translator.folder import ModelFolder, check_shapes
 
 Quantization = Literal["int8", "bfloat16", "float32"]
 Say = Callable[[str], None]
-LAYOUT = 1  # of what is built here; counted up when the same weights would become other files
+LAYOUT = 2  # of what is built here; counted up when the same weights would become other files
+MANIFEST = "hashes.json"  # what the folder was made from, and the hash of each of its files
+LARGEST_MANIFEST = 100_000  # bytes
 
 
 @dataclass(frozen=True)
@@ -40,27 +45,45 @@ def stored_as(quantization: Quantization) -> str:
 def open_model(opened: ModelFolder, which: str, quantization: Quantization, say: Say) -> Ct2Model:
     """The CTranslate2 form of these weights: the one kept in the folder, or a new one."""
     weights = opened.weights(which)
-    kept = opened.folder.ct2 / f"{weights.stem}-{stored_as(quantization)}-{_key(opened, weights)[:16]}"
-    if is_whole(kept):
-        return Ct2Model(kept)
+    key = _key(opened, weights)
+    kept = opened.folder.ct2 / f"{weights.stem}-{stored_as(quantization)}-{key[:16]}"
+    if kept.is_dir():
+        damage = find_damage(kept, key)
+        if not damage:
+            return Ct2Model(kept)
+        say(f"{kept}: {damage}; building it again from {weights.name}")
     try:
-        return _keep(opened, weights, quantization, kept)
+        return _keep(opened, weights, quantization, kept, key)
     except OSError as error:
         scratch = Path(tempfile.mkdtemp(prefix="transduce-ct2-"))
         model = Ct2Model(scratch)
         weakref.finalize(model, shutil.rmtree, scratch, ignore_errors=True)
         say(f"{opened.folder.ct2}: cannot be written ({error.strerror}); the ct2 model is in {scratch} meanwhile")
-        _build(opened, weights, quantization, scratch)
+        _build(opened, weights, quantization, scratch, key)
         return model
 
 
-def is_whole(path: Path) -> bool:
-    """Whether every file there has the size it was written with."""
+def find_damage(path: Path, key: str) -> str:
+    """What is wrong with a kept folder: empty where every file of it is as it was written, and made from `key`."""
     try:
-        sizes = json.loads((path / "sizes.json").read_text(encoding="utf-8"))
-        return bool(sizes) and all((path / name).stat().st_size == size for name, size in sizes.items())
-    except (OSError, ValueError, AttributeError):
-        return False
+        manifest = json.loads(read_plain(path / MANIFEST, LARGEST_MANIFEST))
+        made_from, hashes = manifest["made_from"], dict(manifest["files"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return f"{MANIFEST} is missing or damaged"
+    if made_from != key:
+        return "it was made from other weights or settings"
+    if {file.name for file in path.iterdir()} != {MANIFEST, *hashes}:
+        return "files are missing, or there are others"
+    try:
+        altered = [name for name in sorted(hashes) if _hash(path / name) != hashes[name]]
+    except OSError as error:
+        return f"cannot be read ({error.strerror})"
+    return f"{altered[0]} was altered or torn (its hash does not match)" if altered else ""
+
+
+def _hash(path: Path) -> str:
+    with open_plain(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _key(opened: ModelFolder, weights: Path) -> str:
@@ -81,21 +104,21 @@ def _key(opened: ModelFolder, weights: Path) -> str:
 
 def _shortlist_of(opened: ModelFolder) -> str:
     path = opened.folder.shortlist
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else ""
+    return hashlib.sha256(read_plain(path)).hexdigest() if path.exists() else ""
 
 
-def _keep(opened: ModelFolder, weights: Path, quantization: Quantization, kept: Path) -> Ct2Model:
+def _keep(opened: ModelFolder, weights: Path, quantization: Quantization, kept: Path, key: str) -> Ct2Model:
     """Build beside its name, then take the name: whole or not there, whoever else does the same."""
     kept.parent.mkdir(exist_ok=True)
     temporary = kept.with_name(f".{kept.name}.{os.getpid()}")
     try:
         temporary.mkdir(exist_ok=True)
-        _build(opened, weights, quantization, temporary)
+        _build(opened, weights, quantization, temporary, key)
         shutil.rmtree(kept, ignore_errors=True)  # torn, or it would have been taken
         try:
             os.rename(temporary, kept)
         except OSError:
-            if not is_whole(kept):  # else another process was faster
+            if find_damage(kept, key):  # else another process was faster
                 raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -105,17 +128,17 @@ def _keep(opened: ModelFolder, weights: Path, quantization: Quantization, kept: 
     return Ct2Model(kept)
 
 
-def _build(opened: ModelFolder, weights: Path, quantization: Quantization, path: Path) -> None:
-    arrays, vocabularies = read_arrays(weights), opened.vocabularies
+def _build(opened: ModelFolder, weights: Path, quantization: Quantization, path: Path, key: str) -> None:
+    vocabularies = opened.vocabularies
     expected = expected_shapes(opened.config.model, vocabularies.source.size, vocabularies.target.size)
-    check_shapes(expected, {name: array.shape for name, array in arrays.items()}, str(weights))
-    spec = make_spec(arrays, opened.config.model, vocabularies)
+    check_shapes(expected, read_shapes(weights), str(weights))  # before anything is read that may not fit
+    spec = make_spec(read_arrays(weights), opened.config.model, vocabularies)
     if opened.folder.shortlist.exists():
         spec.register_vocabulary_mapping(str(opened.folder.shortlist))
     spec.optimize(quantization=stored_as(quantization))
     spec.save(str(path))
-    sizes = {file.name: file.stat().st_size for file in path.iterdir()}
-    (path / "sizes.json").write_text(json.dumps(sizes), encoding="utf-8")
+    manifest = {"made_from": key, "files": {file.name: _hash(file) for file in sorted(path.iterdir())}}
+    (path / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
 
 
 def damaged(model: Ct2Model, error: Exception) -> DamagedFile:
