@@ -178,6 +178,7 @@ class SaysUnknown:
     """An engine whose outputs hold `<unk>`, and that looks at the second source token."""
 
     spares_cores = False
+    longest = 100
 
     def __init__(self, tokens: list[int]) -> None:
         self.tokens, self.torch = tokens, self

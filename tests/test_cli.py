@@ -183,6 +183,30 @@ def test_evaluate_counts_the_tokens_that_were_made(model: Path, engine: str) -> 
 
 
 @pytest.mark.parametrize("engine", ["torch", "ct2"])
+def test_outputs_that_reach_the_length_limit_are_counted_and_said(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], engine: str
+) -> None:
+    (tmp_path / "in").write_text("abba\nab\n")
+    (tmp_path / "prefix").write_text("A B B A A A A\n\n")  # of the first, nothing can follow
+    command = ["translate", str(model), "--input", str(tmp_path / "in"), "--prefix", str(tmp_path / "prefix")]
+    command += ["--engine", engine, "--max-extra", "1"]
+    assert main([*command, "--json"]) == 0
+    said = capsys.readouterr()
+    found = [json.loads(line) for line in said.out.splitlines()]
+    assert [one["outputs_at_limit"] for one in found] == [1, 0]
+    assert [one["outputs"][0]["at_limit"] for one in found] == [True, False]
+    assert "1 output reached the length limit, and may be cut there: raise it with --max-extra\n" in said.err
+    (tmp_path / "test.tsv").write_text("abba\tA B B A\n")
+    assert (
+        main(["evaluate", str(model), str(tmp_path / "test.tsv"), "--json", "--engine", engine, "--max-extra", "0"])
+        == 0
+    )
+    said = capsys.readouterr()
+    assert json.loads(said.out)["outputs_at_limit"] == 1
+    assert "1 output reached the length limit" in said.err
+
+
+@pytest.mark.parametrize("engine", ["torch", "ct2"])
 def test_score_is_what_search_reported(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], engine: str
 ) -> None:

@@ -28,16 +28,19 @@ from transduce.data import Corpus, read_pairs
 from transduce.data.batches import Batch, make_batch
 from transduce.device import choose_device
 from transduce.errors import DataError, RunError, SettingError, TrainingError
+from transduce.evaluate import TestSet
 from transduce.metrics import Score, Scores
 from transduce.model import Transformer
+from transduce.text import EOS
 from transduce.training import Result, Silent, make_voice
 from transduce.training import train as train_model
 from transduce.training.card import training_losses
 from transduce.training.choices import wishes
 from transduce.training.keeper import Keeper
 from transduce.training.loop import Trainer
+from transduce.training.output_limit import fit_output_limit
 from transduce.training.prepare import prepare
-from transduce.training.validation import Sample, Validation
+from transduce.training.validation import Sample, Validation, output_limits, validate
 from transduce.translator import read_config
 
 TIMES = {"tokens_per_second"}  # of the log: what may differ between two equal runs
@@ -249,6 +252,66 @@ def test_the_log_is_complete(finished: Path) -> None:
     assert [line["step"] for line in log if line["event"] == "valid"] == [8, 16, 24]
     assert log[-1]["event"] == "averaged"
     assert list(finished.glob("tensorboard/events*"))
+
+
+# --- how long outputs may become -------------------------------------------------------------------------------
+
+
+def lengths(*differences: int) -> tuple[np.ndarray, np.ndarray]:
+    """Lengths of sources and targets that differ so."""
+    sources = np.full(len(differences), 100, dtype=np.int32)
+    return sources, sources + np.array(differences, dtype=np.int32)
+
+
+def test_the_output_limit_is_fitted_to_the_training_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    config = build(assignments(["train.steps=1"]))
+    assert fit_output_limit(config, *lengths(-30, 0, 40), as_asked=False, say=said.append) == config
+    assert not said
+    monkeypatch.setattr("transduce.training.output_limit.PAIRS_AT_ONCE", 7)
+    longer = fit_output_limit(config, *lengths(*[60] * 30, -5, 3), as_asked=False, say=said.append)
+    assert longer.search.max_extra == 80
+    assert said == [
+        "fitted to the data: search.max_extra 80, since targets are up to 60 tokens longer than their sources"
+    ]
+    few = [0] * 2_000 + [90]  # one in two thousand is an error of the corpus
+    assert fit_output_limit(config, *lengths(*few), as_asked=False, say=said.append) == config
+    assert fit_output_limit(config, *lengths(60), as_asked=True, say=said.append) == config
+    assert said[-1].startswith("warning: outputs may be search.max_extra = 50 tokens longer than their inputs")
+
+
+def test_long_targets_raise_the_limit_of_a_run_and_of_those_that_start_from_it(tmp_path: Path) -> None:
+    pairs = [f"{'abcdef'[n % 6]} {'fedcba'[n % 5]}\t{' '.join(['x', 'y', 'z'] * 24)}\n" for n in range(40)]
+    (tmp_path / "long.tsv").write_text("".join(pairs))
+    data = {"train": str(tmp_path / "long.tsv"), "valid": str(tmp_path / "long.tsv")}
+    short = [s for s in SMALL if not s.startswith("train.steps")] + ["train.steps=2"]
+    files = {"train": [(data["train"],)], "valid": [(data["valid"],)]}
+    train_model(tmp_path / "run", settings=short, **files)
+    assert read_config(RunFolder(tmp_path / "run")).search.max_extra == 90  # 70 more, and a quarter
+    heard = Heard()
+    train_model(tmp_path / "asked", settings=[*short, "search.max_extra=10"], voice=heard, **files)
+    assert read_config(RunFolder(tmp_path / "asked")).search.max_extra == 10
+    assert any("set search.max_extra=90, or outputs will be cut" in line for line in heard.lines)
+    (tmp_path / "short.tsv").write_text("".join(pair.replace(" z", "") for pair in pairs[:9]))
+    train_model(
+        tmp_path / "tuned", train=[(str(tmp_path / "short.tsv"),)], valid=[(str(tmp_path / "short.tsv"),)],
+        start_from=str(tmp_path / "run"), settings=["train.steps=1", "train.threads=1"],
+    )  # fmt: skip
+    assert read_config(RunFolder(tmp_path / "tuned")).search.max_extra == 90
+
+
+def test_a_validation_bounds_its_outputs_by_the_references(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An untrained model writes to the limit on every line: to twice the reference and ten tokens, not to input + 50."""
+    trainer = trainer_of(finished)
+    vocabulary = trainer.material.vocabularies.target
+    texts = TestSet(["a b c", "a"], [["c b a"], ["a", "a a a a"]])
+    assert output_limits(texts, vocabulary) == [2 * 4 + 10, 2 * 5 + 10]
+    project = trainer.model.project
+    never_ends = lambda hidden: project(hidden).index_fill(-1, torch.tensor([EOS]), -1e9)  # noqa: E731
+    monkeypatch.setattr(trainer.model, "project", never_ends)
+    validation = validate(trainer.translator, trainer.material.valid, texts)
+    assert validation.outputs_at_limit == 2
+    assert all(len(sample.output.split()) <= 19 for sample in validation.samples)
 
 
 # --- resuming --------------------------------------------------------------------------------------------------

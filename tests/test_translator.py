@@ -13,6 +13,7 @@ from transduce.errors import DataError, SettingError
 from transduce.model import Tokens, Transformer
 from transduce.text import EOS, UNKNOWN, Vocabularies, Vocabulary, train_vocabulary
 from transduce.translator import Request, Translation, Translator, translator
+from transduce.translator.engine import Block
 from transduce.translator.torch_engine import TorchEngine
 
 WORDS = (
@@ -286,3 +287,39 @@ def accumulate(ours: Translator, lines: list[str]) -> None:
     target = Tokens.padded([[pad, *row[:-1]] for row in ids], pad)
     hidden = ours.model.decode(target, ours.model.encode(Tokens.padded(ids, pad)))
     ours.model.project(hidden)[target.real].logsumexp(-1).sum().backward()
+
+
+# --- the length limit ------------------------------------------------------------------------------------------
+
+
+def test_limits_leave_room_for_what_must_be_said_and_end_where_the_model_does() -> None:
+    sources, prefixes = [[5, 6, EOS], [7, EOS], [8, EOS], []], [(), (9,) * 20, (), ()]
+    assert GREEDY.limits(Block(sources, prefixes)) == [8, 21, 7, 5]
+    assert GREEDY.limits(Block(sources, prefixes), longest=7) == [7, 7, 7, 5]
+    phrases = [[], [], [[1] * 6, [2] * 3], []]
+    assert GREEDY.limits(Block(sources, prefixes, phrases)) == [8, 21, 10, 5]
+    assert GREEDY.limits(Block(sources, prefixes, at_most=[100, 3, 2, 2])) == [8, 21, 2, 2]
+
+
+@BOTH
+def test_outputs_that_reach_the_limit_are_counted(ours: Translator, request_: Request) -> None:
+    """A random model seldom stops by itself."""
+    found = list(ours.stream(["the cat", ""], request_.but(n_best=1)))
+    [output] = found[0].outputs
+    assert output.length == found[0].source_tokens + 5
+    assert output.at_limit
+    assert [one.outputs_at_limit for one in found] == [1, 0]
+    enough = next(ours.stream(["the cat"], request_.but(max_extra=output.length), prefixes=[output.text]))
+    assert enough.outputs[0].at_limit == (enough.outputs[0].length == found[0].source_tokens + output.length)
+
+
+@BOTH
+def test_each_line_can_have_a_limit_of_its_own(ours: Translator, request_: Request) -> None:
+    lines = random_lines(20, seed=3)
+    free = list(ours.stream(lines, request_))
+    limits = [max(1, one.outputs[0].length - number % 3) for number, one in enumerate(free)]
+    bounded = list(ours.stream(lines, request_, at_most=limits))
+    assert all(one.outputs[0].length <= limit for one, limit in zip(bounded, limits, strict=True))
+    assert sum(one.outputs_at_limit for one in bounded) >= 20 - 7
+    with pytest.raises(DataError, match="fewer length limits than lines"):
+        list(ours.stream(lines, request_, at_most=limits[1:]))

@@ -45,6 +45,11 @@ class Evaluation:
         return [translation.text for translation in self.translations]
 
     @property
+    def outputs_at_limit(self) -> int:
+        """How many outputs reached the length limit, and were probably cut there."""
+        return sum(translation.outputs_at_limit for translation in self.translations)
+
+    @property
     def sentences_per_second(self) -> float:
         return self.sentences / self.seconds
 

@@ -171,6 +171,7 @@ def _report(evaluation: "Evaluation") -> dict[str, Any]:
     return {
         "scores": evaluation.scores.as_dict(),
         "sentences": evaluation.sentences,
+        "outputs_at_limit": evaluation.outputs_at_limit,
         "sentences_per_second": evaluation.sentences_per_second,
         "tokens_per_second": evaluation.tokens_per_second,
     }
@@ -376,10 +377,11 @@ class Noted:
     """What a reader of the output should know, counted over all lines."""
 
     def __init__(self) -> None:
-        self.cut = self.unknown = self.newlines = self.undecodable = self.empty = 0
+        self.cut = self.outputs_at_limit = self.unknown = self.newlines = self.undecodable = self.empty = 0
 
     def add(self, translation: Translation) -> None:
         self.cut += translation.cut > 0
+        self.outputs_at_limit += translation.outputs_at_limit
         self.unknown += translation.unknown
         self.newlines += translation.newlines
         self.empty += bool(translation.source.strip()) and not translation.outputs
@@ -392,6 +394,12 @@ class Noted:
     def tell(self) -> None:
         for count, one, several, what in [
             (self.cut, "line was", "lines were", "longer than the model takes, and cut"),
+            (
+                self.outputs_at_limit,
+                "output",
+                "outputs",
+                "reached the length limit, and may be cut there: raise it with --max-extra",
+            ),
             (self.unknown, "source token was", "source tokens were", "unknown to the vocabulary"),
             (self.newlines, "line break was", "line breaks were", "turned into blanks in outputs"),
             (self.empty, "line has", "lines have", "no output: none of a probability above 0 was found"),

@@ -148,6 +148,7 @@ def _taken_from(start: ModelFolder, wished: Wishes, fitted: Layers) -> Layers:
     usual: Layers = {
         "data": {"languages": stored["data"]["languages"]},
         "train": {"learning_rate": rate, "start_from": wished.start_from},
+        "search": {"max_extra": stored["search"]["max_extra"]},
     }
     return merge(dictated, usual)
 

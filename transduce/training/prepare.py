@@ -30,6 +30,7 @@ from transduce.evaluate import TestSet
 from transduce.text import Vocabularies
 from transduce.training.choices import Say, Wishes, settings_of_new, settings_of_resumed
 from transduce.training.feed import Material
+from transduce.training.output_limit import fit_output_limit
 from transduce.translator import LONGEST_SOURCE, ModelFolder, open_folder, read_config, read_vocabularies
 
 HELD_OUT_PAIRS = 1_000
@@ -81,6 +82,7 @@ def _prepare_new(folder: RunFolder, wished: Wishes, say: Say) -> Prepared:
         say("learning the vocabulary" if start is None else f"vocabulary and weights from {wished.start_from}")
         both = start.vocabularies if start else learn_vocabularies(scanned.train, config.data, cache, notify=say)
         material, about = _material(config, both, corpora, scanned, say)
+    material = _with_output_limit(material, wished, say)
     _write_folder(folder, material, scanned)
     return Prepared(material, start, about)
 
@@ -180,6 +182,12 @@ def _material(
         say(line)
     texts = TestSet.of(*read_pairs(corpora.valid), limit=config.train.validate_lines)
     return Material(config, both, train, valid, texts), about
+
+
+def _with_output_limit(material: Material, wished: Wishes, say: Say) -> Material:
+    as_asked = any("max_extra" in layer.get("search", {}) for layer in wished.layers)
+    lengths = material.train.source_lengths, material.train.target_lengths
+    return replace(material, config=fit_output_limit(material.config, *lengths, as_asked, say))
 
 
 def _write_folder(folder: RunFolder, material: Material, scanned: _Scans) -> None:

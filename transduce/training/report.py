@@ -79,7 +79,7 @@ class Terminal:
         mark = "  (best so far)" if better else ""
         self.say(
             f"{what}: validation loss {validation.loss:.4f}, perplexity {validation.perplexity:.2f}, "
-            f"{validation.scores}{mark}"
+            f"{validation.scores}{mark}{_cut(validation)}"
         )
         for line in self._sample_lines(validation.samples) if event == "valid" else []:
             self.say(f"    {line}")
@@ -110,6 +110,12 @@ class Terminal:
 def _shown(text: str) -> str:
     """Text from data as a terminal may safely show it: control characters could move its cursor or worse."""
     return "".join(c if c.isprintable() else "\ufffd" for c in text)
+
+
+def _cut(validation: Validation) -> str:
+    if not validation.outputs_at_limit:
+        return ""
+    return f"; {validation.outputs_at_limit:,} output{'s' * (validation.outputs_at_limit > 1)} reached the length limit"
 
 
 def _shortened(text: str) -> str:
@@ -178,7 +184,14 @@ class Recorder:
         figures = {"loss": validation.loss, "perplexity": validation.perplexity}
         samples = [asdict(sample) for sample in validation.samples]
         self._write(
-            {"event": event, "step": step, **figures, "scores": validation.scores.as_dict(), "samples": samples}
+            {
+                "event": event,
+                "step": step,
+                **figures,
+                "scores": validation.scores.as_dict(),
+                "outputs_at_limit": validation.outputs_at_limit,
+                "samples": samples,
+            }
         )
         self._draw(step, event, figures | {score.name: score.value for score in validation.scores.all})
         self.voice.validated(event, step, validation, better)

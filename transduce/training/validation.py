@@ -9,12 +9,12 @@ import torch
 from transduce.data.batches import Pairs, in_order, make_batch
 from transduce.evaluate import TestSet, score_texts
 from transduce.metrics import Scores
+from transduce.text import Vocabulary
 from transduce.training.loss import batch_loss
 from transduce.translator import Translator
 
 PLACES = 8_192  # of a padded validation batch
-
-
+TIMES, MORE = 2, 10  # an output may have so many times the tokens of its longest reference, and so many more
 EQUAL = 1e-6  # of a score: no metric is that fine
 
 
@@ -34,6 +34,7 @@ class Validation:
     loss: float  # cross-entropy per target token, without smoothing
     scores: Scores
     samples: list[Sample]
+    outputs_at_limit: int = 0  # outputs that reached the length limit, and were probably cut there
 
     @property
     def perplexity(self) -> float:
@@ -57,13 +58,24 @@ def time_validation(translator: Translator, pairs: Pairs, texts: TestSet) -> flo
 
 def validate(translator: Translator, pairs: Pairs, texts: TestSet, samples: int = 3) -> Validation:
     """Loss over all validation pairs, the metric over the translated `texts`, greedily."""
-    outputs = translator.translate(texts.sources, translator.request(beam=1))
+    request, limits = translator.request(beam=1, figures="none"), output_limits(texts, translator.vocabularies.target)
+    translations = list(translator.stream(texts.sources, request, at_most=limits))
+    outputs = [translation.text for translation in translations]
     shown = [Sample(s, o, r[0]) for s, o, r in zip(texts.sources, outputs, texts.references, strict=True)]
     return Validation(
         loss=cross_entropy(translator, pairs),
         scores=score_texts(outputs, texts, translator.config, ter=False),
         samples=shown[:: max(1, len(shown) // samples)][:samples],
+        outputs_at_limit=sum(translation.outputs_at_limit for translation in translations),
     )
+
+
+def output_limits(texts: TestSet, vocabulary: Vocabulary) -> list[int]:
+    """The most tokens each output may have, by its longest reference: a model that has not yet learned to stop would
+    write up to the search's own limit on every line, and take many times as long."""
+    references = [reference for accepted in texts.references for reference in accepted]
+    lengths = iter([len(ids) for ids in vocabulary.encode(references)])
+    return [TIMES * max(next(lengths) for _ in accepted) + MORE for accepted in texts.references]
 
 
 @torch.inference_mode()

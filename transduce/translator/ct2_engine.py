@@ -138,10 +138,7 @@ class Ct2Engine:
             yield self._finish(jobs.popleft(), request)
 
     def _job(self, block: Block, request: Request) -> Job:
-        limits = [
-            min(self.longest, max(len(source) + request.max_extra, len(prefix) + 1))
-            for source, prefix in zip(block.sources, block.prefixes, strict=True)
-        ]
+        limits = request.limits(block, self.longest)
         for number, (limit, prefix) in enumerate(zip(limits, block.prefixes, strict=True)):
             if len(prefix) >= limit:
                 raise SettingError(

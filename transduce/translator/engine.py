@@ -9,6 +9,7 @@ from transduce.errors import SettingError
 from transduce.search import Hypothesis, check_sampling
 
 Ids = Sequence[int]
+UNBOUNDED = 10**9  # the longest output of a model whose positions have no end
 LIMITS = {
     "beam": (1, 1_000),
     "n_best": (1, 1_000),
@@ -67,6 +68,19 @@ class Request:
         """The same with some things asked otherwise; None leaves them."""
         return replace(self, **{name: value for name, value in changes.items() if value is not None})  # type: ignore[arg-type]
 
+    def limits(self, block: "Block", longest: int = UNBOUNDED) -> list[int]:
+        """The most tokens each output may have, `</s>` counted: `max_extra` more than its source.
+
+        At least enough for what must be in it, at most `longest`, which is as far as the model goes.
+        """
+        pairs = zip(block.sources, block.prefixes, strict=True)
+        asked = [(len(source) + self.max_extra, len(prefix) + 1) for source, prefix in pairs]
+        if block.at_most:
+            asked = [(min(most, limit), must) for most, (limit, must) in zip(block.at_most, asked, strict=True)]
+        if block.phrases:
+            asked = [(n, must + sum(map(len, these))) for these, (n, must) in zip(block.phrases, asked, strict=True)]
+        return [min(longest, max(both)) for both in asked]
+
     def drawing(self, number: int) -> "Request":
         """The same for the block of this number, which draws by a seed of its own."""
         return self.but(seed=(self.seed + number) % 2**63) if self.sampling else self
@@ -79,15 +93,18 @@ class Block:
     sources: Sequence[Ids]
     prefixes: Sequence[Ids]
     phrases: Sequence[Sequence[Ids]] = ()  # only where the request says so
+    at_most: Sequence[int] = ()  # tokens of each output, where the request's own limit is too generous
     paused: bool = False  # whether the next block may be long in coming: nobody should wait for it
 
     def only(self, numbers: Sequence[int]) -> "Block":
         phrases = [self.phrases[n] for n in numbers] if self.phrases else ()
+        at_most = [self.at_most[n] for n in numbers] if self.at_most else ()
         return replace(
             self,
             sources=[self.sources[n] for n in numbers],
             prefixes=[self.prefixes[n] for n in numbers],
             phrases=phrases,
+            at_most=at_most,
         )
 
 
@@ -96,6 +113,11 @@ class Engine(Protocol):
 
     concurrent: ClassVar[bool]  # whether several threads may use it at once
     spares_cores: ClassVar[bool]  # whether others may use all of the CPU while it searches
+
+    @property
+    def longest(self) -> int:
+        """The most tokens an output can have, `</s>` counted."""
+        ...
 
     def search(self, sources: Sequence[Ids], prefixes: Sequence[Ids], request: Request) -> list[list[Hypothesis]]:
         """The hypotheses for each source, best first, in the order of the sources."""

@@ -154,7 +154,7 @@ class SlotEngine(TorchEngine):
         """What is found for each block, in their order; slots that one block leaves go to the next."""
         check_beam(request.beam, request.n_best)
         self._refresh()
-        arrivals = Arrivals(blocks, self.WIDTH, partial(self._longest, request))
+        arrivals = Arrivals(blocks, self.WIDTH, partial(request.limits, longest=self.longest))
         while arrivals.receive():
             for size in arrivals.sizes():
                 yield from self._through_a_room(size, arrivals, request)
@@ -185,12 +185,6 @@ class SlotEngine(TorchEngine):
             self.worker.model.eval()
             theirs, ours = list(self.worker.model.parameters()), list(self.model.parameters())
             torch._foreach_copy_(theirs, ours)  # type: ignore[arg-type]
-
-    def _longest(self, request: Request, block: Block) -> list[int]:
-        """The longest that each output may become."""
-        extra, most = request.max_extra, self.model.target_positions.limit or 10**9
-        pairs = zip(block.sources, block.prefixes, strict=True)
-        return [min(max(len(source) + extra, len(prefix) + 1), most) for source, prefix in pairs]
 
     @contextmanager
     def _room(self, size: int, count: int, request: Request) -> Iterator[Room]:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import torch
-from torch import Tensor
 
 from transduce.device import Device
 from transduce.model import Ensemble, Tokens, Transformer, watch
@@ -14,7 +13,7 @@ from transduce.search.constrained import constrained_search
 from transduce.search.lattice import Observer
 from transduce.search.sampling import sample
 from transduce.text import UNKNOWN
-from transduce.translator.engine import Block, Ids, Request
+from transduce.translator.engine import UNBOUNDED, Block, Ids, Request
 
 T = TypeVar("T")
 
@@ -119,7 +118,7 @@ class TorchEngine:
         with self.device.mixed_precision():
             state = predictor.begin(predictor.encode(tokens))  # type: ignore[arg-type]
             common: dict[str, Any] = {
-                "start": self.target_pad, "end": self.end, "limits": self._limits(block, request).to(self.device.torch),
+                "start": self.target_pad, "end": self.end, "limits": torch.tensor(request.limits(block, self.longest), device=self.device.torch),
                 "penalty": penalty, "prefix": block.prefixes, "never": never,
             }  # fmt: skip
             if request.sampling:
@@ -139,15 +138,10 @@ class TorchEngine:
     def _predictor(self) -> Transformer | Ensemble:
         return self.ensemble if len(self.ensemble.models) > 1 else self.model
 
-    def _limits(self, block: Block, request: Request) -> Tensor:
-        """The longest output for each source: its length and some more, enough for what must be in it."""
-        lengths = [len(source) + request.max_extra for source in block.sources]
-        musts = [len(prefix) + 1 for prefix in block.prefixes]
-        for number, these in enumerate(block.phrases):
-            musts[number] += sum(map(len, these))
-        known = [model.target_positions.limit for model in self.ensemble.models]
-        longest = min((limit for limit in known if limit is not None), default=max(*lengths, *musts))
-        return torch.tensor([min(longest, max(pair)) for pair in zip(lengths, musts, strict=True)])
+    @property
+    def longest(self) -> int:
+        """The most tokens an output can have: learned positions end somewhere."""
+        return min(model.target_positions.limit or UNBOUNDED for model in self.ensemble.models)
 
     def _score(self, sources: list[Ids], targets: list[Ids]) -> list[list[float]]:
         source, target = self._pairs(sources, targets)

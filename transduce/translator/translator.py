@@ -15,7 +15,7 @@ from transduce.errors import DataError
 from transduce.search import Hypothesis
 from transduce.text import EOS, UNKNOWN, Vocabularies
 from transduce.translator.alignment import Pairs, with_source_words, word_numbers, word_pairs
-from transduce.translator.engine import Block, Request
+from transduce.translator.engine import Block, Engine, Request
 from transduce.translator.engines import Engines, FolderEngines, Loading, OneEngine, torch_engine
 from transduce.translator.folder import open_folder
 
@@ -40,6 +40,7 @@ class Output:
     token_log_probabilities: list[float]
     alignment: Pairs = field(default_factory=list)  # (source word, output word), where asked for
     length: int = 0  # in tokens, counting `</s>`
+    at_limit: bool = False  # whether it has as many tokens as it may: then it was probably cut
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class Translation:
     cut: int = 0  # source tokens beyond the longest source, not translated
     unknown: int = 0  # source tokens the vocabulary does not have
     newlines: int = 0  # line breaks in the outputs, turned into spaces
+    outputs_at_limit: int = 0  # outputs that reached the length limit, and were probably cut there
 
     @property
     def text(self) -> str:
@@ -92,6 +94,7 @@ class Lines:
     texts: list[str]
     ids: list[list[int]]
     searched: list[int]  # the numbers of those that are
+    limits: list[int]  # the most tokens that the outputs of each of those may have
 
 
 @dataclass(frozen=True)
@@ -102,6 +105,7 @@ class Asked:
     prefixes: Iterator[str] | None
     terms: Iterator[Sequence[str]] | None
     paused: Callable[[], bool] | None
+    at_most: Iterator[int] | None = None
 
     @staticmethod
     def of(
@@ -109,9 +113,10 @@ class Asked:
         prefixes: Iterable[str] | None = None,
         terms: Iterable[Sequence[str]] | None = None,
         paused: Callable[[], bool] | None = None,
+        at_most: Iterable[int] | None = None,
     ) -> "Asked":
         given = iter(lines), None if prefixes is None else iter(prefixes), None if terms is None else iter(terms)
-        return Asked(*given, paused)
+        return Asked(*given, paused, None if at_most is None else iter(at_most))
 
     def some_lines(self) -> tuple[list[str], bool]:
         """The next lines, and whether they are not more because no further one is there yet."""
@@ -133,6 +138,10 @@ class Asked:
     def terms_of(self, count: int) -> list[Sequence[str]]:
         """The phrases each of the next outputs must have."""
         return _take(self.terms, count, "lines of terms")
+
+    def at_most_of(self, count: int) -> list[int]:
+        """The most tokens each of the next outputs may have."""
+        return _take(self.at_most, count, "length limits")
 
     def check_done(self) -> None:
         """Refuse what is left when the lines are over: it was meant for others."""
@@ -204,14 +213,15 @@ class Translator:
         prefixes: Iterable[str] | None = None,
         terms: Iterable[Sequence[str]] | None = None,
         paused: Callable[[], bool] | None = None,
+        at_most: Iterable[int] | None = None,
     ) -> Iterator[Translation]:
         """A translation for every line, in order, holding no more than a few blocks of lines at a time.
 
-        Each line may have a prefix its outputs begin with, and terms that occur in them. `paused` says whether no further
-        line is there yet: those that are do not wait for it.
+        Each line may have a prefix its outputs begin with, terms that occur in them, and a number of tokens that they
+        have `at_most`. `paused` says whether no further line is there yet: those that are do not wait for it.
         """
         wanted = (request or self.request()).but(constrained=terms is not None)
-        for block, found in self._searched(Asked.of(lines, prefixes, terms, paused), wanted):
+        for block, found in self._searched(Asked.of(lines, prefixes, terms, paused, at_most), wanted):
             yield from self._translations(block, found, wanted)
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[Scored]:
@@ -247,20 +257,21 @@ class Translator:
         """What is found for every block of lines."""
         taken: deque[Lines] = deque()
         engine = self.engines.searching(request)
-        for found in engine.stream(self._blocks(asked, taken, every_core=engine.spares_cores), request):
+        for found in engine.stream(self._blocks(asked, taken, engine, request), request):
             yield taken.popleft(), found
 
-    def _blocks(self, asked: "Asked", taken: "deque[Lines]", every_core: bool) -> Iterator[Block]:
+    def _blocks(self, asked: "Asked", taken: "deque[Lines]", engine: Engine, request: Request) -> Iterator[Block]:
         """Blocks of ids to search, whose lines are left in `taken`."""
         while (some := asked.some_lines())[0]:
             texts, paused = some
-            ids = self.vocabularies.source.encode(texts, every_core)
+            ids = self.vocabularies.source.encode(texts, every_core=engine.spares_cores)
             prefixes = [row[:-1] for row in self.vocabularies.target.encode(asked.prefixes_of(len(texts)))]
             phrases = [[row[:-1] for row in self.vocabularies.target.encode(t)] for t in asked.terms_of(len(texts))]
             searched = [n for n, text in enumerate(texts) if text.strip()]
-            taken.append(Lines(texts, ids, searched))
-            cut = [self._cut(row) for row in ids]
-            yield Block(cut, prefixes or [()] * len(ids), phrases, paused).only(searched)
+            cut, at_most = [self._cut(row) for row in ids], asked.at_most_of(len(texts))
+            block = Block(cut, prefixes or [()] * len(ids), phrases, at_most, paused).only(searched)
+            taken.append(Lines(texts, ids, searched, request.limits(block, engine.longest)))
+            yield block
         asked.check_done()
 
     def _best(self, lines: Lines, searched: list[list[Hypothesis]]) -> list[str]:
@@ -279,13 +290,15 @@ class Translator:
         for number, found in zip(lines.searched, searched, strict=True):
             counts[number] = len(found)
         for text, ids, count in zip(lines.texts, lines.ids, counts, strict=True):
+            these = list(islice(outputs, count))
             yield Translation(
                 source=text,
-                outputs=list(islice(outputs, count)),
+                outputs=these,
                 source_tokens=len(ids),
                 cut=max(0, len(ids) - self.longest_source),
                 unknown=ids.count(UNKNOWN),
                 newlines=sum(islice(newlines, count)),
+                outputs_at_limit=sum(output.at_limit for output in these),
             )
 
     def _outputs(
@@ -293,8 +306,9 @@ class Translator:
     ) -> Iterator[Output]:
         """Every hypothesis of every line as an output."""
         pairs = [(n, one) for n, found in zip(lines.searched, searched, strict=True) for one in found]
+        limits = [limit for limit, found in zip(lines.limits, searched, strict=True) for _ in found]
         looks = self._looks(lines, pairs) if request.aligned or request.replace_unknown else [[]] * len(pairs)
-        for (number, one), text, looks_at in zip(pairs, texts, looks, strict=True):
+        for (number, one), limit, text, looks_at in zip(pairs, limits, texts, looks, strict=True):
             unasked = request.figures == "none" and not looks_at
             pieces = [] if unasked else self.vocabularies.target.pieces(one.tokens)
             aligned = (
@@ -310,6 +324,7 @@ class Translator:
                 token_log_probabilities=one.token_log_probabilities,
                 alignment=aligned if request.aligned else [],
                 length=len(one.tokens) + 1,
+                at_limit=len(one.tokens) + 1 >= limit,
             )
 
     def _looks(self, lines: Lines, pairs: list[tuple[int, Hypothesis]]) -> list[list[int]]:
