@@ -16,7 +16,8 @@ import pytest
 import transduce
 from transduce.cli import main
 from transduce.cli.commands import Noted
-from transduce.evaluate import TestSet, evaluate
+from transduce.config import Config, DataConfig
+from transduce.evaluate import TestSet, evaluate, merges_references, score_texts
 from transduce.translator import Loading, Translation, Translator
 
 SETTINGS = """
@@ -167,12 +168,104 @@ def test_evaluate_as_text_and_json(model: Path, tmp_path: Path, capsys: pytest.C
     assert "WER 0.00" in said.out
     assert "units:word" in said.out
     assert "sentences/s" in said.err
-    assert "further references, of sources on other lines too: 1\n" in said.err
+    assert "1 line repeats the source of an earlier one: their references are merged" in said.err
+    assert said.out.count("|refs:merged)") == 3
     assert (tmp_path / "out").read_text() == "A B\nA B\nB A\n"  # a line for every line
     assert main(["evaluate", str(model), str(tmp_path / "test.tsv"), "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["scores"]["exact match"]["value"] == 100
     assert report["sentences"] == 2
+
+
+def test_evaluate_line_by_line_where_asked(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "test.tsv").write_text("ab\tA B\nab\tX\nba\tB A\n")
+    command = ["evaluate", str(model), str(tmp_path / "test.tsv"), "--output", str(tmp_path / "out")]
+    assert main([*command, "--json", "--references", "separate"]) == 0
+    said = capsys.readouterr()
+    report = json.loads(said.out)
+    assert report["sentences"] == 3
+    assert report["scores"]["exact match"]["value"] == pytest.approx(200 / 3)
+    assert "merged" not in said.out + said.err
+    assert (tmp_path / "out").read_text() == "A B\nA B\nB A\n"
+
+
+def test_running_text_is_scored_line_by_line_as_sacrebleu_does(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Equal sources, other references: a dictionary would accept each of them, a corpus does not."""
+    (tmp_path / "sources").write_text("ab ba\nab ba\naba bab\nab ba\n")
+    (tmp_path / "references").write_text("A B B A\nsome other words here\nA B A B A B\nA B A B\n")
+    (tmp_path / "more").write_text("B A A B\nA B B A\nA B A A A B\nA B B A B\n")
+    text = tmp_path / "text"
+    shutil.copytree(model, text)
+    config = (text / "config.toml").read_text()
+    (text / "config.toml").write_text(config.replace('task = "symbols"', 'task = "translation"'))
+    for references in (["references"], ["references", "more"]):
+        files = [str(tmp_path / name) for name in ("sources", *references)]
+        assert main(["evaluate", str(text), *files, "--json", "--output", str(tmp_path / "out")]) == 0
+        found = json.loads(capsys.readouterr().out)["scores"]
+        command = [sys.executable, "-m", "sacrebleu", *files[1:], "-i", str(tmp_path / "out"), "-w", "12"]
+        done = subprocess.run([*command, "-m", "bleu", "chrf", "ter"], check=True, capture_output=True, text=True)
+        for expected in json.loads(done.stdout):
+            assert found[expected["name"]]["value"] == pytest.approx(expected["score"], abs=1e-9)
+            assert found[expected["name"]]["signature"] == expected["signature"]
+    assert main(["evaluate", str(text), *files[:2], "--json", "--references", "merged", "--metrics", "BLEU"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["sentences"] == 2
+    assert list(report["scores"]) == ["BLEU"]
+    assert report["scores"]["BLEU"]["signature"].endswith("|refs:merged")
+
+
+def test_a_translation_task_can_ask_for_exact_match(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "test.tsv").write_text("ab\tA B\nba\tX\n")
+    command = ["evaluate", str(model), str(tmp_path / "test.tsv"), "--metrics", "exact-match", "bleu"]
+    assert main([*command, "--json"]) == 0
+    scores = json.loads(capsys.readouterr().out)["scores"]
+    assert list(scores) == ["exact match", "BLEU"]
+    assert scores["exact match"]["value"] == 50
+    with pytest.raises(SystemExit) as refused:
+        main([*command, "blue"])
+    assert refused.value.code == 2
+    assert "invalid choice: 'blue'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("sources", "data", "merged"),
+    [
+        (["read", "lead", "ice cream", "wind", "bow", "row"], {"task": "symbols"}, True),
+        (["walk ;V;PST", "go ;V;PST"], {"task": "symbols"}, True),
+        (["read it", "read that"], {"task": "symbols"}, False),
+        (["read", "lead"], {"task": "translation"}, False),
+        (["read", "lead"], {"task": "symbols", "references": "separate"}, False),
+        (["read it", "read that"], {"task": "translation", "references": "merged"}, True),
+    ],
+)
+def test_references_are_merged_for_dictionaries(sources: list[str], data: dict[str, str], merged: bool) -> None:
+    config = Config(data=DataConfig(**data))  # type: ignore[arg-type]
+    assert merges_references(config, sources) == merged
+    assert merges_references(config, sources, "merged")
+    assert not merges_references(config, sources, "separate")
+
+
+@pytest.mark.parametrize(
+    ("source_units", "target_units", "reference", "names"),
+    [
+        ("char", "word", "K AE1 T", ["PER", "WER", "exact match"]),
+        ("char", "word", "t͡ʃʰ a˥˩", ["PER", "WER", "exact match"]),
+        ("char", "word", "one hundred twenty", ["token error rate", "sequence error rate", "exact match"]),
+        ("char", "char", "walked", ["token error rate", "sequence error rate", "exact match"]),
+        ("word", "word", "x y", ["token error rate", "sequence error rate", "exact match"]),
+    ],
+)
+def test_error_rates_have_the_names_of_what_they_count(
+    source_units: str, target_units: str, reference: str, names: list[str]
+) -> None:
+    units = {"source_units": source_units, "target_units": target_units}
+    config = Config(data=DataConfig(task="symbols", **units))  # type: ignore[arg-type]
+    found = score_texts(["x"], TestSet.of(["a"], [reference]), config)
+    assert [score.name for score in found.all] == names
 
 
 @pytest.mark.parametrize("engine", ["torch", "ct2"])

@@ -1,5 +1,6 @@
 """Scores against sacreBLEU's own command and an edit distance written by its definition."""
 
+import dataclasses
 import json
 import random
 import subprocess
@@ -13,8 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transduce import metrics
-from transduce.errors import DataError
-from transduce.metrics import bleu_tokenizer, edit_distance, group_references, symbol_scores, translation_scores
+from transduce.errors import DataError, SettingError
+from transduce.metrics import (
+    bleu_tokenizer,
+    edit_distance,
+    group_references,
+    score_outputs,
+    symbol_scores,
+    translation_scores,
+)
 
 GERMAN = (
     ["Ein Hund läuft über die Wiese.", "Zwei Männer (einer mit Hut) reden, oder?", "Das kostet 3,50 €!"],
@@ -139,7 +147,11 @@ def test_error_rates_are_their_definition(items: list[tuple[str, list[str]]]) ->
 
 def test_symbols_are_words_or_characters() -> None:
     found = symbol_scores(["K AE1 T", "D  AO1 G"], [["K AE1 T"], ["D AA1 G", "D AO1 G S"]], "word")
-    assert [str(score) for score in found.all] == ["PER 16.67", "WER 50.00", "exact match 50.00"]
+    assert [str(score) for score in found.all] == [
+        "token error rate 16.67",
+        "sequence error rate 50.00",
+        "exact match 50.00",
+    ]
     assert found.main.signature == "nrefs:var|case:mixed|units:word|closest:edits|version:transduce-1"
     assert symbol_scores(["cat"], [["cut"]], "char").main.value == pytest.approx(100 / 3)
     assert symbol_scores(["cat"], [["cut"]], "word").main.value == 100
@@ -155,9 +167,9 @@ def test_twelve_thousand_words_take_a_moment() -> None:
 
 def test_scores_in_words_and_as_a_dictionary() -> None:
     found = symbol_scores(["a b"], [["a c"]])
-    assert str(found) == "PER 50.00  WER 100.00  exact match 0.00"
-    assert found.with_signatures().splitlines()[0] == f"PER 50.00 ({found.main.signature})"
-    assert json.loads(json.dumps(found.as_dict()))["PER"] == {
+    assert str(found) == "token error rate 50.00  sequence error rate 100.00  exact match 0.00"
+    assert found.with_signatures().splitlines()[0] == f"token error rate 50.00 ({found.main.signature})"
+    assert json.loads(json.dumps(found.as_dict()))["token error rate"] == {
         "value": 50.0,
         "signature": found.main.signature,
         "higher_is_better": False,
@@ -166,8 +178,27 @@ def test_scores_in_words_and_as_a_dictionary() -> None:
 
 def test_equal_sources_share_their_references() -> None:
     sources = ["read", "tomato", "read", "read"]
-    references = ["R IY D", "T AH M EY T OW", "R EH D", "R IY D"]
+    references = [["R IY D"], ["T AH M EY T OW"], ["R EH D", "R IY D"], ["R IY D"]]
     assert group_references(sources, references) == (["read", "tomato"], [["R IY D", "R EH D"], ["T AH M EY T OW"]])
+
+
+def test_metrics_are_given_by_name_in_the_order_asked_for() -> None:
+    hypotheses, references = ["Das ist gut .", "Ja !"], [["Das ist gut ."], ["Ja , ja !"]]
+    found = score_outputs(hypotheses, references, ["exact-match", "bleu", "wer", "per", "bleu"])
+    assert [one.name for one in found.all] == ["exact match", "BLEU", "WER", "PER"]
+    rates = score_outputs(hypotheses, references, ["token-error-rate", "sequence-error-rate"])
+    assert [one.value for one in found.all[:1:-1]] == [one.value for one in rates.all] == pytest.approx([25, 50])
+    assert found.all[1] == translation_scores(hypotheses, references).main
+    with pytest.raises(SettingError, match=r"no metric 'blue'; there are bleu, chrf, ter, token-error-rate"):
+        score_outputs(hypotheses, references, ["blue"])
+
+
+def test_merged_references_are_named_in_every_signature() -> None:
+    names = ["bleu", "chrf", "ter", "per", "exact-match"]
+    apart, merged = (score_outputs(["a b"], [["a b", "a c"]], names, merged=m) for m in (False, True))
+    for one, other in zip(apart.all, merged.all, strict=True):
+        assert "merged" not in one.signature
+        assert other == dataclasses.replace(one, signature=f"{one.signature}|refs:merged")
 
 
 @pytest.mark.parametrize("score", [symbol_scores, translation_scores])

@@ -6,8 +6,9 @@ model.translate(["a sentence"])
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
-from transduce.evaluate import Evaluation, TestSet, evaluate
+from transduce.evaluate import Evaluation, TestSet, evaluate, merges_references
 from transduce.translator import Attention, Translation, Translator
 
 
@@ -44,12 +45,22 @@ class Model:
         return list(self.translator.stream(_lines(lines), request))
 
     def evaluate(
-        self, sources: Sequence[str], references: Sequence[str], *, beam: int | None = None, alpha: float | None = None
+        self,
+        sources: Sequence[str],
+        *references: Sequence[str],
+        beam: int | None = None,
+        alpha: float | None = None,
+        metrics: Sequence[str] = (),
+        merge: Literal["auto", "separate", "merged"] = "auto",
     ) -> Evaluation:
-        """Scores with signatures; equal sources on several lines are several references."""
-        return evaluate(
-            self.translator, TestSet.of(sources, references), self.translator.request(beam=beam, alpha=alpha)
-        )
+        """Scores with signatures, given one or several lists of references, line by line.
+
+        `metrics` are names as `transduce evaluate --metrics` takes them; without them, those of the task. `merge` says
+        whether equal sources on several lines are one source with several references.
+        """
+        merged = merges_references(self.translator.config, _lines(sources), merge)
+        test = TestSet.of(sources, *map(_lines, references), merged=merged)
+        return evaluate(self.translator, test, self.translator.request(beam=beam, alpha=alpha), metrics)
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[float]:
         """The log-probability of each given pair."""

@@ -17,7 +17,7 @@ from rich.console import Console
 from transduce.errors import MissingExtra
 from transduce.evaluate import TestSet, evaluate
 from transduce.explore import draw_attention
-from transduce.metrics import Scores, symbol_scores
+from transduce.metrics import PRONUNCIATION_METRICS, Scores, score_outputs
 from transduce.training import train
 from transduce.training.report import Terminal
 from transduce.translator import Loading, Translator
@@ -114,11 +114,13 @@ class DemoScores:
 
 def score_demo(translator: Translator, pairs: list[tuple[str, str]]) -> DemoScores:
     """Any pronunciation that the dictionary lists for a word counts."""
-    test = TestSet.of([word for word, _ in pairs], [phonemes for _, phonemes in pairs])
-    result = evaluate(translator, test)
-    plain = symbol_scores(
+    test = TestSet.of([word for word, _ in pairs], [phonemes for _, phonemes in pairs], merged=True)
+    result = evaluate(translator, test, metrics=PRONUNCIATION_METRICS)
+    plain = score_outputs(
         [STRESS.sub("", output) for output in result.outputs],
         [[STRESS.sub("", reference) for reference in references] for references in test.references],
+        PRONUNCIATION_METRICS,
+        merged=True,
     )
     return DemoScores(result.sentences, result.sentences_per_second, result.scores, plain)
 

@@ -6,28 +6,60 @@ from dataclasses import dataclass
 
 from transduce.config import Config
 from transduce.errors import DataError
-from transduce.metrics import Scores, group_references, symbol_scores, translation_scores
+from transduce.metrics import (
+    PRONUNCIATION_METRICS,
+    SYMBOL_METRICS,
+    Scores,
+    SymbolUnits,
+    are_phonemes,
+    bleu_tokenizer,
+    group_references,
+    score_outputs,
+    translation_metrics,
+)
 from transduce.translator import Request, Translation, Translator
+
+WORDS_A_SOURCE = 1.2  # in the mean: a list of words, with a few that are written apart
 
 
 @dataclass(frozen=True)
 class TestSet:
-    """Unique sources, each with every reference it has: equal sources on several lines are several references."""
+    """Sources, each with every reference it has."""
 
     __test__ = False  # not a test class, whatever its name says to pytest
 
     sources: list[str]
     references: list[list[str]]
+    merged: bool = False  # whether the references of equal sources were put together
 
     @staticmethod
-    def of(sources: Sequence[str], references: Sequence[str], limit: int = 0) -> "TestSet":
-        """The test set of aligned lines; with a limit, that many sources spread evenly over it."""
-        if len(sources) != len(references):
-            raise DataError(f"{len(sources)} sources but {len(references)} references: they must be line by line")
-        unique, grouped = group_references(sources, references)
-        every = max(1, len(unique) // limit) if limit else 1
-        end = every * limit if limit else len(unique)
-        return TestSet(unique[:end:every], grouped[:end:every])
+    def of(sources: Sequence[str], *references: Sequence[str], limit: int = 0, merged: bool = False) -> "TestSet":
+        """The test set of aligned lines; with a limit, that many sources spread evenly over it.
+
+        `merged` makes equal sources one source with all their references, as a dictionary lists the pronunciations of a
+        word. Otherwise each line is scored by itself, as sacreBLEU's command does.
+        """
+        for lines in references:
+            if len(sources) != len(lines):
+                raise DataError(f"{len(sources)} sources but {len(lines)} references: they must be line by line")
+        kept, accepted = list(sources), [list(texts) for texts in zip(*references, strict=True)]
+        if merged:
+            kept, accepted = group_references(sources, accepted)
+        every = max(1, len(kept) // limit) if limit else 1
+        end = every * limit if limit else len(kept)
+        return TestSet(kept[:end:every], accepted[:end:every], merged)
+
+
+def merges_references(config: Config, sources: Sequence[str], asked: str = "auto") -> bool:
+    """Whether equal sources on several lines are one source with several references: as asked, as set, or by the data.
+
+    A dictionary's are: its sources are words, and a word has all the pronunciations or forms that are listed for it.
+    """
+    setting = config.data.references if asked == "auto" else asked
+    if setting != "auto":
+        return setting == "merged"
+    words = sum(not word.startswith(";") for source in sources for word in source.split())  # without ;FEATURES
+    return config.data.task == "symbols" and words < WORDS_A_SOURCE * len(sources)
 
 
 @dataclass(frozen=True)
@@ -58,8 +90,10 @@ class Evaluation:
         return self.tokens / self.seconds
 
 
-def evaluate(translator: Translator, test: TestSet, request: Request | None = None) -> Evaluation:
-    """Translate the test set and score it by its task's metrics."""
+def evaluate(
+    translator: Translator, test: TestSet, request: Request | None = None, metrics: Sequence[str] = ()
+) -> Evaluation:
+    """Translate the test set and score it by these metrics, or by those of its task."""
     wanted = (request or translator.request()).but(figures="none")
     translator.ready(wanted)
     begun = time.perf_counter()
@@ -67,7 +101,7 @@ def evaluate(translator: Translator, test: TestSet, request: Request | None = No
     seconds = time.perf_counter() - begun
     outputs = [translation.text for translation in translations]
     return Evaluation(
-        scores=score_texts(outputs, test, translator.config),
+        scores=score_texts(outputs, test, translator.config, metrics=metrics),
         translations=translations,
         sentences=len(outputs),
         seconds=seconds,
@@ -75,9 +109,24 @@ def evaluate(translator: Translator, test: TestSet, request: Request | None = No
     )
 
 
-def score_texts(outputs: Sequence[str], test: TestSet, config: Config, ter: bool = True) -> Scores:
-    """BLEU, chrF and, if wanted, TER for translation; PER, WER and exact match for symbols."""
-    if config.data.task == "symbols":
-        return symbol_scores(outputs, test.references, "word" if config.data.target_units == "word" else "char")
+def score_texts(
+    outputs: Sequence[str], test: TestSet, config: Config, ter: bool = True, metrics: Sequence[str] = ()
+) -> Scores:
+    """The scores of outputs by these metrics, or by those of the task: of a translation with or without TER, which is slow."""
     language = config.data.languages[1] if config.data.languages else ""
-    return translation_scores(outputs, test.references, language, ter)
+    usual: tuple[str, ...]
+    if config.data.task == "symbols":
+        usual = PRONUNCIATION_METRICS if _is_pronunciation(config, test) else SYMBOL_METRICS
+        in_words = config.data.target_units == "word"
+    else:
+        usual = translation_metrics(language, test.references, ter)
+        in_words = bleu_tokenizer(language) == "13a"
+    units: SymbolUnits = "word" if in_words else "char"
+    return score_outputs(outputs, test.references, metrics or usual, language=language, units=units, merged=test.merged)
+
+
+def _is_pronunciation(config: Config, test: TestSet) -> bool:
+    """Whether words, letter by letter, become phonemes with spaces between them."""
+    data = config.data
+    spelled = data.source_units == "char" and data.target_units == "word"
+    return spelled and not data.features_column and are_phonemes(test.references)

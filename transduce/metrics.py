@@ -1,18 +1,32 @@
 """How good outputs are, each figure with the signature that makes it quotable; sees only strings.
 
-Translations: BLEU, chrF and TER, all by sacreBLEU. Symbols (phonemes, characters): PER, WER and exact match.
+BLEU, chrF and TER are sacreBLEU's. Error rates count tokens (phonemes, characters, words) and whole sequences.
 """
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from importlib.util import find_spec
 from typing import Any, Literal
 
-from transduce.errors import DataError
+from transduce.errors import DataError, SettingError
 from transduce.scripts import is_unspaced, script_of_language, script_of_texts
 
-SYMBOL_METRICS_VERSION = 1  # to be raised when a definition below changes
+ERROR_RATES_VERSION = 1  # to be raised when a definition below changes
+SACREBLEU = ("bleu", "chrf", "ter")
+ERROR_RATES = {  # as one asks for them, and as they are printed
+    "token-error-rate": "token error rate",
+    "sequence-error-rate": "sequence error rate",
+    "per": "PER",
+    "wer": "WER",
+    "exact-match": "exact match",
+}
+METRICS = (*SACREBLEU, *ERROR_RATES)
+SYMBOL_METRICS = ("token-error-rate", "sequence-error-rate", "exact-match")
+PRONUNCIATION_METRICS = ("per", "wer", "exact-match")
+CHARACTER_SCRIPTS = ("Han", "Kana")  # whose characters TER can count as words
+PHONEME_CHARACTERS = 4  # of the longest phonemes, in ARPAbet, IPA with diacritics, or X-SAMPA
 SCRIPT_LINES = 200  # references that show which script a test set is in
 SymbolUnits = Literal["word", "char"]
 
@@ -32,7 +46,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Scores:
-    """The figures of one set of outputs, the main one first: BLEU for translations, PER for symbols."""
+    """The figures of one set of outputs, the main one first: BLEU for translations, an error rate for symbols."""
 
     all: tuple[Score, ...]
 
@@ -60,51 +74,87 @@ class Scores:
         }
 
 
-def group_references(sources: Sequence[str], references: Sequence[str]) -> tuple[list[str], list[list[str]]]:
+def group_references(sources: Sequence[str], references: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
     """The different sources in the order they first appear, and every different reference of each."""
     grouped: dict[str, dict[str, None]] = {}
-    for source, reference in zip(sources, references, strict=True):
-        grouped.setdefault(source, {})[reference] = None
+    for source, accepted in zip(sources, references, strict=True):
+        grouped.setdefault(source, {}).update(dict.fromkeys(accepted))
     return list(grouped), [list(accepted) for accepted in grouped.values()]
 
 
-def translation_scores(
-    hypotheses: Sequence[str], references: Sequence[Sequence[str]], target_language: str = "", ter: bool = True
+def score_outputs(
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    names: Sequence[str],
+    *,
+    language: str = "",
+    units: SymbolUnits = "word",
+    merged: bool = False,
 ) -> Scores:
-    """Corpus BLEU, chrF and TER as sacreBLEU's command gives them; references[i] are those of hypotheses[i].
+    """The metrics of these names, in this order; references[i] are those of hypotheses[i].
 
-    TER takes several times as long as both others together, so that one may do without.
+    `language` chooses BLEU's tokenizer and `units` what the error rates count. `merged` says that the references of equal
+    sources were put together, which every signature then names.
     """
     _check(hypotheses, references)
-    streams = _streams(references)
-    script = script_of_language(target_language) if target_language else _script(references)
-    scores = []
-    for metric, higher_is_better in _translation_metrics(target_language, script, ter):
-        result = metric.corpus_score(list(hypotheses), streams)
-        # The signature is complete only after scoring: it holds the number of references seen.
-        scores.append(Score(result.name, float(result.score), str(metric.get_signature()), higher_is_better))
-    return Scores(tuple(scores))
+    for name in names:
+        if name not in METRICS:
+            raise SettingError(f"no metric '{name}'; there are {', '.join(METRICS)}")
+    rates = _error_rates(hypotheses, references, units) if set(names) & ERROR_RATES.keys() else {}
+    found = [
+        rates[name] if name in rates else _sacrebleu(name, hypotheses, references, language)
+        for name in dict.fromkeys(names)
+    ]
+    more = "|refs:merged" if merged else ""
+    return Scores(tuple(replace(one, signature=one.signature + more) for one in found))
 
 
-def _translation_metrics(language: str, script: str, ter: bool) -> list[tuple[Any, bool]]:
-    """sacreBLEU's metrics, the main one first, each with whether higher is better.
+def translation_scores(
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]], language: str = "", ter: bool = True
+) -> Scores:
+    """Corpus BLEU, chrF and TER as sacreBLEU's command gives them."""
+    return score_outputs(hypotheses, references, translation_metrics(language, references, ter), language=language)
+
+
+def symbol_scores(
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]], units: SymbolUnits = "word"
+) -> Scores:
+    """Token error rate, sequence error rate and exact match."""
+    return score_outputs(hypotheses, references, SYMBOL_METRICS, units=units)
+
+
+def translation_metrics(language: str, references: Sequence[Sequence[str]], ter: bool = True) -> tuple[str, ...]:
+    """The metrics of a translation task, the main one first; TER takes several times as long as both others together.
 
     Where a script has no spaces and sacreBLEU no tokenizer for the language, BLEU counts characters and chrF is the main
     score. TER can split Chinese and Japanese into characters; in the other such scripts a line would be a single word.
     """
+    script = _script(language, references)
+    unspaced, splits_characters = is_unspaced(script), script in CHARACTER_SCRIPTS
+    first = ("chrf", "bleu") if unspaced and not (language and splits_characters) else ("bleu", "chrf")
+    return (*first, "ter") if ter and (splits_characters or not unspaced) else first
+
+
+def _sacrebleu(name: str, hypotheses: Sequence[str], references: Sequence[Sequence[str]], language: str) -> Score:
+    """A metric as sacreBLEU's command gives it."""
     from sacrebleu.metrics import BLEU, CHRF, TER  # here, since it is slow to import
 
-    splits_characters = script in ("Han", "Kana")
-    unspaced = is_unspaced(script)
-    metrics = [(BLEU(tokenize=bleu_tokenizer(language) if language or not unspaced else "char"), True), (CHRF(), True)]
-    if unspaced and not (language and splits_characters):
-        metrics.reverse()
-    if ter and (splits_characters or not unspaced):
-        metrics.append((TER(normalized=splits_characters, asian_support=splits_characters), False))
-    return metrics
+    script = _script(language, references)
+    splits_characters = script in CHARACTER_SCRIPTS
+    tokenizer = bleu_tokenizer(language) if language or not is_unspaced(script) else "char"
+    metric: Any = {
+        "bleu": partial(BLEU, tokenize=tokenizer),
+        "chrf": CHRF,
+        "ter": partial(TER, normalized=splits_characters, asian_support=splits_characters),
+    }[name]()
+    result = metric.corpus_score(list(hypotheses), _streams(references))
+    # The signature is complete only after scoring: it holds the number of references seen.
+    return Score(result.name, float(result.score), str(metric.get_signature()), higher_is_better=name != "ter")
 
 
-def _script(references: Sequence[Sequence[str]]) -> str:
+def _script(language: str, references: Sequence[Sequence[str]]) -> str:
+    if language:
+        return script_of_language(language)
     return script_of_texts(text for accepted in references[:SCRIPT_LINES] for text in accepted)
 
 
@@ -127,39 +177,43 @@ def _streams(references: Sequence[Sequence[str]]) -> list[list[str | None]]:
     return [[accepted[n] if n < len(accepted) else None for accepted in references] for n in range(most)]
 
 
-def symbol_scores(
-    hypotheses: Sequence[str], references: Sequence[Sequence[str]], units: SymbolUnits = "word"
-) -> Scores:
-    """Error rates in percent over symbols, which whitespace separates ("word") or which are characters ("char").
+def _error_rates(
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]], units: SymbolUnits
+) -> dict[str, Score]:
+    """Percentages over tokens, which whitespace separates ("word") or which are characters ("char").
 
-    PER: edits to the nearest accepted reference, over the length of those references (the shorter of two equally near).
-    WER: the share of outputs that equal no accepted reference. Exact match: the share of those that do.
+    Token error rate: edits to the nearest accepted reference, over the length of those references (the shorter of two
+    equally near). Sequence error rate: the share of outputs that equal no accepted reference. For pronunciations the
+    field calls these the phoneme error rate (PER) and the word error rate (WER).
     """
-    _check(hypotheses, references)
-    edits = symbols = wrong = 0
+    edits = tokens = wrong = 0
     for hypothesis, accepted in zip(hypotheses, references, strict=True):
         output = _symbols(hypothesis, units)
         distance, length = min(
             (edit_distance(output, reference), len(reference))
             for reference in (_symbols(text, units) for text in accepted)
         )
-        edits, symbols, wrong = edits + distance, symbols + length, wrong + (distance > 0)
-    per = 100 * edits / max(symbols, 1)  # references without a symbol: each symbol put out is a whole error
-    wer = 100 * wrong / len(hypotheses)
-    signature = _symbol_signature(references, units)
-    return Scores(
-        (
-            Score("PER", per, signature, higher_is_better=False),
-            Score("WER", wer, signature, higher_is_better=False),
-            Score("exact match", 100 - wer, signature, higher_is_better=True),
-        )
-    )
+        edits, tokens, wrong = edits + distance, tokens + length, wrong + (distance > 0)
+    of_tokens = 100 * edits / max(tokens, 1)  # references without a token: each token put out is a whole error
+    of_sequences = 100 * wrong / len(hypotheses)
+    values = {"exact-match": 100 - of_sequences, "sequence-error-rate": of_sequences, "wer": of_sequences}
+    signature = _signature(references, units)
+    return {
+        name: Score(title, values.get(name, of_tokens), signature, higher_is_better=name == "exact-match")
+        for name, title in ERROR_RATES.items()
+    }
 
 
-def _symbol_signature(references: Sequence[Sequence[str]], units: SymbolUnits) -> str:
+def _signature(references: Sequence[Sequence[str]], units: SymbolUnits) -> str:
     counts = {len(accepted) for accepted in references}
     number = str(counts.pop()) if len(counts) == 1 else "var"
-    return f"nrefs:{number}|case:mixed|units:{units}|closest:edits|version:transduce-{SYMBOL_METRICS_VERSION}"
+    return f"nrefs:{number}|case:mixed|units:{units}|closest:edits|version:transduce-{ERROR_RATES_VERSION}"
+
+
+def are_phonemes(references: Sequence[Sequence[str]]) -> bool:
+    """Whether the whitespace-separated tokens of these texts are as short as phonemes are, nearly all of them."""
+    lengths = [len(token) for accepted in references for text in accepted for token in text.split()]
+    return sum(length > PHONEME_CHARACTERS for length in lengths) <= len(lengths) / 100
 
 
 def _symbols(text: str, units: SymbolUnits) -> list[str]:

@@ -6,13 +6,14 @@ Data goes to stdout, everything for people to stderr.
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transduce.cli.lines import Lines
+from transduce.config import DataConfig
 from transduce.data import Corpus, read_pairs
 from transduce.errors import DataError, MissingExtra, SettingError
 from transduce.translator import Loading, Request, Translation, Translator, open_folder
@@ -20,7 +21,7 @@ from transduce.translator.alignment import Pairs, pharaoh
 from transduce.translator.engines import say_to_stderr
 
 if TYPE_CHECKING:
-    from transduce.evaluate import Evaluation
+    from transduce.evaluate import Evaluation, TestSet
     from transduce.training import Result, Voice
 
 Options = argparse.Namespace
@@ -109,29 +110,27 @@ def translate(options: Options) -> int:
 
 
 def evaluate(options: Options) -> int:
-    from transduce.evaluate import TestSet
     from transduce.evaluate import evaluate as run
 
     if options.output and options.engine == "both":
         raise SettingError("--output takes the translations of one engine: name it by --engine")
     if options.output and not Path(options.output).resolve().parent.is_dir():
         raise SettingError(f"{options.output}: there is no folder {Path(options.output).parent}")
-    sources, references = _read_pairs(options)
-    test = TestSet.of(sources, references)
-    _say_what_is_merged(len(sources) - len(test.sources))
+    sources, test = _read_test_set(options)
     evaluations = {}
     for engine in ("torch", "ct2") if options.engine == "both" else (options.engine,):
         shortlist = options.shortlist and (engine, options.engine) != ("torch", "both")
         quantization = None if (engine, options.engine) == ("torch", "both") else options.quantization
         one = {"engine": engine, "shortlist": shortlist, "quantization": quantization}
         translator = _load(argparse.Namespace(**vars(options) | one))
-        evaluations[engine] = run(translator, test, _request(translator, options))
+        evaluations[engine] = run(translator, test, _request(translator, options), options.metrics)
     first = next(iter(evaluations.values()))
     Noted().all(first.translations).tell()
     if options.output:
         # One line for every line of the test set, also where several share a source.
         text_of = {translation.source: translation.text for translation in first.translations}
-        Path(options.output).write_text("".join(f"{text_of[source]}\n" for source in sources), encoding="utf-8")
+        texts = [text_of[source] for source in sources] if test.merged else first.outputs
+        Path(options.output).write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
     if options.engine == "both":
         _print_both(evaluations["torch"], evaluations["ct2"], options)
     elif options.json:
@@ -141,9 +140,24 @@ def evaluate(options: Options) -> int:
     return 0
 
 
-def _say_what_is_merged(lines: int) -> None:
-    if lines:
-        print(f"further references, of sources on other lines too: {lines:,}", file=sys.stderr)
+def _read_test_set(options: Options) -> tuple[list[str], "TestSet"]:
+    """The source of every line, and the test set that they make with all their references."""
+    from transduce.evaluate import TestSet, merges_references
+
+    source, *others = options.files
+    groups: list[tuple[str, ...]] = [(source, other) for other in others] or [(source,)]
+    config = open_folder(options.run).config
+    sides = [_read_pairs(config.data, group) for group in groups]
+    sources = sides[0][0]
+    merged = merges_references(config, sources, options.references)
+    test = TestSet.of(sources, *(references for _, references in sides), merged=merged)
+    if repeated := len(sources) - len(test.sources):
+        print(
+            f"{repeated:,} line{'s repeat' if repeated > 1 else ' repeats'} the source of an earlier one: their references "
+            "are merged (--references separate scores every line)",
+            file=sys.stderr,
+        )
+    return sources, test
 
 
 def _print_both(torch: "Evaluation", ct2: "Evaluation", options: Options) -> None:
@@ -180,7 +194,7 @@ def _report(evaluation: "Evaluation") -> dict[str, Any]:
 def score(options: Options) -> int:
     if options.quantization and options.engine != "ct2":
         raise SettingError("--quantization is for the ct2 engine: add --engine ct2, or leave it out")
-    sources, targets = _read_pairs(options)
+    sources, targets = _read_pairs(open_folder(options.run).config.data, options.files)
     translator = _load(options)
     noted = Noted()
     for scored in translator.score(sources, targets):
@@ -349,12 +363,11 @@ def _say_nothing(text: str) -> None:
     pass
 
 
-def _read_pairs(options: Options) -> tuple[list[str], list[str]]:
+def _read_pairs(data: DataConfig, files: Sequence[str]) -> tuple[list[str], list[str]]:
     """Pairs read as the model's own data were; before the model is, since they are checked faster."""
-    data = open_folder(options.run).config.data
-    sources, targets = read_pairs(Corpus((tuple(options.files),), data.languages, data.features_column))
+    sources, targets = read_pairs(Corpus((tuple(files),), data.languages, data.features_column))
     if not sources:
-        raise DataError(f"{' '.join(options.files)}: empty: there is not a single pair")
+        raise DataError(f"{' '.join(files)}: empty: there is not a single pair")
     return sources, targets
 
 

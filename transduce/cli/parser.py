@@ -7,6 +7,7 @@ from typing import Any
 
 from transduce import __version__
 from transduce.config import PRESETS
+from transduce.metrics import METRICS
 
 FILES = "two aligned text files, or one .tsv or .jsonl file; each may be .gz, .xz or .bz2; - is stdin; may be repeated"
 LINES = (
@@ -174,8 +175,29 @@ def _evaluate(parser: argparse.ArgumentParser) -> None:
         "--shortlist", action="store_true", help="only tokens that `transduce shortlist` listed: faster"
     )
     _engine(parser, "auto: as translate; both: the scores of torch and of ct2, and how far apart they are", "both")
-    parser.add_argument("files", nargs="+", metavar="FILE", help="SOURCE and REFERENCE files, or one .tsv or .jsonl")
+    parser.add_argument(
+        "files",
+        nargs="+",
+        metavar="FILE",
+        help="SOURCE and REFERENCE files, with more REFERENCE files if there are any; or one .tsv or .jsonl",
+    )
     _search(parser)
+    parser.add_argument(
+        "--metrics",
+        nargs="+",
+        type=str.lower,
+        choices=METRICS,
+        metavar="NAME",
+        default=[],
+        help=f"what to measure: {', '.join(METRICS)} (default: the metrics of the model's task)",
+    )
+    parser.add_argument(
+        "--references",
+        choices=["auto", "separate", "merged"],
+        default="auto",
+        help="score each line by itself, as sacreBLEU does, or merge the references of equal sources "
+        "(default: auto, merged for dictionaries)",
+    )
     parser.add_argument("--output", metavar="FILE", help="write the translations here")
     parser.add_argument("--json", action="store_true")
 

@@ -58,7 +58,10 @@ class DataConfig:
     weights: tuple[str, ...] = ()
     hold_out: int = 0  # without validation data: about one source in this many is kept from training for it
     languages: tuple[str, ...] = ()  # source and target, e.g. en de
-    task: Task = "auto"  # decides the metric: BLEU and chrF, or PER and WER
+    task: Task = "auto"  # decides the metrics: BLEU and chrF, or error rates and exact match
+    # How equal sources on several lines of validation and test data are scored: line by line, as sacreBLEU does, or as
+    # one source with several references; auto: merged for dictionaries, where a symbols task has single words as sources
+    references: Literal["auto", "separate", "merged"] = "auto"
     source_units: Units = "auto"
     target_units: Units = "auto"
     joint: bool = True  # one vocabulary for both sides

@@ -26,7 +26,7 @@ from transduce.data import (
     with_stdin_in,
 )
 from transduce.errors import DamagedFile, DataError, RunError, SettingError
-from transduce.evaluate import TestSet
+from transduce.evaluate import TestSet, merges_references
 from transduce.text import Vocabularies
 from transduce.training.choices import Say, Wishes, settings_of_new, settings_of_resumed
 from transduce.training.feed import Material
@@ -180,7 +180,9 @@ def _material(
     ]
     for line in [*about, *train.report.warnings()]:
         say(line)
-    texts = TestSet.of(*read_pairs(corpora.valid), limit=config.train.validate_lines)
+    sources, targets = read_pairs(corpora.valid)
+    merged = merges_references(config, sources)
+    texts = TestSet.of(sources, targets, limit=config.train.validate_lines, merged=merged)
     return Material(config, both, train, valid, texts), about
 
 
