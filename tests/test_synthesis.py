@@ -15,8 +15,9 @@ from transduce.checkpoint import read_tensors
 from transduce.cli import main
 from transduce.config import ModelConfig
 from transduce.errors import DataError, RunError, SettingError
-from transduce.synthesis import smaller_than
-from transduce.translator import Loading, Translator, open_folder
+from transduce.synthesis import smaller_than, taught_by
+from transduce.text import Vocabularies, train_vocabulary
+from transduce.translator import Loading, ModelFolder, Translator, open_folder
 
 TORCH = Loading(engine="torch", device="cpu", threads=1)
 SMALL = ["--set", "train.steps=2", "train.validate_lines=5", "model.d_model=16", "model.d_ff=16", "model.num_heads=2"]
@@ -59,6 +60,36 @@ def test_a_student_learns_what_the_teacher_says(
     assert student.search.beam == 1
     assert student.data.languages == ("en", "de")
     assert main(["distill", str(teacher), str(run), *options, *SMALL]) == 0, "again: it goes on, and is done"
+
+
+def test_a_student_inherits_task_units_and_languages(teacher: Path, tmp_path: Path) -> None:
+    """A teacher of few words, whose output looks like symbols."""
+    config = (teacher / "config.toml").read_text().replace('task = "auto"', 'task = "translation"')
+    (teacher / "config.toml").write_text(config)
+    told = open_folder(teacher).config.data
+    assert told.task == "translation"
+    asked = write_lines(tmp_path / "a", ["winter"] * 40 + ["rain"] * 40)  # two outputs, again and again
+    files = (asked, write_lines(tmp_path / "b", lines(80)))
+    settings = [*SMALL[1:], "data.vocabulary_size=330", "train.steps=1"]
+    synthesis.distill(teacher, tmp_path / "run", train=[files], valid=[files], settings=settings, loading=TORCH)
+    student = open_folder(tmp_path / "run").config.data
+    for name in ("task", "source_units", "target_units", "joint", "languages", "normalization", "unknown"):
+        assert getattr(student, name) == getattr(told, name), name
+    other = [*settings, "data.task=symbols", "data.source_units=char", "data.target_units=char", "data.unknown=unk"]
+    synthesis.distill(teacher, tmp_path / "other", train=[files], valid=[files], settings=other, loading=TORCH)
+    student = open_folder(tmp_path / "other").config.data
+    assert (student.task, student.source_units) == ("symbols", "char"), "what is asked for goes first"
+
+
+def test_features_of_a_teacher_stay_symbols(teacher: Path) -> None:
+    opened = open_folder(teacher)
+    data = dataclasses.replace(opened.config.data, features_column=3, symbols=("<x>",))
+    both = train_vocabulary(["walk ;V;PST", "go ;V"], units="char", size=60, symbols=[";V", ";PST"])
+    inherited = taught_by(
+        ModelFolder(opened.folder, dataclasses.replace(opened.config, data=data), Vocabularies(both, both))
+    )
+    assert set(inherited["data"]["symbols"]) == {"<x>", ";V", ";PST"}
+    assert inherited["data"]["features_column"] == 3
 
 
 def test_the_given_targets_may_be_learned_from_too(teacher: Path, tmp_path: Path) -> None:
@@ -182,6 +213,15 @@ def test_an_average_is_the_mean_of_weights_and_translates(tmp_path: Path, capsys
     assert found[0] == found[1]
 
 
+def test_models_that_differ_in_dropout_alone_have_an_average(tmp_path: Path) -> None:
+    """Fine-tuning may set another one, and no weight knows of it."""
+    runs = [
+        write_folder(tmp_path / f"run-{rate}", dataclasses.replace(SHAPE, dropout=rate, attention_dropout=rate / 2))
+        for rate in (0.0, 0.3)
+    ]
+    assert average(runs, tmp_path / "mean").exists()
+
+
 def test_what_has_no_average_is_refused(tmp_path: Path) -> None:
     apart = dataclasses.replace(SHAPE, tie="target")
     one, other = write_folder(tmp_path / "one", apart), write_folder(tmp_path / "other", apart, joint=False)
@@ -192,7 +232,7 @@ def test_what_has_no_average_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"other: another source vocabulary"):
         average([one, other], tmp_path / "mean")
     frozen = Path(__file__).parent / "frozen" / "0.1.0"
-    with pytest.raises(RunError, match="its model has other settings"):
+    with pytest.raises(RunError, match=r"its model differs from that of .*one \(model.d_model 64 and \d+"):
         average([one, frozen], tmp_path / "mean")
     assert not (tmp_path / "mean").exists()
 

@@ -23,7 +23,7 @@ import transduce
 from transduce import checkpoint, tensor_file
 from transduce.checkpoint import RunFolder, read_about, read_tensors
 from transduce.cli import main
-from transduce.config import assignments, build, from_toml, to_toml
+from transduce.config import assignments, build, differences, from_toml, to_toml
 from transduce.data import Corpus, read_pairs
 from transduce.data.batches import Batch, make_batch
 from transduce.device import choose_device
@@ -35,7 +35,7 @@ from transduce.text import EOS
 from transduce.training import Result, Silent, make_voice
 from transduce.training import train as train_model
 from transduce.training.card import training_losses
-from transduce.training.choices import wishes
+from transduce.training.choices import NEW_FOR_EACH_RUN, wishes
 from transduce.training.keeper import Keeper
 from transduce.training.loop import Trainer
 from transduce.training.output_limit import fit_output_limit
@@ -825,6 +825,19 @@ def test_a_run_killed_while_it_wrote_its_first_files_begins_anew(reversal: dict[
     (run / "vocabulary.spm").write_bytes(b"half")
     (run / ".config.toml.123").write_text("half")
     assert run_training(run, reversal, "train.steps=3").steps == 3
+
+
+def test_fine_tuning_says_every_setting_it_changes(finished: Path, reversal: dict[str, str], tmp_path: Path) -> None:
+    heard, files = Heard(), {"train": [(reversal["train"],)], "valid": [(reversal["valid"],)]}
+    settings = ["train.steps=1", "train.threads=1", "model.dropout=0.25"]
+    train_model(tmp_path / "tuned", start_from=str(finished), settings=settings, voice=heard, **files)
+    [line] = [line for line in heard.lines if line.startswith(f"changed from {finished}: ")]
+    told = dict(change.split(" ", 1) for change in line.removeprefix(f"changed from {finished}: ").split(", "))
+    assert told["model.dropout"] == "0.1 -> 0.25"
+    old, new = (read_config(RunFolder(run)) for run in (finished, tmp_path / "tuned"))
+    changed = set(differences(old, new)) - NEW_FOR_EACH_RUN
+    assert "train.learning_rate" in changed
+    assert set(told) == changed
 
 
 def test_what_does_not_fit_the_other_run_is_refused_by_name(

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from transduce.checkpoint import RunFolder, Tensors, read_about, read_tensors, write_bytes, write_tensors, write_text
-from transduce.config import to_toml
+from transduce.config import Config, differences, to_toml
 from transduce.errors import RunError, SettingError
 from transduce.translator import ModelFolder, open_folder
 
@@ -30,11 +30,20 @@ def average(runs: Sequence[str | Path], folder: str | Path, weights: str = "auto
 
 def _check_alike(one: ModelFolder, other: ModelFolder) -> None:
     here, there = one.folder.path, other.folder.path
-    if one.config.model != other.config.model:
-        raise RunError(f"{there}: its model has other settings than {here}: no average of these")
+    if apart := _apart(one.config, other.config):
+        raise RunError(f"{there}: its model differs from that of {here} ({', '.join(apart)}), so they have no average")
     for side in ("source", "target"):
         if getattr(one.vocabularies, side).digest != getattr(other.vocabularies, side).digest:
             raise RunError(f"{there}: another {side} vocabulary than {here}: no average of these")
+
+
+def _apart(one: Config, other: Config) -> list[str]:
+    """The settings of the model that differ and matter to its weights: dropout does not."""
+    return [
+        f"{name} {before} and {after}"
+        for name, (before, after) in differences(one, other).items()
+        if name.startswith("model.") and "dropout" not in name
+    ]
 
 
 def _mean(all_tensors: list[Tensors]) -> Tensors:

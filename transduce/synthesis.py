@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from transduce.checkpoint import RunFolder, write_text
-from transduce.config import PRESETS, ModelConfig
+from transduce.config import PRESETS, Layers, ModelConfig
 from transduce.data import Corpus
 from transduce.errors import DataError, RunError, SettingError
 from transduce.files import synchronize_open
@@ -21,10 +22,14 @@ from transduce.training import Result, Silent, Voice
 from transduce.training import train as train_model
 from transduce.training.choices import wishes
 from transduce.training.prepare import check_free
-from transduce.translator import Loading, Request, Translator, open_folder
+from transduce.translator import Loading, ModelFolder, Request, Translator, open_folder
 
 PART_LINES = 16_384
 WIDTHS = 64  # a student's d_model is a multiple of
+INHERITED = (
+    "task", "references", "source_units", "target_units", "joint", "unknown", "normalization", "symbols",
+    "features_column",
+)  # fmt: skip
 SEEDS_A_PART = 1_000  # more than a part has blocks, each of which may draw by a seed of its own
 
 Say = Callable[[str], None]
@@ -57,16 +62,20 @@ def distill(
     voice: Voice | None = None,
 ) -> Result:
     """Train a student on what the teacher makes of the sources (Kim and Rush 2016); run again, it goes on."""
-    voice, taught = voice or Silent(), open_folder(teacher).config
-    data = taught.data
+    voice, taught = voice or Silent(), open_folder(teacher)
+    data = taught.config.data
     if preset == "student" and not config:
-        settings = [*smaller_than(taught.model), *settings]
+        settings = [*smaller_than(taught.config.model), *settings]
     known = languages or data.languages
+    inherited = {} if RunFolder(Path(run)).config.exists() else taught_by(taught)  # a run that exists has its settings
     if not train:
         raise SettingError("no training data: --train SOURCE TARGET, or --train FILE.tsv")
     # What is wrong with the student's settings or its folder is said before the teacher works for an hour.
     check_free(RunFolder(Path(run)))
-    wishes(train=train, valid=valid, languages=known, preset=preset, config=config, settings=settings, start_from="")
+    wishes(
+        train=train, valid=valid, languages=known, preset=preset, config=config, settings=settings, start_from="",
+        inherited=inherited,
+    )  # fmt: skip
     corpus = Corpus(tuple(train), known, data.features_column)
     translator = Translator.load(teacher, loading or Loading(say=voice.say))
     folder = RunFolder(Path(run)).made
@@ -80,8 +89,20 @@ def distill(
         preset=preset,
         config=config,
         settings=settings,
+        inherited=inherited,
         voice=voice,
     )
+
+
+def taught_by(teacher: ModelFolder) -> Layers:
+    """What a student takes over: its task and units must not be guessed from what a weak teacher made."""
+    data = teacher.config.data
+    settings: dict[str, Any] = {name: getattr(data, name) for name in INHERITED}
+    if data.features_column:  # they were read beside the words, and stand in their text now
+        pieces = teacher.vocabularies.source.pieces(range(teacher.vocabularies.source.pad))
+        features = [piece for piece in pieces if piece.startswith(";") and len(piece) > 1]
+        settings["symbols"] = tuple(dict.fromkeys((*data.symbols, *features)))
+    return {"data": settings}
 
 
 def smaller_than(teacher: ModelConfig) -> list[str]:

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from transduce.checkpoint import RunFolder, freed_by_deleting, read_about
+from transduce.config import Layers
 from transduce.device import choose_device
 from transduce.errors import RunError
 from transduce.model import Transformer
@@ -47,13 +48,14 @@ def train(
     config: str = "",
     settings: Sequence[str] = (),
     start_from: str = "",
+    inherited: Layers | None = None,
     voice: Voice | None = None,
 ) -> Result:
     """Begin a run or go on with it, until its budget ends; raises `Stopped` if a signal comes first."""
     folder, voice = RunFolder(Path(run)), voice or Silent()
     wished = wishes(
         train=train, valid=valid, languages=languages, preset=preset, config=config, settings=settings,
-        start_from=start_from,
+        start_from=start_from, inherited=inherited,
     )  # fmt: skip
     asked = wished.asked.train
     choose_device(asked.device, asked.precision, asked.threads)  # refused now rather than when the data are ready

@@ -41,6 +41,8 @@ MAY_CHANGE = {
 TAKEN_FROM_MODEL = {
     "data": ("task", "source_units", "target_units", "joint", "vocabulary_size", "unknown", "normalization", "symbols"),
 }
+# What is always another run's own, and not worth telling.
+NEW_FOR_EACH_RUN = {"data.train", "data.valid", "data.hold_out", "data.cache", "train.start_from"}
 FINE_TUNING_RATE = 0.25  # of the fitted learning rate: the weights are near a good place already
 
 
@@ -65,8 +67,9 @@ def wishes(
     config: str,
     settings: Sequence[str],
     start_from: str,
+    inherited: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Wishes:
-    """The layers above the fitted ones: preset < file < options and `--set`."""
+    """The layers above the fitted ones: inherited from a teacher < preset < file < options and `--set`."""
     if preset and preset not in PRESETS:
         raise SettingError(f"no preset '{preset}'; there are {', '.join(PRESETS)}")
     options: dict[str, Any] = {}
@@ -77,7 +80,14 @@ def wishes(
     if languages:
         options["languages"] = languages
     begin: Layers = {"train": {"start_from": start_from}} if start_from else {}
-    given = (PRESETS.get(preset, {}), _file_layer(config), {"data": options}, begin, assignments(settings))
+    given = (
+        inherited or {},
+        PRESETS.get(preset, {}),
+        _file_layer(config),
+        {"data": options},
+        begin,
+        assignments(settings),
+    )
     layers = tuple(map(_without_auto, given))
     asked = assemble(*layers)  # a misspelt setting is refused before anything is read
     check_ranges(asked)
@@ -115,7 +125,20 @@ def settings_of_new(scanned: Scan, wished: Wishes, start: ModelFolder | None, ho
     said = [f"{name}={new}" for name, (_, new) in differences(alone, config).items() if name != "data.hold_out"]
     if said:
         say(f"but as asked: {', '.join(said)}")
+    if start:
+        _say_what_changes(start.config, config, wished.start_from, say)
     return config
+
+
+def _say_what_changes(old: Config, new: Config, start_from: str, say: Say) -> None:
+    """Every setting in which fine-tuning differs from the run it starts from, but for its data."""
+    changes = [
+        f"{name} {before} -> {after}"
+        for name, (before, after) in differences(old, new).items()
+        if name not in NEW_FOR_EACH_RUN
+    ]
+    if changes:
+        say(f"changed from {start_from}: {', '.join(changes)}")
 
 
 def settings_of_resumed(stored: Config, wished: Wishes, run: Path) -> Config:
