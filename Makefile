@@ -4,28 +4,31 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEV := $(VENV)/.dev
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Twice quiet: pip prints errors, and no warnings or notices.
+PIP := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check
 
 # Idle worker threads that spin for long steal the cores from those that work.
 export OMP_WAIT_POLICY ?= PASSIVE
 export GOMP_SPINCOUNT ?= 10000
 
-.PHONY: setup demo test test-full lint types clean
+.PHONY: setup demo test test-full test-numerics lint types clean
 
 setup: $(READY)
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Transduce needs Python 3.11 or newer; name it with: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 2; }
-	$(PYTHON) -m venv $(VENV)
-	@echo "installing PyTorch and what Transduce needs into $(VENV): some minutes, once"
-	$(PIP) -r constraints.txt
-	$(PIP) -c constraints.txt -e '.[ct2,demo,serve]'
+	@echo "Installing PyTorch and the other packages into $(VENV); this takes a few minutes, once."
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) -r constraints.txt
+	@$(PIP) -c constraints.txt -e '.[ct2,demo,serve]'
+	@echo "Installed: run $(BIN)/transduce --help, or make demo."
 	@touch $@
 
 # What tests and checks need besides.
 $(DEV): $(READY)
-	$(PIP) -c constraints.txt -e '.[dev]'
+	@echo "Installing what the tests and checks need."
+	@$(PIP) -c constraints.txt -e '.[dev]'
 	@touch $@
 
 demo: setup
@@ -36,6 +39,10 @@ test: $(DEV)
 
 test-full: $(DEV)
 	$(BIN)/python -m pytest -m 'not gpu'
+
+# The marked tests as other processors would run them, and with other numbers of threads.
+test-numerics: $(DEV)
+	@$(BIN)/python tests/numerics.py
 
 lint: $(DEV)
 	$(BIN)/ruff check .

@@ -1,11 +1,13 @@
 """What several test files share."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 from jaxtyping import install_import_hook
+from threads import THREADS
 
 
 @pytest.fixture(scope="session")
@@ -15,6 +17,15 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"{folder} is not there: set TRANSDUCE_DATA to the folder of corpora")
     return folder
+
+
+@pytest.fixture
+def few_threads() -> Iterator[None]:
+    """For models so small that they gain nothing from a second thread, and wait for it on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(THREADS)
+    yield
+    torch.set_num_threads(before)
 
 
 # Without a GPU the kernels run in Triton's interpreter. It reads the source of functions, so nothing may wrap them.

@@ -1,7 +1,7 @@
 """The comparison of engines itself: rounding passes, and an engine that is wrong in any of these ways does not."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 import torch
@@ -16,17 +16,11 @@ from transduce.text import EOS
 from transduce.translator import Request, Translator
 from transduce.translator.torch_engine import TorchEngine
 
+pytestmark = [pytest.mark.numerics, pytest.mark.usefixtures("few_threads")]
+
 SIZE, PAD = 400, 399
 GREEDY, BEAM = Request(beam=1, max_extra=20), Request(beam=4, n_best=3, max_extra=20, length_penalty="power", alpha=1.0)
 BOTH = pytest.mark.parametrize("request_", [GREEDY, BEAM], ids=["greedy", "beam"])
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def engine(change: Callable[[Transformer], None] = lambda model: None) -> TorchEngine:

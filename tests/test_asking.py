@@ -18,16 +18,10 @@ from transduce.text import UNKNOWN, Vocabularies, train_vocabulary
 from transduce.translator import Loading, Translator
 from transduce.translator.alignment import pharaoh, with_source_words, word_numbers, word_pairs
 
+pytestmark = pytest.mark.usefixtures("few_threads")
+
 FROZEN = Path(__file__).parent / "frozen" / "0.1.0"
 TORCH = Loading(engine="torch", device="cpu", threads=1)
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 # --- ensembles -------------------------------------------------------------------------------------------------

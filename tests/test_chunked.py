@@ -9,6 +9,8 @@ from transduce.training.chunked import ROWS, chunked_loss
 from transduce.training.loss import batch_loss
 from transduce.training.smoothing import both_losses, smoothed_loss
 
+pytestmark = pytest.mark.numerics
+
 
 @pytest.mark.parametrize("count", [1, ROWS, 2 * ROWS + 3])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])

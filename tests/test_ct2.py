@@ -15,6 +15,7 @@ import folders
 import pytest
 import torch
 from agreement import assert_hypotheses_agree, assert_texts_agree, assert_translations_agree
+from threads import THREADS
 
 import transduce
 from transduce.checkpoint import RunFolder, read_tensors, write_tensors
@@ -29,6 +30,8 @@ from transduce.translator.engine import Block
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed: pip install 'transduce[ct2]'")
 ct2_engine = pytest.importorskip("transduce.translator.ct2_engine")
+
+pytestmark = pytest.mark.usefixtures("few_threads")
 
 WORDS = (
     "the cat sat on a mat while seven small dogs ran under old bridges in winter rain and nobody knew why "
@@ -46,15 +49,6 @@ VARIANTS = {
     "no positions": {"positions": "none"},
 }
 POWER = SearchConfig(beam=4, alpha=1.0, length_penalty="power", max_extra=20)
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Models this small gain nothing from a second one, and wait for it on a busy machine."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def random_lines(count: int, seed: int, longest: int = 12) -> list[str]:
@@ -98,14 +92,14 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     settings = """
     model.d_model=64 model.d_ff=128 model.num_heads=4 model.num_encoder_layers=2 model.num_decoder_layers=1
     model.norm=pre model.dropout=0 train.steps=300 train.tokens_per_batch=1000 train.learning_rate=6e-3 train.warmup_steps=30
-    train.validate_every=300 train.checkpoint_every=300 train.threads=1 train.average=0 data.task=translation
+    train.validate_every=300 train.checkpoint_every=300 train.average=0 data.task=translation
     data.source_units=bpe data.target_units=bpe data.vocabulary_size=400 search.length_penalty=power search.alpha=1
     """.split()
     transduce.train(
         folder / "run",
         train=[(str(folder / "train.tsv"),)],
         valid=[(str(folder / "valid.tsv"),)],
-        settings=[*settings, f"data.cache={folder / 'cache'}"],
+        settings=[*settings, f"train.threads={THREADS}", f"data.cache={folder / 'cache'}"],
         quiet=True,
     )
     return folder / "run"
@@ -114,8 +108,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def both(path: Path, **loading: Any) -> tuple[Translator, Translator]:
     """PyTorch's and CTranslate2's translators of a folder, in float32."""
     return (
-        Translator.load(path, Loading(engine="torch", threads=1)),
-        Translator.load(path, Loading(**{"engine": "ct2", "quantization": "float32", "threads": 1} | loading)),
+        Translator.load(path, Loading(engine="torch", threads=THREADS)),
+        Translator.load(path, Loading(**{"engine": "ct2", "quantization": "float32", "threads": THREADS} | loading)),
     )
 
 
@@ -134,6 +128,7 @@ def assert_same(
 # --- the same model --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.numerics
 @pytest.mark.parametrize("name", VARIANTS)
 def test_every_variant_is_the_same_model(name: str, vocabularies: Vocabularies, tmp_path: Path) -> None:
     ours, theirs = both(write_folder(tmp_path / "run", dataclasses.replace(SMALL, **VARIANTS[name]), vocabularies))
@@ -172,6 +167,7 @@ REQUESTS = {
 }
 
 
+@pytest.mark.numerics
 @pytest.mark.parametrize("name", REQUESTS)
 def test_a_trained_model_says_the_same(trained: Path, name: str) -> None:
     ours, theirs = both(trained)
@@ -183,6 +179,7 @@ def test_a_trained_model_says_the_same(trained: Path, name: str) -> None:
     assert_same(ours, request, [next(theirs.stream([line], request)) for line in lines[:5]], expected[:5])
 
 
+@pytest.mark.numerics
 @pytest.mark.parametrize("beam", [1, 4])
 def test_outputs_begin_with_their_prefixes(trained: Path, beam: int) -> None:
     ours, theirs = both(trained)
@@ -199,6 +196,7 @@ def test_outputs_begin_with_their_prefixes(trained: Path, beam: int) -> None:
     assert_same(ours, short, list(theirs.stream(["cat"], short, [long])), list(ours.stream(["cat"], short, [long])))
 
 
+@pytest.mark.numerics
 @pytest.mark.parametrize("beam", [1, 4])
 @pytest.mark.parametrize("extra", [0, 1, 3])
 def test_every_line_has_its_own_limit(vocabularies: Vocabularies, tmp_path: Path, beam: int, extra: int) -> None:
@@ -211,6 +209,7 @@ def test_every_line_has_its_own_limit(vocabularies: Vocabularies, tmp_path: Path
     assert_same(ours, request, found, expected)
 
 
+@pytest.mark.numerics
 def test_outputs_broken_off_at_the_limit_hide_none_that_ended(tmp_path: Path) -> None:
     """CTranslate2 ranks them without their `</s>`: they look better than they are."""
     ours, theirs = both(folders.write_folder(tmp_path / "run"))
@@ -224,6 +223,7 @@ def test_outputs_broken_off_at_the_limit_hide_none_that_ended(tmp_path: Path) ->
     assert_hypotheses_agree(ours.engines.torch, request, sources, found, expected, misses=BEAMS_THAT_MISS)
 
 
+@pytest.mark.numerics
 def test_scoring_ids_gives_what_the_search_said(trained: Path) -> None:
     _, theirs = both(trained)
     engine = theirs.engines.scoring()
@@ -247,6 +247,7 @@ def test_figures_not_asked_for_are_not_made(trained: Path) -> None:
 # --- sampling --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.numerics
 def test_samples_follow_their_seed_and_have_the_model_s_score(trained: Path) -> None:
     ours, theirs = both(trained)
     lines = random_lines(10, seed=9)
@@ -266,6 +267,7 @@ def test_samples_follow_their_seed_and_have_the_model_s_score(trained: Path) -> 
         assert output.token_log_probabilities == pytest.approx(values, abs=1e-4)
 
 
+@pytest.mark.numerics
 def test_a_draw_from_one_token_is_the_greedy_output(trained: Path) -> None:
     ours, theirs = both(trained)
     lines, greedy = random_lines(5, seed=10), theirs.request(beam=1)
@@ -279,6 +281,7 @@ def test_a_draw_from_one_token_is_the_greedy_output(trained: Path) -> None:
 # --- lines in, lines out ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.numerics
 def test_order_is_kept_over_batches_blocks_and_workers(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = both(trained, threads=2)
     lines = ["" if n % 7 == 3 else line for n, line in enumerate(random_lines(60, seed=11))]
@@ -310,6 +313,7 @@ def test_only_a_few_blocks_are_taken_ahead(trained: Path, full: bool, monkeypatc
         assert read <= 4 * (number // 4 + 1) + 4 * (ct2_engine.Ct2Engine.AHEAD + 1)
 
 
+@pytest.mark.numerics
 def test_a_line_does_not_wait_for_the_next(trained: Path) -> None:
     """Both engines answer what is there before they ask for more, once they hear that nothing more is there yet."""
     for ours in both(trained):
@@ -420,10 +424,11 @@ def test_without_the_package_auto_is_torch_and_ct2_one_line(trained: Path, monke
         transduce.load(trained, engine="ct2")
 
 
+@pytest.mark.numerics
 def test_quantizations(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = random_lines(20, seed=14)
-    whole = transduce.load(trained, engine="ct2", quantization="float32", threads=1).translate(lines)
-    eight = transduce.load(trained, engine="ct2", threads=1).translate(lines)
+    whole = transduce.load(trained, engine="ct2", quantization="float32", threads=THREADS).translate(lines)
+    eight = transduce.load(trained, engine="ct2", threads=THREADS).translate(lines)
     assert sum(one == other for one, other in zip(whole, eight, strict=True)) > 15
     able = ctranslate2.get_supported_compute_types("cpu")
     if "bfloat16" in able:
@@ -581,6 +586,7 @@ assert ctranslate2.specs.model_spec.torch_is_available
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+@pytest.mark.numerics
 def test_evaluate_by_both_engines(copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """In float32 they differ in a line at most, where one of them finds another output as good."""
     lines = random_lines(30, seed=15)
@@ -596,6 +602,7 @@ def test_evaluate_by_both_engines(copy: Path, tmp_path: Path, capsys: pytest.Cap
     assert "--output takes the translations of one engine" in capsys.readouterr().err
 
 
+@pytest.mark.numerics
 def test_the_engine_can_be_named(copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "in").write_text("the cat sat\n")
     command = ["translate", str(copy), "--input", str(tmp_path / "in"), "--device", "cpu"]

@@ -10,6 +10,8 @@ import transduce
 from transduce.checkpoint import read_tensors, write_tensors
 from transduce.errors import DamagedFile, RunError
 
+pytestmark = [pytest.mark.numerics, pytest.mark.usefixtures("few_threads")]
+
 FROZEN = sorted(path.parent for path in (Path(__file__).parent / "frozen").glob("*/expected.json"))
 
 

@@ -4,22 +4,26 @@ What must be known to carry a model there is what exports are made of; the tests
 """
 
 import dataclasses
-import itertools
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
 import pytest
 import torch
+from agreement import Reference, assert_agree
 from torch import Tensor
 
 from transduce.config import Config, ModelConfig
+from transduce.device import Device
 from transduce.exchange.hf import hf_settings, hf_tensors
 from transduce.model import Tokens, Transformer
 from transduce.search import Hypothesis, PowerPenalty
 from transduce.search.beam import beam_search
+from transduce.translator import Request
+from transduce.translator.torch_engine import TorchEngine
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed: pip install transformers")
+
+pytestmark = [pytest.mark.numerics, pytest.mark.usefixtures("few_threads")]
 
 POST = ModelConfig(
     d_model=64, d_ff=128, num_heads=4, num_encoder_layers=3, num_decoder_layers=2, dropout=0.0, output_bias=True
@@ -31,15 +35,6 @@ LIMIT = 64  # of an output, counting `</s>`; the beams of `ends_its_sentences` e
 TOLERANCE = 1e-4
 TIED = {"model.encoder.embed_tokens", "model.decoder.embed_tokens", "lm_head"}  # with model.shared
 BOTH = pytest.mark.parametrize("config", [POST, PRE], ids=["post-norm is Marian", "pre-norm is Pegasus"])
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Models this small gain nothing from a second one, and wait for it on a busy machine."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 # --- our weights in their model --------------------------------------------------------------------------------
@@ -161,15 +156,22 @@ def test_the_models_searched_are_worth_searching(config: ModelConfig) -> None:
     assert len(set(lengths)) > 5
     assert len({tuple(found[0].tokens) for found in beam}) > 20
     assert sum(one[0].tokens != wide[0].tokens for one, wide in zip(greedy, beam, strict=True)) > 10
-    scores = [[one.score for one in found] for found in beam]
-    assert min(a - b for found in scores for a, b in itertools.pairwise(found)) > 1e-5, "a tie decides nothing"
+
+
+def assert_searches_agree(
+    model: Transformer, found: list[list[list[int]]], ours: list[list[Hypothesis]], **how: Any
+) -> None:
+    engine = TorchEngine(model, Device("cpu", bf16=False), PAD, PAD, END)
+    reference = Reference(engine, Request(length_penalty="power", **how))
+    assert_agree(reference, sources(30, seed=2), found, [[one.tokens for one in line] for line in ours])
 
 
 @BOTH
 def test_greedy_search_is_theirs(config: ModelConfig) -> None:
     model = ends_its_sentences(config)
     theirs = their_search(model, num_beams=1)
-    assert [found[0].tokens for found in our_search(model, 1, 1.0)] == outputs(theirs.sequences)
+    found = [[tokens] for tokens in outputs(theirs.sequences)]
+    assert_searches_agree(model, found, our_search(model, 1, 1.0), beam=1)
 
 
 @BOTH
@@ -179,8 +181,9 @@ def test_beam_search_is_theirs(config: ModelConfig, alpha: float, n_best: int) -
     """Tokens and scores, which both divide by n^alpha, where n counts `</s>` and not the first `<pad>`."""
     model = ends_its_sentences(config)
     theirs = their_search(model, num_beams=4, num_return_sequences=n_best, length_penalty=alpha, early_stopping="never")
-    ours = [one for found in our_search(model, 4, alpha, n_best) for one in found]
-    assert [one.tokens for one in ours] == outputs(theirs.sequences)
-    differences = (torch.tensor([one.score for one in ours]) - theirs.sequences_scores).abs()
+    ours, flat = our_search(model, 4, alpha, n_best), outputs(theirs.sequences)
+    found = [flat[begin : begin + n_best] for begin in range(0, len(flat), n_best)]
+    assert_searches_agree(model, found, ours, beam=4, alpha=alpha)
+    differences = (torch.tensor([one.score for line in ours for one in line]) - theirs.sequences_scores).abs()
     print(f"largest difference {differences.max():.1e}")
     assert float(differences.max()) <= TOLERANCE

@@ -6,7 +6,6 @@ import shlex
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -29,16 +28,10 @@ from transduce.model import Transformer
 from transduce.text import Vocabulary, train_vocabulary
 from transduce.translator import Loading, Translator, open_folder
 
+pytestmark = pytest.mark.usefixtures("few_threads")
+
 needs_transformers = pytest.mark.skipif(not find_spec("transformers"), reason="pip install 'transduce[hf]'")
 REAL = "model-marian-multi30k-en-de"
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 # --- Marian's own ----------------------------------------------------------------------------------------------
@@ -52,6 +45,7 @@ def identical_to_marian(shared_data: Path, run: Path, count: int) -> int:
     return sum(one == other for one, other in zip(found, expected, strict=False))
 
 
+@pytest.mark.numerics
 def test_a_marian_model_says_what_marian_said(shared_data: Path, tmp_path: Path) -> None:
     """Beam 6 with n^0.6, as its decoder.yml has it: Marian's frequencies, its bias, no `<unk>`."""
     assert identical_to_marian(shared_data, tmp_path / "run", 150) == 150
@@ -323,6 +317,7 @@ def to_hf(ours: Transformer, **settings: Any) -> Any:
     return model.eval()
 
 
+@pytest.mark.numerics
 @needs_transformers
 def test_a_marian_model_of_hugging_face_says_what_it_said_there(tmp_path: Path) -> None:
     model, tokenizer = write_hf_marian(tmp_path / "hf")

@@ -14,6 +14,8 @@ from transduce.training.kept import holding, kept_weights, trained_tensors
 from transduce.training.muon import COEFFICIENTS, layer_matrices, orthogonalised
 from transduce.training.optimizer import load_optimizer, make_optimizer, optimizer_tensors
 
+pytestmark = pytest.mark.numerics
+
 KINDS = ["adam", "adamw", "schedule_free", "muon"]
 TINY = ModelConfig(
     d_model=8, d_ff=20, num_heads=2, d_v=3, num_encoder_layers=1, num_decoder_layers=2, activation="swiglu"

@@ -20,6 +20,8 @@ from transduce.data.pages import Paging, make_pages
 from transduce.threads import ahead, hurrying
 from transduce.training.progress import AFTERWARDS, PAUSES, Pace, Progress, pace_for
 
+pytestmark = pytest.mark.numerics
+
 PAD = 99
 
 

@@ -31,6 +31,8 @@ from transduce.training.smoothing import smoothed_loss
 from transduce.translator import Request
 from transduce.translator.torch_engine import TorchEngine
 
+pytestmark = [pytest.mark.numerics, pytest.mark.usefixtures("few_threads")]
+
 TINY = ModelConfig(d_model=32, d_ff=64, num_heads=4, num_encoder_layers=2, num_decoder_layers=2, dropout=0.0)
 SIZE = 40
 PAD = SIZE - 1

@@ -11,6 +11,8 @@ from transduce.model import Transformer
 from transduce.model.dropout import drawing_from, random_scale
 from transduce.training.replicas import Replicas, count_replicas
 
+pytestmark = pytest.mark.numerics
+
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_shards_add_up_to_the_batch(count: int) -> None:

@@ -12,6 +12,8 @@ from transduce.translator import Loading, Translator
 
 pytest.importorskip("ctranslate2", reason="pip install 'transduce[ct2]'")
 
+pytestmark = pytest.mark.numerics
+
 FROZEN = Path(__file__).parent / "frozen" / "0.1.0"
 WORDS = "hello winter bridge transform attention water stone mother lantern planet garden silver orange".split()
 

@@ -317,6 +317,7 @@ def test_a_validation_bounds_its_outputs_by_the_references(finished: Path, monke
 # --- resuming --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.numerics
 def test_the_same_run_twice_is_the_same(finished: Path, reversal: dict[str, str], tmp_path: Path) -> None:
     run_training(tmp_path / "again", reversal)
     assert final_weights(tmp_path / "again") == final_weights(finished)
@@ -329,6 +330,7 @@ def test_a_finished_run_is_left_as_it_is(finished: Path, reversal: dict[str, str
     assert before == {p: p.read_bytes() for p in finished.glob("*.safetensors")} | {0: log_of(finished)}
 
 
+@pytest.mark.numerics
 def test_two_threads_resume_to_the_bit(reversal: dict[str, str], tmp_path: Path) -> None:
     """Each has a share of every batch and its own dropout; what they add up to is the same every time."""
     settings = ["train.threads=2", "model.attention_dropout=0.1"]
@@ -613,6 +615,7 @@ def test_pages_learn_on_a_cpu_too_and_resume_to_the_same(reversal: dict[str, str
         run_training(one, reversal, "train.layout=padded")
 
 
+@pytest.mark.numerics
 def test_accumulation_equals_one_large_batch(finished: Path) -> None:
     """The gradient of a step is the same in one batch or cut into several."""
     trainer = trainer_of(finished, "model.dropout=0")
@@ -649,6 +652,7 @@ def trainer_of(run: Path, *changes: str) -> Trainer:
     return Trainer(folder, dataclasses.replace(material, config=config), model, choose_device("cpu"), Silent())
 
 
+@pytest.mark.numerics
 def test_clipping_bounds_the_step(finished: Path) -> None:
     trainer = trainer_of(finished, "train.clip_norm=0.001")
     trainer.update.add(batch_of(trainer, np.arange(40)), tokens=1)
@@ -850,6 +854,7 @@ def test_what_does_not_fit_the_other_run_is_refused_by_name(
 # --- it learns -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.numerics
 @pytest.mark.timeout(240)
 def test_must_learn_to_reverse(reversal: dict[str, str], tmp_path: Path) -> None:
     """Through the real command line: a small model says sequences it has never seen backwards."""

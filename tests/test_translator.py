@@ -6,15 +6,18 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from agreement import assert_texts_agree, assert_translations_agree
 
 from transduce.config import Config, ModelConfig, SearchConfig
 from transduce.device import Device
 from transduce.errors import DataError, SettingError
 from transduce.model import Tokens, Transformer
 from transduce.text import EOS, UNKNOWN, Vocabularies, Vocabulary, train_vocabulary
-from transduce.translator import Request, Translation, Translator, translator
+from transduce.translator import Request, Translator, translator
 from transduce.translator.engine import Block
 from transduce.translator.torch_engine import TorchEngine
+
+pytestmark = [pytest.mark.numerics, pytest.mark.usefixtures("few_threads")]
 
 WORDS = (
     "the cat sat on a mat while seven small dogs ran under old bridges in winter rain and nobody knew why "
@@ -23,15 +26,6 @@ WORDS = (
 MODEL = ModelConfig(d_model=32, d_ff=64, num_heads=4, num_encoder_layers=2, num_decoder_layers=2, dropout=0.1)
 GREEDY, BEAM = Request(beam=1, max_extra=5), Request(beam=4, max_extra=5)
 BOTH = pytest.mark.parametrize("request_", [GREEDY, BEAM], ids=["greedy", "beam"])
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Models this small gain nothing from a second one, and wait for it on a busy machine."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def random_lines(count: int, seed: int, longest: int = 12) -> list[str]:
@@ -63,12 +57,6 @@ def ours(subwords: Vocabulary) -> Translator:
     return make(subwords)
 
 
-def assert_same(found: Translation, expected: Translation) -> None:
-    assert found.source == expected.source
-    assert [one.tokens for one in found.outputs] == [one.tokens for one in expected.outputs]
-    assert [one.score for one in found.outputs] == pytest.approx([one.score for one in expected.outputs], abs=1e-4)
-
-
 # --- a line is translated by itself ----------------------------------------------------------------------------
 
 
@@ -77,8 +65,8 @@ def test_a_line_alone_is_the_line_in_a_batch(ours: Translator, request_: Request
     lines = random_lines(50, seed=2)
     together = list(ours.stream(lines, request_))
     assert len({found.text for found in together}) > 25, "the source must matter"
-    for line, found in zip(lines, together, strict=True):
-        assert_same(found, next(ours.stream([line], request_)))
+    alone = [next(ours.stream([line], request_)) for line in lines]
+    assert_translations_agree(ours, request_, together, alone)
 
 
 @BOTH
@@ -89,17 +77,17 @@ def test_small_batches_give_what_large_ones_give(
     expected = list(ours.stream(lines, request_))
     monkeypatch.setattr(TorchEngine, "PLACES", {"cpu": 60})
     assert len(list(ours.engines.torch._batches(ours.vocabularies.source.encode(lines), request_.beam))) > 4
-    for found, other in zip(ours.stream(lines, request_), expected, strict=True):
-        assert_same(found, other)
+    assert_translations_agree(ours, request_, list(ours.stream(lines, request_)), expected)
 
 
 def test_the_order_of_lines_is_kept_whatever_their_lengths(ours: Translator) -> None:
     lines = [" ".join(WORDS[:n]) for n in (3, 30, 1, 12, 2, 25, 1, 7)]
     expected = [ours.translate([line], BEAM)[0] for line in lines]
     assert len(set(expected)) == len(set(lines))
-    assert ours.translate(lines, BEAM) == expected
-    assert ours.translate(lines[::-1], BEAM) == expected[::-1]
-    assert ours.translate(lines, BEAM.but(constrained=True)) == expected  # nobody said which phrases
+    assert_texts_agree(ours, BEAM, lines, ours.translate(lines, BEAM), expected)
+    assert_texts_agree(ours, BEAM, lines, ours.translate(lines[::-1], BEAM)[::-1], expected)
+    unsaid = ours.translate(lines, BEAM.but(constrained=True))  # nobody said which phrases
+    assert_texts_agree(ours, BEAM, lines, unsaid, expected)
     assert [found.source for found in ours.stream(lines, BEAM)] == lines
 
 
@@ -186,9 +174,8 @@ def test_outputs_begin_with_their_prefixes(ours: Translator, request_: Request) 
         forced = ours.vocabularies.target.encode([prefix])[0][:-1]
         assert one.outputs[0].tokens[: len(forced)] == ours.vocabularies.target.pieces(forced)
         assert one.text.startswith(prefix)
-    assert_same(found[0], next(ours.stream(lines[:1], request_)))
-    for n, prefix in enumerate(prefixes):
-        assert_same(next(ours.stream([lines[n]], request_, [prefix])), found[n])
+    alone = [next(ours.stream([line], request_, [prefix])) for line, prefix in zip(lines, prefixes, strict=True)]
+    assert_translations_agree(ours, request_, [next(ours.stream(lines[:1], request_)), *alone], [found[0], *found])
 
 
 def test_prefixes_and_terms_for_other_lines_are_refused(ours: Translator) -> None:

@@ -14,6 +14,8 @@ from transduce.model import Tokens, Transformer
 from transduce.training.optimizer import make_optimizer
 from transduce.training.update import GraphedUpdate, PlainUpdate
 
+pytestmark = pytest.mark.numerics
+
 PAD = 40
 CONFIG = ModelConfig(d_model=32, d_ff=64, num_heads=2, num_encoder_layers=2, num_decoder_layers=2, dropout=0.1)
 TRAIN = TrainConfig(clip_norm=0.5)
