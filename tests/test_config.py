@@ -174,12 +174,6 @@ def test_units_that_were_asked_for_are_what_is_said() -> None:
     assert any("units char -> char, one vocabulary" in reason for reason in fitted.reasons)
 
 
-def test_warm_up_and_pauses_come_soon_where_only_minutes_are_known() -> None:
-    layer = assignments(["train.minutes=1"])
-    train = build(fit(Counts(1_000_000, WORDS, WORDS), Asked.of(layer)).layer, layer).train
-    assert train.validate_every == train.checkpoint_every == train.warmup_steps == 100
-
-
 def test_one_vocabulary_or_two_as_asked() -> None:
     two = build(fit(Counts(29_000, WORDS, WORDS), Asked(joint=False)).layer)
     assert (two.data.joint, two.model.tie) == (False, "target")

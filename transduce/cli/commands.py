@@ -39,7 +39,13 @@ def train(options: Options) -> int:
 
     return _finish(
         options,
-        lambda: train(options.run, start_from=options.start_from, voice=_voice(options), **_asked_of_training(options)),
+        lambda: train(
+            options.run,
+            start_from=options.start_from,
+            voice=_voice(options),
+            begun=options.begun,
+            **_asked_of_training(options),
+        ),
     )
 
 
@@ -57,8 +63,14 @@ def _asked_of_training(options: Options) -> dict[str, Any]:
         "languages": tuple(options.languages),
         "preset": options.preset,
         "config": options.config,
-        "settings": options.settings,
+        "settings": [*options.settings, *_asked_budget(options)],
     }
+
+
+def _asked_budget(options: Options) -> list[str]:
+    """`--minutes`, `--steps` and `--epochs` as settings; one that was given takes the place of the others' defaults."""
+    given = {name: getattr(options, name) for name in ("minutes", "steps", "epochs")}
+    return [f"train.{name}={value}" for name, value in given.items() if value is not None]
 
 
 def _finish(options: Options, run: Callable[[], "Result"]) -> int:

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from typing import NoReturn
 
 from transduce.cli.parser import make_parser
@@ -24,10 +25,12 @@ def _set_waiting() -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; errors a user can cause are one line on stderr."""
+    begun = time.perf_counter()
     _set_waiting()
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _end)  # training and the server have ways of their own to end
     options = make_parser().parse_args(arguments)
+    options.begun = begun  # a budget in minutes covers loading torch, too
     if sys.stdout is None:
         print("transduce: standard output is closed", file=sys.stderr)
         return 2

@@ -79,9 +79,19 @@ def _train(parser: argparse.ArgumentParser) -> None:
     add("--from", dest="start_from", metavar="MODEL", default="", help="start from another run's weights")
     add("--preset", choices=sorted(PRESETS), default="", help="a named recipe (default: fitted to the data)")
     add("--config", metavar="FILE.toml", default="", help="settings from a file")
+    _budget(parser)
     add("--set", nargs="+", action="extend", metavar="section.key=value", default=[], dest="settings")
     _loudness(parser)
     add("--json", action="store_true", help="print the result as JSON on stdout")
+
+
+def _budget(parser: argparse.ArgumentParser) -> None:
+    budget = parser.add_argument_group(
+        "budget", "how long to train: whichever ends first (default: fitted to the data)"
+    )
+    budget.add_argument("--minutes", type=float, help="of the whole command; the model is fitted to them")
+    budget.add_argument("--steps", type=int, help="optimizer steps")
+    budget.add_argument("--epochs", type=float, help="passes over the training data")
 
 
 def _loudness(parser: argparse.ArgumentParser) -> None:
@@ -250,6 +260,7 @@ def _distill(parser: argparse.ArgumentParser) -> None:
         help="the student's shape (default: student, 6 + 1 layers of 256, or less for a small teacher)",
     )
     add("--config", metavar="FILE.toml", default="", help="the student's settings from a file")
+    _budget(parser)
     add("--set", nargs="+", action="extend", metavar="section.key=value", default=[], dest="settings")
     add("--keep-original", action="store_true", help="learn from the given targets too")
     add("--beam", type=int, help="the teacher's (default: its setting)")

@@ -1,6 +1,9 @@
 """The one page of configuration: what can be set, what the presets say, and how the layers combine."""
 
-from transduce.config.fitted import Asked, Fitted, fit
+from transduce.config.budget import Machine
+from transduce.config.budget import cpu as cpu_machine
+from transduce.config.budget import gpu as gpu_machine
+from transduce.config.fitted import Asked, Fitted, Time, fit
 from transduce.config.presets import PRESETS
 from transduce.config.resolve import (
     Layers,
@@ -24,19 +27,23 @@ __all__ = [
     "DataConfig",
     "Fitted",
     "Layers",
+    "Machine",
     "ModelConfig",
     "SearchConfig",
     "Side",
+    "Time",
     "TrainConfig",
     "assemble",
     "assignments",
     "build",
     "check",
     "check_ranges",
+    "cpu_machine",
     "differences",
     "fit",
     "flatten",
     "from_toml",
+    "gpu_machine",
     "merge",
     "to_toml",
 ]

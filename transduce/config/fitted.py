@@ -1,24 +1,31 @@
-"""Settings fitted to the data: one small table from the number of pairs to a whole recipe, with its reasons.
+"""Settings fitted to the data, the machine and the time there is, with the reasons.
 
-Used where no preset, file or `--set` says otherwise. Each row rests on runs in docs/log.md. Everything chosen here can
-be expressed by Hugging Face transformers and CTranslate2. Sees counts only, never the data.
+One small table leads from the number of pairs to a whole recipe; a budget in minutes, or a slow machine, makes the model
+and its batches smaller (`transduce/config/budget.py`). Used where no preset, file or `--set` says otherwise. Each row rests
+on runs in docs/log.md. Everything chosen here can be expressed by Hugging Face transformers and CTranslate2. Sees counts
+only, never the data.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from transduce.config.budget import Choice, Machine, Size, Work, choose, cpu, dropout, for_size, learning_rate
 from transduce.config.resolve import Layers
 from transduce.config.task import Counts, infer_task, infer_units, text_reasons, text_settings
 
-SOON = 100  # steps: warm-up and pauses of a budget in minutes, of which nobody knows yet how many steps it is
+SENSIBLE_MINUTES = 60.0  # without a budget: what takes longer on this machine is made smaller
+SLOW_CPU = cpu(2_000.0)
+FAR_BELOW = 0.25  # of the epochs that the data reward: with fewer, people are warned
+SAMPLE_PER_MINUTE = 50_000  # pairs that the vocabulary is learned from, for each minute of the budget
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """A layer of settings and, for people, why they are what they are."""
+    """A layer of settings and, for people, why they are what they are, and what they should know before it starts."""
 
     layer: Layers
     reasons: list[str]
+    warnings: list[str]
 
 
 @dataclass(frozen=True)
@@ -34,6 +41,10 @@ class Row:
     tokens_per_batch: int
     epochs: float
     learning_rate: float
+
+    @property
+    def size(self) -> Size:
+        return Size(self.d_model, self.heads, self.layers)
 
 
 # fmt: off
@@ -63,16 +74,47 @@ class Asked:
     steps: int = 0
     epochs: float = 0.0
     minutes: float = 0.0
+    size: Size | None = None
+    tokens_per_batch: int = 0
+    vocabulary_size: int = 0
+
+    @property
+    def budget(self) -> bool:
+        return bool(self.steps or self.epochs or self.minutes)
 
     @staticmethod
     def of(layers: Layers) -> "Asked":
         data, train = layers.get("data", {}), layers.get("train", {})
-        budget = {name: train.get(name, 0) for name in ("steps", "epochs", "minutes")}
+        budget = {name: train.get(name, 0) for name in ("steps", "epochs", "minutes", "tokens_per_batch")}
         units = {name: data.get(name, "") for name in ("source_units", "target_units")}
-        return Asked(task=data.get("task", "auto"), joint=data.get("joint"), **units, **budget)
+        return Asked(
+            task=data.get("task", "auto"),
+            joint=data.get("joint"),
+            size=_asked_size(layers.get("model", {})),
+            vocabulary_size=data.get("vocabulary_size", 0),
+            **units,
+            **budget,
+        )
 
 
-def fit(counts: Counts, asked: Asked | None = None) -> Fitted:
+def _asked_size(model: dict[str, Any]) -> Size | None:
+    """A shape that was asked for, however much of it; what was left open is as the fitted models have it."""
+    names = ("d_model", "num_encoder_layers", "num_decoder_layers")
+    if not any(name in model for name in names):
+        return None
+    layers = [model[name] for name in names[1:] if name in model] or [3]
+    return Size(model.get("d_model", 256), model.get("num_heads", 4), max(1, round(sum(layers) / len(layers))))
+
+
+@dataclass(frozen=True)
+class Time:
+    """How fast the machine is, and how many seconds of training there are; 0: no limit was asked for."""
+
+    machine: Machine
+    seconds: float = 0.0
+
+
+def fit(counts: Counts, asked: Asked | None = None, time: Time | None = None) -> Fitted:
     """The recipe for a corpus, around what was asked for: a budget that was given takes the place of the fitted one.
 
     Differs from the paper: pre-norm, a learning rate that falls linearly to zero with the budget, clipping, dropout and
@@ -80,14 +122,90 @@ def fit(counts: Counts, asked: Asked | None = None) -> Fitted:
     """
     asked = asked or Asked()
     task, why = infer_task(counts) if asked.task == "auto" else (asked.task, "as set")
-    row = next(r for r in (SYMBOLS if task == "symbols" else TRANSLATION) if counts.pairs <= r.pairs)
+    row = row_for(task, counts.pairs)
     source, target = infer_units(counts, task)
     units = asked.source_units or source, asked.target_units or target
     one = units[0] == units[1] if asked.joint is None else asked.joint
-    layer = _layer(row, task, units, one, counts) | {
-        "train": _training(row, _steps_per_epoch(row, units[1], counts), asked)
-    }
-    return Fitted(layer, _reasons(row, task, why, units, one, counts))
+    work = _work(row, task, units, counts, asked)
+    fitted, warnings = _fit_to_time(row, work, asked, time)
+    layer = _layer(fitted, task, units, one, counts) | {"train": _training(fitted, work, asked)}
+    if asked.minutes:
+        layer["data"]["vocabulary_sample"] = max(SAMPLE_PER_MINUTE, int(asked.minutes * SAMPLE_PER_MINUTE))
+    return Fitted(layer, _reasons(fitted, task, why, units, one, counts, asked), warnings)
+
+
+def may_take_long(counts: Counts, asked: Asked) -> bool:
+    """Whether the recipe could take longer than is sensible on a slow CPU; if not, its speed need not be measured."""
+    task = infer_task(counts)[0] if asked.task == "auto" else asked.task
+    row = row_for(task, counts.pairs)
+    work = _work(row, task, infer_units(counts, task), counts, asked)
+    speed = SLOW_CPU.tokens_per_second(row.size, work.vocabulary, work.source_per_target)
+    return row.epochs * work.tokens_per_epoch / speed > 60 * SENSIBLE_MINUTES
+
+
+def row_for(task: str, pairs: int) -> Row:
+    """The recipe that so many pairs reward, whatever time it takes."""
+    return next(row for row in (SYMBOLS if task == "symbols" else TRANSLATION) if pairs <= row.pairs)
+
+
+def _work(row: Row, task: str, units: tuple[str, str], counts: Counts, asked: Asked) -> Work:
+    source, target = counts.source.tokens_in(units[0]), counts.target.tokens_in(units[1])
+    # Letters and symbols are far fewer than the limit of such a vocabulary.
+    vocabulary = (asked.vocabulary_size or row.vocabulary) if units[1] in ("bpe", "unigram") else 100
+    return Work(task, vocabulary, source / target, counts.pairs * target)
+
+
+def _fit_to_time(row: Row, work: Work, asked: Asked, time: Time | None) -> tuple[Row, list[str]]:
+    """The recipe made smaller where the time asks for it, and what should be said of that."""
+    if time is None:
+        return row, []
+    wanted = row.epochs * work.tokens_per_epoch
+    minutes = wanted / time.machine.tokens_per_second(row.size, work.vocabulary, work.source_per_target) / 60
+    if not asked.minutes and minutes <= SENSIBLE_MINUTES:
+        return row, []
+    seconds = time.seconds if asked.minutes else 60 * SENSIBLE_MINUTES
+    batch = asked.tokens_per_batch or row.tokens_per_batch
+    if asked.size is None:
+        choice = choose(time.machine, seconds, work, row.size, batch)
+    else:
+        choice = for_size(time.machine, seconds, work, asked.size, batch)
+    return _shrunk(row, choice, work), _time_warnings(row, choice, work, asked, minutes)
+
+
+def _shrunk(row: Row, choice: Choice, work: Work) -> Row:
+    epochs, size = choice.tokens / work.tokens_per_epoch, choice.size
+    return replace(
+        row,
+        d_model=size.d_model,
+        heads=size.heads,
+        layers=size.layers,
+        tokens_per_batch=choice.tokens_per_batch,
+        epochs=float(f"{epochs:.2g}"),
+        dropout=dropout(row.dropout, epochs),
+        learning_rate=learning_rate(work.task, size.d_model, choice.tokens_per_batch),
+    )
+
+
+def _time_warnings(row: Row, choice: Choice, work: Work, asked: Asked, minutes: float) -> list[str]:
+    """What more time or a faster machine would bring, said before anything is trained."""
+    size = row.size
+    best = f"d_model {size.d_model}, {size.layers} + {size.layers} layers, {row.epochs:g} epochs"
+    if not asked.minutes:
+        return [
+            f"these data reward {best}: about {_hours(minutes)} on this machine. No budget was given, so a smaller "
+            f"model is trained that takes about an hour; --minutes sets another budget, and a GPU would take minutes"
+        ]
+    epochs = choice.tokens / work.tokens_per_epoch
+    if epochs >= FAR_BELOW * row.epochs:
+        return []
+    return [
+        f"{asked.minutes:g} minutes are enough for about {epochs:.2g} epochs on this machine, and these data reward "
+        f"{row.epochs:g}: expect a weaker model. The full recipe ({best}) would take about {_hours(minutes)} here"
+    ]
+
+
+def _hours(minutes: float) -> str:
+    return f"{minutes:.0f} minutes" if minutes < 90 else f"{minutes / 60:.1f} hours"
 
 
 def _layer(row: Row, task: str, units: tuple[str, str], joint: bool, counts: Counts) -> Layers:
@@ -112,38 +230,38 @@ def _layer(row: Row, task: str, units: tuple[str, str], joint: bool, counts: Cou
     return {"model": model, "data": data, "search": search}
 
 
-def _training(row: Row, steps_per_epoch: float, asked: Asked) -> dict[str, Any]:
+def _training(row: Row, work: Work, asked: Asked) -> dict[str, Any]:
     """Warm-up, validations and checkpoints as shares of the steps there will be.
 
-    A budget in minutes may be a few steps or many: they come soon then, and pauses are made rarer once it is measured.
+    With a budget in minutes, when to validate and to save is planned by the clock instead (`training/plan.py`).
     """
-    budget_asked = bool(asked.steps or asked.epochs or asked.minutes)
+    steps_per_epoch = work.tokens_per_epoch / row.tokens_per_batch
     steps = max(1, asked.steps or round((asked.epochs or row.epochs) * steps_per_epoch))
-    part = max(20, min(steps // 20, SOON if asked.minutes else steps))
+    part = max(20, steps // 20)
     return {
         "steps": 0,
-        "epochs": 0.0 if budget_asked else float(row.epochs),
+        "epochs": 0.0 if asked.budget else float(row.epochs),
         "tokens_per_batch": row.tokens_per_batch,
         "learning_rate": row.learning_rate,
         "schedule": "linear",
-        "warmup_steps": min(4_000, part),
+        "warmup_steps": min(4_000, max(1, steps // 20) if asked.minutes else part),
         "clip_norm": 1.0,
-        "validate_every": part,
-        "checkpoint_every": part,
+        "validate_every": 0 if asked.minutes else part,
+        "checkpoint_every": 0 if asked.minutes else part,
         "average": 5,
     }
 
 
-def _steps_per_epoch(row: Row, target_units: str, counts: Counts) -> float:
-    return counts.pairs * counts.target.tokens_in(target_units) / row.tokens_per_batch
-
-
-def _reasons(row: Row, task: str, why: str, units: tuple[str, str], joint: bool, counts: Counts) -> list[str]:
+def _reasons(
+    row: Row, task: str, why: str, units: tuple[str, str], joint: bool, counts: Counts, asked: Asked
+) -> list[str]:
     vocabulary = "one vocabulary for both sides" if joint else "a vocabulary per side"
+    time = f" in {asked.minutes:g} minutes" if asked.minutes else ""
     return [
         f"task {task}: {why}",
         f"units {units[0]} -> {units[1]}, {vocabulary}",
-        f"{counts.pairs:,} pairs: d_model {row.d_model}, {row.layers} + {row.layers} layers, dropout {row.dropout}, "
-        f"{row.tokens_per_batch:,} tokens a batch, {row.epochs:g} epochs, learning rate {row.learning_rate:g}",
+        f"{counts.pairs:,} pairs{time}: d_model {row.d_model}, {row.layers} + {row.layers} layers, dropout {row.dropout}, "
+        f"{row.tokens_per_batch:,} tokens a batch, {'about ' if time else ''}{row.epochs:g} epochs, "
+        f"learning rate {row.learning_rate:g}",
         *text_reasons(counts, task),
     ]

@@ -83,7 +83,7 @@ class TrainConfig:
 
     steps: int = 100_000  # steps, epochs, minutes: whichever ends first; 0: not limited by it
     epochs: float = 0.0
-    minutes: float = 0.0
+    minutes: float = 0.0  # of the whole command, reading the data and the last validation included
     tokens_per_batch: int = 25_000  # real target tokens per optimizer step
     ramp_epochs: int = 0  # in which a step is smaller, e.g. 3: with 1/4, 1/2, 3/4 of its tokens
     tokens_per_microbatch: int = 0  # places of a batch on the device at once; 0: chosen for the device
@@ -101,9 +101,9 @@ class TrainConfig:
     simcut: float = 0.0  # weight of the divergence from a second pass with tokens cut out; 0: none, typically 3
     simcut_rate: float = 0.05  # share of tokens cut out, both sides; simcut only
     clip_norm: float = 0.0  # 0: no clipping
-    validate_every: int = 1_000
+    validate_every: int = 1_000  # steps; 0: planned with a budget in minutes, else 20 times in all
     validate_lines: int = 1_000  # translated for the metric at a validation (greedily); the loss takes all
-    checkpoint_every: int = 1_000
+    checkpoint_every: int = 1_000  # steps; 0: likewise
     log_every: int = 50
     average: int = 5  # the last checkpoints to average; 0: none
     ema: float = 0.0  # decay of an exponential moving average of the weights; 0: none
@@ -170,9 +170,7 @@ def _out_of_range(config: Config) -> list[Refusal]:
         "data.vocabulary_sample": data.vocabulary_sample,
         "data.max_length": data.max_length,
         "train.tokens_per_batch": train.tokens_per_batch,
-        "train.validate_every": train.validate_every,
         "train.validate_lines": train.validate_lines,
-        "train.checkpoint_every": train.checkpoint_every,
         "train.log_every": train.log_every,
         "search.beam": search.beam,
     }
@@ -186,6 +184,8 @@ def _out_of_range(config: Config) -> list[Refusal]:
         "train.tokens_per_microbatch": train.tokens_per_microbatch,
         "train.learning_rate": train.learning_rate,
         "train.warmup_steps": train.warmup_steps,
+        "train.validate_every": train.validate_every,
+        "train.checkpoint_every": train.checkpoint_every,
         "train.weight_decay": train.weight_decay,
         "train.clip_norm": train.clip_norm,
         "train.r_drop": train.r_drop,

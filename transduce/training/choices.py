@@ -27,6 +27,7 @@ from transduce.config import (
 )
 from transduce.data import Scan, groups_to_setting
 from transduce.errors import RunError, SettingError
+from transduce.training.speed import time_for
 from transduce.translator import ModelFolder
 
 Say = Callable[[str], None]
@@ -113,15 +114,21 @@ def _file_layer(path: str) -> Layers:
         raise SettingError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def settings_of_new(scanned: Scan, wished: Wishes, start: ModelFolder | None, hold_out: int, say: Say) -> Config:
-    """Fitted to the data, or taken from the model it starts from, and over it what was asked for; the reasons are said."""
-    asked = merge(*wished.layers)
-    fitted = fit(counts(scanned, wished.asked.data.languages), Asked.of(asked))
+def settings_of_new(
+    scanned: Scan, wished: Wishes, start: ModelFolder | None, hold_out: int, say: Say, begun: float
+) -> Config:
+    """Fitted to the data, the machine and the budget, or taken from the model it starts from, and over it what was asked
+    for; the reasons are said. A budget in minutes counts from `begun`."""
+    asked, counted = merge(*wished.layers), counts(scanned, wished.asked.data.languages)
+    around = Asked.of(merge(_as_layers(start.config) if start else {}, asked) | {"train": asked["train"]})
+    fitted = fit(counted, around, time_for(wished.asked.train, counted, around, begun))
     taken = _taken_from(start, wished, fitted.layer) if start else {}
     alone = assemble(fitted.layer, taken, {"data": asked["data"]})
     config = build(fitted.layer, taken, *wished.layers, {"data": {"hold_out": hold_out}})
     for reason in fitted.reasons if start is None else []:
         say(f"fitted to the data: {reason}")
+    for warning in fitted.warnings:
+        say(f"note: {warning}")
     said = [f"{name}={new}" for name, (_, new) in differences(alone, config).items() if name != "data.hold_out"]
     if said:
         say(f"but as asked: {', '.join(said)}")

@@ -7,6 +7,7 @@ own settings; then only budgets and logging may change.
 import json
 import sys
 import tempfile
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -45,12 +46,12 @@ class Prepared:
     about_data: list[str]
 
 
-def prepare(folder: RunFolder, wished: Wishes, say: Say) -> Prepared:
-    """A new run where there is none, else the one that is there."""
+def prepare(folder: RunFolder, wished: Wishes, say: Say, begun: float | None = None) -> Prepared:
+    """A new run where there is none, else the one that is there; a budget in minutes counts from `begun`."""
     if folder.config.exists():
         return _prepare_again(folder, wished, say)
     check_free(folder)
-    return _prepare_new(folder, wished, say)
+    return _prepare_new(folder, wished, say, time.perf_counter() if begun is None else begun)
 
 
 def check_free(folder: RunFolder) -> None:
@@ -69,7 +70,7 @@ def _is_free(folder: RunFolder) -> bool:
     return folder.path.is_dir() and all(p.name in ours or p.name.startswith(".") for p in folder.path.iterdir())
 
 
-def _prepare_new(folder: RunFolder, wished: Wishes, say: Say) -> Prepared:
+def _prepare_new(folder: RunFolder, wished: Wishes, say: Say, begun: float) -> Prepared:
     with tempfile.TemporaryDirectory() as scratch:
         start = open_folder(wished.start_from) if wished.start_from else None
         data = wished.asked.data
@@ -77,7 +78,7 @@ def _prepare_new(folder: RunFolder, wished: Wishes, say: Say) -> Prepared:
         if not data.valid and not corpora.hold_out:
             corpora = _hold_out(corpora, say)
         scanned = _scan(corpora, data, say)
-        config = settings_of_new(scanned.train, wished, start, corpora.hold_out, say)
+        config = settings_of_new(scanned.train, wished, start, corpora.hold_out, say, begun)
         cache = cache_folder(config.data.cache)
         say("learning the vocabulary" if start is None else f"vocabulary and weights from {wished.start_from}")
         both = start.vocabularies if start else learn_vocabularies(scanned.train, config.data, cache, notify=say)

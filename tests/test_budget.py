@@ -1,0 +1,114 @@
+"""Which model a budget of minutes gets: fitted to data, machine and time together."""
+
+import pytest
+
+from transduce.config import Asked, Counts, Side, Time, assignments, build, cpu_machine, fit, gpu_machine
+from transduce.config.budget import ENOUGH_STEPS, SIZES, Machine, Size, Work, choose, dropout, for_size, learning_rate
+
+WORDS, LETTERS, SOUNDS = Side(6.5, 20_000, 35.0), Side(1.0, 90_000, 8.0), Side(6.5, 70, 19.0)
+TATOEBA = Counts(156_406, WORDS, WORDS)
+PRONUNCIATION = Counts(120_000, LETTERS, SOUNDS)
+QUIET, BUSY = cpu_machine(12_000), cpu_machine(3_000)  # two cores, and two cores that others use too
+
+
+def fitted(counts: Counts, machine: Machine, minutes: float, *settings: str):  # type: ignore[no-untyped-def]
+    layer = assignments([f"train.minutes={minutes}", *settings])
+    found = fit(counts, Asked.of(layer), Time(machine, 0.8 * 60 * minutes))
+    return build(found.layer, layer), found
+
+
+@pytest.mark.parametrize("minutes", [1, 2, 5, 10, 60])
+@pytest.mark.parametrize("counts", [TATOEBA, PRONUNCIATION], ids=["translation", "symbols"])
+@pytest.mark.parametrize("machine", [QUIET, BUSY], ids=["quiet", "busy"])
+def test_a_budget_gets_enough_steps(machine: Machine, counts: Counts, minutes: float) -> None:
+    """Seen before: 40 steps of a model of 20 M parameters in five minutes, and BLEU 0.1."""
+    config, _ = fitted(counts, machine, minutes)
+    work = Work(config.data.task, config.data.vocabulary_size, 1.0, 1e6)
+    size = Size(config.model.d_model, config.model.num_heads, config.model.num_encoder_layers)
+    steps = for_size(machine, 48 * minutes, work, size, config.train.tokens_per_batch).steps
+    assert steps > 200
+    assert 1 <= config.train.warmup_steps <= steps / 10
+
+
+def test_more_time_never_makes_the_model_smaller() -> None:
+    for counts in (TATOEBA, PRONUNCIATION):
+        widths = [fitted(counts, QUIET, minutes)[0].model.d_model for minutes in (0.5, 1, 2, 5, 10, 30, 60, 300, 3000)]
+        assert widths == sorted(widths)
+        assert widths[0] < widths[-1]
+
+
+def test_the_data_say_what_is_largest() -> None:
+    """However long the budget: more weights than the data reward are not trained."""
+    small = Counts(5_000, LETTERS, SOUNDS)
+    assert fitted(small, gpu_machine(7e14), 600)[0].model.d_model == 128
+    assert fitted(TATOEBA, gpu_machine(7e14), 600)[0].model.d_model == 384
+
+
+def test_a_gpu_gets_a_larger_model_than_a_cpu_in_the_same_time() -> None:
+    on_gpu, on_cpu = fitted(TATOEBA, gpu_machine(7e14), 1)[0], fitted(TATOEBA, QUIET, 1)[0]
+    assert on_gpu.model.d_model > on_cpu.model.d_model
+    assert on_gpu.train.tokens_per_batch > on_cpu.train.tokens_per_batch
+
+
+def test_a_shape_that_was_asked_for_gets_batches_that_suit_it() -> None:
+    config, _ = fitted(
+        TATOEBA, QUIET, 5, "model.d_model=256", "model.num_encoder_layers=3", "model.num_decoder_layers=3"
+    )
+    assert config.model.d_model == 256
+    assert config.train.tokens_per_batch < 8_192
+    assert config.train.learning_rate == learning_rate("translation", 256, config.train.tokens_per_batch)
+
+
+def test_a_budget_far_below_what_the_data_need_is_said() -> None:
+    _, short = fitted(TATOEBA, QUIET, 2)
+    assert "epochs on this machine, and these data reward 15" in short.warnings[0]
+    assert "hours here" in short.warnings[0]
+    _, long = fitted(TATOEBA, gpu_machine(7e14), 10)
+    assert long.warnings == []
+
+
+def test_without_a_budget_a_cpu_gets_what_ends_in_a_sensible_time() -> None:
+    found = fit(TATOEBA, Asked(), Time(QUIET))
+    config = build(found.layer)
+    assert config.train.epochs < 15
+    assert config.model.d_model < 384
+    assert config.train.minutes == 0  # the budget is in epochs: what is trained does not depend on the clock
+    assert "about an hour; --minutes sets another budget, and a GPU would take minutes" in found.warnings[0]
+    assert build(fit(TATOEBA, Asked(), Time(gpu_machine(7e14))).layer) == build(fit(TATOEBA).layer)
+
+
+def test_a_budget_in_steps_or_epochs_keeps_the_recipe_of_the_data() -> None:
+    for asked in (Asked(steps=100), Asked(epochs=2)):
+        assert fit(TATOEBA, asked).layer["model"] == fit(TATOEBA).layer["model"]
+
+
+def test_minutes_leave_the_pauses_to_the_plan_and_learn_the_vocabulary_from_less() -> None:
+    config, _ = fitted(TATOEBA, QUIET, 2)
+    assert (config.train.validate_every, config.train.checkpoint_every) == (0, 0)
+    assert config.data.vocabulary_sample == 100_000
+
+
+@pytest.mark.parametrize("task", ["translation", "symbols"])
+def test_thresholds_fall_with_the_size(task: str) -> None:
+    thresholds = [least for least, _ in SIZES[task]]
+    assert thresholds == sorted(thresholds, reverse=True)
+    assert thresholds[-1] == 0  # whatever the budget, there is a size
+
+
+def test_batches_shrink_until_there_are_enough_steps() -> None:
+    work = Work("translation", 8_000, 1.0, 1.7e6)
+    large = for_size(QUIET, 10_000, work, Size(128, 4, 2), 8_192)
+    small = for_size(QUIET, 240, work, Size(128, 4, 2), 8_192)
+    assert large.tokens_per_batch == 8_192
+    assert small.tokens_per_batch < 8_192
+    assert small.steps >= ENOUGH_STEPS["translation"]
+    least = choose(cpu_machine(10.0), 60, work, Size(512, 8, 6), 8_192)
+    assert (least.size.d_model, least.tokens_per_batch) == (64, 512)
+
+
+def test_rates_and_dropout() -> None:
+    assert learning_rate("translation", 256, 4_096) == 2.1e-3
+    assert learning_rate("translation", 128, 512) == 2.1e-3
+    assert learning_rate("symbols", 64, 2_048) == 3e-3
+    assert [dropout(0.3, epochs) for epochs in (1, 20, 60)] == [0.1, 0.2, 0.3]
+    assert dropout(0.05, 60) == 0.05

@@ -1,0 +1,112 @@
+"""How fast this machine trains, and so how much a budget of minutes is: a few real updates on random sentences, timed.
+
+The recipe is chosen from this before anything is learned. Knows settings and the device, no data.
+"""
+
+import time
+from dataclasses import dataclass
+
+import torch
+
+from transduce.config import Asked, Counts, Machine, ModelConfig, Time, TrainConfig, cpu_machine, gpu_machine
+from transduce.config.budget import REFERENCE, REFERENCE_LENGTH, REFERENCE_VOCABULARY
+from transduce.config.fitted import may_take_long
+from transduce.data.batches import Batch
+from transduce.device import Device, choose_device
+from transduce.model import Tokens, Transformer
+from transduce.training.optimizer import make_optimizer
+from transduce.training.update import PlainUpdate
+
+TIMING_SHARE, TIMING_SECONDS = 0.01, 2.0  # of the budget, and at most, for timing
+SECONDS_PER_PAIR = 45e-6  # to learn a vocabulary and to tokenise
+STARTING_SECONDS = {"cpu": 3.0, "cuda": 20.0}  # the model's first steps, and a GPU's kernels
+TRAINING_SHARE = 0.9  # of what is left then; the rest is for validations and checkpoints
+LEAST_SHARE = 0.2  # of the budget, however long the data take
+POSITIONS = 1_024  # of a side in one batch: near what a CPU trains with, and soon done on a slow one
+FEW_POSITIONS = 128  # to warm up
+MATRIX = 4_096  # rows of the square matrices that a GPU multiplies
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """What the timed sentences look like: vocabulary sizes and lengths in tokens."""
+
+    source_vocabulary: int
+    target_vocabulary: int
+    source_length: int
+    target_length: int
+
+    def batch(self, positions: int = POSITIONS) -> Batch:
+        rows = max(1, positions // max(self.source_length, self.target_length))
+        source = torch.randint(3, self.source_vocabulary - 1, (rows, self.source_length))
+        target = torch.randint(3, self.target_vocabulary - 1, (rows, self.target_length))
+        full = [torch.full((rows,), width) for width in (self.source_length, self.target_length)]
+        return Batch(Tokens.of_lengths(source, full[0]), Tokens.of_lengths(target, full[1]), target)
+
+
+def time_for(train: TrainConfig, counts: Counts, asked: Asked, begun: float) -> Time | None:
+    """How fast the machine is and how long it may train; None where the budget or the size of the data do not depend on it."""
+    if not asked.minutes and (asked.steps or asked.epochs):
+        return None
+    device = choose_device(train.device, train.precision, train.threads)
+    if not asked.minutes:
+        return Time(measure_cpu(device)) if device.kind == "cpu" and may_take_long(counts, asked) else None
+    seconds = 60 * asked.minutes
+    machine = (
+        gpu_machine(matrix_flops(device)) if device.kind == "cuda" else measure_cpu(device, TIMING_SHARE * seconds)
+    )
+    left = seconds - (time.perf_counter() - begun) - counts.pairs * SECONDS_PER_PAIR - STARTING_SECONDS[device.kind]
+    return Time(machine, max(LEAST_SHARE * seconds, TRAINING_SHARE * left))
+
+
+def measure_cpu(device: Device, seconds: float = TIMING_SECONDS) -> Machine:
+    """This CPU as it is now: if other programs use it, training will be slower too."""
+    shape = REFERENCE.d_model, REFERENCE.heads, REFERENCE.layers
+    model = ModelConfig(
+        d_model=shape[0],
+        d_ff=4 * shape[0],
+        num_heads=shape[1],
+        num_encoder_layers=shape[2],
+        num_decoder_layers=shape[2],
+    )
+    sentences = Sentences(REFERENCE_VOCABULARY, REFERENCE_VOCABULARY, REFERENCE_LENGTH, REFERENCE_LENGTH)
+    speed = tokens_per_second(model, TrainConfig(clip_norm=1.0), sentences, device, min(TIMING_SECONDS, seconds))
+    return cpu_machine(speed)
+
+
+def tokens_per_second(
+    model: ModelConfig, train: TrainConfig, sentences: Sentences, device: Device, seconds: float
+) -> float:
+    """Target tokens a second in training, from at least one update after a small one that warms up, for about `seconds`."""
+    update = _make_update(model, train, sentences, device)
+    batch = sentences.batch()
+    _update_once(update, sentences.batch(FEW_POSITIONS))
+    begun, updates = time.perf_counter(), 0
+    while not updates or time.perf_counter() - begun < seconds:
+        _update_once(update, batch)
+        updates += 1
+    return updates * batch.tokens / (time.perf_counter() - begun)
+
+
+def _make_update(model: ModelConfig, train: TrainConfig, sentences: Sentences, device: Device) -> PlainUpdate:
+    network = Transformer(model, sentences.source_vocabulary, sentences.target_vocabulary).to(device.torch)
+    return PlainUpdate(network, make_optimizer(network, train), train, device)
+
+
+def _update_once(update: PlainUpdate, batch: Batch) -> None:
+    update.add(batch, batch.tokens)
+    update.apply(1e-6)
+
+
+def matrix_flops(device: Device, seconds: float = 0.2) -> float:
+    """Floating-point operations a second of large matrix products: what a GPU's training speed is estimated from."""
+    kind = torch.bfloat16 if device.bf16 else torch.float32
+    a = torch.randn(MATRIX, MATRIX, device=device.torch, dtype=kind)
+    products, begun = 0, 0.0
+    while not products or time.perf_counter() - begun < seconds:
+        for _ in range(10):
+            _ = a @ a
+        torch.cuda.synchronize()
+        products += 10 if begun else 0  # the first ten wake the device up
+        begun = begun or time.perf_counter()
+    return products * 2 * MATRIX**3 / (time.perf_counter() - begun)
