@@ -17,13 +17,11 @@ HOST = "127.0.0.1"
 
 
 class Served:
-    """A process that listens on a port of its own and is stopped at the end; its code is that of a checkout."""
+    """A process that listens on a port of its own and is stopped at the end."""
 
-    def __init__(self, *command: object, port: int, checkout: Path = Path(__file__).parents[1]) -> None:
+    def __init__(self, *command: object, port: int) -> None:
         self.port = port
-        # Without the second, the folder this is started from would come before the checkout.
-        environment = os.environ | {"PYTHONPATH": str(checkout.resolve()), "PYTHONSAFEPATH": "1"}
-        self.process = subprocess.Popen([sys.executable, *map(str, command)], env=environment)
+        self.process = subprocess.Popen([sys.executable, *map(str, command)], env=os.environ | {"PYTHONPATH": _root()})
         until = time.monotonic() + 120
         while not self._answers():
             if time.monotonic() > until or self.process.poll() is not None:
@@ -60,6 +58,10 @@ class Served:
         except OSError:
             return False
         return True
+
+
+def _root() -> str:
+    return str(Path(__file__).parents[1])
 
 
 def free_port() -> int:

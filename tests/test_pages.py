@@ -13,12 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transduce.config import TrainConfig
 from transduce.data.batches import Batch, padding_share
 from transduce.data.packing import GRAIN, WIDTH, Widths, pack, pages_of_epoch
 from transduce.data.pages import Paging, make_pages
 from transduce.threads import ahead, hurrying
-from transduce.training.progress import AFTERWARDS, PAUSES, Pace, Progress, pace_for
 
 pytestmark = pytest.mark.numerics
 
@@ -195,25 +193,3 @@ def test_what_goes_wrong_ahead_is_raised_where_it_is_noticed() -> None:
         assert next(items) == 1
         with pytest.raises(ValueError, match="the disk is gone"):
             next(items)
-
-
-# --- a budget in minutes ---------------------------------------------------------------------------------------
-
-
-@given(st.floats(10, 10_000), st.floats(1e-3, 5), st.floats(0.01, 60), st.integers(1, 5000), st.integers(1, 5000))
-@settings(max_examples=100, deadline=None)
-def test_steps_and_pauses_fit_the_minutes(
-    left: float, seconds: float, pause: float, validate_every: int, checkpoint_every: int
-) -> None:
-    config = TrainConfig(validate_every=validate_every, checkpoint_every=checkpoint_every)
-    found = pace_for(config, 20, left, seconds, pause)
-    steps = found.last_step - 20
-    pace = Pace.of(config, Progress(pause_every=found.pause_every))
-    if found.pause_every:  # the last pause before the end is a whole stretch before it, but for rounding
-        stretches = -(-found.last_step // found.pause_every)
-        most = max(stretches, int(PAUSES * max(0.0, left - AFTERWARDS * pause) / pause))
-        assert found.last_step > stretches * found.pause_every - most
-    pauses = steps // min(pace.validate_every, pace.checkpoint_every)
-    assert steps * seconds + pauses * pause <= max(0.0, left - AFTERWARDS * pause) + seconds + pause
-    if steps:
-        assert pauses * pause <= PAUSES * left + pause

@@ -45,9 +45,13 @@ class TestSet:
         kept, accepted = list(sources), [list(texts) for texts in zip(*references, strict=True)]
         if merged:
             kept, accepted = group_references(sources, accepted)
-        every = max(1, len(kept) // limit) if limit else 1
-        end = every * limit if limit else len(kept)
-        return TestSet(kept[:end:every], accepted[:end:every], merged)
+        whole = TestSet(kept, accepted, merged)
+        return whole.first(limit) if limit else whole
+
+    def first(self, count: int) -> "TestSet":
+        """So many sources, spread evenly over all."""
+        every = max(1, len(self.sources) // count)
+        return TestSet(self.sources[: every * count : every], self.references[: every * count : every], self.merged)
 
 
 def merges_references(config: Config, sources: Sequence[str], asked: str = "auto") -> bool:

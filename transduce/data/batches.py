@@ -170,10 +170,12 @@ def make_batch(pairs: Pairs, numbers: Ids, source_pad: int, target_pad: int) -> 
     )
 
 
-def in_order(pairs: Pairs, places: int) -> Iterator[Ids]:
-    """Every pair once, the same way every time: for validation, where nothing is random."""
+def in_order(pairs: Pairs, places: int, limit: int = 0) -> Iterator[Ids]:
+    """Every pair once, or `limit` of them spread evenly, the same way every time: for validation, where nothing is random."""
     batching = Batching(tokens_per_batch=places, places=places, seed=0)
-    return iter(batching.cut(pairs, np.arange(len(pairs.source_lengths))))
+    every = max(1, len(pairs.source_lengths) // limit) if limit else 1
+    numbers = np.arange(0, len(pairs.source_lengths), every)
+    return iter(batching.cut(pairs, numbers[:limit] if limit else numbers))
 
 
 def padding_share(planner: Planner[Planned], plan: list[list[Planned]], pairs: Pairs) -> float:

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -50,8 +51,13 @@ def train(
     start_from: str = "",
     inherited: Layers | None = None,
     voice: Voice | None = None,
+    begun: float | None = None,
 ) -> Result:
-    """Begin a run or go on with it, until its budget ends; raises `Stopped` if a signal comes first."""
+    """Begin a run or resume it, until its budget ends; raises `Stopped` if a signal comes first.
+
+    A budget in minutes counts from `begun`, a moment of `time.perf_counter`, or else from this call.
+    """
+    begun = time.perf_counter() if begun is None else begun
     folder, voice = RunFolder(Path(run)), voice or Silent()
     wished = wishes(
         train=train, valid=valid, languages=languages, preset=preset, config=config, settings=settings,
@@ -60,8 +66,8 @@ def train(
     asked = wished.asked.train
     choose_device(asked.device, asked.precision, asked.threads)  # refused now rather than when the data are ready
     with _alone_in(folder):
-        prepared = prepare(folder, wished, voice.say)
-        trainer = make_trainer(folder, prepared, voice)
+        prepared = prepare(folder, wished, voice.say, begun)
+        trainer = make_trainer(folder, prepared, voice, begun)
         trainer.run()
         result = _conclude(folder, prepared, trainer)
     voice.say(
@@ -96,7 +102,7 @@ def _alone_in(folder: RunFolder) -> Iterator[None]:
             lock.unlink(missing_ok=True)
 
 
-def make_trainer(folder: RunFolder, prepared: Prepared, voice: Voice) -> Trainer:
+def make_trainer(folder: RunFolder, prepared: Prepared, voice: Voice, begun: float | None = None) -> Trainer:
     """The model in its first state, or the state it was saved in, with all that trains it."""
     material, config = prepared.material, prepared.material.config
     device = choose_device(config.train.device, config.train.precision, config.train.threads)
@@ -104,12 +110,11 @@ def make_trainer(folder: RunFolder, prepared: Prepared, voice: Voice) -> Trainer
     model = Transformer(config.model, material.vocabularies.source.size, material.vocabularies.target.size)
     if prepared.start is not None:
         load_weights(model, dict(prepared.start.model().named_parameters()), str(prepared.start.folder.path))
-    trainer = Trainer(folder, material, model, device, voice)
-    parameters = sum(parameter.numel() for parameter in model.parameters())
+    trainer = Trainer(folder, material, model, device, voice, begun)
     ramp = config.train.ramp_epochs
     more = f" (more and smaller ones in the first {ramp})" if ramp else ""
     voice.say(
-        f"model: {parameters / 1e6:.2f} M parameters on {device.name}{', bf16' if device.bf16 else ''}; "
+        f"model: {trainer.parameters / 1e6:.2f} M parameters on {device.name}{', bf16' if device.bf16 else ''}; "
         f"{trainer.steps_per_epoch:,} steps an epoch{more}, {100 * trainer.padding:.1f} % padding"
     )
     return trainer
@@ -121,7 +126,7 @@ def _conclude(folder: RunFolder, prepared: Prepared, trainer: Trainer) -> Result
     lengths = material.train.source_lengths[np.concatenate(material.passes(0))]
     facts = Facts(
         data=prepared.about_data,
-        parameters=sum(parameter.numel() for parameter in trainer.model.parameters()),
+        parameters=trainer.parameters,
         source_size=material.vocabularies.source.size,
         target_size=material.vocabularies.target.size,
         source_tokens=progress.source_tokens,

@@ -14,7 +14,7 @@ from transduce.model import Transformer
 from transduce.text import Vocabularies
 from transduce.training.kept import kept_weights, load_trained, trained_tensors
 from transduce.training.optimizer import load_optimizer, optimizer_tensors
-from transduce.training.progress import Pace, Progress
+from transduce.training.progress import Cadence, Progress
 from transduce.training.report import Voice
 from transduce.training.validation import Validation
 
@@ -49,7 +49,7 @@ class Keeper:
         for step in reversed(steps):
             try:
                 saved = checkpoint.restore(checkpoint.checkpoint_path(self.folder, step))
-                progress = Progress(**saved.progress)
+                progress = Progress.of(saved.progress)
                 load_trained(model, optimizer, ema, saved)
                 load_optimizer(optimizer, model, saved.optimizer)
             except DamagedFile as error:
@@ -76,8 +76,9 @@ class Keeper:
 
     def to_average(self, progress: Progress, last_step: int) -> list[int]:
         """The newest regular checkpoints; one that a signal made is none of them, or stopping would change the run."""
-        every = Pace.of(self.config, progress).checkpoint_every
-        regular = [s for s in checkpoint.steps_saved(self.folder) if s % every == 0 or s == last_step]
+        every = Cadence.of(self.config, last_step).checkpoint_every
+        planned = {*progress.planned_checkpoints, last_step}
+        regular = [step for step in checkpoint.steps_saved(self.folder) if step % every == 0 or step in planned]
         return regular[-self.config.average :] if self.config.average else []
 
     def averaged(self, progress: Progress, last_step: int) -> Tensors:

@@ -8,13 +8,14 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 
 from transduce.checkpoint import RunFolder, Tensors
-from transduce.data.batches import Batching, Planner, padding_share
+from transduce.data.batches import Batch, Batching, Planner, padding_share
 from transduce.data.growing import Growing
 from transduce.data.pages import Paging
 from transduce.device import Device
@@ -25,16 +26,18 @@ from transduce.training.feed import AHEAD, Material, Portion, portions
 from transduce.training.keeper import Keeper
 from transduce.training.kept import holding, kept_weights, weights_of
 from transduce.training.optimizer import make_optimizer
-from transduce.training.progress import Pace, last_step, pace_for
+from transduce.training.plan import Costs, Plan, ends_early, lines_for, revise
+from transduce.training.progress import Cadence, last_step
 from transduce.training.report import Recorder, Voice
-from transduce.training.schedule import make_schedule
+from transduce.training.schedule import make_schedule, share_left
 from transduce.training.stopping import StopSignals
 from transduce.training.update import GraphedUpdate, PlainUpdate, Update
-from transduce.training.validation import time_validation, validate
+from transduce.training.validation import LOSS_PAIRS, Validation, time_validation, validate
 from transduce.translator import Translator, load_weights
 
 PLACES = {"cpu": 2_048, "cuda": 131_072}  # of a side at once: what fits a CPU's caches is also fastest there
-WARMING_STEPS, TIMED_STEPS = 5, 20  # between these a budget in minutes is measured
+TIMED_LINES = 32  # of the validation data, translated to know how long a validation takes
+BYTES_PER_SECOND = 2e8  # to disk: the guess before the first checkpoint
 
 
 class Stopped(Exception):
@@ -48,7 +51,15 @@ class Stopped(Exception):
 class Trainer:
     """One run, from where it is to its end."""
 
-    def __init__(self, folder: RunFolder, material: Material, model: Transformer, device: Device, voice: Voice) -> None:
+    def __init__(
+        self,
+        folder: RunFolder,
+        material: Material,
+        model: Transformer,
+        device: Device,
+        voice: Voice,
+        command_begun: float | None = None,  # on `time.perf_counter`: where the minutes of a budget begin
+    ) -> None:
         self.material, self.device, self.voice = material, device, voice
         self.config = material.config.train
         self.model = model.to(device.torch)
@@ -66,7 +77,10 @@ class Trainer:
         self.padding = padding_share(self.planner, epoch, material.train)
         batches = (batch for step in epoch for batch in step)
         self.largest = max(batches, key=lambda batch: self.planner.places_of(batch, material.train))
-        self.steps_here, self.warm_at, self.begun = 0, 0.0, 0.0
+        self.begun = 0.0
+        self.command_begun = (time.perf_counter() if command_begun is None else command_begun) - self.progress.spent
+        self.costs = Costs(step=1.0, validation=0.0, checkpoint=12 * self.parameters / BYTES_PER_SECOND)
+        self.paced = (0, 0.0)  # the step and the time since which the pace is measured
         self.learning_rate = self.gradient_norm = 0.0
 
     def _make_planner(self) -> Planner[Any]:
@@ -92,6 +106,10 @@ class Trainer:
         return self.epochs[-1]
 
     @property
+    def parameters(self) -> int:
+        return sum(parameter.numel() for parameter in self.model.parameters())
+
+    @property
     def last_step(self) -> int:
         return last_step(self.config, self.epochs, self.progress)
 
@@ -106,6 +124,7 @@ class Trainer:
         try:
             with StopSignals() as signals, self._fed() as fed:
                 self._try_largest()
+                self._make_plan()
                 while not self._is_over():
                     if not self._step(next(fed), signals):
                         self._save()
@@ -132,16 +151,16 @@ class Trainer:
         return 0 < self.config.patience <= self.progress.waited
 
     def _after_step(self) -> None:
-        step, at_end = self.progress.step, self.progress.step == self.last_step
-        if self.config.minutes and not self.progress.is_measured(self.config):
-            self._measure_minutes()
-        pace = Pace.of(self.config, self.progress)
+        step = self.progress.step
         if step % self.config.log_every == 0:
             self._look()
             self.recorder.log(self.progress, self.learning_rate, self.gradient_norm)
-        if step % pace.validate_every == 0 and not at_end:
+        if plan := self.progress.plan_for(self.config):
+            self._keep_to(plan)
+        at_end, cadence = step >= self.last_step, Cadence.of(self.config, self.last_step)
+        if step % cadence.validate_every == 0 and not at_end:
             self._validate()
-        if step % pace.checkpoint_every == 0 and not at_end:
+        if step % cadence.checkpoint_every == 0 and not at_end:
             self._save()
 
     def _finish(self) -> None:
@@ -166,11 +185,18 @@ class Trainer:
                 self.update.forget()
                 return False
             self.update.add(batch, portion.target_tokens)
-        self.learning_rate = self.schedule(progress.step + 1, self.last_step)
+        self.learning_rate = self.schedule(progress.step + 1, self._share_left(progress.step + 1))
         self.update.apply(self.learning_rate)
         self._update_ema()
         self._advance(portion)
         return True
+
+    def _share_left(self, step: int) -> float:
+        """How much of the run is left before a step: what the learning rate falls with."""
+        plan = self.progress.plan_for(self.config)
+        if plan and plan.last_step == self.last_step:
+            return plan.left_at(step)
+        return share_left(step, self.last_step, self.config.warmup_steps)
 
     @torch.no_grad()
     def _update_ema(self) -> None:
@@ -209,14 +235,13 @@ class Trainer:
 
     def _try_largest(self) -> None:
         """Run the largest batch first: what does not fit fails now and not in an hour. On a GPU kernels compile here."""
-        begun, train = time.perf_counter(), self.material.train
-        pads = self.material.vocabularies.source.pad, self.material.vocabularies.target.pad
+        begun = time.perf_counter()
         try:
-            self.update.add(self.planner.make(train, self.largest, *pads), tokens=1)
+            self.update.add(self._largest_batch(), tokens=1)
         except (MemoryError, RuntimeError) as error:
             if "memory" not in str(error).lower():
                 raise
-            places = self.planner.places_of(self.largest, train)
+            places = self.planner.places_of(self.largest, self.material.train)
             raise TrainingError(
                 f"the largest batch ({places:,} places) does not fit the memory of this device: "
                 "lower train.tokens_per_microbatch or data.max_length"
@@ -227,29 +252,84 @@ class Trainer:
         if self.device.kind == "cuda":
             self.voice.say(f"kernels ready after {time.perf_counter() - begun:.1f} s")
 
-    def _measure_minutes(self) -> None:
-        """Turn minutes into steps once, early, and save it: a resumed run ends where an uninterrupted one does."""
-        self.steps_here += 1
-        if self.steps_here in (WARMING_STEPS, TIMED_STEPS):
-            self._look()  # waits for the device
-        now = time.perf_counter()
-        if self.steps_here == WARMING_STEPS:
-            self.warm_at = now
-        elif self.steps_here == TIMED_STEPS:
-            seconds = (now - self.warm_at) / (TIMED_STEPS - WARMING_STEPS)
-            pause = time_validation(self.translator, self.material.valid, self.material.valid_texts)
-            begun = time.perf_counter()
-            self._save()
-            pause += time.perf_counter() - begun
-            left = self.config.minutes * 60 - (time.perf_counter() - self.begun)
-            pace = pace_for(self.config, self.progress.step, left, seconds, pause)
-            self.progress.measured, self.progress.pause_every = pace.last_step, pace.pause_every
-            self.progress.measured_minutes = self.config.minutes
-            self.voice.say(
-                f"{self.config.minutes:g} minutes: {self.last_step:,} steps at {seconds:.4f} s a step, "
-                f"a validation and checkpoint of {pause:.1f} s every {Pace.of(self.config, self.progress).validate_every:,}"
+    def _largest_batch(self) -> Batch:
+        both = self.material.vocabularies
+        return self.planner.make(self.material.train, self.largest, both.source.pad, both.target.pad)
+
+    # --- a budget in minutes -----------------------------------------------------------------------------------
+
+    @property
+    def spent(self) -> float:
+        """Seconds of the budget that have gone by."""
+        return time.perf_counter() - self.command_begun
+
+    def _make_plan(self) -> None:
+        """What the run will do, said before its first step; planned from the clock where the budget is in minutes."""
+        self.costs.step = self._time_step()
+        minutes = self.config.minutes
+        if minutes and not self.progress.plan_for(self.config):
+            lines = self._time_validation()
+            started = (
+                self.progress.plan.started if self.progress.plan else self.spent if not self.progress.step else 0.0
             )
-            self._save()
+            first = Plan(minutes, started, self.progress.step, 1.0, 0, 0, False, lines)
+            self._revise(first)
+        self.paced = (self.progress.step, time.perf_counter())
+        self._say_plan()
+
+    def _time_step(self) -> float:
+        """Seconds of a step, from its largest batch: a first guess."""
+        batch = self._largest_batch()
+        begun = time.perf_counter()
+        self.update.add(batch, tokens=1)
+        self.update.forget()
+        self.update.measured()
+        return (time.perf_counter() - begun) * max(1.0, self.config.tokens_per_batch / batch.tokens)
+
+    def _time_validation(self) -> int:
+        """How many lines a validation may translate; what one takes is estimated from a few."""
+        few = self.material.valid_texts.first(TIMED_LINES)
+        time_validation(self.translator, self.material.valid, few)  # the first one wakes the engine up
+        per_line = time_validation(self.translator, self.material.valid, few) / len(few.sources)
+        lines = lines_for(self.config.minutes, per_line, len(self.material.valid_texts.sources))
+        self.costs.validation = per_line * lines
+        return lines
+
+    def _say_plan(self) -> None:
+        steps, share = self.last_step, (self.last_step - self.progress.step) * self.costs.step
+        seconds = 60 * self.config.minutes - self.spent if self.progress.plan_for(self.config) else share
+        ends = time.strftime("%H:%M", time.localtime(time.time() + max(0.0, seconds)))
+        self.voice.say(
+            f"plan: {self.parameters / 1e6:.2f} M parameters, {steps / self.steps_per_epoch:.2g} epochs, {steps:,} steps "
+            f"of about {self.costs.step:.2g} s; {_duration(seconds)} to go, until about {ends}"
+        )
+
+    def _keep_to(self, plan: Plan) -> None:
+        """Pause where the plan says so, and end when the time is over, whatever it says."""
+        step, spent = self.progress.step, self.spent
+        if spent >= 60 * plan.minutes - self.costs.ending:
+            self.progress.plan = replace(plan, last_step=step)
+        elif step >= plan.last_step and ends_early(plan, spent, self.costs):
+            self._pause(replace(plan, validates=False))
+        elif plan.pause <= step < plan.last_step:
+            self._pause(plan)
+
+    def _pause(self, plan: Plan) -> None:
+        """Measure the pace, validate if it is time to, revise the plan, and save all of it."""
+        self._look()
+        since, begun = self.paced
+        if self.progress.step > since:
+            self.costs.step = (time.perf_counter() - begun) / (self.progress.step - since)
+        if plan.validates:
+            self._validate()
+        self.progress.planned_checkpoints.append(self.progress.step)
+        self._revise(plan)
+        self._save()
+        self.paced = (self.progress.step, time.perf_counter())
+
+    def _revise(self, plan: Plan) -> None:
+        self.progress.plan = revise(plan, self.progress.step, self.spent, self.costs)
+        self.recorder.planned(self.progress.step, self.progress.plan, self.costs)
 
     # --- validation and keeping --------------------------------------------------------------------------------
 
@@ -259,7 +339,7 @@ class Trainer:
         progress = self.progress
         weights = kept_weights(self.model, self.optimizer, self.ema)
         with holding(self.model, weights):
-            validation = validate(self.translator, self.material.valid, self.material.valid_texts)
+            validation = self._measure()
         if not math.isfinite(validation.loss):
             raise TrainingError(
                 f"step {progress.step:,}: the validation loss is not a number; the last checkpoint before it stands: "
@@ -273,12 +353,20 @@ class Trainer:
             self.keeper.give("best", weights, progress.step, validation)
         self.recorder.validated("valid", progress.step, validation, better)
 
+    def _measure(self) -> Validation:
+        """Validate the model as it is, on as many lines as a budget in minutes allows."""
+        begun, plan = time.perf_counter(), self.progress.plan_for(self.config)
+        texts = self.material.valid_texts.first(plan.lines) if plan else self.material.valid_texts
+        validation = validate(self.translator, self.material.valid, texts, LOSS_PAIRS * plan.lines if plan else 0)
+        self.costs.validation = time.perf_counter() - begun
+        return validation
+
     def _average(self) -> None:
         """`averaged`: the mean of the last checkpoints (section 6.1), validated like any other weights."""
         averaged = self.keeper.averaged(self.progress, self.last_step)
         if averaged:
             load_weights(self.model, averaged, "the averaged weights")
-            validation = validate(self.translator, self.material.valid, self.material.valid_texts)
+            validation = self._measure()
             self.keeper.give("averaged", averaged, self.progress.step, validation)
             self.recorder.validated("averaged", self.progress.step, validation, better=False)
 
@@ -289,6 +377,12 @@ class Trainer:
                 f"step {self.progress.step:,}: weights are not numbers and were not saved; the last checkpoint stands: "
                 "lower train.learning_rate or set train.clip_norm=1"
             )
-        self.progress.seconds = time.perf_counter() - self.begun
+        begun = time.perf_counter()
+        self.progress.seconds, self.progress.spent = begun - self.begun, self.spent
         self.progress.metrics_size = self.recorder.size()
         self.keeper.save(self.progress, self.model, self.optimizer, self.ema, self.last_step)
+        self.costs.checkpoint = time.perf_counter() - begun
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.1f} minutes"

@@ -1,12 +1,15 @@
 """Where a run is: the numbers that, with weights and moments, let it go on as if it had never stopped."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from transduce.config import TrainConfig
+from transduce.training.plan import Plan
 
-UNKNOWN_END = 1_000_000_000  # the last step of a run whose minutes are not yet turned into steps
+UNKNOWN_END = 1_000_000_000  # the last step of a run whose minutes are not planned yet
+PARTS = 20  # validations and checkpoints of a run that did not set how often
 
 
 @dataclass
@@ -16,11 +19,10 @@ class Progress:
     step: int = 0
     epoch: int = 0
     position: int = 0  # steps of this epoch that are done
-    measured: int = 0  # the last step that a budget in minutes came to
-    measured_minutes: float = 0.0  # the budget it was measured for; another one is measured anew
-    pause_every: int = 0  # steps between validations and checkpoints at least, so that they leave time for training
+    plan: Plan | None = None  # of a budget in minutes
+    planned_checkpoints: list[int] = field(default_factory=list)  # the steps saved in its pauses
     layout: str = ""  # padded or pages: how batches are made, and so what a position means
-    logged_loss: float = 0.0  # summed since the last line of the log
+    logged_loss: float = 0.0  # summed since the last line of the log, as minimised: with label smoothing
     logged_cross_entropy: float = 0.0  # the same without label smoothing
     logged_tokens: int = 0
     source_tokens: int = 0
@@ -31,11 +33,22 @@ class Progress:
     waited: int = 0  # validations since the best one
     validated: int = 0  # the step last validated
     metrics_size: int = 0  # bytes of metrics.jsonl that belong to this moment
-    seconds: float = 0.0
+    seconds: float = 0.0  # of training
+    spent: float = 0.0  # seconds of all commands so far, reading the data included: what a budget in minutes counts
     threads: int = 0
 
-    def is_measured(self, train: TrainConfig) -> bool:
-        return self.measured_minutes == train.minutes
+    @staticmethod
+    def of(stored: Mapping[str, Any]) -> "Progress":
+        """As a checkpoint has it; what only older versions wrote is left out."""
+        known = {one.name for one in fields(Progress)}
+        values = {"spent": stored.get("seconds", 0.0)} | {name: stored[name] for name in known & stored.keys()}
+        if values.get("plan") is not None:
+            values["plan"] = Plan(**values["plan"])
+        return Progress(**values)
+
+    def plan_for(self, train: TrainConfig) -> Plan | None:
+        """The plan, if it was made for the budget the run has now."""
+        return self.plan if self.plan is not None and self.plan.minutes == train.minutes else None
 
 
 def last_step(train: TrainConfig, epochs: Sequence[int], progress: Progress) -> int:
@@ -48,42 +61,20 @@ def last_step(train: TrainConfig, epochs: Sequence[int], progress: Progress) -> 
         *first, others = epochs
         begun = sum(min(1.0, max(0.0, train.epochs - number)) * steps for number, steps in enumerate(first))
         limits.append(max(1, round(begun + max(0.0, train.epochs - len(first)) * others)))
-    if train.minutes and progress.is_measured(train):
-        limits.append(progress.measured)
+    if train.minutes and (plan := progress.plan_for(train)):
+        limits.append(plan.last_step)
     return min(limits, default=UNKNOWN_END)
 
 
 @dataclass(frozen=True)
-class Pace:
+class Cadence:
     """How often a run stops to validate and to save, in steps."""
 
     validate_every: int
     checkpoint_every: int
 
     @staticmethod
-    def of(train: TrainConfig, progress: Progress) -> "Pace":
-        """As set, or less often where a budget in minutes asks for it."""
-        return Pace(max(train.validate_every, progress.pause_every), max(train.checkpoint_every, progress.pause_every))
-
-
-PAUSES = 0.12  # of the minutes, at most, are for validations and checkpoints on the way
-AFTERWARDS = 3  # pauses at the end: the last validation and checkpoint, and those of the average
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """What a budget in minutes comes to."""
-
-    last_step: int
-    pause_every: int
-
-
-def pace_for(train: TrainConfig, step: int, left: float, seconds: float, pause: float) -> Measurement:
-    """The steps that `left` seconds allow, `seconds` each, with pauses so rare that they take a fixed share at most."""
-    free = max(0.0, left - AFTERWARDS * pause)
-    most = max(1, int(PAUSES * free / pause))
-    steps = int(free / (seconds + pause / min(train.validate_every, train.checkpoint_every)))
-    if steps <= most * min(train.validate_every, train.checkpoint_every):
-        return Measurement(step + steps, 0)
-    steps = int((free - most * pause) / seconds)
-    return Measurement(step + steps, -(-(step + steps) // most))  # the last of them at the end
+    def of(train: TrainConfig, last: int) -> "Cadence":
+        """As set; where it is not set, by the plan of the minutes, or in equal parts of the steps there are."""
+        usual = UNKNOWN_END if train.minutes else max(20, last // PARTS)
+        return Cadence(train.validate_every or usual, train.checkpoint_every or usual)

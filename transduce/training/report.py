@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
 from transduce.checkpoint import RunFolder, disk_errors
+from transduce.training.plan import Costs, Plan
 from transduce.training.progress import UNKNOWN_END
 from transduce.training.progress import Progress as RunProgress
 from transduce.training.validation import Sample, Validation
@@ -149,7 +150,9 @@ class Recorder:
             os.truncate(self._path, min(progress.metrics_size, os.path.getsize(self._path)))
         self._board = _tensorboard(folder.path / "tensorboard", progress.step)
         self._tokens, self._since = 0, time.perf_counter()
-        self._loss = math.nan  # the last one known: a GPU is asked for it only when the log is written
+        # The last ones known: a GPU is asked for them only when the log is written, and between two lines of it steps are
+        # merely queued, many in a moment.
+        self._loss, self._known_speed = math.nan, 0.0
 
     def step(self, progress: RunProgress, last_step: int, tokens: int) -> None:
         self._tokens += tokens
@@ -161,7 +164,7 @@ class Recorder:
                 last_step=last_step,
                 epoch=progress.epoch,
                 loss=self._loss,
-                tokens_per_second=self._speed(),
+                tokens_per_second=self._known_speed or self._speed(),
                 best=progress.best_score,
             )
         )
@@ -173,10 +176,16 @@ class Recorder:
         self._loss = losses["cross_entropy"]
         figures = {**losses, "learning_rate": learning_rate, "gradient_norm": gradient_norm}
         progress.logged_loss, progress.logged_cross_entropy, progress.logged_tokens = 0.0, 0.0, 0
-        speed = {"tokens_per_second": round(self._speed(), 1)}
+        self._known_speed = self._speed()
+        speed = {"tokens_per_second": round(self._known_speed, 1)}
         where = {"event": "train", "step": progress.step, "epoch": progress.epoch}
         self._write({**where, **figures, "target_tokens": progress.target_tokens, **speed})
         self._draw(progress.step, "train", figures | speed)
+        self._restart_clock()
+
+    def planned(self, step: int, plan: Plan, costs: Costs) -> None:
+        """A line on a plan that was made or revised."""
+        self._write({"event": "plan", "step": step, **asdict(plan), "seconds": asdict(costs)})
         self._restart_clock()
 
     def validated(self, event: str, step: int, validation: Validation, better: bool) -> None:

@@ -1,11 +1,11 @@
-"""The learning rate as plain functions of the step, which counts from 1. Knows nothing else."""
+"""The learning rate as plain functions of the step, which counts from 1, and of how much is left. Knows nothing else."""
 
 import math
 from collections.abc import Callable
 
 from transduce.config import Config
 
-Schedule = Callable[[int, int], float]  # (step, last step) -> learning rate
+Schedule = Callable[[int, float], float]  # (step, share of the run that is left after warm-up) -> learning rate
 
 
 def paper_peak(d_model: int, warmup_steps: int) -> float:
@@ -13,22 +13,22 @@ def paper_peak(d_model: int, warmup_steps: int) -> float:
     return float((d_model * warmup_steps) ** -0.5)
 
 
-def inverse_sqrt(step: int, last: int, peak: float, warmup: int) -> float:
+def inverse_sqrt(step: int, left: float, peak: float, warmup: int) -> float:
     """Equation (3): with the paper's peak, d_model^-0.5 * min(step^-0.5, step * warmup^-1.5)."""
     return peak * min(step / warmup, (warmup / step) ** 0.5)
 
 
-def linear(step: int, last: int, peak: float, warmup: int) -> float:
+def linear(step: int, left: float, peak: float, warmup: int) -> float:
     """Up to the peak, then straight down to zero just after the last step."""
-    return peak * min(_rise(step, warmup), _left(step, last, warmup))
+    return peak * min(_rise(step, warmup), left)
 
 
-def cosine(step: int, last: int, peak: float, warmup: int) -> float:
+def cosine(step: int, left: float, peak: float, warmup: int) -> float:
     """Up to the peak, then down half a cosine."""
-    return peak * min(_rise(step, warmup), (1 - math.cos(math.pi * _left(step, last, warmup))) / 2)
+    return peak * min(_rise(step, warmup), (1 - math.cos(math.pi * left)) / 2)
 
 
-def constant(step: int, last: int, peak: float, warmup: int) -> float:
+def constant(step: int, left: float, peak: float, warmup: int) -> float:
     """Up to the peak, and there it stays."""
     return peak * _rise(step, warmup)
 
@@ -37,7 +37,8 @@ def _rise(step: int, warmup: int) -> float:
     return min(1.0, step / warmup) if warmup else 1.0
 
 
-def _left(step: int, last: int, warmup: int) -> float:
+def share_left(step: int, last: int, warmup: int) -> float:
+    """The share of the steps after warm-up that is left: 1 at its end, and 0 just after the last step."""
     return max(0.0, min(1.0, (last + 1 - step) / max(1, last + 1 - warmup)))
 
 
@@ -49,4 +50,4 @@ def make_schedule(config: Config) -> Schedule:
     train = config.train
     peak = train.learning_rate or paper_peak(config.model.d_model, train.warmup_steps)
     function = SCHEDULES[train.schedule]
-    return lambda step, last: function(step, last, peak, train.warmup_steps)
+    return lambda step, left: function(step, left, peak, train.warmup_steps)

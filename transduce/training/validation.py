@@ -15,6 +15,7 @@ from transduce.translator import Translator
 
 PLACES = 8_192  # of a padded validation batch
 TIMES, MORE = 2, 10  # an output may have so many times the tokens of its longest reference, and so many more
+LOSS_PAIRS = 4  # pairs for the loss, for each line that a budget in minutes lets a validation translate
 EQUAL = 1e-6  # of a score: no metric is that fine
 
 
@@ -48,22 +49,24 @@ class Validation:
 
 
 def time_validation(translator: Translator, pairs: Pairs, texts: TestSet) -> float:
-    """Seconds of a validation to come: of a model that has learned to stop, unlike that of a run's first steps."""
+    """Seconds that validating these lines takes with a model that has learned when to stop."""
     begun = time.perf_counter()
-    outputs = translator.translate(texts.sources, translator.request(beam=1, max_extra=0))
+    limits = reference_lengths(texts, translator.vocabularies.target)
+    request = translator.request(beam=1, figures="none")
+    outputs = [translation.text for translation in translator.stream(texts.sources, request, at_most=limits)]
     score_texts(outputs, texts, translator.config, ter=False)
-    cross_entropy(translator, pairs)
+    cross_entropy(translator, pairs, LOSS_PAIRS * len(texts.sources))
     return time.perf_counter() - begun
 
 
-def validate(translator: Translator, pairs: Pairs, texts: TestSet, samples: int = 3) -> Validation:
-    """Loss over all validation pairs, the metric over the translated `texts`, greedily."""
+def validate(translator: Translator, pairs: Pairs, texts: TestSet, limit: int = 0, samples: int = 3) -> Validation:
+    """Loss over the validation pairs, at most `limit` of them if given; the metric over the translated `texts`, greedily."""
     request, limits = translator.request(beam=1, figures="none"), output_limits(texts, translator.vocabularies.target)
     translations = list(translator.stream(texts.sources, request, at_most=limits))
     outputs = [translation.text for translation in translations]
     shown = [Sample(s, o, r[0]) for s, o, r in zip(texts.sources, outputs, texts.references, strict=True)]
     return Validation(
-        loss=cross_entropy(translator, pairs),
+        loss=cross_entropy(translator, pairs, limit),
         scores=score_texts(outputs, texts, translator.config, ter=False),
         samples=shown[:: max(1, len(shown) // samples)][:samples],
         outputs_at_limit=sum(translation.outputs_at_limit for translation in translations),
@@ -71,20 +74,25 @@ def validate(translator: Translator, pairs: Pairs, texts: TestSet, samples: int 
 
 
 def output_limits(texts: TestSet, vocabulary: Vocabulary) -> list[int]:
-    """The most tokens each output may have, by its longest reference: a model that has not yet learned to stop would
-    write up to the search's own limit on every line, and take many times as long."""
+    """The most tokens each output may have: a model that has not yet learned to stop would write up to the search's own
+    limit on every line, and take many times as long."""
+    return [TIMES * length + MORE for length in reference_lengths(texts, vocabulary)]
+
+
+def reference_lengths(texts: TestSet, vocabulary: Vocabulary) -> list[int]:
+    """The tokens of the longest reference of each line."""
     references = [reference for accepted in texts.references for reference in accepted]
     lengths = iter([len(ids) for ids in vocabulary.encode(references)])
-    return [TIMES * max(next(lengths) for _ in accepted) + MORE for accepted in texts.references]
+    return [max(next(lengths) for _ in accepted) for accepted in texts.references]
 
 
 @torch.inference_mode()
-def cross_entropy(translator: Translator, pairs: Pairs) -> float:
-    """Per target token, the model as it translates: no dropout, no smoothing."""
+def cross_entropy(translator: Translator, pairs: Pairs, limit: int = 0) -> float:
+    """Per target token, the model as it translates: no dropout, no smoothing. At most `limit` pairs, spread evenly."""
     translator.model.eval()
     vocabularies, device = translator.vocabularies, translator.device
     total, tokens = 0.0, 0
-    for numbers in in_order(pairs, PLACES):
+    for numbers in in_order(pairs, PLACES, limit):
         batch = make_batch(pairs, numbers, vocabularies.source.pad, vocabularies.target.pad)
         with device.mixed_precision():
             total += float(batch_loss(translator.model, batch.to(device.torch), smoothing=0.0).minimised)

@@ -1,0 +1,102 @@
+"""The plan of a run with a budget in minutes: its last step, its next pause, and how far the learning rate has come down.
+
+The plan is revised from the measured pace, but only at pauses, and it is saved in their checkpoints: a run that is killed
+and resumed keeps its plan. Minutes cover the whole command: reading the data, kernels, validations, the last checkpoint and
+the model card. Runs with a budget in steps or epochs have no plan. Knows times and steps, no model and no clock.
+"""
+
+import math
+from dataclasses import dataclass
+
+# Shares of the training time at which a run pauses: soon at first, when the pace is a guess, and again near the end.
+PAUSES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)
+FEW_PAUSES = (0.05, 0.25, 0.5, 0.75, 0.95)  # where a checkpoint takes long
+LONG_CHECKPOINT = 0.005  # of the budget
+VALIDATIONS = 0.10  # of the budget is the most that all validations take
+FIRST_VALIDATION = 0.2  # share of the training time before which nothing worth measuring was learned
+MOST_VALIDATIONS = 9  # before the end
+FINAL_VALIDATIONS = 2  # of the last weights and of their average
+LINES_SHARE = 0.015  # of the budget is what translating the lines of one validation takes, if they are many
+FEWEST_LINES = 32
+EARLY = 0.03  # of the budget: a run that would end earlier than this goes on
+CLOSING_SECONDS = 2.0  # the model card, the curves, leaving
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Where a run is going. Everything in it was decided at `step`."""
+
+    minutes: float  # the budget it is for; another one needs another plan
+    started: float  # seconds of the budget that had gone by when training began
+    step: int
+    left: float  # the share of the training time that was left at `step`
+    last_step: int
+    pause: int  # the step after which the run pauses and revises this plan
+    validates: bool  # whether it validates in that pause
+    lines: int  # of the validation data to translate in a validation
+
+    def left_at(self, step: int) -> float:
+        """The share of the training time left before a step: what the learning rate is proportional to."""
+        return self.left * max(0, self.last_step + 1 - step) / max(1, self.last_step + 1 - self.step)
+
+
+@dataclass
+class Costs:
+    """Seconds that things take, as measured so far."""
+
+    step: float
+    validation: float
+    checkpoint: float
+
+    @property
+    def ending(self) -> float:
+        """From the last step to the end of the command."""
+        return FINAL_VALIDATIONS * self.validation + 3 * self.checkpoint + CLOSING_SECONDS
+
+
+def revise(plan: Plan, step: int, spent: float, costs: Costs) -> Plan:
+    """The plan from here on, `spent` seconds into the budget."""
+    end = max(plan.started, 60 * plan.minutes - costs.ending)
+    left = max(0.0, end - spent)
+    share = min(1.0, left / (end - plan.started)) if end > plan.started else 0.0
+    pauses = pauses_left(plan.minutes, 1 - share, costs)
+    validations = sum(is_validated(pause, plan.minutes, costs) for pause in pauses)
+    training = left - validations * costs.validation - len(pauses) * costs.checkpoint
+    steps = max(0, int(training / costs.step))
+    until = (pauses[0] - (1 - share)) / share if pauses else 1.0
+    return Plan(
+        minutes=plan.minutes,
+        started=plan.started,
+        step=step,
+        left=share,
+        last_step=step + steps,
+        pause=step + max(1, math.ceil(until * steps)),
+        validates=bool(pauses) and is_validated(pauses[0], plan.minutes, costs),
+        lines=plan.lines,
+    )
+
+
+def pauses_left(minutes: float, done: float, costs: Costs) -> list[float]:
+    """The shares of the training time at which there are pauses, after the share that is done."""
+    pauses = FEW_PAUSES if costs.checkpoint > LONG_CHECKPOINT * 60 * minutes else PAUSES
+    return [pause for pause in pauses if pause > done + 0.005]
+
+
+def is_validated(pause: float, minutes: float, costs: Costs) -> bool:
+    """Whether there is a validation in the pause at this share: as many as the budget allows, evenly spread."""
+    affordable = VALIDATIONS * 60 * minutes / max(costs.validation, 1e-6) - FINAL_VALIDATIONS
+    count = min(MOST_VALIDATIONS, int(affordable))
+    if count < 1 or pause < FIRST_VALIDATION:
+        return False
+    tenths = round(10 * pause, 6)
+    return tenths % math.ceil((MOST_VALIDATIONS + 1) / (count + 1)) == 0
+
+
+def lines_for(minutes: float, seconds_per_line: float, most: int) -> int:
+    """How many lines a validation translates: few enough that a short budget is not spent on them."""
+    return max(min(most, FEWEST_LINES), min(most, int(LINES_SHARE * 60 * minutes / max(seconds_per_line, 1e-9))))
+
+
+def ends_early(plan: Plan, spent: float, costs: Costs) -> bool:
+    """Whether so much time is left at the last step that the run should go on."""
+    return 60 * plan.minutes - costs.ending - spent > EARLY * 60 * plan.minutes
