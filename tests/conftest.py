@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from jaxtyping import install_import_hook
+from skips import REQUIRE, Skips, required
 from threads import THREADS
 
 
@@ -35,3 +36,45 @@ if not torch.cuda.is_available():
 # Every shape written in the model's annotations is checked whenever tests run.
 MODEL = Path(__file__).parents[1] / "transduce" / "model"
 install_import_hook([f"transduce.model.{path.stem}" for path in MODEL.glob("[a-z]*.py")], "beartype.beartype")
+
+
+# --- what was skipped ------------------------------------------------------------------------------------------
+
+DESELECTED: list[str] = []  # why tests of the whole suite were left out by their marks
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse a misspelt group before anything runs."""
+    try:
+        required(os.environ.get(REQUIRE, ""))
+    except ValueError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+def pytest_deselected(items: list[pytest.Item]) -> None:
+    for item in items:
+        marks = [name for name in ("gpu", "slow") if item.get_closest_marker(name)]
+        DESELECTED.extend(f"marked {name}" for name in marks[:1])
+
+
+def _skipped(reporter: "pytest.TerminalReporter") -> Skips:
+    reasons = [str(report.longrepr[2]) for report in reporter.stats.get("skipped", [])]
+    return Skips.of([*reasons, *DESELECTED])
+
+
+def pytest_terminal_summary(terminalreporter: "pytest.TerminalReporter") -> None:
+    skips = _skipped(terminalreporter)
+    if lines := skips.lines():
+        terminalreporter.section("skipped, by what the tests need")
+        for line in lines:
+            terminalreporter.line(line)
+    if missing := skips.missing(required(os.environ.get(REQUIRE, ""))):
+        terminalreporter.line(f"{REQUIRE}: {', '.join(missing)} must run here, and some tests were skipped", red=True)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """A group that must run and was skipped fails the run."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if exitstatus == 0 and reporter and _skipped(reporter).missing(required(os.environ.get(REQUIRE, ""))):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

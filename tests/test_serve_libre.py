@@ -14,6 +14,7 @@ pytest.importorskip("httpx")
 
 from serving import Client, client, direct, make_service, refused, run, service, symbols
 
+from transduce.serve.detection import Detector
 from transduce.serve.service import Service
 
 
@@ -97,6 +98,18 @@ def test_detection(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     assert answer["detectedLanguage"] == [{"language": "en", "confidence": 90.0}]
     assert len(answer["translatedText"]) == 1
     assert "pair of languages" in refused(client.post("/translate", {"q": "le", "source": "auto", "target": "de"}), 404)
+
+
+def test_lingua_s_answers_are_understood() -> None:
+    """Lingua itself, with three languages: all of them take long to load."""
+    lingua = pytest.importorskip("lingua")
+    few = lingua.Language.GERMAN, lingua.Language.ENGLISH, lingua.Language.FRENCH
+    detector = Detector()
+    detector.__dict__["_lingua"] = lingua.LanguageDetectorBuilder.from_languages(*few).build()
+    best, *others = detector.detect("Wo ist der Bahnhof, und wann kommt der nächste Zug?")
+    assert best.language == "de"
+    assert best.confidence > 50
+    assert all(other.confidence < best.confidence for other in others)
 
 
 def test_without_a_detector_it_says_so(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
