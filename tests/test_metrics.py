@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sacrebleu.metrics import TER
 
 from transduce import metrics
+from transduce.edit_rate import edit_rate
 from transduce.errors import DataError, SettingError
 from transduce.metrics import (
     bleu_tokenizer,
@@ -214,3 +216,19 @@ def test_what_cannot_be_scored_is_refused(score, hypotheses: list[str], referenc
     with pytest.raises(DataError) as refusal:
         score(hypotheses, references)
     assert str(refusal.value) == said
+
+
+def test_ter_by_several_processes_is_that_of_one() -> None:
+    draw = random.Random(3)
+    words = ["the", "cat", "sat", "on", "a", "mat", "Straße", "\u2028", "ﷺ"]
+    references = [" ".join(draw.choices(words, k=draw.randint(1, 12))) for _ in range(1_000)]
+    hypotheses = [" ".join(draw.sample(line.split(" "), k=len(line.split(" ")))) for line in references]
+    one, several = (edit_rate(hypotheses, [references], asian=False, processes=count) for count in (1, 3))
+    theirs = TER()
+    assert several.score == pytest.approx(theirs.corpus_score(hypotheses, [references]).score, abs=1e-9)
+    assert (several.edits, several.signature) == (one.edits, str(theirs.get_signature()))
+    assert one.edits > 0
+
+
+def test_ter_of_nothing() -> None:
+    assert edit_rate([""], [[""]], asian=False).score == TER().corpus_score([""], [[""]]).score

@@ -6,10 +6,10 @@ BLEU, chrF and TER are sacreBLEU's. Error rates count tokens (phonemes, characte
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from importlib.util import find_spec
 from typing import Any, Literal
 
+from transduce.edit_rate import edit_rate
 from transduce.errors import DataError, SettingError
 from transduce.scripts import is_unspaced, script_of_language, script_of_texts
 
@@ -137,19 +137,17 @@ def translation_metrics(language: str, references: Sequence[Sequence[str]], ter:
 
 def _sacrebleu(name: str, hypotheses: Sequence[str], references: Sequence[Sequence[str]], language: str) -> Score:
     """A metric as sacreBLEU's command gives it."""
-    from sacrebleu.metrics import BLEU, CHRF, TER  # here, since it is slow to import
+    from sacrebleu.metrics import BLEU, CHRF  # here, since it is slow to import
 
     script = _script(language, references)
-    splits_characters = script in CHARACTER_SCRIPTS
+    if name == "ter":
+        rate = edit_rate(hypotheses, _streams(references), asian=script in CHARACTER_SCRIPTS)
+        return Score("TER", rate.score, rate.signature, higher_is_better=False)
     tokenizer = bleu_tokenizer(language) if language or not is_unspaced(script) else "char"
-    metric: Any = {
-        "bleu": partial(BLEU, tokenize=tokenizer),
-        "chrf": CHRF,
-        "ter": partial(TER, normalized=splits_characters, asian_support=splits_characters),
-    }[name]()
+    metric: Any = BLEU(tokenize=tokenizer) if name == "bleu" else CHRF()
     result = metric.corpus_score(list(hypotheses), _streams(references))
     # The signature is complete only after scoring: it holds the number of references seen.
-    return Score(result.name, float(result.score), str(metric.get_signature()), higher_is_better=name != "ter")
+    return Score(result.name, float(result.score), str(metric.get_signature()), higher_is_better=True)
 
 
 def _script(language: str, references: Sequence[Sequence[str]]) -> str:

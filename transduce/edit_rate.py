@@ -1,0 +1,89 @@
+"""Translation edit rate by sacreBLEU, on all cores: it takes longer than translating does, and lines do not depend on
+each other. Knows strings only."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+LINES_PER_PROCESS = 200  # fewer are done before another process has started
+START = "from transduce.edit_rate import main; main()"
+
+
+@dataclass(frozen=True)
+class EditRate:
+    """Edits of all lines over the length of their references, and how it was computed."""
+
+    edits: float
+    length: float
+    signature: str
+
+    @property
+    def score(self) -> float:
+        """In percent, as sacreBLEU has it."""
+        return 100 * self.edits / self.length if self.length else 100.0 * (self.edits > 0)
+
+
+Stream = Sequence[str | None]  # one reference of every line; None: a line has fewer than others
+
+
+def edit_rate(hypotheses: Sequence[str], references: Sequence[Stream], asian: bool, processes: int = 0) -> EditRate:
+    """TER by so many processes (0: one for each core)."""
+    count = min(processes or _cores(), len(hypotheses) // LINES_PER_PROCESS)
+    uneven = any(text is None for stream in references for text in stream)  # the signature tells: it needs all lines
+    if count < 2 or uneven or not sys.executable:
+        return _count(hypotheses, references, asian)
+    parts = [slice(number, None, count) for number in range(count)]  # long lines stand together in many files
+    jobs = [_start(hypotheses[part], [stream[part] for stream in references], asian) for part in parts]
+    found = [EditRate(**json.loads(_answer(job))) for job in jobs]
+    return EditRate(sum(one.edits for one in found), sum(one.length for one in found), found[0].signature)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _count(hypotheses: Sequence[str], references: Sequence[Stream], asian: bool) -> EditRate:
+    from sacrebleu.metrics import TER  # here, since it is slow to import
+
+    metric: Any = TER(normalized=asian, asian_support=asian)
+    result = metric.corpus_score(list(hypotheses), [list(stream) for stream in references])
+    return EditRate(float(result.num_edits), float(result.ref_length), str(metric.get_signature()))
+
+
+def _start(hypotheses: Sequence[str], references: Sequence[Stream], asian: bool) -> "subprocess.Popen[str]":
+    """A process of its own, not a fork: this one may hold threads and a GPU."""
+    package = str(Path(__file__).resolve().parent.parent)
+    path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH", ""))))
+    job = subprocess.Popen(
+        [sys.executable, "-c", START],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    assert job.stdin is not None
+    json.dump({"hypotheses": list(hypotheses), "references": [list(r) for r in references], "asian": asian}, job.stdin)
+    job.stdin.close()
+    return job
+
+
+def _answer(job: "subprocess.Popen[str]") -> str:
+    assert job.stdout is not None
+    with job.stdout:
+        answer = job.stdout.read()
+    if job.wait() != 0:
+        raise OSError(f"a process that computes TER ended with exit code {job.returncode}")
+    return answer
+
+
+def main() -> None:
+    """What such a process does: lines as JSON from standard input, their edits as JSON to standard output."""
+    sys.stdin.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
+    found = _count(**json.load(sys.stdin))
+    print(json.dumps({"edits": found.edits, "length": found.length, "signature": found.signature}))
