@@ -7,9 +7,11 @@ from pathlib import Path
 import torch
 
 from transduce.checkpoint import RunFolder, write_bytes, write_tensors, write_text
-from transduce.config import Config, DataConfig, ModelConfig, SearchConfig, to_toml
+from transduce.config import Config, DataConfig, ModelConfig, SearchConfig
 from transduce.model import Transformer
 from transduce.text import EOS, Vocabularies, train_vocabulary
+from transduce.translator import write_config
+from transduce.translator.folder import SEAL
 
 WORDS = (
     "the cat sat on a mat while seven small dogs ran under old bridges in winter rain and nobody knew why "
@@ -85,5 +87,14 @@ def write_model(
         write_bytes(folder.vocabulary(side), vocabulary.model)
     write_tensors(folder.weights("best"), dict(model.named_parameters()))
     write_text(folder.card, "# a model: en -> de\n")
-    write_text(folder.config, to_toml(config))
+    write_config(folder, config)
     return path
+
+
+def edit_config(run: Path, before: str, after: str) -> None:
+    """A setting changed by hand, without the hash in the first line, as people are told to."""
+    config = RunFolder(run).config
+    text = config.read_text()
+    text = text.partition("\n")[2] if text.startswith(SEAL) else text
+    assert before in text
+    config.write_text(text.replace(before, after))

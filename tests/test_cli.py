@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from folders import edit_config
 
 import transduce
 from transduce.cli import main
@@ -198,8 +199,7 @@ def test_running_text_is_scored_line_by_line_as_sacrebleu_does(
     (tmp_path / "more").write_text("B A A B\nA B B A\nA B A A A B\nA B B A B\n")
     text = tmp_path / "text"
     shutil.copytree(model, text)
-    config = (text / "config.toml").read_text()
-    (text / "config.toml").write_text(config.replace('task = "symbols"', 'task = "translation"'))
+    edit_config(text, 'task = "symbols"', 'task = "translation"')
     for references in (["references"], ["references", "more"]):
         files = [str(tmp_path / name) for name in ("sources", *references)]
         assert main(["evaluate", str(text), *files, "--json", "--output", str(tmp_path / "out")]) == 0

@@ -24,7 +24,16 @@ from transduce.config import Config, DataConfig, ModelConfig, SearchConfig, to_t
 from transduce.errors import DamagedFile, DataError, MissingExtra, RunError, SettingError
 from transduce.model import Transformer
 from transduce.text import EOS, Vocabularies, train_vocabulary
-from transduce.translator import Loading, Request, Translation, Translator, engines, translator
+from transduce.translator import (
+    Loading,
+    Request,
+    Translation,
+    Translator,
+    engines,
+    read_config,
+    translator,
+    write_config,
+)
 from transduce.translator.ct2_spec import POSITIONS, expected_shapes, refusal, sinusoids
 from transduce.translator.engine import Block
 
@@ -545,8 +554,8 @@ def test_a_folder_that_cannot_be_written_to_is_read_all_the_same(copy: Path) -> 
 
 
 def test_weights_that_do_not_fit_are_refused_by_name(copy: Path) -> None:
-    text = (copy / "config.toml").read_text()
-    (copy / "config.toml").write_text(text.replace("d_ff = 128", "d_ff = 256"))
+    config = read_config(RunFolder(copy))
+    write_config(RunFolder(copy), dataclasses.replace(config, model=dataclasses.replace(config.model, d_ff=256)))
     with pytest.raises(RunError, match=r"feed_forward.inner.bias is \[128\], but this model's is \[256\]"):
         transduce.load(copy, engine="ct2")
     assert not list(RunFolder(copy).ct2.iterdir())

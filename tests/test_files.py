@@ -2,13 +2,16 @@
 
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import transduce
-from transduce.errors import TransduceError
+from transduce.checkpoint import RunFolder
+from transduce.errors import DamagedFile, TransduceError
 from transduce.files import open_plain, read_plain
+from transduce.translator import read_config, write_config
 
 FROZEN = Path(__file__).parent / "frozen" / "0.1.0"
 NEVER_WAITS = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no FIFOs")
@@ -48,3 +51,53 @@ def test_a_fifo_in_a_model_folder_is_refused(name: str, tmp_path: Path) -> None:
     os.mkfifo(run / name)
     with pytest.raises(TransduceError):
         transduce.load(run)
+
+
+# --- config.toml -----------------------------------------------------------------------------------------------
+
+
+def a_run(tmp_path: Path, **model: object) -> RunFolder:
+    """A copy of the frozen folder whose settings are written by this version."""
+    folder = RunFolder(Path(shutil.copytree(FROZEN, tmp_path / "run")))
+    config = read_config(folder)
+    write_config(folder, replace(config, model=replace(config.model, **model)))  # type: ignore[arg-type]
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("num_heads = 2", "num_heads = 1"), ("beam = ", "beam = 1"), ("alpha = ", "alpha = -"), ("seed = 1", "seed = 3")],
+)
+def test_altered_settings_are_refused(tmp_path: Path, before: str, after: str) -> None:
+    """Each would translate or train otherwise, and none changes the shape of a weight."""
+    folder = a_run(tmp_path)
+    text = folder.config.read_text()
+    assert before in text
+    folder.config.write_text(text.replace(before, after, 1))
+    with pytest.raises(DamagedFile, match=r"config\.toml: altered or torn .* delete its first line"):
+        transduce.load(folder.path)
+
+
+def test_a_torn_configuration_is_refused_wherever_it_ends(tmp_path: Path) -> None:
+    """Also between two settings, where the rest would be defaults."""
+    folder = a_run(tmp_path)
+    text = folder.config.read_text()
+    for end in range(len(text.partition("\n")[0]) + 1, len(text) - 1, 7):
+        folder.config.write_text(text[:end])
+        with pytest.raises(DamagedFile):
+            read_config(folder)
+
+
+def test_who_edits_the_settings_deletes_the_first_line(tmp_path: Path) -> None:
+    folder = a_run(tmp_path)
+    text = folder.config.read_text().partition("\n")[2]
+    folder.config.write_text(text.replace("beam = ", "beam = 1", 1))
+    assert read_config(folder).search.beam >= 10
+
+
+@pytest.mark.parametrize("text", ["a = " + "[" * 100_000, "[model]\nd_model = " + "1" * 5_000])
+def test_toml_that_python_cannot_read_is_one_line(tmp_path: Path, text: str) -> None:
+    folder = a_run(tmp_path)
+    folder.config.write_text(text)
+    with pytest.raises(TransduceError, match=r"config\.toml: not valid TOML"):
+        transduce.load(folder.path)

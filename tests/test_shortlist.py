@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from transduce.cli import main
-from transduce.errors import DataError, RunError, SettingError
+from transduce.errors import DamagedFile, DataError, RunError, SettingError
 from transduce.shortlist import COMMON, LISTED, make_shortlist
 from transduce.translator import Loading, Translator
 
@@ -70,6 +70,17 @@ def test_a_new_shortlist_makes_a_new_ct2_model(run: Path, pairs: str) -> None:
     after = {path.name for path in (run / "ct2").iterdir()}
     assert len(before) == len(after) == 1
     assert before != after
+
+
+def test_an_altered_shortlist_is_refused(run: Path, pairs: str) -> None:
+    """It decides which tokens can be written at all."""
+    path = make_shortlist(run, [(pairs,)], say=lambda text: None)
+    text = path.read_text()
+    path.write_text(text.replace("▁M", "▁N", 1))
+    with pytest.raises(DamagedFile, match=r"shortlist\.txt: altered or torn .*`transduce shortlist .*` makes it again"):
+        Translator.load(run, Loading(engine="ct2", threads=1, shortlist=True)).ready()
+    path.write_text(text)
+    Translator.load(run, Loading(engine="ct2", threads=1, shortlist=True)).ready()
 
 
 def test_what_a_shortlist_is_not_for_is_refused(run: Path, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from folders import SHAPE, ends_its_sentences, lines, vocabularies, write_folder, write_model
+from folders import SHAPE, edit_config, ends_its_sentences, lines, vocabularies, write_folder, write_model
 
 import transduce
 from transduce import synthesis
@@ -64,8 +64,7 @@ def test_a_student_learns_what_the_teacher_says(
 
 def test_a_student_inherits_task_units_and_languages(teacher: Path, tmp_path: Path) -> None:
     """A teacher of few words, whose output looks like symbols."""
-    config = (teacher / "config.toml").read_text().replace('task = "auto"', 'task = "translation"')
-    (teacher / "config.toml").write_text(config)
+    edit_config(teacher, 'task = "auto"', 'task = "translation"')
     told = open_folder(teacher).config.data
     assert told.task == "translation"
     asked = write_lines(tmp_path / "a", ["winter"] * 40 + ["rain"] * 40)  # two outputs, again and again

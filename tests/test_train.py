@@ -5,7 +5,6 @@ import json
 import math
 import os
 import random
-import re
 import shutil
 import signal
 import subprocess
@@ -42,7 +41,7 @@ from transduce.training.output_limit import fit_output_limit
 from transduce.training.prepare import prepare
 from transduce.training.progress import Progress
 from transduce.training.validation import Sample, Validation, output_limits, validate
-from transduce.translator import read_config
+from transduce.translator import read_config, write_config
 
 TIMES = {"tokens_per_second"}  # of the log: what may differ between two equal runs
 SMALL = """
@@ -836,8 +835,9 @@ def test_fine_tuning_keeps_the_languages_unless_told_otherwise(
     reversal: dict[str, str], finished: Path, tmp_path: Path
 ) -> None:
     named = shutil.copytree(finished, tmp_path / "named")
-    text = (named / "config.toml").read_text()
-    (named / "config.toml").write_text(re.sub(r"languages = \[.*\]", 'languages = ["xx", "yy"]', text))
+    config = read_config(RunFolder(named))
+    named_data = dataclasses.replace(config.data, languages=("xx", "yy"))
+    write_config(RunFolder(named), dataclasses.replace(config, data=named_data))
     for languages, kept in (((), ("xx", "yy")), (("aa", "bb"), ("aa", "bb"))):
         wished = wishes(
             train=[(reversal["train"],)], valid=[(reversal["valid"],)], languages=languages, preset="", config="",

@@ -6,9 +6,9 @@ from pathlib import Path
 import torch
 
 from transduce.checkpoint import RunFolder, Tensors, read_about, read_tensors, write_bytes, write_tensors, write_text
-from transduce.config import Config, differences, to_toml
+from transduce.config import Config, differences
 from transduce.errors import RunError, SettingError
-from transduce.translator import ModelFolder, open_folder
+from transduce.translator import ModelFolder, open_folder, write_config
 
 
 def average(runs: Sequence[str | Path], folder: str | Path, weights: str = "auto") -> Path:
@@ -61,7 +61,7 @@ def _write(target: RunFolder, like: ModelFolder, tensors: Tensors, about: dict[s
     for side, vocabulary in sides:
         write_bytes(target.vocabulary(side), vocabulary.model)
     write_tensors(target.weights("best"), tensors, about)
-    write_text(target.config, to_toml(like.config))
+    write_config(target, like.config)
 
 
 def _card(path: Path, names: list[str]) -> str:

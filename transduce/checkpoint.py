@@ -73,6 +73,11 @@ class RunFolder:
         return self.path / "shortlist.txt"
 
     @property
+    def shortlist_hash(self) -> Path:
+        """Its hash, as `sha256sum --check` reads it."""
+        return self.path / "shortlist.sha256"
+
+    @property
     def made(self) -> Path:
         """A corpus that another model made for this run."""
         return self.path / "made"

@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
-from transduce.checkpoint import write_text
 from transduce.data import Corpus, groups_from_setting
 from transduce.errors import DataError
 from transduce.text import EOS
-from transduce.translator import Loading, Translator, open_folder
+from transduce.translator import Loading, Translator, open_folder, write_shortlist
 
 PAIRS = 20_000  # looked at
 PAIRS_AT_ONCE = 1_024
@@ -39,7 +38,7 @@ def make_shortlist(
     seen, count = _look(translator, read, say)
     if not count:
         raise DataError("there is not a single pair to learn a shortlist from")
-    write_text(opened.folder.shortlist, _as_text(translator, seen))
+    write_shortlist(opened.folder, _as_text(translator, seen))
     return opened.folder.shortlist
 
 

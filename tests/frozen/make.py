@@ -29,7 +29,7 @@ def main() -> None:
         frozen.mkdir(exist_ok=True)
         for name in KEPT:
             shutil.copyfile(run / name, frozen / name)
-    text = (frozen / "config.toml").read_text()
+    text = (frozen / "config.toml").read_text().partition("\n")[2]  # edited, so without the hash in the first line
     (frozen / "config.toml").write_text(text.replace(scratch, ""))
     words = sorted({word for word, _ in splits["test"]})[::300]
     found = transduce.load(frozen).n_best(words, 2)

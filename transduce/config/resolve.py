@@ -70,7 +70,7 @@ def from_toml(text: str, where: str) -> Layers:
     """The layer written in a TOML text; `where` names it in errors."""
     try:
         layer = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, brackets without end
         raise SettingError(f"{where}: not valid TOML: {error}") from None
     for section, values in layer.items():
         if not isinstance(values, dict):
@@ -117,7 +117,7 @@ def _parse(text: str) -> Any:
     """A TOML value where it is one, else the text itself (so that names need no quotes)."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return text
 
 

@@ -12,14 +12,14 @@ from torch import Tensor
 
 from transduce import __version__
 from transduce.checkpoint import RunFolder, Tensors, write_bytes, write_tensors, write_text
-from transduce.config import Config, DataConfig, ModelConfig, build, flatten, to_toml
+from transduce.config import Config, DataConfig, ModelConfig, build, flatten
 from transduce.config.settings import Normalization
 from transduce.errors import DataError
 from transduce.exchange.naming import alternating
 from transduce.exchange.pieces import falls_back_to_bytes, normalization, units
 from transduce.model import Transformer
 from transduce.text import Vocabularies
-from transduce.translator import load_weights
+from transduce.translator import load_weights, write_config
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def write_imported(found: Imported, folder: RunFolder) -> int:
     write_tensors(folder.weights("best"), dict(model.named_parameters()), about)
     parameters = sum(p.numel() for p in model.parameters())
     write_text(folder.card, _card(found, folder.path, parameters))
-    write_text(folder.config, to_toml(config))  # last: a folder without one is no model yet
+    write_config(folder, config)  # last: a folder without one is no model yet
     return parameters
 
 

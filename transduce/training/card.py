@@ -97,7 +97,7 @@ def _scores(folder: RunFolder) -> list[str]:
     lines = ["| weights | step | loss | score | signature |", "| --- | --- | --- | --- | --- |"]
     for which in ("best", "averaged"):
         if folder.weights(which).exists():
-            about = read_about(folder.weights(which))
+            about = read_about(folder.weights(which), needed=("step", "loss", "metric", "score", "signature"))
             score = f"{about['metric']} {float(about['score']):.2f}"
             lines.append(
                 f"| {which} | {about['step']} | {float(about['loss']):.4f} | {score} | `{_cell(about['signature'])}` |"
@@ -108,7 +108,7 @@ def _scores(folder: RunFolder) -> list[str]:
 def _events(metrics: Path) -> list[dict[str, Any]]:
     try:
         return [json.loads(line) for line in metrics.read_text(encoding="utf-8").split("\n") if line]
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DamagedFile(f"{metrics}: the log cannot be read ({error}); the weights are not affected") from None
 
 
@@ -121,12 +121,18 @@ def training_losses(train: list[dict[str, Any]]) -> dict[str, list[tuple[int, fl
 
 def draw_curves(metrics: Path, picture: Path) -> None:
     """Loss, the main score and the learning rate over the steps, as the log has them."""
+    try:
+        _draw(_events(metrics), picture)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise DamagedFile(f"{metrics}: the log cannot be drawn ({error!r}); the weights are not affected") from None
+
+
+def _draw(events: list[dict[str, Any]], picture: Path) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib.figure import Figure
 
-    events = _events(metrics)
     train = [e for e in events if e["event"] == "train"]
     valid = [e for e in events if e["event"] == "valid"]
     figure = Figure(figsize=(12, 3.6), dpi=110, layout="constrained")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from transduce.checkpoint import RunFolder, steps_saved, write_bytes, write_text
-from transduce.config import Config, DataConfig, to_toml
+from transduce.config import Config, DataConfig
 from transduce.data import (
     Corpus,
     Mixture,
@@ -32,7 +32,14 @@ from transduce.text import Vocabularies
 from transduce.training.choices import Say, Wishes, settings_of_new, settings_of_resumed
 from transduce.training.feed import Material
 from transduce.training.output_limit import fit_output_limit
-from transduce.translator import LONGEST_SOURCE, ModelFolder, open_folder, read_config, read_vocabularies
+from transduce.translator import (
+    LONGEST_SOURCE,
+    ModelFolder,
+    open_folder,
+    read_config,
+    read_vocabularies,
+    write_config,
+)
 
 HELD_OUT_PAIRS = 1_000
 
@@ -97,7 +104,7 @@ def _prepare_again(folder: RunFolder, wished: Wishes, say: Say) -> Prepared:
         _check_unchanged(folder, scanned)
         material, about = _material(config, read_vocabularies(folder, config), corpora, scanned, say)
     if config != stored:
-        write_text(folder.config, to_toml(config))
+        write_config(folder, config)
     begun_from = config.train.start_from if not steps_saved(folder) else ""  # killed before its first checkpoint
     return Prepared(material, open_folder(begun_from) if begun_from else None, about)
 
@@ -203,7 +210,7 @@ def _write_folder(folder: RunFolder, material: Material, scanned: _Scans) -> Non
         write_bytes(folder.vocabulary("source"), both.source.model)
         write_bytes(folder.vocabulary("target"), both.target.model)
     write_text(folder.data, json.dumps({"train": scanned.train.content, "valid": scanned.valid.content}) + "\n")
-    write_text(folder.config, to_toml(config))
+    write_config(folder, config)
 
 
 def _check_unchanged(folder: RunFolder, scanned: _Scans) -> None:

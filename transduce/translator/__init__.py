@@ -12,6 +12,8 @@ from transduce.translator.folder import (
     open_folder,
     read_config,
     read_vocabularies,
+    write_config,
+    write_shortlist,
 )
 from transduce.translator.translator import LONGEST_SOURCE, Attention, Output, Scored, Translation, Translator
 
@@ -30,4 +32,6 @@ __all__ = [
     "open_folder",
     "read_config",
     "read_vocabularies",
+    "write_config",
+    "write_shortlist",
 ]

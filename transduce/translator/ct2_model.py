@@ -21,7 +21,7 @@ from transduce.checkpoint import read_about, read_arrays, read_shapes
 from transduce.errors import DamagedFile
 from transduce.files import open_plain, read_plain
 from transduce.translator.ct2_spec import expected_shapes, make_spec
-from transduce.translator.folder import ModelFolder, check_shapes
+from transduce.translator.folder import ModelFolder, check_shapes, shortlist_digest
 
 Quantization = Literal["int8", "bfloat16", "float32"]
 Say = Callable[[str], None]
@@ -97,14 +97,9 @@ def _key(opened: ModelFolder, weights: Path) -> str:
         vocabularies.target.digest,
         ctranslate2.__version__,
         str(LAYOUT),
-        _shortlist_of(opened),
+        shortlist_digest(opened.folder),
     ]
     return hashlib.sha256("\n".join(made_from).encode()).hexdigest()
-
-
-def _shortlist_of(opened: ModelFolder) -> str:
-    path = opened.folder.shortlist
-    return hashlib.sha256(read_plain(path)).hexdigest() if path.exists() else ""
 
 
 def _keep(opened: ModelFolder, weights: Path, quantization: Quantization, kept: Path, key: str) -> Ct2Model:

@@ -3,7 +3,6 @@
 Each is loaded when it is first needed, so that nobody waits for the other, least of all for importing torch.
 """
 
-import hashlib
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from transduce.checkpoint import read_about
 from transduce.errors import MissingExtra, RunError, SettingError
 from transduce.text import EOS, Vocabularies
 from transduce.translator.engine import Engine, Request
-from transduce.translator.folder import ModelFolder, open_folder
+from transduce.translator.folder import ModelFolder, open_folder, shortlist_digest
 
 if TYPE_CHECKING:
     from transduce.device import Device
@@ -127,7 +126,7 @@ class FolderEngines:
         quantization = loading.quantization if self._may_be_ct2() and loading.engine != "torch" else ""
         others = [str(read_about(open_folder(o).weights(loading.weights)).get("sha256", o)) for o in loading.ensemble]
         if loading.shortlist:
-            others.append(hashlib.sha256(self.folder.folder.shortlist.read_bytes()).hexdigest())
+            others.append(shortlist_digest(self.folder.folder))
         return " ".join([of_weights, both.source.digest, both.target.digest, quantization, *others])
 
     @cached_property

@@ -1,15 +1,17 @@
 """A model folder as objects: configuration, vocabularies, weights. Needs nothing outside the folder."""
 
+import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transduce import __version__
-from transduce.checkpoint import RunFolder, Tensors, read_about, read_tensors
-from transduce.config import Config, build, from_toml
-from transduce.errors import DamagedFile, RunError
+from transduce.checkpoint import RunFolder, Tensors, read_about, read_tensors, write_text
+from transduce.config import Config, build, from_toml, to_toml
+from transduce.errors import DamagedFile, RunError, SettingError
 from transduce.files import read_plain
 from transduce.text import Vocabularies, Vocabulary
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
 Shapes = Mapping[str, Sequence[int]]
 LARGEST_CONFIG = 10_000_000  # bytes
+SEAL = "# sha256 of the lines below: "
 
 
 @dataclass(frozen=True)
@@ -93,15 +96,57 @@ def _kind_of_hf(path: Path) -> str:
     return str(found.get("model_type", "")) if isinstance(found, dict) else ""
 
 
+def write_config(folder: RunFolder, config: Config) -> None:
+    """The settings of a run, below a comment with their hash."""
+    text = to_toml(config)
+    write_text(folder.config, f"{SEAL}{hashlib.sha256(text.encode()).hexdigest()}\n{text}")
+
+
+def _unsealed(text: str, path: Path) -> str:
+    """The settings below the comment; the first versions, and people who edit them, leave it out."""
+    first, _, rest = text.partition("\n")
+    if not re.fullmatch(f"{re.escape(SEAL)}[0-9a-f]{{64}}", first):
+        return text
+    if first != SEAL + hashlib.sha256(rest.encode()).hexdigest():
+        raise DamagedFile(
+            f"{path}: altered or torn (its hash does not match); if you edited it on purpose, delete its first line"
+        )
+    return rest
+
+
 def read_config(folder: RunFolder) -> Config:
+    """The settings of a run; every setting counts, so that an altered file is refused."""
     try:
         text = read_plain(folder.config, LARGEST_CONFIG).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise DamagedFile(f"{folder.config}: cannot be read ({getattr(error, 'strerror', error)})") from None
-    layers = from_toml(text, str(folder.config))
+    layers = from_toml(_unsealed(text, folder.config), str(folder.config))
     if missing := [name for name in ("model", "data", "train", "search") if name not in layers]:
         raise DamagedFile(f"{folder.config}: torn: it lacks {', '.join(f'[{name}]' for name in missing)}")
-    return build(layers)
+    try:
+        return build(layers)
+    except SettingError as error:
+        raise SettingError(f"{folder.config}: {error}") from None
+
+
+def write_shortlist(folder: RunFolder, text: str) -> None:
+    """The shortlist, and beside it its hash: CTranslate2 reads the file itself, and takes nothing else in it."""
+    write_text(folder.shortlist, text)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    write_text(folder.shortlist_hash, f"{digest}  {folder.shortlist.name}\n")
+
+
+def shortlist_digest(folder: RunFolder) -> str:
+    """Of the shortlist of a model; empty where it has none. One that does not match its hash is refused."""
+    if not folder.shortlist.exists():
+        return ""
+    digest = hashlib.sha256(read_plain(folder.shortlist)).hexdigest()
+    if folder.shortlist_hash.exists() and not read_plain(folder.shortlist_hash).startswith(digest.encode()):
+        raise DamagedFile(
+            f"{folder.shortlist}: altered or torn (it does not match {folder.shortlist_hash.name}); "
+            f"`transduce shortlist {folder.path}` makes it again"
+        )
+    return digest
 
 
 def read_vocabularies(folder: RunFolder, config: Config) -> Vocabularies:
