@@ -113,10 +113,49 @@ def test_compressed_files_are_read_everywhere(
         assert "the compressed file is damaged or cut short" in capsys.readouterr().err
 
 
+def in_bash(line: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+
+
 def test_a_pipe_is_read_as_it_is(model: Path) -> None:
-    line = f"{sys.executable} -m transduce translate {model} --input <(echo ab)"
-    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, "A B\n")
+    for given in ("--input <(echo ab)", "<(echo ab)", "--beam 2 <(echo ab)"):
+        done = in_bash(f"{sys.executable} -m transduce translate {model} {given}")
+        assert (done.returncode, done.stdout) == (0, "A B\n")
+
+
+def test_translate_takes_a_file(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "words"
+    file.write_text("ab\nba\n")
+    for arguments in ([str(file)], ["--input", str(file)], ["--beam", "2", str(file)], [str(file), "--beam", "2"]):
+        assert main(["translate", str(model), *arguments]) == 0
+        assert capsys.readouterr().out == "A B\nB A\n"
+    assert main(["translate", str(model), str(file), "--input", str(file)]) == 2
+    assert "name the input once" in capsys.readouterr().err
+
+
+def test_every_verb_reads_standard_input_and_pipes(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_text("ab\tA B\nba\tB A\n")
+    (tmp_path / "sources").write_text("ab\nba\n")
+    (tmp_path / "targets").write_text("A B\nB A\n")
+    pairs, sources, targets = (f"<(cat {tmp_path}/{name})" for name in ("pairs.tsv", "sources", "targets"))
+    piped = f"cat {tmp_path}/pairs.tsv | {sys.executable} -m transduce"
+    plain = f"{sys.executable} -m transduce"
+    scores = in_bash(f"{plain} score {model} {tmp_path}/pairs.tsv").stdout
+    assert len(scores.split()) == 2
+    for given in (
+        f"{piped} score {model} -",
+        f"{plain} score {model} {pairs}",
+        f"{plain} score {model} {sources} {targets}",
+    ):
+        assert in_bash(given).stdout == scores
+    for given in (f"{piped} evaluate {model} -", f"{plain} evaluate {model} {sources} {targets}"):
+        assert "exact match 100.00" in in_bash(given).stdout
+    short = f"data.cache={tmp_path}/cache train.threads=1 train.steps=1 model.d_model=16 model.d_ff=16"
+    done = in_bash(f"{plain} train {tmp_path}/run --train {sources} {targets} --valid {pairs} --quiet --set {short}")
+    assert (done.returncode, done.stderr) == (0, "")
+    again = in_bash(f"{plain} train {tmp_path}/run --set train.steps=2")
+    assert again.returncode == 2
+    assert "read its data from a pipe: give the same data again" in again.stderr
 
 
 def test_n_best_and_json(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -453,7 +492,7 @@ def test_a_folder_without_weights(model: Path, tmp_path: Path, capsys: pytest.Ca
     [
         (["translate", "model", "--beem", "3"], "unrecognized arguments: --beem 3; did you mean --beam?"),
         (["translate", "model", "--beem=3"], "unrecognized arguments: --beem=3; did you mean --beam?"),
-        (["translate", "model", "input"], "unrecognized arguments: input\n"),
+        (["translate", "model", "input", "more"], "unrecognized arguments: more\n"),
     ],
 )
 def test_an_unknown_option_shows_the_usage_of_its_verb(

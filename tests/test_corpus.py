@@ -6,6 +6,7 @@ import io
 import json
 import lzma
 import os
+import threading
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,9 +16,10 @@ from hypothesis import strategies as st
 
 from transduce.data import corpus as reading
 from transduce.data import scanning
-from transduce.data.corpus import Corpus, groups_from_setting, groups_to_setting, with_stdin_in
+from transduce.data.corpus import Corpus
+from transduce.data.inputs import find, groups_from_setting, groups_of, groups_to_setting, without_pipes
 from transduce.data.scanning import scan
-from transduce.errors import DataError
+from transduce.errors import DataError, SettingError
 
 PAIRS = [("a cat", "eine Katze"), ("dogs", "Hunde"), ("  ", "leer"), ("same", "same"), ("ünï\u2028\x85", "x\x0c☃")]
 PACKERS = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress}
@@ -92,26 +94,90 @@ def test_features_become_symbols_of_the_source(tmp_path):
 
 
 @pytest.mark.parametrize(("content", "name"), [(b'{"source": "a", "target": "b"}\n', "jsonl"), (b"a\tb\n", "tsv")])
-def test_standard_input_is_read_as_often_as_needed(tmp_path, content, name):
-    corpus = with_stdin_in(tmp_path, Corpus((("-",),)), io.BytesIO(content))
-    assert corpus.groups[0][0].endswith(name)
-    assert list(corpus.blocks()) == list(corpus.blocks())
-    assert pairs_of(*corpus.groups) == [("a", "b")]
+def test_standard_input_is_read_as_often_as_needed(tmp_path, monkeypatch, content, name):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
+    groups = without_pipes((("-",),), tmp_path)
+    assert groups[0][0].endswith(name)
+    assert pairs_of(*groups) == pairs_of(*groups) == [("a", "b")]
 
 
 def test_standard_input_comes_only_once(tmp_path):
-    with pytest.raises(DataError, match="only once"):
-        with_stdin_in(tmp_path, Corpus((("-",), ("-",))), io.BytesIO(b"a\tb"))
+    for groups in ((("-",), ("-",)), (("-", "-"),)):
+        with pytest.raises(DataError, match="only once"):
+            without_pipes(groups, tmp_path)
 
 
-def test_without_standard_input_a_corpus_stays_as_it_is(tmp_path):
-    corpus = Corpus((("a.tsv",),))
-    assert with_stdin_in(tmp_path, corpus, io.BytesIO()) is corpus
+def test_closed_standard_input_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(DataError, match="standard input is closed"):
+        without_pipes((("-",),), tmp_path)
+
+
+def test_files_that_can_be_read_twice_stay_as_they_are(tmp_path):
+    groups = (aligned(tmp_path, PAIRS), ("no-such.tsv",))
+    assert without_pipes(groups, tmp_path) == groups
+
+
+def test_pipes_are_copied_once(tmp_path):
+    """As process substitution gives them: two FIFOs that can be read once."""
+    paths = [tmp_path / "a", tmp_path / "b"]
+    for path in paths:
+        os.mkfifo(path)
+
+    def write() -> None:
+        for path in paths:
+            path.write_text(f"{path.name} 1\n{path.name} 2\n")
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    copies = tmp_path / "copies"
+    copies.mkdir()
+    groups = without_pipes(((str(paths[0]), str(paths[1])),), copies)
+    writer.join()
+    assert pairs_of(*groups) == pairs_of(*groups) == [("a 1", "b 1"), ("a 2", "b 2")]
 
 
 def test_groups_survive_the_settings():
     groups = (("a b.en", "c.de"), ("-",), ("x.tsv",))
     assert groups_from_setting(groups_to_setting(groups)) == groups
+
+
+@pytest.mark.parametrize(
+    ("given", "groups"),
+    [
+        ("a.tsv", (("a.tsv",),)),
+        (Path("a.tsv"), (("a.tsv",),)),
+        (["s.fr", "s.en"], (("s.fr", "s.en"),)),
+        ((Path("s.fr"), "s.en"), (("s.fr", "s.en"),)),
+        ([("a", "b"), ("c", "d")], (("a", "b"), ("c", "d"))),
+        ([["a", Path("b")], "c.tsv"], (("a", "b"), ("c.tsv",))),
+        (["a.tsv", "b.jsonl.gz"], (("a.tsv",), ("b.jsonl.gz",))),
+        ((), ()),
+    ],
+)
+def test_programs_may_give_files_in_any_plain_form(given, groups):
+    assert groups_of(given) == groups
+
+
+@pytest.mark.parametrize("given", [["a", "b", "c", "d"], {"a": "b"}, 7, [("a", 7)], [[]]])
+def test_what_cannot_be_files_is_refused_plainly(given):
+    with pytest.raises(SettingError, match=r"[Gg]ive") as caught:
+        groups_of(given)
+    assert "\n" not in str(caught.value)
+
+
+def test_data_that_moved_with_the_run_are_found(tmp_path):
+    for name in ("data/train.en", "runs/first/near.tsv"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    run = tmp_path / "runs" / "first"
+    assert find("/gone/project/data/train.en", run) == str(tmp_path / "data" / "train.en")
+    assert find("data/train.en", run) == str(tmp_path / "data" / "train.en")
+    assert find("near.tsv", run) == str(run / "near.tsv")
+    assert find("/gone/nowhere.en", run) == "/gone/nowhere.en"
+    assert find("-", run) == "-"
+    with pytest.raises(DataError, match="from a pipe: give the same data again"):
+        find("/dev/fd/63999", run)
 
 
 @settings(max_examples=30)
@@ -226,7 +292,6 @@ def test_groups_that_make_no_sense():
     assert error_of(("a.txt",)) == "a.txt: one file must be .tsv or .jsonl; else give a source and a target file"
     assert error_of(("a", "b", "c")) == "a b c: give one TSV or JSONL file, or a source and a target file"
     assert error_of(("a.tsv.gz", "b.tsv")).startswith("a.tsv.gz b.tsv: each TSV or JSONL file needs an option")
-    assert error_of(("-", "b")) == "-: standard input stands alone after an option (as TSV or JSONL), and only once"
 
 
 # --- scanning

@@ -1,19 +1,21 @@
 """Transduce: the Transformer of "Attention Is All You Need", from pairs of sequences to a translator.
 
     import transduce
-    transduce.train("runs/en-de", train=[("train.en", "train.de")], valid=[("valid.en", "valid.de")])
+    transduce.train("runs/en-de", train=("train.en", "train.de"), valid=("valid.en", "valid.de"))
     transduce.load("runs/en-de").translate(["a sentence"])
 
 Importing this loads no torch; calling does.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from transduce.api import Model
+    from transduce.data import Files
     from transduce.training import Result
+    from transduce.training.choices import Settings
 
 __version__ = "0.1.0"
 __all__ = ["__version__", "load", "train"]
@@ -39,16 +41,21 @@ def load(
 def train(
     run: str | Path,
     *,
-    train: Sequence[tuple[str, ...]] = (),
-    valid: Sequence[tuple[str, ...]] = (),
-    languages: tuple[str, ...] = (),
+    train: "Files" = (),
+    valid: "Files" = (),
+    languages: Iterable[str] = (),
     preset: str = "",
-    config: str = "",
-    settings: Sequence[str] = (),
-    start_from: str = "",
+    config: str | Path = "",
+    settings: "Settings" = (),
+    start_from: str | Path = "",
     quiet: bool = False,
 ) -> "Result":
-    """Train a model or go on where a run stopped; `train` and `valid` hold one tuple of files per corpus."""
+    """Train a model, or resume a run.
+
+    `train` and `valid` are a source and a target file, ("train.en", "train.de"), one .tsv or .jsonl file, or a list of
+    these. `settings` is a dictionary, {"model.d_model": 64} or {"model": {"d_model": 64}}, or a list of texts,
+    ["model.d_model=64"].
+    """
     from transduce.training import make_voice
     from transduce.training import train as run_training
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
-from transduce.data import Corpus, groups_from_setting
+from transduce.data import Corpus, found_setting, groups_from_setting
 from transduce.errors import DataError
 from transduce.text import EOS
 from transduce.translator import Loading, Translator, open_folder, write_shortlist
@@ -30,7 +30,7 @@ def make_shortlist(
     """`RUN/shortlist.txt`, from these pairs or, without any, from those the model was trained on."""
     opened = open_folder(run)
     data = opened.config.data
-    groups = tuple(pairs) or groups_from_setting(data.train)
+    groups = tuple(pairs) or groups_from_setting(found_setting(data.train, Path(run)))
     if not groups:
         raise DataError(f"{run}: it does not name its training data: give pairs by --train SOURCE TARGET")
     translator = Translator.load(run, loading or Loading(engine="torch"))

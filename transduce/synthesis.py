@@ -15,9 +15,9 @@ from typing import Any
 
 from transduce.checkpoint import RunFolder, write_text
 from transduce.config import PRESETS, Layers, ModelConfig
-from transduce.data import Corpus
+from transduce.data import Corpus, without_pipes
 from transduce.errors import DataError, RunError, SettingError
-from transduce.files import synchronize_open
+from transduce.files import disk_errors, synchronize_open
 from transduce.training import Result, Silent, Voice
 from transduce.training import train as train_model
 from transduce.training.choices import wishes
@@ -76,9 +76,10 @@ def distill(
         train=train, valid=valid, languages=known, preset=preset, config=config, settings=settings, start_from="",
         inherited=inherited,
     )  # fmt: skip
-    corpus = Corpus(tuple(train), known, data.features_column)
-    translator = Translator.load(teacher, loading or Loading(say=voice.say))
     folder = RunFolder(Path(run)).made
+    train = _readable_again(tuple(train), folder)
+    corpus = Corpus(train, known, data.features_column)
+    translator = Translator.load(teacher, loading or Loading(say=voice.say))
     sources = (line for block in corpus.blocks() for line in block.source)
     made = make_corpus(translator, translator.request(beam=beam), sources, folder, voice.say)
     return train_model(
@@ -103,6 +104,13 @@ def taught_by(teacher: ModelFolder) -> Layers:
         features = [piece for piece in pieces if piece.startswith(";") and len(piece) > 1]
         settings["symbols"] = tuple(dict.fromkeys((*data.symbols, *features)))
     return {"data": settings}
+
+
+def _readable_again(groups: tuple[Group, ...], folder: Path) -> tuple[Group, ...]:
+    """The groups with pipes copied into the folder of the corpus: a student that keeps the original pairs reads them too."""
+    with disk_errors(lambda reason, _: RunError(f"{folder}: cannot be written: {reason.lower()}")):
+        folder.mkdir(parents=True, exist_ok=True)
+    return without_pipes(groups, folder)
 
 
 def smaller_than(teacher: ModelConfig) -> list[str]:

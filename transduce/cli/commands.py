@@ -6,15 +6,17 @@ Data goes to stdout, everything for people to stderr.
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from transduce.cli.lines import Lines
 from transduce.config import DataConfig
-from transduce.data import Corpus, read_pairs
+from transduce.data import Corpus, Group, read_pairs, without_pipes
 from transduce.errors import DataError, MissingExtra, SettingError
 from transduce.translator import Loading, Request, Translation, Translator, open_folder
 from transduce.translator.alignment import Pairs, pharaoh
@@ -89,6 +91,7 @@ def _finish(options: Options, run: Callable[[], "Result"]) -> int:
 
 def translate(options: Options) -> int:
     _check_drawing(options)
+    options.input = _input(options)
     translator = _load(options)
     request = _request(translator, options).but(
         n_best=options.n_best,
@@ -156,10 +159,10 @@ def _read_test_set(options: Options) -> tuple[list[str], "TestSet"]:
     """The source of every line, and the test set that they make with all their references."""
     from transduce.evaluate import TestSet, merges_references
 
-    source, *others = options.files
-    groups: list[tuple[str, ...]] = [(source, other) for other in others] or [(source,)]
     config = open_folder(options.run).config
-    sides = [_read_pairs(config.data, group) for group in groups]
+    with _plain_files(options.files) as (source, *others):
+        groups: list[tuple[str, ...]] = [(source, other) for other in others] or [(source,)]
+        sides = [_read_pairs(config.data, group) for group in groups]
     sources = sides[0][0]
     merged = merges_references(config, sources, options.references)
     test = TestSet.of(sources, *(references for _, references in sides), merged=merged)
@@ -206,7 +209,8 @@ def _report(evaluation: "Evaluation") -> dict[str, Any]:
 def score(options: Options) -> int:
     if options.quantization and options.engine != "ct2":
         raise SettingError("--quantization is for the ct2 engine: add --engine ct2, or leave it out")
-    sources, targets = _read_pairs(open_folder(options.run).config.data, options.files)
+    with _plain_files(options.files) as files:
+        sources, targets = _read_pairs(open_folder(options.run).config.data, files)
     translator = _load(options)
     noted = Noted()
     for scored in translator.score(sources, targets):
@@ -308,7 +312,9 @@ def shortlist(options: Options) -> int:
 
     say = _say_nothing if options.quiet else say_to_stderr
     loading = Loading(engine="torch", threads=options.threads, say=say)
-    made = make_shortlist(options.run, [tuple(group) for group in options.train], loading=loading, say=say)
+    with TemporaryDirectory() as scratch:
+        pairs = without_pipes(tuple(tuple(group) for group in options.train), Path(scratch))
+        made = make_shortlist(options.run, pairs, loading=loading, say=say)
     print(f"{made}: use it by `transduce translate {options.run} --shortlist`", file=sys.stderr)
     return 0
 
@@ -375,12 +381,26 @@ def _say_nothing(text: str) -> None:
     pass
 
 
+@contextmanager
+def _plain_files(files: Sequence[str]) -> Iterator[Group]:
+    """The same files, with stdin and pipes copied: they are read more than once."""
+    with TemporaryDirectory() as scratch:
+        yield without_pipes((tuple(files),), Path(scratch))[0]
+
+
 def _read_pairs(data: DataConfig, files: Sequence[str]) -> tuple[list[str], list[str]]:
     """Pairs read as the model's own data were; before the model is, since they are checked faster."""
     sources, targets = read_pairs(Corpus((tuple(files),), data.languages, data.features_column))
     if not sources:
         raise DataError(f"{' '.join(files)}: empty: there is not a single pair")
     return sources, targets
+
+
+def _input(options: Options) -> str:
+    """The file to translate; standard input where none is named."""
+    if options.file and options.input:
+        raise SettingError(f"{options.file} and --input {options.input}: name the input once")
+    return str(options.file or options.input or "-")
 
 
 def _say_what_is_awaited(options: Options) -> None:

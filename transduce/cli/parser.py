@@ -9,9 +9,12 @@ from transduce import __version__
 from transduce.config import PRESETS
 from transduce.metrics import METRICS
 
-FILES = "two aligned text files, or one .tsv or .jsonl file; each may be .gz, .xz or .bz2; - is stdin; may be repeated"
+FILES = (
+    "two aligned text files, or one .tsv or .jsonl file; each may be .gz, .xz or .bz2, a pipe, or - for stdin; "
+    "may be repeated"
+)
 LINES = (
-    "Translate lines from stdin to stdout. A line is one sentence to the model: split texts into sentences first, "
+    "Translate the lines of a file, or of stdin, to stdout. A line is one sentence to the model: split texts into sentences first, "
     "or send them to `transduce serve`, which does."
 )
 EXAMPLES = """examples:
@@ -28,6 +31,9 @@ class Verb(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
         options, unknown = super().parse_known_args(args, namespace)
+        # argparse takes an optional FILE only directly after RUN: `translate RUN --beam 4 FILE` leaves it over.
+        if len(unknown) == 1 and not unknown[0].startswith("-") and getattr(options, "file", "") is None:
+            options.file = unknown.pop()
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}{self._nearest(unknown)}")
         return options, unknown
@@ -51,7 +57,7 @@ def make_parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Verb)
     _demo(verbs.add_parser("demo", help="train on built-in data, score, translate, draw attention"))
     _train(verbs.add_parser("train", help="train a model, or go on where a run stopped"))
-    _translate(verbs.add_parser("translate", help="translate lines from stdin to stdout", description=LINES))
+    _translate(verbs.add_parser("translate", help="translate lines of a file or of stdin", description=LINES))
     _evaluate(verbs.add_parser("evaluate", help="score a model on a test set"))
     _score(verbs.add_parser("score", help="log-probability of given pairs"))
     _attention(verbs.add_parser("attention", help="draw what attends to what"))
@@ -143,8 +149,9 @@ def _translate(parser: argparse.ArgumentParser) -> None:
     _engine(parser, "auto: CTranslate2 (ct2) on CPUs wherever it can, else PyTorch")
     _search(parser)
     parser.add_argument(
-        "--input", default="-", metavar="FILE", help="read lines from here (.gz, .xz, .bz2 too), not stdin"
+        "file", nargs="?", metavar="FILE", help="lines to translate, also .gz, .xz or .bz2 (default: stdin)"
     )
+    parser.add_argument("--input", metavar="FILE", help="the same as FILE")
     parser.add_argument("--n-best", type=int, default=1, metavar="N", help="N outputs: `line ||| text ||| score`")
     parser.add_argument(
         "--sample",
@@ -189,7 +196,7 @@ def _evaluate(parser: argparse.ArgumentParser) -> None:
         "files",
         nargs="+",
         metavar="FILE",
-        help="SOURCE and REFERENCE files, with more REFERENCE files if there are any; or one .tsv or .jsonl",
+        help="SOURCE and REFERENCE files, with more REFERENCE files if there are any; or one .tsv or .jsonl; - is stdin",
     )
     _search(parser)
     parser.add_argument(
@@ -215,7 +222,9 @@ def _evaluate(parser: argparse.ArgumentParser) -> None:
 def _score(parser: argparse.ArgumentParser) -> None:
     _model(parser)
     _engine(parser, "auto: PyTorch, whose figures are those of the weights as they are")
-    parser.add_argument("files", nargs="+", metavar="FILE", help="SOURCE and TARGET files, or one .tsv or .jsonl")
+    parser.add_argument(
+        "files", nargs="+", metavar="FILE", help="SOURCE and TARGET files, or one .tsv or .jsonl; - is stdin"
+    )
     parser.add_argument("--json", action="store_true", help="one object a line, with the log-probability of each token")
 
 

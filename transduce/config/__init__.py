@@ -14,6 +14,7 @@ from transduce.config.resolve import (
     flatten,
     from_toml,
     merge,
+    settings_layer,
     to_toml,
 )
 from transduce.config.settings import Config, DataConfig, ModelConfig, SearchConfig, TrainConfig, check, check_ranges
@@ -45,5 +46,6 @@ __all__ = [
     "from_toml",
     "gpu_machine",
     "merge",
+    "settings_layer",
     "to_toml",
 ]

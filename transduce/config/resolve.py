@@ -5,6 +5,7 @@ every value is checked against its field's type. Knows files only as TOML text.
 """
 
 import difflib
+import os
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields
@@ -58,12 +59,36 @@ def assignments(items: Iterable[str]) -> Layers:
     """The layer that `--set section.key=value ...` describes."""
     layer: Layers = {}
     for item in items:
+        if not isinstance(item, str):
+            raise SettingError(f"settings: {item!r}: write each as text, section.key=value, or give a dictionary")
         name, equals, text = item.partition("=")
         section, dot, key = name.strip().partition(".")
         if not equals or not dot or not key:
             raise SettingError(f"--set {item}: write section.key=value, for example model.d_model=256")
         layer.setdefault(section, {})[key] = _parse(text.strip())
     return layer
+
+
+def settings_layer(settings: Mapping[str, Any] | Iterable[str]) -> Layers:
+    """The layer of what a program gives: `section.key=value` texts, {"section.key": value} or {"section": {"key": value}}."""
+    if isinstance(settings, str):
+        return assignments([settings])
+    if not isinstance(settings, Mapping):
+        return assignments(settings)
+    layer: Layers = {}
+    for name, value in settings.items():
+        section, dot, key = str(name).partition(".")
+        if isinstance(value, Mapping) and not dot:
+            layer.setdefault(section, {}).update({str(key): _plain(item) for key, item in value.items()})
+        elif dot:
+            layer.setdefault(section, {})[key] = _plain(value)
+        else:
+            raise SettingError(f'settings: {name!r} names no setting: write "section.key", for example "model.d_model"')
+    return layer
+
+
+def _plain(value: Any) -> Any:
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
 def from_toml(text: str, where: str) -> Layers:

@@ -1,8 +1,8 @@
 """Corpora: files of pairs in any of the formats -> blocks of pairs of strings, in bounded memory.
 
 What followed one `--train` is a group: one TSV or JSONL file, or two aligned text files. Groups are concatenated.
-Every file may be compressed (.gz, .xz, .bz2); `-` is standard input. Text is strict UTF-8 and only "\\n" ends a line.
-Knows no vocabularies and no ids.
+Every file may be compressed (.gz, .xz, .bz2). Text is strict UTF-8 and only "\\n" ends a line. A corpus is read more than
+once: standard input and pipes are copied to files first (`transduce/data/inputs.py`). Knows no vocabularies and no ids.
 """
 
 import bz2
@@ -17,7 +17,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import IO, BinaryIO, Literal
+from typing import IO, Literal
 from zlib import crc32
 
 from transduce.errors import DataError
@@ -27,7 +27,7 @@ LINES_PER_BLOCK = 4096
 Group = tuple[str, ...]
 
 _OPENERS: dict[str, Callable[[str], IO[bytes]]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}  # type: ignore[dict-item]
-_STDIN_ALONE = "-: standard input stands alone after an option (as TSV or JSONL), and only once"
+_TABLES = {".tsv": "tsv", ".jsonl": "json", ".json": "json"}
 READ_ERRORS = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error, OSError)  # of a file, compressed or not
 
 
@@ -95,50 +95,29 @@ def read_pairs(corpus: Corpus) -> tuple[list[str], list[str]]:
     return sources, targets
 
 
-def groups_to_setting(groups: tuple[Group, ...]) -> tuple[str, ...]:
-    """Groups as `data.train` keeps them: one string each, paths with a tab between."""
-    return tuple("\t".join(group) for group in groups)
-
-
-def groups_from_setting(setting: tuple[str, ...]) -> tuple[Group, ...]:
-    return tuple(tuple(group.split("\t")) for group in setting)
-
-
-def with_stdin_in(folder: Path, corpus: Corpus, stdin: BinaryIO) -> Corpus:
-    """The corpus with `-` replaced by a file in `folder` that holds standard input: a corpus is read twice."""
-    if ("-",) not in corpus.groups:
-        return corpus
-    if corpus.groups.count(("-",)) > 1:
-        raise DataError(_STDIN_ALONE)
-    first = stdin.read(1)
-    spooled = folder / ("stdin.jsonl" if first == b"{" else "stdin.tsv")
-    with spooled.open("wb") as file:
-        file.write(first)
-        while chunk := stdin.read(1 << 20):
-            file.write(chunk)
-    groups = tuple((str(spooled),) if group == ("-",) else group for group in corpus.groups)
-    return replace(corpus, groups=groups)
+def is_table(path: str) -> bool:
+    """Whether the file's name says that it holds both sides: TSV or JSONL."""
+    return _ending(path) in _TABLES
 
 
 def _kind(group: Group) -> str:
     """`aligned`, `tsv` or `json`; a group that is none of these is refused."""
-    kinds = {".tsv": "tsv", ".jsonl": "json", ".json": "json"}
-    endings = [Path(_uncompressed_name(path)).suffix.lower() for path in group]
-    if "-" in group:
-        raise DataError(_STDIN_ALONE)
-    if len(group) == 1 and endings[0] in kinds:
-        return kinds[endings[0]]
+    endings = [_ending(path) for path in group]
+    if len(group) == 1 and endings[0] in _TABLES:
+        return _TABLES[endings[0]]
     if len(group) == 1:
         raise DataError(f"{group[0]}: one file must be .tsv or .jsonl; else give a source and a target file")
     if len(group) > 2:
         raise DataError(f"{' '.join(group)}: give one TSV or JSONL file, or a source and a target file")
-    if endings[0] in kinds and endings[0] == endings[1]:
+    if endings[0] in _TABLES and endings[0] == endings[1]:
         raise DataError(f"{group[0]} {group[1]}: each TSV or JSONL file needs an option of its own: repeat it")
     return "aligned"
 
 
-def _uncompressed_name(path: str) -> str:
-    return str(Path(path).with_suffix("")) if Path(path).suffix.lower() in _OPENERS else path
+def _ending(path: str) -> str:
+    """What kind of file it is by its name, compressed or not."""
+    name = Path(path)
+    return (name.with_suffix("") if name.suffix.lower() in _OPENERS else name).suffix.lower()
 
 
 @dataclass(frozen=True)
@@ -155,7 +134,7 @@ class _Reader:
         self.path = path
         self.read = 0
         try:
-            self._file = io.TextIOWrapper(_open(path), encoding="utf-8", errors="strict", newline="\n")
+            self._file = io.TextIOWrapper(open_bytes(path), encoding="utf-8", errors="strict", newline="\n")
         except OSError as error:
             raise unreadable(path, error) from None
 
@@ -183,12 +162,6 @@ class _Reader:
         self._file.close()
 
 
-def _open(path: str) -> IO[bytes]:
-    if Path(path).exists() and not Path(path).is_file() and not Path(path).is_dir():
-        raise DataError(f"{path}: a pipe or device, but data are read twice: give a file, or pipe it in as -")
-    return open_bytes(path)
-
-
 def open_bytes(path: str) -> IO[bytes]:
     """What is in the file, uncompressed; a pipe or device will do."""
     opener = _OPENERS.get(Path(path).suffix.lower())
@@ -209,7 +182,7 @@ def _reason(error: OSError) -> str:
 
 def _undecodable(path: str) -> DataError:
     """The line and byte at fault, found by reading again: the fast way through does not keep count."""
-    with _open(path) as file:
+    with open_bytes(path) as file:
         for number, line in enumerate(file, 1):
             try:
                 line.decode()

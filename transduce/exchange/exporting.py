@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from transduce.data import Corpus, groups_from_setting, read_pairs
+from transduce.data import Corpus, found_setting, groups_from_setting, read_pairs
 from transduce.device import choose_device
 from transduce.errors import DataError, RunError, SettingError
 from transduce.exchange import ct2, hf, hf_runtime, onnx_graphs, onnx_runtime
@@ -141,6 +141,7 @@ def _validation(opened: ModelFolder) -> list[str]:
     if not data.valid or "-" in data.valid:
         return []
     try:
-        return list(read_pairs(Corpus(groups_from_setting(data.valid), data.languages, data.features_column))[0])
+        groups = groups_from_setting(found_setting(data.valid, opened.folder.path))
+        return list(read_pairs(Corpus(groups, data.languages, data.features_column))[0])
     except (DataError, OSError):
         return []

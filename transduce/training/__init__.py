@@ -3,7 +3,7 @@
 import fcntl
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,11 +13,12 @@ import torch
 
 from transduce.checkpoint import RunFolder, freed_by_deleting, read_about
 from transduce.config import Layers
+from transduce.data import Files
 from transduce.device import choose_device
 from transduce.errors import RunError
 from transduce.model import Transformer
 from transduce.training.card import Facts, draw_curves, write_card
-from transduce.training.choices import wishes
+from transduce.training.choices import Settings, wishes
 from transduce.training.loop import Stopped, Trainer
 from transduce.training.prepare import Prepared, prepare
 from transduce.training.report import Silent, Voice, make_voice
@@ -42,13 +43,13 @@ class Result:
 def train(
     run: str | Path,
     *,
-    train: Sequence[tuple[str, ...]] = (),
-    valid: Sequence[tuple[str, ...]] = (),
-    languages: tuple[str, ...] = (),
+    train: Files = (),
+    valid: Files = (),
+    languages: Iterable[str] = (),
     preset: str = "",
-    config: str = "",
-    settings: Sequence[str] = (),
-    start_from: str = "",
+    config: str | Path = "",
+    settings: Settings = (),
+    start_from: str | Path = "",
     inherited: Layers | None = None,
     voice: Voice | None = None,
     begun: float | None = None,

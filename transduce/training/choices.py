@@ -3,8 +3,9 @@
 Knows no files but a configuration, and of data what was counted.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,21 +17,22 @@ from transduce.config import (
     Layers,
     Side,
     assemble,
-    assignments,
     build,
     check_ranges,
     differences,
     fit,
     from_toml,
     merge,
+    settings_layer,
     to_toml,
 )
-from transduce.data import Scan, groups_to_setting
+from transduce.data import Files, Scan, absolute_setting, find, found_setting, groups_of, groups_to_setting
 from transduce.errors import RunError, SettingError
 from transduce.training.speed import time_for
 from transduce.translator import ModelFolder
 
 Say = Callable[[str], None]
+Settings = Mapping[str, Any] | Iterable[str]  # {"model.d_model": 64}, {"model": {"d_model": 64}}, ["model.d_model=64"]
 
 # What may differ when a run goes on: how long, how often, where. Files may move, their content may not change.
 MAY_CHANGE = {
@@ -61,35 +63,33 @@ class Wishes:
 
 def wishes(
     *,
-    train: Sequence[tuple[str, ...]],
-    valid: Sequence[tuple[str, ...]],
-    languages: tuple[str, ...],
+    train: Files,
+    valid: Files,
+    languages: Iterable[str],
     preset: str,
-    config: str,
-    settings: Sequence[str],
-    start_from: str,
+    config: str | Path,
+    settings: Settings,
+    start_from: str | Path,
     inherited: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Wishes:
     """The layers above the fitted ones: inherited from a teacher < preset < file < options and `--set`."""
     if preset and preset not in PRESETS:
         raise SettingError(f"no preset '{preset}'; there are {', '.join(PRESETS)}")
-    options: dict[str, Any] = {}
-    if train:
-        options["train"] = groups_to_setting(tuple(train))
-    if valid:
-        options["valid"] = groups_to_setting(tuple(valid))
-    if languages:
-        options["languages"] = languages
-    begin: Layers = {"train": {"start_from": start_from}} if start_from else {}
+    options: dict[str, Any] = {
+        "train": groups_to_setting(groups_of(train)),
+        "valid": groups_to_setting(groups_of(valid)),
+        "languages": _languages(languages),
+    }
+    begin: Layers = {"train": {"start_from": str(start_from)}} if start_from else {}
     given = (
         inherited or {},
         PRESETS.get(preset, {}),
         _file_layer(config),
-        {"data": options},
+        {"data": {key: value for key, value in options.items() if value}},
         begin,
-        assignments(settings),
+        settings_layer(settings),
     )
-    layers = tuple(map(_without_auto, given))
+    layers = tuple(_without_auto(layer) for layer in given)
     asked = assemble(*layers)  # a misspelt setting is refused before anything is read
     check_ranges(asked)
     return Wishes(layers, asked)
@@ -103,11 +103,41 @@ def _without_auto(layer: Mapping[str, Mapping[str, Any]]) -> Layers:
     }
 
 
-def _file_layer(path: str) -> Layers:
+def _languages(given: Iterable[str]) -> tuple[str, ...]:
+    """Two codes; a program may write them in one text, "en de"."""
+    return tuple(given.replace(",", " ").split()) if isinstance(given, str) else tuple(given)
+
+
+def with_absolute_paths(config: Config) -> Config:
+    """The same settings, whatever folder they are read from next."""
+    data, begin = config.data, config.train.start_from
+    cache = os.path.abspath(os.path.expanduser(data.cache)) if data.cache else ""
+    files = replace(data, train=absolute_setting(data.train), valid=absolute_setting(data.valid), cache=cache)
+    return replace(config, data=files, train=replace(config.train, start_from=os.path.abspath(begin) if begin else ""))
+
+
+def found_again(stored: Config, wished: Wishes, run: Path) -> Config:
+    """The settings of a run with its files where they are now: the run folder may have moved together with its data.
+
+    What is given anew need not be found.
+    """
+    data, given = stored.data, wished.asked.data
+    files = replace(
+        data,
+        train=() if given.train else found_setting(data.train, run),
+        valid=() if given.valid else found_setting(data.valid, run),
+    )
+    start_from = find(stored.train.start_from, run)
+    return with_absolute_paths(replace(stored, data=files, train=replace(stored.train, start_from=start_from)))
+
+
+def _file_layer(path: str | Path) -> Layers:
     if not path:
         return {}
+    if not isinstance(path, str | Path):
+        raise SettingError("config is the path of a TOML file; give settings of a program as settings={...}")
     try:
-        return from_toml(Path(path).read_text(encoding="utf-8"), path)
+        return from_toml(Path(path).read_text(encoding="utf-8"), str(path))
     except UnicodeDecodeError as error:
         raise SettingError(f"{path}: cannot be read: {error}") from None
     except OSError as error:
@@ -123,8 +153,8 @@ def settings_of_new(
     around = Asked.of(merge(_as_layers(start.config) if start else {}, asked) | {"train": asked["train"]})
     fitted = fit(counted, around, time_for(wished.asked.train, counted, around, begun))
     taken = _taken_from(start, wished, fitted.layer) if start else {}
-    alone = assemble(fitted.layer, taken, {"data": asked["data"]})
-    config = build(fitted.layer, taken, *wished.layers, {"data": {"hold_out": hold_out}})
+    alone = with_absolute_paths(assemble(fitted.layer, taken, {"data": asked["data"]}))
+    config = with_absolute_paths(build(fitted.layer, taken, *wished.layers, {"data": {"hold_out": hold_out}}))
     for reason in fitted.reasons if start is None else []:
         say(f"fitted to the data: {reason}")
     for warning in fitted.warnings:
@@ -150,8 +180,9 @@ def _say_what_changes(old: Config, new: Config, start_from: str, say: Say) -> No
 
 def settings_of_resumed(stored: Config, wished: Wishes, run: Path) -> Config:
     """Those it has, with another budget if one was asked for; what else would change is refused by name."""
-    config = build(_as_layers(stored), *wished.layers)
-    for name, (old, new) in differences(stored, config).items():
+    found = found_again(stored, wished, run)
+    config = with_absolute_paths(build(_as_layers(found), *wished.layers))
+    for name, (old, new) in differences(found, config).items():
         if name not in MAY_CHANGE:
             raise RunError(
                 f"{run}: this run has {name} = {old}, not {new}; only budgets and logging may change when a run goes "

@@ -5,7 +5,6 @@ own settings; then only budgets and logging may change.
 """
 
 import json
-import sys
 import tempfile
 import time
 from dataclasses import dataclass, replace
@@ -24,7 +23,7 @@ from transduce.data import (
     open_or_build,
     read_pairs,
     scan,
-    with_stdin_in,
+    without_pipes,
 )
 from transduce.errors import DamagedFile, DataError, RunError, SettingError
 from transduce.evaluate import TestSet, merges_references
@@ -128,11 +127,12 @@ class _Scans:
 def _corpora(data: DataConfig, scratch: Path) -> _Corpora:
     if not data.train:
         raise SettingError("no training data: --train SOURCE TARGET, or --train FILE.tsv")
-    train = Corpus(groups_from_setting(data.train), data.languages, data.features_column)
-    train = with_stdin_in(scratch, train, sys.stdin.buffer)
-    if data.valid:
-        return _Corpora(train, replace(train, groups=groups_from_setting(data.valid)))
-    return _split(train, data.hold_out)
+    train, valid = groups_from_setting(data.train), groups_from_setting(data.valid)
+    plain = without_pipes((*train, *valid), scratch)
+    corpus = Corpus(plain[: len(train)], data.languages, data.features_column)
+    if valid:
+        return _Corpora(corpus, replace(corpus, groups=plain[len(train) :]))
+    return _split(corpus, data.hold_out)
 
 
 def _split(train: Corpus, hold_out: int) -> _Corpora:

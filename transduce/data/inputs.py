@@ -1,0 +1,131 @@
+"""From what people give as data to files that can be read twice: groups of paths, absolute, found again, pipes copied.
+
+A group is what followed one `--train`: one TSV or JSONL file, or a source and a target file. Knows paths, not lines.
+"""
+
+import os
+import stat
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import IO
+
+from transduce.data.corpus import Group, is_table, unreadable
+from transduce.errors import DataError, SettingError
+
+FilePath = str | os.PathLike[str]
+Files = FilePath | Iterable[FilePath | Iterable[FilePath]]  # "a.tsv", ("a.en", "a.de"), [("a.en", "a.de"), "b.tsv"]
+
+_PIPES = ("/dev/", "/proc/")  # where a shell puts `<(command)`
+
+
+def groups_of(given: Files) -> tuple[Group, ...]:
+    """The groups that a program means by a path, a pair of paths, or a list of paths and pairs."""
+    if isinstance(given, str | os.PathLike):
+        return ((os.fspath(given),),)
+    if isinstance(given, dict) or not isinstance(given, Iterable):
+        raise SettingError(
+            f"{given!r}: give files as (source, target), as one .tsv or .jsonl file, or as a list of these"
+        )
+    items = list(given)
+    paths = [os.fspath(item) for item in items if isinstance(item, str | os.PathLike)]
+    if len(paths) < len(items) or all(map(is_table, paths)):
+        return tuple(_group(item) for item in items)
+    if len(paths) > 2:
+        raise SettingError(
+            f"{', '.join(paths)}: which belong together? Give pairs: [(source, target), (source, target)]"
+        )
+    return (tuple(paths),)
+
+
+def _group(item: object) -> Group:
+    if isinstance(item, str | os.PathLike):
+        return (os.fspath(item),)
+    if isinstance(item, tuple | list) and item and all(isinstance(path, str | os.PathLike) for path in item):
+        return tuple(map(os.fspath, item))
+    raise SettingError(f"{item!r}: give a file as text or Path, or a pair of them as (source, target)")
+
+
+def groups_to_setting(groups: tuple[Group, ...]) -> tuple[str, ...]:
+    """Groups as `data.train` keeps them: one string each, paths with a tab between."""
+    return tuple("\t".join(group) for group in groups)
+
+
+def groups_from_setting(setting: tuple[str, ...]) -> tuple[Group, ...]:
+    return tuple(tuple(group.split("\t")) for group in setting)
+
+
+def absolute_setting(setting: tuple[str, ...]) -> tuple[str, ...]:
+    """The same files, named so that they are found from any folder."""
+    groups = groups_from_setting(setting)
+    return groups_to_setting(tuple(tuple(path if path == "-" else os.path.abspath(path) for path in g) for g in groups))
+
+
+def found_setting(setting: tuple[str, ...], near: Path) -> tuple[str, ...]:
+    """The same files, looked for near a run folder where they are not at their place: both may have moved together."""
+    groups = groups_from_setting(setting)
+    return groups_to_setting(tuple(tuple(find(path, near) for path in group) for group in groups))
+
+
+def find(path: str, near: Path) -> str:
+    """Where this path is now: at its place, else under the folder `near` or one of its parents, by the longest known ending.
+
+    `/old/project/data/train.en` is found as `/new/project/data/train.en` from `/new/project/runs/first`. What is found is
+    compared with the hash of the run's data, so that another file of the same name is never taken for it.
+    """
+    if path in ("", "-") or os.path.exists(path):
+        return path if path in ("", "-") else os.path.abspath(path)
+    if path.startswith(_PIPES):
+        raise DataError(
+            f"{path}: this run read its data from a pipe: give the same data again with --train and --valid"
+        )
+    return next((str(place) for place in _places(path, near) if place.exists()), os.path.abspath(path))
+
+
+def _places(path: str, near: Path) -> Iterator[Path]:
+    names = [name for name in Path(path).parts if name != Path(path).anchor]
+    folder = near.resolve()
+    for begin in range(len(names)):
+        for base in (folder, *folder.parents):
+            yield base.joinpath(*names[begin:])
+
+
+def without_pipes(groups: tuple[Group, ...], folder: Path) -> tuple[Group, ...]:
+    """The groups with standard input (`-`) and every pipe copied to a file in `folder`: data are read more than once."""
+    if sum(group.count("-") for group in groups) > 1:
+        raise DataError("-: standard input can be given only once; give files for the rest")
+    return tuple(tuple(_plain(path, folder, alone=len(group) == 1) for path in group) for group in groups)
+
+
+def _plain(path: str, folder: Path, alone: bool) -> str:
+    if path != "-" and not _is_pipe(path):
+        return path
+    name = "standard-input" if path == "-" else path.strip("/").replace("/", "-")
+    with _open_pipe(path) as file:
+        first = file.read(1)
+        ending = "" if not alone or is_table(path) else ".jsonl" if first == b"{" else ".tsv"
+        with (folder / (name + ending)).open("wb") as copy:
+            copy.write(first)
+            while chunk := file.read(1 << 20):
+                copy.write(chunk)
+    return copy.name
+
+
+def _is_pipe(path: str) -> bool:
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return False  # whoever opens it says what is wrong
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+def _open_pipe(path: str) -> AbstractContextManager[IO[bytes]]:
+    if path == "-":
+        if sys.stdin is None:
+            raise DataError("-: standard input is closed")
+        return nullcontext(sys.stdin.buffer)
+    try:
+        return open(path, "rb")
+    except OSError as error:
+        raise unreadable(path, error) from None
