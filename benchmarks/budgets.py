@@ -186,16 +186,26 @@ def fit(options: argparse.Namespace) -> list[dict]:
 
 
 def by_hand(options: argparse.Namespace) -> list[dict]:
-    minutes, cores = options.minutes[0], tuple(options.cores)
-    jobs = []
-    for task in options.tasks:
-        fitted = fitted_settings(task, minutes, options.data, cores)
-        others = {name: parse(text) for name, text in BY_HAND[fitted["task"]].items()}
-        for name, settings in {"fitted": fitted, **others}.items():
-            jobs.append((task, name, settings, speed_of(settings, task, cores)))
+    """Speeds are measured, or read if they were, and then every setting is trained for the steps they allow."""
+    minutes = options.minutes[0]
+    if not Path(options.speeds).exists():
+        with ThreadPoolExecutor(options.slots) as pool:
+            cores = [(2 * n, 2 * n + 1) if options.slots > 1 else () for n in range(len(options.tasks))]
+            found = pool.map(lambda job: measure(*job, minutes, options.data), zip(options.tasks, cores, strict=True))
+            Path(options.speeds).write_text(json.dumps([one for several in found for one in several]))
+    if options.measure_only:
+        return []
+    jobs = json.loads(Path(options.speeds).read_text())
     with ThreadPoolExecutor(options.slots) as pool:
         done = [pool.submit(by_steps, *job, minutes, options.data, options.device) for job in jobs]
         return [show(job.result()) for job in done]
+
+
+def measure(task: str, cores: tuple[int, ...], minutes: float, data: Path) -> list[tuple]:
+    """What is fitted, what is chosen by hand, and how fast each is on these cores."""
+    fitted = fitted_settings(task, minutes, data, cores)
+    settings = {"fitted": fitted} | {name: parse(text) for name, text in BY_HAND[fitted["task"]].items()}
+    return [(task, name, one, speed_of(one, task, cores)) for name, one in settings.items()]
 
 
 def show(row: dict) -> dict:
@@ -211,7 +221,8 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", default=TASKS, choices=TASKS)
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--slots", type=int, default=1, help="runs at once")
-    parser.add_argument("--cores", type=int, nargs="*", default=[], help="by-hand: the cores to measure speeds on")
+    parser.add_argument("--speeds", default="speeds.json", help="by-hand: where measured speeds are kept")
+    parser.add_argument("--measure-only", action="store_true", help="by-hand: measure speeds and train nothing")
     parser.add_argument("--data", type=Path, default=default_data())
     parser.add_argument("--beside", default="nothing", help="what else the machine did, for the record")
     parser.add_argument("--name", default="", help="write benchmarks/results/NAME.json")
