@@ -7,7 +7,6 @@ and no splitting of texts. FastAPI runs the handler in its threads, CTranslate2 
 """
 
 import asyncio
-import os
 import sys
 from typing import Any
 
@@ -17,6 +16,7 @@ from granian.constants import HTTPModes, Interfaces
 from granian.server.embed import Server
 from pydantic import BaseModel
 
+from transduce.cores import available_cores
 from transduce.translator import open_folder
 from transduce.translator.ct2_engine import PATIENCE
 from transduce.translator.ct2_model import open_model
@@ -31,7 +31,7 @@ class Body(BaseModel):
 def main() -> None:
     folder = open_folder(sys.argv[1])
     model = open_model(folder, "auto", "int8", print)
-    translator = ctranslate2.Translator(str(model.path), inter_threads=len(os.sched_getaffinity(0)), intra_threads=1)
+    translator = ctranslate2.Translator(str(model.path), inter_threads=available_cores(), intra_threads=1)
     vocabularies, search = folder.vocabularies, folder.config.search
     names = vocabularies.target.pieces(range(vocabularies.target.pad))
     ids = {name: number for number, name in enumerate(names)}

@@ -9,9 +9,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+from transduce.cores import available_cores
+
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
-CORES = len(os.sched_getaffinity(0))
+CORES = available_cores()
 
 
 def default_data() -> Path:

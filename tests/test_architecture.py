@@ -1,10 +1,10 @@
 """The shape of the code: arrows point one way, what the documents name exists, help is quick, nothing is unpickled."""
 
 import ast
+import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,7 +25,7 @@ DOCUMENTS += sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/deci
 
 # From the bottom up. A part may import those of lower rows, never one of its own row: they are islands.
 LEVELS = [
-    ["errors"],
+    ["errors", "cores"],
     ["config", "device", "edit_rate", "files", "memory", "threads", "scripts"],
     ["text", "model", "search", "metrics", "tensor_file"],
     ["data", "checkpoint"],
@@ -319,14 +319,19 @@ def test_nothing_heavy_is_imported_for_help(arguments: list[str]) -> None:
     assert loaded_by(*arguments) & HEAVY == set()
 
 
+def cpu_seconds_of_children() -> float:
+    times = os.times()
+    return times.children_user + times.children_system
+
+
 def test_help_answers_at_once() -> None:
-    """Under half a second, the best of five: other processes may be busy, the answer may not be slow."""
+    """Under half a second of computing, the best of three: how long a busy machine makes it wait is not its doing."""
     command = [sys.executable, "-m", "transduce", "--help"]
     times = []
-    for _ in range(5):
-        begun = time.perf_counter()
+    for _ in range(3):
+        before = cpu_seconds_of_children()
         subprocess.run(command, capture_output=True, check=True, timeout=60)
-        times.append(time.perf_counter() - begun)
+        times.append(cpu_seconds_of_children() - before)
     assert min(times) < 0.5
 
 

@@ -22,7 +22,7 @@ from transduce.translator.engine import Block, Request
 from transduce.translator.slot_engine import Arrivals, Room, SlotEngine
 from transduce.translator.torch_engine import TorchEngine
 
-pytestmark = [pytest.mark.numerics, pytest.mark.usefixtures("few_threads")]
+pytestmark = pytest.mark.usefixtures("few_threads")
 
 PAD, END = 60, 0
 TINY = ModelConfig(d_model=32, d_ff=64, num_heads=2, num_encoder_layers=2, num_decoder_layers=2, dropout=0)
@@ -45,6 +45,7 @@ def sources(*lengths: int) -> list[list[int]]:
     return [torch.randint(1, PAD, (n,)).tolist() for n in lengths]
 
 
+@pytest.mark.numerics
 @pytest.mark.parametrize("changes", [{}, {"norm": "pre"}, {"positions": "learned"}, {"activation": "swiglu"}])
 @torch.no_grad()
 def test_a_decoder_in_slots_is_the_decoder(changes: dict[str, object]) -> None:
@@ -65,6 +66,7 @@ def test_a_decoder_in_slots_is_the_decoder(changes: dict[str, object]) -> None:
         place += 1
 
 
+@pytest.mark.numerics
 @torch.no_grad()
 def test_a_slot_forgets_the_sentence_before() -> None:
     model = make()
@@ -88,6 +90,7 @@ def test_rotary_positions_and_uneven_heads_are_not_for_slots() -> None:
     assert not SlotDecoder.supports(make(d_model=48))  # heads of 24, which no kernel has
 
 
+@pytest.mark.numerics
 @pytest.mark.parametrize("output_bias", [False, True])
 @torch.no_grad()
 def test_the_best_classes_are_those_of_all_log_probabilities(output_bias: bool) -> None:
@@ -108,6 +111,7 @@ def near(found: Tensor, expected: Tensor) -> None:
     torch.testing.assert_close(found.float(), expected.float(), atol=2e-2 if GPU else 1e-5, rtol=2e-2 if GPU else 1e-4)
 
 
+@pytest.mark.numerics
 @pytest.mark.skipif(not kernels.HAVE_TRITON, reason="triton is not installed")
 @pytest.mark.parametrize(("slots", "beams", "places"), [(1, 1, 5), (3, 1, 70), (2, 4, 40)])
 def test_kernels_attend_as_their_plain_forms(slots: int, beams: int, places: int) -> None:
@@ -127,6 +131,7 @@ def test_kernels_attend_as_their_plain_forms(slots: int, beams: int, places: int
     near(kernels.attend_to_source(queries, source, lengths, heads), attend_to_source(queries, source, lengths, heads))
 
 
+@pytest.mark.numerics
 @pytest.mark.skipif(not kernels.HAVE_TRITON, reason="triton is not installed")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize(("classes", "count"), [(5, 8), (40, 1), (64, 8), (2500, 8), (2500, 3), (4095, 1), (4095, 8)])
@@ -155,6 +160,7 @@ def test_samples_of_one_line_differ_from_batch_to_batch(monkeypatch: pytest.Monk
 # --- the engine ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.numerics
 @pytest.mark.parametrize("refill", [1 / 16, 1 / 3])  # one slot at a time, and several
 @pytest.mark.parametrize(
     "request_", [Request(beam=1), Request(beam=3, n_best=3), Request(beam=4, length_penalty="power", alpha=1.0)]
@@ -184,6 +190,7 @@ def test_an_engine_of_slots_wants_a_prefix_for_every_source() -> None:
         list(engine.stream(iter(blocks), Request(beam=2, max_extra=3)))
 
 
+@pytest.mark.numerics
 def test_an_engine_of_slots_takes_block_after_block() -> None:
     engine, request = SlotEngine(make(), Device("cpu", bf16=False), PAD, PAD, END), Request(beam=2, max_extra=3)
     blocks = [Block(sources(3, 9), [[], []]), Block([], []), Block(sources(1, 7, 2), [[5], [], []])]
@@ -193,6 +200,7 @@ def test_an_engine_of_slots_takes_block_after_block() -> None:
         assert_hypotheses_agree(engine, request, block.sources, hypotheses, again)
 
 
+@pytest.mark.numerics
 def test_slots_that_a_block_leaves_go_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     """One stream takes fewer steps than its blocks one by one, also where some need a larger room, and says the same."""
     monkeypatch.setattr(SlotEngine, "ROWS", 8)
@@ -313,6 +321,7 @@ def test_an_engine_of_slots_goes_on_after_a_search_that_was_left(beam: int, monk
     assert engine.search(asked, [[]] * len(asked), request) == expected
 
 
+@pytest.mark.numerics
 @pytest.mark.parametrize("beam", [1, 2])
 def test_an_engine_of_slots_has_no_more_positions_than_were_learned(beam: int) -> None:
     """A slot whose output has reached the last of them waits there until somebody looks."""

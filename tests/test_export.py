@@ -136,7 +136,6 @@ def test_transformers_says_the_same_and_the_way_back_gives_the_same_weights(vari
     assert found[0] == found[1]
 
 
-@pytest.mark.numerics
 @needs_transformers
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_a_program_without_us_loads_the_folder(norm: str, tmp_path: Path) -> None:

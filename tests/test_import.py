@@ -45,7 +45,6 @@ def identical_to_marian(shared_data: Path, run: Path, count: int) -> int:
     return sum(one == other for one, other in zip(found, expected, strict=False))
 
 
-@pytest.mark.numerics
 def test_a_marian_model_says_what_marian_said(shared_data: Path, tmp_path: Path) -> None:
     """Beam 6 with n^0.6, as its decoder.yml has it: Marian's frequencies, its bias, no `<unk>`."""
     assert identical_to_marian(shared_data, tmp_path / "run", 150) == 150
@@ -317,7 +316,6 @@ def to_hf(ours: Transformer, **settings: Any) -> Any:
     return model.eval()
 
 
-@pytest.mark.numerics
 @needs_transformers
 def test_a_marian_model_of_hugging_face_says_what_it_said_there(tmp_path: Path) -> None:
     model, tokenizer = write_hf_marian(tmp_path / "hf")

@@ -20,7 +20,7 @@ from transduce.model import Tokens, Transformer, kernels
 from transduce.model.kernels import Around, Last, attention, cross_entropy, r_drop, randomness, residual, sums
 from transduce.training.loss import batch_loss
 
-pytestmark = [pytest.mark.numerics, pytest.mark.usefixtures("few_threads")]
+pytestmark = pytest.mark.usefixtures("few_threads")
 
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"
@@ -73,6 +73,7 @@ def around(x: Tensor, sublayer: Callable[[Tensor], Tensor], last: Last, pre: boo
     return norm(x + sublayer(x) @ last.weight.T + last.bias)
 
 
+@pytest.mark.numerics
 @pytest.mark.parametrize("dtype", PRECISIONS)
 @pytest.mark.parametrize("frame", AROUND)
 @pytest.mark.parametrize(("rows", "width", "inner"), [(1, 64, 160), (37, 96, 256), (200, 32, 64)])
@@ -115,6 +116,7 @@ def test_dropout_follows_torchs_seed() -> None:
     assert randomness.threshold(0.0) == 0
 
 
+@pytest.mark.numerics
 @pytest.mark.parametrize("dtype", PRECISIONS)
 @pytest.mark.parametrize(("ids", "smoothing"), [(9, 0.0), (48, 0.1), (1000, 0.2)])
 def test_cross_entropy(ids: int, smoothing: float, dtype: torch.dtype) -> None:
@@ -136,6 +138,7 @@ def test_cross_entropy(ids: int, smoothing: float, dtype: torch.dtype) -> None:
     torch.testing.assert_close(unsmoothed.double(), plain(hidden.double(), table.double()), atol=0.05, rtol=0.01)
 
 
+@pytest.mark.numerics
 @pytest.mark.parametrize("dtype", PRECISIONS)
 @pytest.mark.parametrize(("ids", "smoothing", "weight"), [(9, 0.0, 1.0), (48, 0.1, 5.0), (1000, 0.2, 0.5)])
 def test_r_drop(ids: int, smoothing: float, weight: float, dtype: torch.dtype) -> None:
@@ -236,6 +239,7 @@ def test_a_chip_without_room_to_fetch_ahead_finds_the_same(monkeypatch: pytest.M
         torch.testing.assert_close(one, other)
 
 
+@pytest.mark.numerics
 @pytest.mark.parametrize("parts", [1, 256, 700])
 def test_sums_of_parts(parts: int) -> None:
     given = torch.randn(parts, 3, 21, device=DEVICE)

@@ -905,7 +905,6 @@ def test_what_does_not_fit_the_other_run_is_refused_by_name(
 # --- it learns -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.numerics
 @pytest.mark.timeout(240)
 def test_must_learn_to_reverse(reversal: dict[str, str], tmp_path: Path) -> None:
     """Through the real command line: a small model says sequences it has never seen backwards."""

@@ -4,7 +4,6 @@ Knows the machine, nothing of models or data.
 """
 
 import contextlib
-import os
 import subprocess
 import sys
 import threading
@@ -14,6 +13,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from transduce.cores import available_cores
 from transduce.errors import SettingError
 
 T = TypeVar("T")
@@ -63,7 +63,7 @@ def choose_device(kind: str = "auto", precision: str = "auto", threads: int = 0)
         raise SettingError("device cuda was asked for, but PyTorch sees no GPU here: use cpu or auto")
     if kind == "cpu" and precision == "bf16" and not _survives_bf16():
         raise SettingError("train.precision = bf16: a product in bfloat16 kills the process on this CPU: use fp32")
-    torch.set_num_threads(threads or len(os.sched_getaffinity(0)))
+    torch.set_num_threads(threads or available_cores())
     if kind == "cuda":
         torch.backends.cuda.enable_cudnn_sdp(False)  # cuDNN plans attention anew for each shape: .2 s at first sight
     bf16 = precision == "bf16" or (precision == "auto" and kind == "cuda" and torch.cuda.is_bf16_supported())

@@ -4,7 +4,6 @@ An entry of the cache, keyed by the pairs, the vocabularies and the rules. Knows
 """
 
 import json
-import os
 import shutil
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -19,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transduce.config import DataConfig
+from transduce.cores import available_cores
 from transduce.data import cache
 from transduce.data.corpus import LINES_PER_BLOCK, Block, Corpus
 from transduce.data.ragged import Numbers, Ragged, RaggedWriter, Rows
@@ -306,7 +306,7 @@ def _id_type(vocabulary_size: int) -> str:
 
 def in_parallel(work: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
     """The results in order, a few items ahead on all cores: sentencepiece runs outside Python's lock."""
-    workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    workers = available_cores()
     waiting: deque[Future[_Result]] = deque()
     with ThreadPoolExecutor(max_workers=workers) as pool:
         for item in items:

@@ -8,7 +8,6 @@ CTranslate2 has one length limit a call where we have one a line, breaks an outp
 """
 
 import math
-import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from typing import Any, ClassVar
 import ctranslate2
 
 from transduce.config import ModelConfig
+from transduce.cores import available_cores
 from transduce.errors import SettingError
 from transduce.search import Hypothesis, Penalty, check_beam, length_penalty
 from transduce.text import EOS, Vocabularies
@@ -99,7 +99,7 @@ class Ct2Engine:
         self.model, self.config, self.quantization, self.shortlist = model, config, quantization, shortlist
         self.longest = longest_output(config)
         self.rounding = "float32" if quantization == "float32" else "rounded"
-        self.threads = threads or len(os.sched_getaffinity(0))
+        self.threads = threads or available_cores()
         self.source_names = vocabularies.source.pieces(range(vocabularies.source.pad))
         self.target_names = vocabularies.target.pieces(range(vocabularies.target.pad))
         self.target_ids = {name: number for number, name in enumerate(self.target_names)}
