@@ -33,7 +33,7 @@ from transduce.model import Transformer
 from transduce.text import EOS
 from transduce.training import Result, Silent, make_voice
 from transduce.training import train as train_model
-from transduce.training.card import training_losses
+from transduce.training.card import Facts, training_losses, write_card
 from transduce.training.choices import NEW_FOR_EACH_RUN, wishes
 from transduce.training.keeper import Keeper
 from transduce.training.loop import Trainer
@@ -41,8 +41,9 @@ from transduce.training.output_limit import fit_output_limit
 from transduce.training.prepare import prepare
 from transduce.training.progress import Progress
 from transduce.training.validation import Sample, Validation, output_limits, validate
-from transduce.translator import read_config, write_config
+from transduce.translator import better_weights, read_config, write_config
 
+FACTS = Facts([], 1, 1, 1, 1, 1, 1.0, 1, 1.0, "CPU")
 TIMES = {"tokens_per_second"}  # of the log: what may differ between two equal runs
 SMALL = """
 model.d_model=32 model.d_ff=64 model.num_heads=2 model.num_encoder_layers=1 model.num_decoder_layers=1
@@ -252,6 +253,23 @@ def test_the_log_is_complete(finished: Path) -> None:
     assert [line["step"] for line in log if line["event"] == "valid"] == [8, 16, 24]
     assert log[-1]["event"] == "averaged"
     assert list(finished.glob("tensorboard/events*"))
+
+
+@pytest.mark.parametrize(("averaged", "better"), [("-19.5", "averaged"), ("-20.5", "best")])
+def test_weights_scored_under_an_older_name_are_compared_and_loaded(
+    finished: Path, tmp_path: Path, averaged: str, better: str
+) -> None:
+    """Error rates had other names once; the rank in the header is what counts."""
+    run = RunFolder(tmp_path / "run")
+    shutil.copytree(finished, run.path)
+    for which, metric, rank in (("best", "PER", "-20.0"), ("averaged", "token error rate", averaged)):
+        path = run.weights(which)
+        about = read_about(path) | {"metric": metric, "score": rank[1:], "rank": rank}
+        checkpoint.write_tensors(path, read_tensors(path), about)
+    assert better_weights(run) == better
+    assert transduce.load(run.path).translate(["a b"])
+    write_card(run, read_config(run), FACTS)
+    assert "| PER 20.00 |" in run.card.read_text()
 
 
 # --- how long outputs may become -------------------------------------------------------------------------------
