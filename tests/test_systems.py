@@ -154,3 +154,9 @@ def test_cores_are_counted_on_every_system(count: int | None, monkeypatch: pytes
 def test_cores_this_process_may_not_use_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 5}, raising=False)
     assert cores.available_cores() == 2
+
+
+def test_one_place_counts_cores() -> None:
+    package = Path(cores.__file__).parent
+    asking = [path.name for path in package.rglob("*.py") if "sched_getaffinity" in path.read_text(encoding="utf-8")]
+    assert asking == ["cores.py"]

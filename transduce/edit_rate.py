@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from transduce.cores import available_cores
+
 LINES_PER_PROCESS = 200  # fewer are done before another process has started
 START = "from transduce.edit_rate import main; main()"
 
@@ -33,7 +35,7 @@ Stream = Sequence[str | None]  # one reference of every line; None: a line has f
 
 def edit_rate(hypotheses: Sequence[str], references: Sequence[Stream], asian: bool, processes: int = 0) -> EditRate:
     """TER by so many processes (0: one for each core)."""
-    count = min(processes or _cores(), len(hypotheses) // LINES_PER_PROCESS)
+    count = min(processes or available_cores(), len(hypotheses) // LINES_PER_PROCESS)
     uneven = any(text is None for stream in references for text in stream)  # the signature tells: it needs all lines
     if count < 2 or uneven or not sys.executable:
         return _count(hypotheses, references, asian)
@@ -41,10 +43,6 @@ def edit_rate(hypotheses: Sequence[str], references: Sequence[Stream], asian: bo
     jobs = [_start(hypotheses[part], [stream[part] for stream in references], asian) for part in parts]
     found = [EditRate(**json.loads(_answer(job))) for job in jobs]
     return EditRate(sum(one.edits for one in found), sum(one.length for one in found), found[0].signature)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _count(hypotheses: Sequence[str], references: Sequence[Stream], asian: bool) -> EditRate:
