@@ -5,10 +5,19 @@ from pathlib import Path
 
 import torch
 
-from transduce.checkpoint import RunFolder, Tensors, read_about, read_tensors, write_bytes, write_tensors, write_text
+from transduce.checkpoint import (
+    RunFolder,
+    Tensors,
+    read_about,
+    read_shapes,
+    read_tensors,
+    write_bytes,
+    write_tensors,
+    write_text,
+)
 from transduce.config import Config, differences
 from transduce.errors import RunError, SettingError
-from transduce.translator import ModelFolder, open_folder, write_config
+from transduce.translator import ModelFolder, check_shapes, open_folder, write_config
 
 
 def average(runs: Sequence[str | Path], folder: str | Path, weights: str = "auto") -> Path:
@@ -22,6 +31,8 @@ def average(runs: Sequence[str | Path], folder: str | Path, weights: str = "auto
     for other in opened[1:]:
         _check_alike(opened[0], other)
     files = [one.weights(weights) for one in opened]
+    for one, file in zip(opened, files, strict=True):
+        check_shapes(one.shapes(), read_shapes(file), str(file))
     mean = _mean([read_tensors(file) for file in files])
     _write(target, opened[0], mean, {key: value for key, value in read_about(files[0]).items() if "vocabulary" in key})
     write_text(target.card, _card(target.path, [str(one.folder.path.resolve().name) for one in opened]))

@@ -144,6 +144,12 @@ def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
         return header.shapes
 
 
+def read_foreign(path: Path) -> Tensors:
+    """The tensors of another program's file, which has none of our hashes and metadata of its own."""
+    with _opened(path, ours=False) as (file, header):
+        return {one.name: _tensor(one) for one in tensor_file.read_tensors(file, header)}
+
+
 def _read(path: Path) -> list[Stored]:
     with _opened(path) as (file, header):
         stored = list(tensor_file.read_tensors(file, header))
@@ -153,17 +159,20 @@ def _read(path: Path) -> list[Stored]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[tuple[BufferedReader, Header]]:
+def _opened(path: Path, ours: bool = True) -> Iterator[tuple[BufferedReader, Header]]:
     """The file and its checked header; whatever is wrong with either is one line."""
     try:
         with files.open_plain(path) as file:
             header = tensor_file.read_header(file)
-            _check_metadata(header.metadata)
+            if ours:
+                _check_metadata(header.metadata)
             yield file, header
     except OSError as error:
         # A limit of this process or a right it lacks says nothing of the file: no other one is taken in its place.
-        ours = error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EACCES, errno.EPERM)
-        raise (RunError if ours else DamagedFile)(f"{path}: cannot be read ({error.strerror or error})") from None
+        limits = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EACCES, errno.EPERM)
+        raise (RunError if error.errno in limits else DamagedFile)(
+            f"{path}: cannot be read ({error.strerror or error})"
+        ) from None
     except ValueError as error:
         raise DamagedFile(f"{path}: cannot be read as safetensors ({error})") from None
 

@@ -9,20 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from transduce.checkpoint import Tensors
+from transduce.checkpoint import Tensors, read_foreign
 from transduce.config import Config, ModelConfig, SearchConfig
 from transduce.errors import DamagedFile, DataError
 from transduce.exchange.imported import Imported, Tables, data_settings, settled
 from transduce.exchange.naming import alternating, entries, hf_names, to_ours
 from transduce.exchange.pieces import lay_out, read_model
+from transduce.files import read_plain
 from transduce.model.positions import Positions
 from transduce.text import Vocabularies, Vocabulary
 
 Json = dict[str, Any]
 WEIGHTS = "model.safetensors"
+LARGEST_JSON = 100_000_000  # bytes
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
 SAME = 1e-4  # positions nearer than this to a table of sinusoids are those
 
@@ -39,7 +40,8 @@ def read_hf(folder: Path) -> Imported:
     numbering = _Numbering.read(folder)
     both, notes = numbering.vocabularies()
     tables = _tables(folder, config, theirs, numbering)
-    ours = _config(folder, config, both, numbering, tables)
+    ours = settled(_config(folder, config, both, numbering, tables))  # no size of it is without bounds
+    _check_width(folder, ours.model, tables)
     read = _Reader(folder, theirs)
     positions = _positions(read, ours.model)
     ours = settled(replace(ours, model=positions.model))
@@ -57,11 +59,13 @@ def read_hf(folder: Path) -> Imported:
 
 def _json(path: Path) -> Json:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(read_plain(path, LARGEST_JSON))
     except FileNotFoundError:
         raise DataError(f"{path}: not there, and an HF Marian model needs it") from None
-    except (OSError, ValueError) as error:
-        raise DamagedFile(f"{path}: cannot be read ({error})") from None
+    except OSError as error:
+        raise DamagedFile(f"{path}: cannot be read ({error.strerror})") from None
+    except (ValueError, RecursionError) as error:
+        raise DamagedFile(f"{path}: not JSON ({error})") from None
     if not isinstance(found, dict):
         raise DamagedFile(f"{path}: holds no JSON object")
     return found
@@ -80,11 +84,7 @@ def _weights(folder: Path) -> Tensors:
         )
     if not path.exists():
         raise DataError(f"{path}: not there: the weights are missing")
-    try:
-        with safe_open(path, "pt") as file:
-            return {name: file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118 - not a dict
-    except (SafetensorError, OSError, ValueError) as error:
-        raise DamagedFile(f"{path}: cannot be read as safetensors ({error})") from None
+    return {name: tensor.float() for name, tensor in read_foreign(path).items()}
 
 
 class _Reader:
@@ -113,7 +113,7 @@ def _refuse(folder: Path, config: Json) -> None:
     differ = [n for n in ("attention_heads", "ffn_dim") if config.get(f"encoder_{n}") != config.get(f"decoder_{n}")]
     wrong = [
         *((True, f"encoder_{name} and decoder_{name} differ") for name in differ),
-        (activation not in ACTIVATIONS, f"activation_function {activation}"),
+        (not isinstance(activation, str) or activation not in ACTIVATIONS, f"activation_function {activation}"),
         (config.get("scale_embedding") is not True, "scale_embedding is not true"),
         (config.get("normalize_embedding") is True, "normalize_embedding"),
         (kind == "marian" and config.get("normalize_before") is True, "normalize_before"),
@@ -122,6 +122,15 @@ def _refuse(folder: Path, config: Json) -> None:
     for refused, what in wrong:
         if refused:
             raise DataError(f"{folder / 'config.json'}: {what}: our model has no form for it")
+
+
+def _check_width(folder: Path, model: ModelConfig, tables: Tables) -> None:
+    """What is computed from the settings must be of the size that the weights have."""
+    for table in (tables.source, tables.target, tables.output):
+        if table.dim() != 2 or table.shape[1] != model.d_model:
+            raise DataError(
+                f"{folder}: config.json says d_model {model.d_model}, but embeddings are {list(table.shape)}"
+            )
 
 
 def _config(folder: Path, config: Json, both: Vocabularies, numbering: "_Numbering", tables: Tables) -> Config:
@@ -151,7 +160,7 @@ def _config(folder: Path, config: Json, both: Vocabularies, numbering: "_Numberi
             length_penalty="power",
             allow_unknown=numbering.ids[1].get("<unk>") not in (asked.get("suppress_tokens") or []),
         )
-    except (KeyError, ValueError, TypeError) as error:
+    except (KeyError, ValueError, TypeError, OverflowError) as error:
         raise DamagedFile(f"{folder / 'config.json'}: cannot be read: {error}") from None
     return Config(model=model, data=data, search=search)
 
@@ -174,6 +183,9 @@ class _Numbering:
                 raise DataError(f"{folder / name}: not there: an HF Marian model has source.spm and target.spm")
         source = _json(folder / "vocab.json")
         target = _json(folder / "target_vocab.json") if (folder / "target_vocab.json").exists() else source
+        for ids, name in ((source, "vocab.json"), (target, "target_vocab.json")):
+            if not all(type(number) is int and number >= 0 for number in ids.values()):
+                raise DamagedFile(f"{folder / name}: every piece must have an id, a whole number from 0 on")
         models = (read_model(folder / "source.spm"), read_model(folder / "target.spm"))
         return _Numbering(folder, models, (source, target))
 

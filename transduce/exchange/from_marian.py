@@ -4,6 +4,8 @@ numpy reads the archive and is never allowed to unpickle. Only the Transformer t
 (post-norm, whole layers, sinusoids); whatever else its options ask for is refused by name.
 """
 
+import math
+import os
 import re
 import zipfile
 import zlib
@@ -12,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.lib.npyio import NpzFile
+from numpy.lib import format as npy
 from torch import Tensor
 
 from transduce.config import Config, ModelConfig, SearchConfig
@@ -20,12 +22,15 @@ from transduce.errors import DamagedFile, DataError
 from transduce.exchange.imported import Imported, Tables, data_settings, settled
 from transduce.exchange.naming import entries, marian_names, to_ours
 from transduce.exchange.pieces import check_spelling
+from transduce.files import open_plain, read_plain
 from transduce.text import Vocabularies, Vocabulary
 
 OPTIONS = "special:model.yml"
 Options = dict[str, Any]  # text, or a list of texts
 Arrays = dict[str, np.ndarray[Any, Any]]
 
+LARGEST_SMALL = 64_000_000  # bytes that any archive may unpack to
+MOST_UNPACKED = 20  # bytes more for each of its own: trained weights are packed to no less than nine tenths
 # What the options must say, where they say anything; the first is what Marian does by default.
 REQUIRED: dict[str, tuple[Any, ...]] = {
     "type": ("transformer",),
@@ -138,13 +143,42 @@ def _with_pad(table: Tensor) -> Tensor:
 def _read_arrays(path: Path) -> Arrays:
     """Everything in the archive; numpy refuses to unpickle, and says so."""
     try:
-        with path.open("rb") as file:
-            archive = np.load(file)
-            if not isinstance(archive, NpzFile):
-                raise DamagedFile(f"{path}: cannot be read as an .npz archive (it is a single array)")
-            return {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        with open_plain(path) as file:
+            if file.read(len(npy.MAGIC_PREFIX)) == npy.MAGIC_PREFIX:
+                raise ValueError("it is a single array")
+            with zipfile.ZipFile(file) as archive:
+                _check_archive(archive, os.fstat(file.fileno()).st_size)
+                return {info.filename.removesuffix(".npy"): _read_array(archive, info) for info in archive.infolist()}
+    except (OSError, ValueError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
         raise DamagedFile(f"{path}: cannot be read as an .npz archive ({error})") from None
+
+
+def _check_archive(archive: zipfile.ZipFile, size: int) -> None:
+    """Refuse what numpy does not write, and more content than weights of this size can be packed into."""
+    for info in archive.infolist():
+        if info.flag_bits & 1:
+            raise ValueError(f"{info.filename} is encrypted")
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise ValueError(f"{info.filename} is packed by a method that numpy does not use")
+    unpacked, most = sum(info.file_size for info in archive.infolist()), LARGEST_SMALL + MOST_UNPACKED * size
+    if unpacked > most:
+        raise ValueError(f"{size:,} bytes that unpack to {unpacked:,}: weights cannot be packed like that")
+
+
+def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray[Any, Any]:
+    """An array whose header was compared with the size of its file before memory is asked for."""
+    with archive.open(info) as file:
+        version = npy.read_magic(file)
+        if version not in ((1, 0), (2, 0)):
+            raise ValueError(f"{info.filename} has an unknown version {version}")
+        read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+        shape, in_columns, kind = read(file)
+        if kind.hasobject:
+            raise ValueError(f"{info.filename} holds Python objects, which would have to be unpickled")
+        if math.prod(shape) * kind.itemsize != info.file_size - file.tell():
+            raise ValueError(f"{info.filename} says {shape} of {kind}, which is not what its file holds")
+        values = np.frombuffer(file.read(), kind).copy()
+    return values.reshape(shape, order="F" if in_columns else "C")
 
 
 # --- options ---------------------------------------------------------------------------------------------------
@@ -175,7 +209,7 @@ def _text(values: np.ndarray[Any, Any]) -> str:
 
 def _read_options(path: Path) -> Options:
     try:
-        return parse_options(path.read_text(encoding="utf-8"))
+        return parse_options(read_plain(path, LARGEST_SMALL).decode())
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError) as error:
@@ -219,7 +253,7 @@ def _config(
             length_penalty="power",
             allow_unknown=decoder.get("allow-unk") == "true",
         )
-    except (KeyError, ValueError, TypeError) as error:
+    except (KeyError, ValueError, TypeError, OverflowError) as error:
         raise DamagedFile(f"{path}: its options cannot be read: {error}") from None
     return settled(Config(model=model, data=data, search=search))
 

@@ -19,7 +19,7 @@ from transduce.exchange.naming import alternating
 from transduce.exchange.pieces import falls_back_to_bytes, normalization, units
 from transduce.model import Transformer
 from transduce.text import Vocabularies
-from transduce.translator import load_weights, write_config
+from transduce.translator import check_shapes, load_weights, parameter_shapes, write_config
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,8 @@ def write_imported(found: Imported, folder: RunFolder) -> int:
     The weights are loaded into the model first, so that what does not fit is refused before anything is written.
     """
     both, config = found.vocabularies, found.config
+    shapes = {name: tensor.shape for name, tensor in found.tensors.items()}
+    check_shapes(parameter_shapes(config.model, both), shapes, found.origin)  # before memory is asked for
     model = Transformer(config.model, both.source.size, both.target.size)
     load_weights(model, found.tensors, found.origin)
     for name, parameter in model.named_parameters():

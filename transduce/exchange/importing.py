@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from transduce.checkpoint import RunFolder
-from transduce.errors import DataError, RunError
+from transduce.errors import DamagedFile, DataError, RunError
 from transduce.exchange.from_hf import is_hf, read_hf
 from transduce.exchange.from_marian import find_archive, read_marian
-from transduce.exchange.imported import write_imported
+from transduce.exchange.imported import Imported, write_imported
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,20 @@ def import_model(source: str | Path, run: str | Path) -> Taken:
         raise RunError(f"{folder.path}: there is something there already; an imported model needs a new folder")
     if not source.exists():
         raise DataError(f"{source}: no such file or folder")
-    if is_hf(source):
-        found = read_hf(source)
-    elif archive := find_archive(source):
-        found = read_marian(archive)
-    else:
-        raise DataError(
-            f"{source}: neither a Hugging Face folder (config.json) nor Marian's (model.npz): nothing to import"
-        )
+    found = _read(source)
     return Taken(found.origin, write_imported(found, folder), found.notes)
+
+
+def _read(source: Path) -> Imported:
+    """The model that is there; what makes no sense in files of others is their damage, wherever we come upon it."""
+    try:
+        if is_hf(source):
+            return read_hf(source)
+        if archive := find_archive(source):
+            return read_marian(archive)
+    except (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError) as error:
+        reason = f"{type(error).__name__}: {error}".split("\n")[0]
+        raise DamagedFile(f"{source}: not a model that can be imported ({reason})") from None
+    raise DataError(
+        f"{source}: neither a Hugging Face folder (config.json) nor Marian's (model.npz): nothing to import"
+    )

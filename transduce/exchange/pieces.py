@@ -12,6 +12,7 @@ import sentencepiece
 from sentencepiece import sentencepiece_model_pb2 as protocol
 
 from transduce.errors import DamagedFile, DataError
+from transduce.files import read_plain
 from transduce.text import EOS, UNKNOWN, Units
 
 _PIECE = protocol.ModelProto.SentencePiece
@@ -81,7 +82,10 @@ def _settle(laid: protocol.ModelProto) -> None:
 
 def read_model(path: Path) -> bytes:
     """The file, if it is a sentencepiece model at all, and one that can be used."""
-    content = path.read_bytes()
+    try:
+        content = read_plain(path)
+    except OSError as error:
+        raise DamagedFile(f"{path}: cannot be read ({error.strerror})") from None
     try:
         sentencepiece.SentencePieceProcessor().LoadFromSerializedProto(content)
     except RuntimeError:

@@ -107,10 +107,13 @@ def make_trainer(folder: RunFolder, prepared: Prepared, voice: Voice, begun: flo
     """The model in its first state, or the state it was saved in, with all that trains it."""
     material, config = prepared.material, prepared.material.config
     device = choose_device(config.train.device, config.train.precision, config.train.threads)
+    start = (
+        None if prepared.start is None else prepared.start.model()
+    )  # refused before ours, of the same size, is built
     torch.manual_seed(config.train.seed)
     model = Transformer(config.model, material.vocabularies.source.size, material.vocabularies.target.size)
-    if prepared.start is not None:
-        load_weights(model, dict(prepared.start.model().named_parameters()), str(prepared.start.folder.path))
+    if start is not None and prepared.start is not None:
+        load_weights(model, dict(start.named_parameters()), str(prepared.start.folder.path))
     trainer = Trainer(folder, material, model, device, voice, begun)
     ramp = config.train.ramp_epochs
     more = f" (more and smaller ones in the first {ramp})" if ramp else ""

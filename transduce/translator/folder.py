@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transduce import __version__
-from transduce.checkpoint import RunFolder, Tensors, read_about, read_tensors, write_text
-from transduce.config import Config, build, from_toml, to_toml
+from transduce.checkpoint import RunFolder, Tensors, read_about, read_shapes, read_tensors, write_text
+from transduce.config import Config, ModelConfig, build, from_toml, to_toml
 from transduce.errors import DamagedFile, RunError, SettingError
 from transduce.files import read_plain
 from transduce.text import Vocabularies, Vocabulary
@@ -48,9 +48,14 @@ class ModelFolder:
         from transduce.model import Transformer
 
         path = self.weights(which)
+        check_shapes(self.shapes(), read_shapes(path), str(path))  # before memory is asked for
         model = Transformer(self.config.model, self.vocabularies.source.size, self.vocabularies.target.size)
         load_weights(model, read_tensors(path), str(path))
         return model.eval()
+
+    def shapes(self) -> Shapes:
+        """The name and shape of every parameter that the settings ask for."""
+        return parameter_shapes(self.config.model, self.vocabularies)
 
     def _check_vocabularies(self, path: Path) -> None:
         """Ids mean nothing without the vocabulary they were learned with."""
@@ -182,6 +187,17 @@ def _numbers(version: str) -> tuple[int, ...]:
 def _rank(about: dict[str, str]) -> float:
     """Higher is better, whatever the metric."""
     return float(about.get("rank", "-inf"))
+
+
+def parameter_shapes(config: ModelConfig, vocabularies: Vocabularies) -> Shapes:
+    """The name and shape of every parameter of a model; none of them is allocated."""
+    import torch
+
+    from transduce.model import Transformer
+
+    with torch.device("meta"):
+        model = Transformer(config, vocabularies.source.size, vocabularies.target.size)
+    return {name: parameter.shape for name, parameter in model.named_parameters()}
 
 
 def check_shapes(expected: Shapes, found: Shapes, where: str) -> None:
