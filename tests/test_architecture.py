@@ -46,7 +46,7 @@ SEES_ONLY = {
     "model": {"errors", "config"},
     "tensor_file": set(),
     "checkpoint": {"errors", "files", "tensor_file"},
-    "explore": {"errors", "text", "model", "search", "checkpoint", "translator"},
+    "explore": {"errors", "files", "text", "model", "search", "checkpoint", "translator"},
     "serve": {"errors", "checkpoint", "memory", "translator", "explore"},
     "exchange": {
         *("errors", "files", "config", "device", "text", "model", "search", "tensor_file", "data", "checkpoint"),

@@ -1,7 +1,10 @@
 """Models of a server: new weights, torn weights, and settings that cannot be."""
 
 import asyncio
+import dataclasses
+import os
 import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,7 @@ import pytest
 pytest.importorskip("fastapi")
 pytest.importorskip("httpx")
 
-from serving import Client, make_service, run
+from serving import Client, make_service, refused, run, symbols
 
 from transduce import checkpoint
 from transduce.errors import RunError, SettingError
@@ -83,6 +86,75 @@ def test_folders_are_watched(tmp_path: Path, run: Path, monkeypatch: pytest.Monk
 
     asyncio.run(watch())
     assert set(seen) == {"en-de"}
+
+
+def test_a_folder_that_hangs_keeps_no_other_waiting(run: Path, symbols: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = make_service([run, symbols])
+    said: list[str] = []
+    hanging, seen, free = threading.Event(), threading.Semaphore(0), threading.Event()
+    service.models.loading = dataclasses.replace(service.models.loading, say=said.append)
+    service.models.load_s = 0.05
+
+    def refresh(model: Model) -> None:
+        if model.of.name == "en-de":
+            hanging.set()
+            free.wait(20)
+        else:
+            seen.release()
+
+    monkeypatch.setattr(service.models, "refresh", refresh)
+
+    async def watch() -> None:
+        watching = asyncio.create_task(service.models.watch(0.01))
+        for _ in range(3):
+            assert await asyncio.to_thread(seen.acquire, timeout=20)
+        while not said:
+            await asyncio.sleep(0.01)
+        watching.cancel()
+
+    asyncio.run(watch())
+    assert hanging.is_set()
+    assert said == [f"{run}: not loaded within 0.05 s; en-de keeps its old weights meanwhile"]
+    free.set()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no FIFOs")
+@pytest.mark.parametrize("file", ["best.safetensors", "config.toml", "vocabulary.spm"])
+def test_a_fifo_in_place_of_a_file_changes_nothing(tmp_path: Path, run: Path, file: str) -> None:
+    """Opening one would wait for somebody who writes to it, and with it everything else."""
+    folder = Path(shutil.copytree(run, tmp_path / "run"))
+    service = make_service([folder])
+    said: list[str] = []
+    service.models.loading = dataclasses.replace(service.models.loading, say=said.append)
+    (folder / file).unlink()
+    os.mkfifo(folder / file)
+    if file != "best.safetensors":  # the others are read when there are new weights
+        weights = checkpoint.RunFolder(folder).weights("best")
+        checkpoint.write_tensors(weights, {n: tensor.flip(0) for n, tensor in checkpoint.read_tensors(weights).items()})
+    old = service.models.named("en-de")
+    service.models.refresh(old)
+    assert service.models.named("en-de") is old
+    assert len(said) == 1
+    assert said[0].startswith("en-de: keeps its old weights: ")
+    assert str(folder) in said[0]
+    assert Client(service).post("/v1/translate", {"text": "the cat"}).status_code == 200
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no FIFOs")
+def test_a_fifo_in_place_of_a_log_is_refused(tmp_path: Path, run: Path) -> None:
+    folder = Path(shutil.copytree(run, tmp_path / "run"))
+    (folder / "metrics.jsonl").unlink(missing_ok=True)
+    os.mkfifo(folder / "metrics.jsonl")
+    answer = Client(make_service([folder])).get("/v1/explore/training")
+    assert "metrics.jsonl: cannot be read (not a regular file)" in refused(answer, 400)
+
+
+def test_a_model_that_never_loads_is_one_line(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    free = threading.Event()
+    monkeypatch.setattr(Model, "load", lambda *_: free.wait(20))
+    with pytest.raises(RunError, match=rf"{run}: the model was not loaded within 0\.01 s"):
+        make_service([run], load_s=0.01)
+    free.set()
 
 
 def test_models_that_cannot_be_served(run: Path, tmp_path: Path) -> None:

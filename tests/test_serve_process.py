@@ -168,6 +168,20 @@ def test_new_weights_drop_no_request(run: Path, tmp_path: Path) -> None:
     assert served.end().endswith("transduce: en-de: new weights\n")
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no FIFOs")
+def test_a_fifo_in_place_of_weights_stops_nobody(run: Path, tmp_path: Path) -> None:
+    folder, port = Path(shutil.copytree(run, tmp_path / "run")), free_port()
+    served = Served("-c", PROGRAM, str(folder), json.dumps({"port": port, "reload_s": 0.05}), port=port)
+    (folder / "best.safetensors").unlink()
+    os.mkfifo(folder / "best.safetensors")
+    until = time.monotonic() + 60
+    while 'reloads_total{model="en-de",outcome="failed"} 1.0' not in metrics(served):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    assert served.ask({"q": "the cat sat on a mat", "source": "en", "target": "de"})["translatedText"]
+    assert f"{folder}/best.safetensors: cannot be read (not a regular file)" in served.end()
+
+
 def test_ctrl_c_is_a_stop_too(run: Path) -> None:
     port = free_port()
     served = Served("-c", PROGRAM, str(run), json.dumps({"port": port}), port=port)

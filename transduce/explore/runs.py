@@ -11,6 +11,7 @@ from typing import Any
 
 from transduce.checkpoint import RunFolder
 from transduce.errors import DamagedFile
+from transduce.files import open_plain, read_plain
 
 Event = dict[str, Any]
 MOST_POINTS = 1_500  # of a curve: more than a screen has columns to show
@@ -33,7 +34,7 @@ def training_view(run: str | Path) -> dict[str, Any]:
 def is_training(folder: RunFolder) -> bool:
     """Whether a process holds the lock of the run; one that was killed leaves the name but not the lock."""
     try:
-        with open(folder.lock) as file:
+        with open_plain(folder.lock) as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
@@ -54,7 +55,7 @@ def _events(metrics: Path) -> list[Event]:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        return read_plain(path).decode(errors="replace").replace("\r\n", "\n")
     except FileNotFoundError:
         return ""
     except OSError as error:

@@ -6,19 +6,23 @@ A request keeps the model it began with, so nothing is dropped when another take
 import asyncio
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from transduce.checkpoint import RunFolder, read_about
-from transduce.errors import SettingError
+from transduce.errors import RunError, SettingError
 from transduce.serve.metrics import Metrics
 from transduce.serve.priority import giving_way
 from transduce.serve.refusals import Unknown
 from transduce.serve.splitting import Splitter
 from transduce.translator import Loading, Request, Translation, Translator, better_weights, open_folder
 
+Result = TypeVar("Result")
 _NAMED = re.compile(r"([A-Za-z][A-Za-z0-9_]*)-([A-Za-z][A-Za-z0-9_]*)=(.+)")
 
 
@@ -105,13 +109,15 @@ class Searching:
 class Models:
     """What a server can translate."""
 
-    def __init__(self, specifications: Sequence[Specification], loading: Loading, metrics: Metrics) -> None:
+    def __init__(
+        self, specifications: Sequence[Specification], loading: Loading, metrics: Metrics, load_s: float
+    ) -> None:
         for number, one in enumerate(specifications):
             if one.name in [other.name for other in specifications[:number]]:
                 raise SettingError(f"{one.folder}: there is another model for {one.name}: name it as SOURCE-TARGET=RUN")
-        self.loading, self.metrics = loading, metrics
+        self.loading, self.metrics, self.load_s = loading, metrics, load_s
         self._failed: dict[str, str] = {}  # weights that could not be loaded: tried, counted and said once
-        self._models = {one.name: Model.load(one, loading) for one in specifications}
+        self._models = {one.name: load_within(load_s, one, loading) for one in specifications}
 
     @property
     def all(self) -> list[Model]:
@@ -133,11 +139,21 @@ class Models:
         raise Unknown(f"not a pair of languages this server translates: it does {', '.join(pairs) or 'none'}")
 
     async def watch(self, every_s: float) -> None:
-        """Look at the folders for as long as the server lives."""
+        """Look at the folders for as long as the server lives, each by itself: one that hangs keeps no other waiting."""
+        await asyncio.gather(*(self._watch_one(name, every_s) for name in self._models))
+
+    async def _watch_one(self, name: str, every_s: float) -> None:
         while True:
             await asyncio.sleep(every_s)
-            for model in self.all:
-                await asyncio.to_thread(self.refresh, model)
+            model = self._models[name]
+            refreshing = asyncio.wrap_future(in_thread(partial(self.refresh, model)))
+            done, _ = await asyncio.wait([refreshing], timeout=self.load_s)
+            if not done:
+                self.metrics.reloads.labels(name, "failed").inc()
+                self.loading.say(
+                    f"{model.of.folder}: not loaded within {self.load_s:g} s; {name} keeps its old weights meanwhile"
+                )
+                await refreshing  # a thread cannot be stopped, and a second one would hang as well
 
     def refresh(self, model: Model) -> None:
         """Put a new model in the place of one whose weights have changed; what cannot be loaded changes nothing."""
@@ -151,10 +167,33 @@ class Models:
             if self._failed.get(name) != weights:
                 self._failed[name] = weights
                 self.metrics.reloads.labels(name, "failed").inc()
-                self.loading.say(f"{name}: goes on with the weights it has: {error}")
+                self.loading.say(f"{name}: keeps its old weights: {error}")
         else:
             self.metrics.reloads.labels(name, "done").inc()
             self.loading.say(f"{name}: new weights")
+
+
+def load_within(load_s: float, of: Specification, loading: Loading) -> Model:
+    """The model, or one line about a folder that takes too long, such as one on a disk that does not answer."""
+    try:
+        return in_thread(partial(Model.load, of, loading)).result(load_s)
+    except TimeoutError:
+        raise RunError(f"{of.folder}: the model was not loaded within {load_s:g} s") from None
+
+
+def in_thread(work: Callable[[], Result]) -> "Future[Result]":
+    """What `work` gives, later, from a thread that keeps nobody from leaving, whatever it waits for."""
+    future: Future[Result] = Future()
+    future.set_running_or_notify_cancel()  # from here on nobody can cancel it
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="loading", daemon=True).start()
+    return future
 
 
 def _warm(folder: Path, loading: Loading) -> Translator:

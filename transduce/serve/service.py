@@ -63,7 +63,7 @@ class Service:
     @staticmethod
     def load(settings: Settings, specifications: Sequence[Specification], loading: Loading) -> "Service":
         metrics = Metrics()
-        return Service(settings, Models(specifications, loading, metrics), metrics)
+        return Service(settings, Models(specifications, loading, metrics, settings.load_s), metrics)
 
     async def translate(
         self, model: Model, texts: Sequence[str], request: Request, *, is_html: bool = False

@@ -38,6 +38,7 @@ class Settings:
     # how it lives
     connections: int = 4_096
     reload_s: float = 2.0  # how often folders are looked at for new weights
+    load_s: float = 300.0  # for loading a model
 
     def __post_init__(self) -> None:
         if not 0 < self.port < 65_536:
