@@ -229,6 +229,12 @@ def test_evaluate_line_by_line_where_asked(model: Path, tmp_path: Path, capsys: 
     assert (tmp_path / "out").read_text() == "A B\nA B\nB A\n"
 
 
+def test_nothing_is_called_merged_where_no_source_comes_twice() -> None:
+    assert not TestSet.of(["ab", "ba"], ["A B", "B A"], merged=True).merged
+    assert TestSet.of(["ab", "ab"], ["A B", "A B"], merged=True) == TestSet(["ab"], [["A B"]], merged=True)
+    assert TestSet.of(["ab", "ab"], ["A B", "X"], ["Y", "Z"]) == TestSet(["ab", "ab"], [["A B", "Y"], ["X", "Z"]])
+
+
 def test_running_text_is_scored_line_by_line_as_sacrebleu_does(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

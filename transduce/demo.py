@@ -120,7 +120,7 @@ def score_demo(translator: Translator, pairs: list[tuple[str, str]]) -> DemoScor
         [STRESS.sub("", output) for output in result.outputs],
         [[STRESS.sub("", reference) for reference in references] for references in test.references],
         PRONUNCIATION_METRICS,
-        merged=True,
+        merged=test.merged,
     )
     return DemoScores(result.sentences, result.sentences_per_second, result.scores, plain)
 

@@ -30,7 +30,7 @@ class TestSet:
 
     sources: list[str]
     references: list[list[str]]
-    merged: bool = False  # whether the references of equal sources were put together
+    merged: bool = False  # whether there were equal sources whose references were put together
 
     @staticmethod
     def of(sources: Sequence[str], *references: Sequence[str], limit: int = 0, merged: bool = False) -> "TestSet":
@@ -45,7 +45,7 @@ class TestSet:
         kept, accepted = list(sources), [list(texts) for texts in zip(*references, strict=True)]
         if merged:
             kept, accepted = group_references(sources, accepted)
-        whole = TestSet(kept, accepted, merged)
+        whole = TestSet(kept, accepted, merged=len(kept) < len(sources))
         return whole.first(limit) if limit else whole
 
     def first(self, count: int) -> "TestSet":
