@@ -21,8 +21,8 @@ def fit_output_limit(
 ) -> Config:
     """The settings with `search.max_extra` raised to what the training pairs need, given their lengths in tokens.
 
-    A limit that was asked for stays, and so does that of the presets `base` and `big`, which are the paper's: then a
-    warning says what it will cut.
+    Differs from the paper, whose limit is input + 50 whatever the data. A limit that was asked for stays, and so does that
+    of the presets `base` and `big`, which are the paper's: then a warning says what it will cut.
     """
     needed = extra_tokens(sources, targets)
     fitted = 10 * math.ceil(SPARE * needed / 10)
