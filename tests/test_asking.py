@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from agreement import assert_texts_agree
 from folders import SHAPE, ends_its_sentences, lines, vocabularies, write_folder, write_model
 
 from transduce.cli import main
@@ -61,7 +62,7 @@ def test_several_folders_translate_together(tmp_path: Path, capsys: pytest.Captu
     alone = Translator.load(one, TORCH)
     asked = lines(4)
     same = Translator.load(one, dataclasses.replace(TORCH, ensemble=(str(one),)))
-    assert same.translate(asked) == alone.translate(asked)
+    assert_texts_agree(alone, alone.request(), asked, same.translate(asked), alone.translate(asked))
     both = Translator.load(one, dataclasses.replace(TORCH, ensemble=(str(other),)))
     found = list(both.stream(asked, both.request(beam=3)))
     assert [f.text for f in found] != alone.translate(asked)
