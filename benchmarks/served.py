@@ -17,11 +17,13 @@ HOST = "127.0.0.1"
 
 
 class Served:
-    """A process that listens on a port of its own and is stopped at the end."""
+    """A process that listens on a port of its own and is stopped at the end; its code is that of a checkout."""
 
-    def __init__(self, *command: object, port: int) -> None:
+    def __init__(self, *command: object, port: int, checkout: Path = Path(__file__).parents[1]) -> None:
         self.port = port
-        self.process = subprocess.Popen([sys.executable, *map(str, command)], env=os.environ | {"PYTHONPATH": _root()})
+        # Without the second, the folder this is started from would come before the checkout.
+        environment = os.environ | {"PYTHONPATH": str(checkout.resolve()), "PYTHONSAFEPATH": "1"}
+        self.process = subprocess.Popen([sys.executable, *map(str, command)], env=environment)
         until = time.monotonic() + 120
         while not self._answers():
             if time.monotonic() > until or self.process.poll() is not None:
@@ -58,10 +60,6 @@ class Served:
         except OSError:
             return False
         return True
-
-
-def _root() -> str:
-    return str(Path(__file__).parents[1])
 
 
 def free_port() -> int:

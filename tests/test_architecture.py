@@ -47,7 +47,7 @@ SEES_ONLY = {
     "tensor_file": set(),
     "checkpoint": {"errors", "files", "tensor_file"},
     "explore": {"errors", "files", "text", "model", "search", "checkpoint", "translator"},
-    "serve": {"errors", "checkpoint", "memory", "translator", "explore"},
+    "serve": {"errors", "cores", "checkpoint", "memory", "translator", "explore"},
     "exchange": {
         *("errors", "files", "config", "device", "text", "model", "search", "tensor_file", "data", "checkpoint"),
         "translator",

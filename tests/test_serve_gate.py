@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from serving import SCOPE, SECRET, Client, client, make_service, refused, run, s
 from transduce.serve.app import make_app
 from transduce.serve.service import Service
 from transduce.serve.settings import Settings
+from transduce.serve.splitting import Document, Splitter
 
 # --- refusals --------------------------------------------------------------------------------------------------
 
@@ -86,6 +88,30 @@ def test_sizes(run: Path) -> None:
     refused(client.post("/translate", content=chunks()), 413)
 
 
+def test_texts_are_measured_as_the_model_takes_them(client: Client) -> None:
+    """NFKC makes eighteen characters of one: fifty thousand would be nine hundred thousand."""
+    answer = client.post("/v1/translate", {"text": "\ufdfa" * 3_000, "model": "en-de"})
+    assert "at most 50,000 characters; these have 54,000 once normalised" in refused(answer, 413)
+
+
+def test_long_texts_are_split_and_counted_aside(
+    client: Client, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Splitting a hostile text takes a while, and other requests are to be answered meanwhile."""
+    threads: list[str] = []
+    plain = Splitter.text
+
+    def split(self: Splitter, text: str) -> Document:
+        threads.append(threading.current_thread().name)
+        return plain(self, text)
+
+    monkeypatch.setattr(Splitter, "text", split)
+    for text in ("the cat. " * 200, "the cat."):
+        assert client.post("/v1/translate", {"text": text, "model": "en-de"}).status_code == 200
+    assert threads[0].startswith("preparing")
+    assert threads[1] == threading.current_thread().name, "a short text takes less time than a thread to begin"
+
+
 def test_a_slow_body_is_given_up(run: Path) -> None:
     async def slow() -> Any:
         yield b"{"
@@ -143,8 +169,6 @@ def test_an_error_of_ours_is_logged_without_words(
 @contextmanager
 def held_translations(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """Translations that take their time."""
-    import threading
-
     from transduce.serve.models import Model
 
     batches: list[int] = []

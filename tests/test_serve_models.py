@@ -75,6 +75,15 @@ def test_only_what_torch_translates_waits_its_turn(run: Path) -> None:
     assert "torch" not in vars(model.translator.engines)
 
 
+def test_no_sentence_has_more_tokens_than_the_model_learned_from(run: Path) -> None:
+    """Not even of characters that normalisation makes eighteen times as long."""
+    model = make_service([run]).models.named("en-de")
+    longest = model.translator.config.data.max_length
+    sentences = model.splitter.text("\ufdfa" * (longest // 3 - 1)).sentences
+    assert max(map(len, model.translator.vocabularies.source.encode(sentences))) <= longest
+    assert "".join(sentences) == "\ufdfa" * (longest // 3 - 1)
+
+
 def test_folders_are_watched(tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     service = make_service([run])
     seen: list[str] = []

@@ -11,17 +11,29 @@ import pytest
 
 pytest.importorskip("prometheus_client")
 
+from transduce.serve.jobs import Work
 from transduce.serve.metrics import Metrics
 from transduce.serve.priority import NICENESS, giving_way
-from transduce.serve.queue import Queue, Work
+from transduce.serve.queue import Queue
 from transduce.serve.refusals import Overloaded
 from transduce.serve.settings import Settings
+
+
+class Clock:
+    """Time that passes when a test says so: what lines take does not depend on the machine."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
 
 
 class Held:
     """Work that waits to be let go, and remembers its batches."""
 
     def __init__(self) -> None:
+        self.kind: object = self
         self.batches: list[list[str]] = []
         self.alone: object = None
         self.free = threading.Event()
@@ -34,9 +46,24 @@ class Held:
         return [line.upper() for line in lines]
 
 
-def run(test: Callable[[Queue], Awaitable[Any]], **settings: Any) -> Any:
+class Slow(Held):
+    """Work that takes so many seconds for each unit of cost, or for each batch."""
+
+    def __init__(self, clock: Clock, line_s: float = 0.0, batch_s: float = 0.0) -> None:
+        super().__init__()
+        self.kind = "slow"
+        self.clock, self.line_s, self.batch_s = clock, line_s, batch_s
+        self.free.set()
+
+    def __call__(self, lines: list[str]) -> list[str]:
+        answers = super().__call__(lines)
+        self.clock.now += self.batch_s + self.line_s * len(lines)
+        return answers
+
+
+def run(test: Callable[[Queue], Awaitable[Any]], clock: Clock | None = None, cores: int = 2, **settings: Any) -> Any:
     async def inside() -> Any:
-        queue = Queue(Settings(**{"workers": 1, **settings}), Metrics())
+        queue = Queue(Settings(**{"workers": 1, **settings}), Metrics(), cores, clock or Clock())
         try:
             return await asyncio.wait_for(test(queue), 10)
         finally:
@@ -71,6 +98,19 @@ def test_what_waits_becomes_the_next_batch() -> None:
     assert work.batches == [["a"], ["b", "c", "d", "e"]]
 
 
+def test_a_kind_of_which_nothing_is_known_begins_with_a_line() -> None:
+    work = Held()
+
+    async def test(queue: Queue) -> None:
+        tasks = await started(queue, work, ["a", "b"], ["c"])
+        assert work.batches == [["a"]], "the second worker waits for what the first one finds"
+        work.free.set()
+        await asyncio.gather(*tasks)
+
+    run(test, workers=2)
+    assert work.batches == [["a"], ["c", "b"]]
+
+
 def test_batching_off_is_a_line_at_a_time() -> None:
     work = Held()
 
@@ -80,7 +120,7 @@ def test_batching_off_is_a_line_at_a_time() -> None:
         await asyncio.gather(*tasks)
 
     run(test, batch_lines=1)
-    assert work.batches == [["a"], ["b"], ["c"]]
+    assert work.batches == [["a"], ["c"], ["b"]]
 
 
 def test_a_long_document_lets_short_requests_in() -> None:
@@ -88,15 +128,15 @@ def test_a_long_document_lets_short_requests_in() -> None:
     document = [f"d{n}" for n in range(20)]
 
     async def test(queue: Queue) -> None:
-        tasks = await started(queue, work, document, ["x"], ["y"])
+        tasks = await started(queue, work, document, ["xx"], ["yy"])
         work.free.set()
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         assert tasks[0] not in done
         await asyncio.gather(*tasks)
 
     run(test, batch_lines=4)
-    assert work.batches[:2] == [["d0", "d1", "d2", "d3"], ["d4", "x", "y", "d5"]]
-    assert sorted(line for batch in work.batches for line in batch) == sorted([*document, "x", "y"])
+    assert work.batches[:2] == [["d0"], ["xx", "yy", "d1", "d2"]]
+    assert sorted(line for batch in work.batches for line in batch) == sorted([*document, "xx", "yy"])
 
 
 def test_two_documents_take_turns() -> None:
@@ -124,16 +164,31 @@ def test_a_short_line_does_not_wait_for_a_long_one() -> None:
     assert work.batches == [["-"], [long, long], ["c", "b"], [long], ["d"]]
 
 
-def test_a_batch_has_a_bound_on_characters() -> None:
-    work = Held()
+def test_a_batch_has_a_bound_on_time() -> None:
+    """The first lines of a request are few: it is not known yet how long they take."""
+    clock = Clock()
+    work = Slow(clock, line_s=0.03)
 
     async def test(queue: Queue) -> None:
-        tasks = await started(queue, work, ["-"], ["long" * 10] * 4)
-        work.free.set()
-        await asyncio.gather(*tasks)
+        await queue.answer(work, ["a"], [1])
+        await queue.answer(work, list("abcdefgh"), [1] * 8)
 
-    run(test, batch_characters=50)
-    assert [len(batch) for batch in work.batches] == [1, 2, 2]
+    run(test, clock, batch_s=0.1)
+    assert work.batches == [["a"], ["a"], ["b", "c", "d"], ["e", "f", "g"], ["h"]]
+
+
+def test_lines_that_take_longer_than_others_like_them_get_smaller_batches() -> None:
+    """A request of lines that make a model ramble, beside requests of the same kind and length that do not."""
+    clock = Clock()
+    usual, rambling = Slow(clock, line_s=0.001), Slow(clock, line_s=0.1)
+
+    async def test(queue: Queue) -> None:
+        await queue.answer(usual, ["a"] * 100, [1] * 100)
+        await queue.answer(rambling, ["b"] * 40, [1] * 40)
+
+    run(test, clock)
+    assert max(map(len, usual.batches)) == 16
+    assert [len(batch) for batch in rambling.batches[1:3]] == [2, 2]
 
 
 def test_different_work_does_not_mix_and_does_not_starve() -> None:
@@ -142,23 +197,28 @@ def test_different_work_does_not_mix_and_does_not_starve() -> None:
     other.free.set()
 
     async def test(queue: Queue) -> None:
+        await queue.answer(one, ["-"])
         await asyncio.gather(queue.answer(one, ["a"]), queue.answer(other, ["b"]), queue.answer(one, ["c"]))
 
     run(test)
-    assert (one.batches, other.batches) == ([["a", "c"]], [["b"]])
+    assert (one.batches, other.batches) == ([["-"], ["a", "c"]], [["b"]])
 
 
 def test_what_must_be_alone_is_and_keeps_no_worker_waiting() -> None:
     one, other, third = Held(), Held(), Held()
     one.alone = other.alone = "model"
+    one.kind = other.kind = third.kind = "any"
 
     async def test(queue: Queue) -> None:
+        third.free.set()
+        await queue.answer(third, ["-"])
+        third.free.clear()
         tasks = [
             *await started(queue, one, ["a"]),
             *await started(queue, other, ["b"]),
             *await started(queue, third, ["c"]),
         ]
-        assert (one.batches, other.batches, third.batches) == ([["a"]], [], [["c"]])
+        assert (one.batches, other.batches, third.batches) == ([["a"]], [], [["-"], ["c"]])
         for work in (one, other, third):
             work.free.set()
         assert await asyncio.gather(*tasks) == [["A"], ["B"], ["C"]]
@@ -184,21 +244,112 @@ def test_a_full_queue_refuses_and_says_when_to_come_again() -> None:
 
 
 def test_a_wait_that_would_be_too_long_is_refused() -> None:
-    class Slow(Held):
-        def __call__(self, lines: list[str]) -> list[str]:
-            threading.Event().wait(0.2)
-            return lines
-
-    slow = Slow()
+    clock = Clock()
+    slow = Slow(clock, batch_s=0.4)
 
     async def test(queue: Queue) -> None:
         await queue.answer(slow, ["as long a line"])  # how long it takes is known now
-        tasks = await started(queue, slow, ["with the worker"], ["waits 0.2 s"])
+        slow.free.clear()
+        tasks = await started(queue, slow, ["with the worker"], ["waits for it."])
         with pytest.raises(Overloaded, match="waiting"):
-            await admitted(queue, slow, ["would wait as long again"])
+            await admitted(queue, slow, ["would wait for both"])
+        slow.free.set()
         await asyncio.gather(*tasks)
 
-    run(test, longest_wait_s=0.1)
+    run(test, clock, longest_wait_s=0.7)
+
+
+def test_what_the_workers_have_counts_in_the_wait() -> None:
+    """Eight seconds a batch: once that is known, a short request behind such a batch is refused, not kept for as long."""
+    clock = Clock()
+    work = Slow(clock, batch_s=8)
+
+    async def test(queue: Queue) -> None:
+        await queue.answer(work, ["a"])
+        work.free.clear()
+        tasks = await started(queue, work, ["a"] * 40)
+        for _ in range(8):
+            with pytest.raises(Overloaded, match="waiting") as refusal:
+                await admitted(queue, work, ["a"])
+            assert refusal.value.retry_after_s == 8
+        tasks[0].cancel()
+        work.free.set()
+
+    for workers in (1, 4):
+        run(test, clock, workers=workers)
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_a_batch_that_is_overdue_counts_as_long_again(workers: int) -> None:
+    clock = Clock()
+    work = Held()
+
+    async def test(queue: Queue) -> None:
+        tasks = await started(queue, work, ["a"] * 40)
+        clock.now += 1
+        tasks += await started(queue, work, ["b"])
+        clock.now += 7
+        with pytest.raises(Overloaded, match="waiting"):
+            await admitted(queue, work, ["c"])
+        work.free.set()
+        await asyncio.gather(*tasks)
+
+    run(test, clock, workers=workers)
+
+
+def test_slow_lines_leave_a_core_to_others() -> None:
+    clock = Clock()
+    slow, quick = Slow(clock, batch_s=3), Slow(clock, batch_s=0.001)
+    quick.kind = "quick"
+
+    async def test(queue: Queue) -> None:
+        await queue.answer(slow, ["a"])
+        await queue.answer(quick, ["b"])
+        slow.free.clear()
+        tasks = await started(queue, slow, ["a"] * 9, ["a"] * 9)
+        assert len(slow.batches) == 2, "one of them runs, though there are four workers and two cores"
+        assert await admitted(queue, quick, ["b"]) == ["B"]
+        slow.free.set()
+        await asyncio.gather(*tasks)
+
+    run(test, clock, workers=4, cores=2)
+
+
+def test_who_has_had_least_comes_first() -> None:
+    """A request that comes while another has lines under way does not wait for more of those."""
+    clock = Clock()
+    work = Slow(clock, batch_s=0.3)
+
+    async def test(queue: Queue) -> None:
+        await queue.answer(work, ["a"] * 6)
+        work.free.clear()
+        tasks = await started(queue, work, ["a"] * 6, ["b"])
+        work.free.set()
+        await asyncio.gather(*tasks)
+
+    run(test, clock)
+    assert work.batches[6:8] == [["a"], ["b"]]
+
+
+def test_a_document_has_its_share_beside_a_stream_of_short_requests() -> None:
+    clock = Clock()
+    work = Slow(clock, batch_s=0.3)
+
+    async def short(queue: Queue, document: "asyncio.Task[list[Any]]") -> int:
+        asked = 0
+        while not document.done():
+            await queue.answer(work, ["b"])
+            asked += 1
+        return asked
+
+    async def test(queue: Queue) -> None:
+        await queue.answer(work, ["a"])
+        document = asyncio.create_task(queue.answer(work, ["a"] * 20))
+        asked = await asyncio.gather(*(short(queue, document) for _ in range(3)))
+        assert sum(asked) <= 100, "a fair share is one of four"
+        assert min(asked) >= 10
+
+    run(test, clock)
 
 
 def test_a_request_has_an_end() -> None:
@@ -247,7 +398,7 @@ def test_a_closed_queue_forgets_what_waits() -> None:
     work = Held()
 
     async def test() -> None:
-        queue = Queue(Settings(workers=1), Metrics())
+        queue = Queue(Settings(workers=1), Metrics(), clock=Clock())
         tasks = await started(queue, work, ["a"], ["b"])
         work.free.set()
         queue.close()

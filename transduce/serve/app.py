@@ -69,4 +69,4 @@ async def _living(service: Service) -> AsyncIterator[None]:
         yield
     finally:
         watching.cancel()
-        service.queue.close()
+        service.close()

@@ -20,6 +20,7 @@ class Detector:
     """Lingua's detector, loaded when it is first asked; work for the queue."""
 
     alone = None  # it serves several threads
+    kind = "detection"
 
     def __call__(self, texts: list[str]) -> list[list[Detected]]:
         """The likeliest languages of each text."""

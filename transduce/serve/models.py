@@ -6,6 +6,7 @@ A request keeps the model it began with, so nothing is dropped when another take
 import asyncio
 import re
 import threading
+import unicodedata
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import nullcontext
@@ -50,6 +51,11 @@ class Specification:
         return Specification(Path(text), "-".join(languages) or Path(text).resolve().name, source, target)
 
 
+def normalized(text: str) -> str:
+    """As a vocabulary takes it, near enough: some characters become eighteen."""
+    return text if text.isascii() else unicodedata.normalize("NFKC", text)
+
+
 @dataclass(frozen=True)
 class Fitting:
     """Whether a sentence has no more tokens than the model learned from: longer ones it has never seen."""
@@ -58,8 +64,8 @@ class Fitting:
 
     def __call__(self, sentence: str) -> bool:
         longest = min(self.translator.longest_source, self.translator.config.data.max_length)
-        # A token is at least a byte, but for what normalisation makes longer: most sentences need no tokenizer.
-        if len(sentence.encode()) < longest:
+        # A token is at least a byte of what is left after normalisation: most sentences need no tokenizer.
+        if len(normalized(sentence).encode()) < longest:
             return True
         return len(self.translator.vocabularies.source.encode([sentence])[0]) <= longest
 
@@ -101,6 +107,11 @@ class Searching:
     @property
     def alone(self) -> Model | None:
         return None if self.model.serves_several(self.request) else self.model
+
+    @property
+    def kind(self) -> tuple[object, ...]:
+        asked = self.request
+        return self.model.of.name, asked.beam, asked.n_best, asked.length_penalty, asked.figures
 
     def __call__(self, lines: list[str]) -> list[Translation]:
         return self.model.translate(lines, self.request)

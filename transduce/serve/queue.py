@@ -1,96 +1,53 @@
 """Requests wait here for a worker and share its batches: fairly, for a bounded time, and forgotten once nobody waits.
 
-A batch takes one line of each request in turn, so a long document delays a short request by a few lines at most. Workers
-never wait for a batch to fill: what came while they were busy is the next batch.
+A batch begins with the request that has had least of the machine's time while it was inside, takes a line of each
+request like it in turn, and ends where it would take longer than `batch_s`. So whatever others ask for, a short request
+waits for the batches under way and for little else. How long lines take is learned from those that were answered:
+by kind of work, and by request, since one request may have lines that take a hundred times as long as others of that length.
+Workers never wait for a batch to fill: what came while they were busy is the next batch.
+
 Knows functions of lines, and neither models nor HTTP. All but those functions runs in the event loop: there are no locks.
 """
 
 import asyncio
 import time
-from collections import deque
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager
 from functools import partial
-from typing import Any, Protocol
+from heapq import heapify, heappop, heappush
+from typing import Any
 
+from transduce.serve.jobs import Batch, Job, Work, answers_of
 from transduce.serve.metrics import Metrics
+from transduce.serve.pace import Pace, Shares
 from transduce.serve.refusals import Overloaded
 from transduce.serve.settings import Settings
 
-REMEMBERED = 0.95  # of the past in the estimate of a character's time
-SHORT = 128  # characters
-
-
-class Work(Protocol):
-    """An answer for each line; lines of requests whose work is equal mix."""
-
-    @property
-    def alone(self) -> Hashable:
-        """What no two batches may use at the same time, or None."""
-        ...
-
-    def __call__(self, lines: list[str], /) -> Sequence[Any]: ...
-
-
-class Job:
-    """A request's lines: some waiting, some with a worker, some answered."""
-
-    def __init__(self, work: Work, lines: Sequence[str]) -> None:
-        self.work, self.lines = work, lines
-        self.begun = 0
-        self.missing = len(lines)
-        self.answers: list[Any] = [None] * len(lines)
-        self.done: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
-
-    @property
-    def is_waiting(self) -> bool:
-        return self.begun < len(self.lines)
-
-    @property
-    def size(self) -> int:
-        """Of its next line, in powers of two: a short line does not wait in a batch for a long one."""
-        return (len(self.lines[self.begun]) // SHORT).bit_length() if self.is_waiting else -1
-
-    def next_place(self) -> "Place":
-        self.begun += 1
-        return Place(self, self.begun - 1)
-
-    def receive(self, number: int, answer: Any) -> None:
-        self.answers[number] = answer
-        self.missing -= 1
-        if self.done.done():
-            return  # nobody waits for it any more
-        if isinstance(answer, Exception):
-            self.done.set_exception(answer)
-        elif not self.missing:
-            self.done.set_result(self.answers)
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where an answer belongs."""
-
-    job: Job
-    number: int
-
-    @property
-    def line(self) -> str:
-        return self.job.lines[self.number]
+TRIED = 0.125  # of a batch's time for the first lines of a request, as long as nothing is known of it
+CROWD = 2.0  # a batch's time for lines of different requests: together they take less than apart
 
 
 class Queue:
-    """Jobs in the order of their next turn, and the workers."""
+    """Jobs that wait, and the workers."""
 
-    def __init__(self, settings: Settings, metrics: Metrics) -> None:
-        self.settings, self.metrics = settings, metrics
-        self._jobs: deque[Job] = deque()
-        self._idle = settings.workers
-        self._busy: set[Hashable] = set()  # what only one batch at a time may use, and one does
-        self._spent_s = self._done_characters = 0.0  # lately
+    def __init__(
+        self, settings: Settings, metrics: Metrics, cores: int = 2, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
+        self.settings, self.metrics, self.clock = settings, metrics, clock
+        self._cores = min(cores, settings.workers)
+        self._jobs: dict[Job, None] = {}  # waiting, in the order they came
+        self._running: dict[Batch, None] = {}
+        self._paces: dict[Hashable, Pace] = {}
+        self._shares = Shares()
         self._inside = 0  # requests that were let in and are not yet answered
-        self._wait_s = 0.0  # until a new one would have its first turn, when it was last estimated
+        self._unanswered = 0  # jobs
+        self._fair_s = 0.0  # the share that a job would have had, had it always been there
+        self._turns = 0
+        self._ahead_s = {
+            False: 0.0,
+            True: 0.0,
+        }  # of waiting lines that come before a new request's: usual ones, slow ones
         self._threads = ThreadPoolExecutor(settings.workers, "worker")
 
     @property
@@ -99,12 +56,12 @@ class Queue:
 
     @property
     def is_full(self) -> bool:
-        return self._inside >= self.settings.queue_requests or self._wait_s > self.settings.longest_wait_s
+        return self._inside >= self.settings.queue_requests or self.wait_s() > self.settings.longest_wait_s
 
     def check_room(self) -> None:
         """Refuse at once what could not be begun in time."""
         if self.is_full:
-            raise Overloaded("too many requests are waiting: try again later", retry_after_s=max(1, self._wait_s))
+            raise Overloaded("too many requests are waiting: try again later", retry_after_s=max(1, self.wait_s()))
 
     @contextmanager
     def admitted(self) -> Iterator[None]:
@@ -116,12 +73,14 @@ class Queue:
         finally:
             self._inside -= 1
 
-    async def answer(self, work: Work, lines: Sequence[str]) -> list[Any]:
-        """What `work` says to each line; lines not yet begun are forgotten when whoever awaits this is cancelled."""
+    async def answer(self, work: Work, lines: Sequence[str], costs: Sequence[float] = ()) -> list[Any]:
+        """What `work` says to each line; lines not yet begun are forgotten when whoever awaits this is cancelled.
+
+        What lines cost is measured in tokens, or in characters where nobody counted tokens.
+        """
         if not lines:
             return []
-        job = Job(work, lines)
-        self._jobs.append(job)
+        job = self._enter(work, lines, costs or [len(line) for line in lines])
         # Not at once: what arrives in this same moment shares the batch.
         asyncio.get_running_loop().call_soon(self._hand_out)
         try:
@@ -132,64 +91,159 @@ class Queue:
                 f"not done within {self.settings.request_s:g} s: send less at once, or later", retry_after_s=5
             ) from None
         finally:
-            self._forget(job)
+            self._leave(job)
 
-    def _forget(self, job: Job) -> None:
-        if job.is_waiting:
-            job.begun = len(job.lines)
-            with suppress(ValueError):  # it is not there any more once the queue is closed
-                self._jobs.remove(job)
+    def _enter(self, work: Work, lines: Sequence[str], costs: Sequence[float]) -> Job:
+        job = Job(work, lines, costs, self._paces.setdefault(work.kind, Pace()))
+        if self._is_slow(job) and self.wait_s(slow=True) > self.settings.longest_wait_s:
+            raise Overloaded(
+                "too many slow requests are waiting: try again later", retry_after_s=self.wait_s(slow=True)
+            )
+        job.used_s, job.turn = self._fair_s, self._next_turn()
+        self._jobs[job] = None
+        self._unanswered += 1
+        return job
+
+    def _leave(self, job: Job) -> None:
+        job.begun = len(job.lines)
+        self._jobs.pop(job, None)
+        self._unanswered -= 1
         self._estimate()
+
+    # --- batches -------------------------------------------------------------------------------------------------
 
     def _hand_out(self) -> None:
-        """A batch for every worker that has none."""
-        while self._idle and (job := self._next_job()):
-            self._idle -= 1
-            self._busy.add(job.work.alone)
-            batch = self._next_batch(job.work, job.size)
-            computing = asyncio.get_running_loop().run_in_executor(self._threads, answers_of, batch)
-            computing.add_done_callback(partial(self._take_back, batch, time.perf_counter()))
+        """Batches for the workers that have none."""
+        while (job := self._next_job()) and self._has_room(job):
+            batch = self._next_batch(job)
+            self._begin(batch)
+            computing = asyncio.get_running_loop().run_in_executor(self._threads, answers_of, batch.places)
+            computing.add_done_callback(partial(self._take_back, batch))
         self._estimate()
 
-    def _next_job(self) -> Job | None:
-        """The one that has waited longest for its turn, and can have it."""
-        return next((job for job in self._jobs if job.work.alone not in self._busy - {None}), None)
+    def _has_room(self, job: Job) -> bool:
+        """Whether a worker is free; of those who have had their share, as many lines as keep every core busy will do."""
+        if len(self._running) >= self.settings.workers:
+            return False
+        if len(self._running) < self._cores or job.used_s <= self._fair_s:
+            return True
+        return self._left_s(self._running) < self.settings.batch_s
 
-    def _next_batch(self, work: Work, size: int) -> list[Place]:
-        """A line of about this size of each job with this work in turn."""
-        turns = deque(job for job in self._jobs if job.size == size and job.work == work)
-        batch: list[Place] = []
-        characters = 0
-        while turns and len(batch) < self.settings.batch_lines and characters < self.settings.batch_characters:
-            job = turns.popleft()
-            batch.append(job.next_place())
-            characters += len(batch[-1].line)
+    def _next_job(self) -> Job | None:
+        """The one that has had least of the machine, of those that can have a turn now."""
+        busy = {batch.work.alone for batch in self._running} - {None}
+        slow = sum(batch.is_slow for batch in self._running)
+        ready = (
+            job
+            for job in self._jobs
+            if not job.is_tried
+            and (not busy or job.work.alone not in busy)
+            and (slow < self._slow_at_once or not self._is_slow(job))
+        )
+        return min(ready, key=_by_turn, default=None)
+
+    @property
+    def _slow_at_once(self) -> int:
+        """Slow lines leave a core to the others, where there are several."""
+        return max(1, self._cores - 1)
+
+    def _is_slow(self, job: Job) -> bool:
+        """Whether its next line takes so long that it must not take every core, as far as is known."""
+        return not job.pace.is_known or job.next_s(0) > self.settings.slow_line_s
+
+    def _next_batch(self, first: Job) -> Batch:
+        """Lines of about this size of each job with this work in turn, for as long as a batch may take."""
+        size = first.size
+        like_it = [job for job in self._jobs if job.size == size and (job is first or job.work == first.work)]
+        turns = [(*_by_turn(job), job) for job in like_it if not job.is_tried]
+        heapify(turns)
+        batch = Batch([], 0.0, self._is_slow(first))
+        tried: dict[Job, float] = {}
+        while turns and len(batch.places) < self.settings.batch_lines:
+            job = heappop(turns)[-1]
+            line_s = job.next_s(self.settings.batch_s)
+            if batch.places and not self._fits(batch, job, line_s, tried):
+                continue
+            tried[job] = tried.get(job, 0.0) + line_s
+            self._take_line(batch, job, line_s)
             if job.size == size:
-                turns.append(job)
-        had_turn = dict.fromkeys(place.job for place in batch)
-        next_in_turn = [job for job in turns if job in had_turn]
-        others = [job for job in had_turn if job.is_waiting and job not in next_in_turn]
-        self._jobs = deque([*(job for job in self._jobs if job not in had_turn), *next_in_turn, *others])
+                heappush(turns, (*_by_turn(job), job))
         return batch
 
-    def _take_back(self, batch: list[Place], began: float, done: "asyncio.Future[list[Any]]") -> None:
-        self._idle += 1
-        self._busy.discard(batch[0].job.work.alone)
-        self._measure(batch, time.perf_counter() - began)
-        for place, answer in zip(batch, done.result(), strict=True):
+    def _fits(self, batch: Batch, job: Job, line_s: float, had: dict[Job, float]) -> bool:
+        """Whether a further line of this job may be in the batch: of a job of which nothing is known, only a few."""
+        if not job.pace.is_known:
+            return False
+        if job not in had:
+            return batch.expected_s + line_s <= CROWD * self.settings.batch_s
+        if not job.own.is_known and had[job] + line_s > TRIED * self.settings.batch_s:
+            return False
+        return batch.expected_s + line_s <= self.settings.batch_s
+
+    def _take_line(self, batch: Batch, job: Job, line_s: float) -> None:
+        batch.places.append(job.next_place())
+        batch.expected_s += line_s
+        job.used_s += line_s
+        job.turn = self._next_turn()
+        if not job.is_waiting:
+            del self._jobs[job]
+
+    def _next_turn(self) -> int:
+        self._turns += 1
+        return self._turns
+
+    def _begin(self, batch: Batch) -> None:
+        batch.began = self.clock()
+        batch.mark = self._shares.begin(batch.began)
+        self._running[batch] = None
+        for pace in _paces(batch):
+            pace.running += 1
+
+    def _take_back(self, batch: Batch, done: "asyncio.Future[list[Any]]") -> None:
+        now = self.clock()
+        del self._running[batch]
+        self._learn(batch, self._shares.end(batch.mark, now))
+        self.metrics.batch_lines.observe(len(batch.places))
+        self.metrics.batch_seconds.observe(now - batch.began)
+        self._fair_s += batch.expected_s / max(1, self._unanswered)
+        for place, answer in zip(batch.places, done.result(), strict=True):
             place.job.receive(place.number, answer)
         self._hand_out()
 
-    def _measure(self, batch: list[Place], took: float) -> None:
-        self._spent_s = REMEMBERED * self._spent_s + took
-        self._done_characters = REMEMBERED * self._done_characters + sum(len(place.line) for place in batch)
-        self.metrics.batch_lines.observe(len(batch))
-        self.metrics.batch_seconds.observe(took)
+    def _learn(self, batch: Batch, share_s: float) -> None:
+        cost = sum(place.cost for place in batch.places) or 1
+        for pace in _paces(batch):
+            pace.running -= 1
+        batch.places[0].job.usual.learn(cost, share_s)
+        for place in batch.places:
+            place.job.own.learn(place.cost, share_s * place.cost / cost)
+
+    # --- estimates -----------------------------------------------------------------------------------------------
+
+    def wait_s(self, slow: bool = False) -> float:
+        """How long a new request would wait for its first turn.
+
+        Slow lines keep others waiting only where they have taken every core; those with slow lines wait for them anyway.
+        """
+        running = list(self._running)
+        are_slow = [batch for batch in running if batch.is_slow or self._share_s(batch) > self.settings.slow_line_s]
+        if slow or len(are_slow) >= self._cores:
+            return sum(self._ahead_s.values()) + self._left_s(running)
+        return self._ahead_s[False] + self._left_s(batch for batch in running if batch not in are_slow)
+
+    def _left_s(self, batches: Iterable[Batch]) -> float:
+        """What is still to come of batches under way; what is overdue may take as long again."""
+        return sum(abs(batch.expected_s - self._share_s(batch)) for batch in batches)
+
+    def _share_s(self, batch: Batch) -> float:
+        return self._shares.at(self.clock()) - batch.mark
 
     def _estimate(self) -> None:
-        """How long the next request would wait, by what lines took lately: one of every other comes before."""
-        ahead = sum(len(job.lines[job.begun]) for job in self._jobs)
-        self._wait_s = ahead * self._spent_s / max(1, self._done_characters) / self.settings.workers
+        """How long the lines take that come before those of a new request: one of each job that has had no more than it."""
+        self._ahead_s = {False: 0.0, True: 0.0}
+        for job in self._jobs:
+            if job.used_s <= self._fair_s:
+                self._ahead_s[self._is_slow(job)] += job.next_s(self.settings.batch_s)
         self.metrics.waiting.set(self.waiting)
 
     def close(self) -> None:
@@ -198,10 +252,10 @@ class Queue:
         self._threads.shutdown(wait=True)
 
 
-def answers_of(batch: list[Place]) -> list[Any]:
-    """An answer or an error for each place; a batch that fails is tried line by line, so nobody fails for another."""
-    work = batch[0].job.work
-    try:
-        return list(work([place.line for place in batch]))
-    except Exception as error:
-        return [error] if len(batch) == 1 else [answers_of([place])[0] for place in batch]
+def _by_turn(job: Job) -> tuple[float, int]:
+    return job.used_s, job.turn
+
+
+def _paces(batch: Batch) -> list[Pace]:
+    """Those that will learn from a batch."""
+    return [batch.places[0].job.usual, *(job.own for job in batch.jobs)]
