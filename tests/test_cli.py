@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 from folders import edit_config
@@ -64,6 +65,18 @@ def test_a_line_in_is_a_line_out(model: Path) -> None:
     assert "1 line was longer than the model takes, and cut" in said
     assert "source tokens were unknown to the vocabulary" in said
     assert "1 line was not UTF-8" in said
+
+
+def test_prefixes_and_terms_that_are_not_utf8_are_said(model: Path, tmp_path: Path) -> None:
+    """As lines of the input are: what could not be read is not what was asked for."""
+    (tmp_path / "prefixes").write_bytes(b"\xff\xfe\n\nA\xff\n")
+    (tmp_path / "terms").write_bytes(b"\n\xc3\n\n")
+    done = pipe(["translate", str(model), "--prefix", str(tmp_path / "prefixes")], b"ab\nba\nab\n")
+    assert done.returncode == 0, done.stderr
+    assert "2 prefixes were not UTF-8" in done.stderr.decode()
+    done = pipe(["translate", str(model), "--terms", str(tmp_path / "terms")], b"ab\nba\nab\n")
+    assert done.returncode == 0, done.stderr
+    assert "1 line of terms was not UTF-8" in done.stderr.decode()
 
 
 def test_lines_without_an_output_are_said(capsys: pytest.CaptureFixture[str]) -> None:
@@ -417,6 +430,33 @@ MISTAKES = [
     (["translate", "MODEL", "--input", "INPUT", "--alpha", "1e30"], "alpha = 1e+30: must be at most 10"),
     (["translate", "MODEL", "--input", "INPUT", "--beam", "100000"], "beam = 100000: must be at most 1000"),
     (["translate", "MODEL", "--input", "INPUT", "--threads", "-1"], "threads = -1: must not be negative"),
+    (["translate", "MODEL", "--input", "INPUT", "--threads", "100000"], "threads = 100000: must be at most"),
+    (["translate", "MODEL", "--input", "INPUT", "--n-best", "100000"], "n_best = 100000: must be at most 1000"),
+    (
+        ["translate", "MODEL", "--input", "INPUT", "--max-extra", "9999999"],
+        "max_extra = 9999999: must be at most 100000",
+    ),
+    (
+        ["translate", "MODEL", "--input", "INPUT", "--sample", "--top-k", "99999999"],
+        "top_k = 99999999: must be at most",
+    ),
+    (["score", "MODEL", "INPUT", "INPUT", "--threads", "5000"], "threads = 5000: must be at most"),
+    (["export", "MODEL", "new", "--to", "hf", "--threads", "100000"], "threads = 100000: must be at most"),
+    (["shortlist", "MODEL", "--threads", "100000"], "threads = 100000: must be at most"),
+    (["serve", "MODEL", "--threads", "100000"], "threads = 100000: must be at most"),
+    (["serve", "MODEL", "--port", "70000"], "--port 70000: a port is a number from 1 to 65535"),
+    (["serve", "MODEL", "--batch", "99999"], "--batch 99999: must be from 1 to 10,000"),
+    (["serve", "MODEL", "--queue", "0"], "--queue 0: must be from 1 to 100,000"),
+    (["serve", "MODEL", "--characters", "1000000000"], "--characters 1000000000: must be from 1 to 100,000,000"),
+    (["key", "keys", "me", "--requests-per-minute", "99999999"], "must be from 1 to 1,000,000"),
+    (
+        ["train", "new", "--train", "FEW", "FEW", "--set", "train.threads=100000"],
+        "train.threads = 100000: must be at most",
+    ),
+    (
+        ["train", "new", "--train", "FEW", "FEW", "--set", "train.tokens_per_batch=1000000000000"],
+        "must be at most 100,",
+    ),
     (["translate", "MODEL", "--temperature", "2"], "--temperature is for drawing: add --sample, or leave it out"),
     (["translate", "MODEL", "--top-k", "0"], "--top-k is for drawing"),
     (["translate", "MODEL", "--top-p", "0.9"], "--top-p is for drawing"),
@@ -431,7 +471,10 @@ MISTAKES = [
     (["score", "MODEL", "INPUT", "INPUT", "--quantization", "float32"], "--quantization is for the ct2 engine"),
     (["evaluate", "MODEL", "INPUT", "INPUT", "--output", "no/such/folder/out"], "there is no folder"),
     (["attention", "MODEL", "ab " * 200, "-o", "a.png"], "a picture takes at most 150 a side"),
-    (["train", "new", "--train", "FEW", "FEW"], "too few to hold any out: give validation data"),
+    (
+        ["train", "new", "--train", "FEW", "FEW"],
+        "too few different sources (2 pairs) to hold any out for validation: give validation data with --valid",
+    ),
     (["train", "INPUT/run", "--train", "INPUT", "INPUT"], "File exists"),
     (["evaluate", "MODEL", "missing.tsv"], "missing.tsv: cannot be read: no such file"),
     (["evaluate", "MODEL", "INPUT", "EMPTY"], "the files have"),
@@ -484,6 +527,18 @@ def test_a_mistake_is_one_line(
     assert message in said.err
     assert said.err.strip().split("\n")[-1].startswith("transduce: ")
     assert "Traceback" not in said.err
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("count", [1, 300])
+def test_too_few_sources_to_hold_any_out(tmp_path: Path, capsys: pytest.CaptureFixture[str], count: int) -> None:
+    """All pairs have one source, and it falls into the tenth that is held out: nothing would be left to train on."""
+    source = next(word for word in map(str, range(1000)) if crc32(word.encode()) % 10 == 0)
+    (tmp_path / "pairs.tsv").write_text(f"{source}\ttarget\n" * count)
+    assert main(["train", str(tmp_path / "new"), "--train", str(tmp_path / "pairs.tsv")]) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert f"too few different sources ({count} pair" in said
+    assert "--valid" in said
     assert not (tmp_path / "new").exists()
 
 

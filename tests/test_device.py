@@ -5,8 +5,10 @@ import subprocess
 import pytest
 import torch
 
+from transduce.cores import thread_refusal
 from transduce.device import choose_device
 from transduce.errors import SettingError
+from transduce.translator import Loading
 
 
 def test_auto_is_float32_on_cpus() -> None:
@@ -34,3 +36,17 @@ def test_bf16_that_works_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_gpu_that_is_not_there_is_refused() -> None:
     with pytest.raises(SettingError, match="PyTorch sees no GPU here"):
         choose_device("cuda")
+
+
+@pytest.mark.parametrize(("cores", "most"), [(1, 64), (2, 64), (32, 128), (500, 1_024)])
+def test_more_threads_than_make_sense_are_refused(cores: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("transduce.cores.available_cores", lambda: cores)
+    assert thread_refusal(0) == thread_refusal(most) == ""
+    assert (
+        thread_refusal(most + 1)
+        == f"threads = {most + 1}: must be at most {most} here (this process can use {cores} cores)"
+    )
+    with pytest.raises(SettingError, match="must be at most"):
+        Loading(threads=most + 1)
+    with pytest.raises(SettingError, match="must be at most"):
+        choose_device("cpu", threads=most + 1)

@@ -72,7 +72,7 @@ def test_only_what_torch_translates_waits_its_turn(run: Path) -> None:
     power, paper = (model.translator.request(beam=2, length_penalty=kind) for kind in ("power", "paper"))
     assert Searching(model, power).alone is None
     assert Searching(model, paper).alone is model
-    assert "torch" not in vars(model.translator.engines)
+    assert "_torch" not in vars(model.translator.engines)
 
 
 def test_no_sentence_has_more_tokens_than_the_model_learned_from(run: Path) -> None:
@@ -183,9 +183,9 @@ def test_models_that_cannot_be_served(run: Path, tmp_path: Path) -> None:
         ({"port": 0}, "--port 0"),
         ({"host": "0.0.0.0"}, r"--host 0\.0\.0\.0: others could reach it"),
         ({"host": "example.org"}, "give an address"),
-        ({"batch_lines": 0}, "batch_lines = 0: must be at least 1"),
-        ({"queue_requests": 0}, "queue_requests = 0"),
-        ({"characters": 0}, "characters = 0"),
+        ({"batch_lines": 0}, "--batch 0: must be from 1 to 10,000"),
+        ({"queue_requests": 0}, "--queue 0: must be from 1"),
+        ({"characters": 0}, "--characters 0: must be from 1"),
     ],
 )
 def test_settings_that_cannot_be(settings: dict[str, Any], reason: str) -> None:

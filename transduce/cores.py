@@ -1,4 +1,4 @@
-"""How many cores this process may use, on any system. Imports nothing heavy."""
+"""How many cores this process may use, on any system, and how many threads make sense. Imports nothing heavy."""
 
 import os
 
@@ -8,3 +8,17 @@ def available_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def thread_refusal(threads: int) -> str:
+    """Why this many CPU threads are refused, or nothing; 0 stands for one per core.
+
+    More threads than cores only wait for each other; thousands of them stop the machine, or end the process.
+    """
+    cores = available_cores()
+    most = min(1_024, max(64, 4 * cores))
+    if threads < 0:
+        return f"threads = {threads}: must not be negative"
+    if threads > most:
+        return f"threads = {threads}: must be at most {most} here (this process can use {cores} cores)"
+    return ""

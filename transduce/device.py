@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from transduce.cores import available_cores
+from transduce.cores import available_cores, thread_refusal
 from transduce.errors import SettingError
 
 T = TypeVar("T")
@@ -55,8 +55,8 @@ def choose_device(kind: str = "auto", precision: str = "auto", threads: int = 0)
 
     On CPUs `auto` is float32: on the one we measured bf16 was slower, or an illegal instruction (docs/log.md).
     """
-    if threads < 0:
-        raise SettingError(f"threads = {threads}: must not be negative")
+    if refused := thread_refusal(threads):
+        raise SettingError(refused)
     if kind == "auto":
         kind = "cuda" if torch.cuda.is_available() else "cpu"
     if kind == "cuda" and not torch.cuda.is_available():

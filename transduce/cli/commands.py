@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from transduce.training import Result, Voice
 
 Options = argparse.Namespace
+BECAME = "not UTF-8; what could not be read became \ufffd"
 
 
 def demo(options: Options) -> int:
@@ -111,7 +112,8 @@ def translate(options: Options) -> int:
     _say_what_is_awaited(options)
     lines = Lines(options.input)
     prefixes = Lines(options.prefix) if options.prefix else None
-    terms = (_phrases(line) for line in Lines(options.terms)) if options.terms else None
+    phrases = Lines(options.terms) if options.terms else None
+    terms = map(_phrases, phrases) if phrases else None
     noted = Noted()
     for number, translation in enumerate(translator.stream(lines, request, prefixes, terms, lines.paused)):
         noted.add(translation)
@@ -120,6 +122,8 @@ def translate(options: Options) -> int:
             sys.stdout.flush()  # whoever sent the line may wait for it
     if not options.quiet:
         noted.undecodable = lines.undecodable
+        noted.undecodable_prefixes = prefixes.undecodable if prefixes else 0
+        noted.undecodable_terms = phrases.undecodable if phrases else 0
         noted.tell()
     return 0
 
@@ -422,7 +426,8 @@ class Noted:
     """What a reader of the output should know, counted over all lines."""
 
     def __init__(self) -> None:
-        self.cut = self.outputs_at_limit = self.unknown = self.newlines = self.undecodable = self.empty = 0
+        self.cut = self.outputs_at_limit = self.unknown = self.newlines = self.empty = 0
+        self.undecodable = self.undecodable_prefixes = self.undecodable_terms = 0
 
     def add(self, translation: Translation) -> None:
         self.cut += translation.cut > 0
@@ -448,7 +453,9 @@ class Noted:
             (self.unknown, "source token was", "source tokens were", "unknown to the vocabulary"),
             (self.newlines, "line break was", "line breaks were", "turned into blanks in outputs"),
             (self.empty, "line has", "lines have", "no output: none of a probability above 0 was found"),
-            (self.undecodable, "line was", "lines were", "not UTF-8; what could not be read became \ufffd"),
+            (self.undecodable, "line was", "lines were", BECAME),
+            (self.undecodable_prefixes, "prefix was", "prefixes were", BECAME),
+            (self.undecodable_terms, "line of terms was", "lines of terms were", BECAME),
         ]:
             if count:
                 say_to_stderr(f"{count} {one if count == 1 else several} {what}")

@@ -21,7 +21,7 @@ from transduce.data.inputs import (
     without_pipes,
 )
 from transduce.data.mixing import Mixture
-from transduce.data.scanning import Scan, Side, scan
+from transduce.data.scanning import EmptyCorpus, Scan, Side, scan
 from transduce.data.store import EVERYTHING, Report, Rules, Store, open_or_build
 from transduce.data.vocabularies import learn_vocabularies
 
@@ -30,6 +30,7 @@ __all__ = [
     "READ_ERRORS",
     "Block",
     "Corpus",
+    "EmptyCorpus",
     "Files",
     "Group",
     "Mixture",

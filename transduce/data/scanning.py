@@ -22,6 +22,10 @@ DISTINCT_TOKENS = 100_000  # counted no further
 COVERED = 0.9995  # of the text: what sentencepiece recommends for scripts with thousands of characters
 
 
+class EmptyCorpus(DataError):
+    """There is not a single pair."""
+
+
 @dataclass(frozen=True)
 class Side:
     """What the source or the target texts are like."""
@@ -100,7 +104,7 @@ def scan(corpus: Corpus, sample_pairs: int) -> Scan:
         characters[1] += _characters(block.target)
     if sample.seen == 0:
         names = " ".join(path for group in corpus.groups for path in group)
-        raise DataError(f"{names}: empty: there is not a single pair to learn from")
+        raise EmptyCorpus(f"{names}: empty: there is not a single pair to learn from")
     if len(groups) > 1:  # where one ends is not always to be seen from the blocks
         content.update(repr(groups).encode())
     return Scan(

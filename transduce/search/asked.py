@@ -4,6 +4,8 @@ import math
 
 from transduce.errors import SettingError
 
+MOST_TOKENS = 10_000_000  # as large a vocabulary as the settings allow
+
 
 def check_beam(beam: int, n_best: int) -> None:
     if beam < 1:
@@ -19,5 +21,7 @@ def check_sampling(num_samples: int, temperature: float, top_k: int, top_p: floa
         raise SettingError(f"temperature = {temperature}: must be above 0 (for the most probable token, use beam = 1)")
     if top_k < 0:
         raise SettingError(f"top_k = {top_k}: must not be negative (0 keeps all tokens)")
+    if top_k > MOST_TOKENS:
+        raise SettingError(f"top_k = {top_k}: must be at most {MOST_TOKENS:,} (0 keeps all tokens)")
     if not 0 < top_p <= 1:
         raise SettingError(f"top_p = {top_p}: must be above 0 and at most 1 (1 keeps all tokens)")

@@ -30,8 +30,8 @@ def add_key(path: Path, name: str, requests_per_minute: int = 600) -> str:
     """A new key, whose hash is added to the file; nobody can say it again."""
     if not re.fullmatch(r"[\w.-]{1,64}", name):
         raise SettingError(f"{name!r}: a key's name is of letters, digits, dots and dashes")
-    if requests_per_minute < 1:
-        raise SettingError(f"--requests-per-minute {requests_per_minute}: must be at least 1")
+    if not 1 <= requests_per_minute <= 1_000_000:
+        raise SettingError(f"--requests-per-minute {requests_per_minute}: must be from 1 to 1,000,000")
     if path.exists() and name in [key.name for key in read_keys(path)]:
         raise SettingError(f"{path}: has a key named {name}; remove its line to make a new one")
     secret = f"transduce_{secrets.token_urlsafe(32)}"

@@ -44,9 +44,13 @@ class Settings:
     def __post_init__(self) -> None:
         if not 0 < self.port < 65_536:
             raise SettingError(f"--port {self.port}: a port is a number from 1 to 65535")
-        for name in ("batch_lines", "queue_requests", "characters"):
-            if getattr(self, name) < 1:
-                raise SettingError(f"{name} = {getattr(self, name)}: must be at least 1")
+        for option, value, most in (
+            ("--batch", self.batch_lines, 10_000),
+            ("--queue", self.queue_requests, 100_000),
+            ("--characters", self.characters, 100_000_000),
+        ):
+            if not 1 <= value <= most:
+                raise SettingError(f"{option} {value}: must be from 1 to {most:,}")
         if self.is_exposed and not (self.keys or self.open):
             raise SettingError(
                 f"--host {self.host}: others could reach it: give --keys FILE (`transduce key FILE NAME` makes one), "

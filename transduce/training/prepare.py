@@ -14,6 +14,7 @@ from transduce.checkpoint import RunFolder, steps_saved, write_bytes, write_text
 from transduce.config import Config, DataConfig
 from transduce.data import (
     Corpus,
+    EmptyCorpus,
     Mixture,
     Rules,
     Scan,
@@ -149,13 +150,17 @@ def _hold_out(corpora: _Corpora, say: Say) -> _Corpora:
 
 def _scan(corpora: _Corpora, data: DataConfig, say: Say) -> _Scans:
     say("reading the data")
-    train = scan(corpora.train, sample_pairs=data.vocabulary_sample)
     try:
+        train = scan(corpora.train, sample_pairs=data.vocabulary_sample)
         valid = scan(corpora.valid, sample_pairs=1)
-    except DataError:
-        if corpora.hold_out:
-            raise DataError(f"{train.pairs:,} pairs are too few to hold any out: give validation data") from None
-        raise
+    except EmptyCorpus:
+        if not corpora.hold_out:
+            raise
+        pairs = scan(_split(corpora.train, 0).train, sample_pairs=1).pairs  # all of them: of none, that is what is said
+        raise DataError(
+            f"too few different sources ({pairs:,} pair{'s' * (pairs != 1)}) to hold any out for validation: "
+            "give validation data with --valid"
+        ) from None
     for name, scanned in (("training", train), ("validation", valid)):
         say(f"{name} data: {scanned.pairs:,} pairs{_oddities(scanned)}")
     return _Scans(train, valid)

@@ -3,6 +3,7 @@
 Each is loaded when it is first needed, so that nobody waits for the other, least of all for importing torch.
 """
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from transduce.checkpoint import read_about
+from transduce.cores import thread_refusal
 from transduce.errors import MissingExtra, RunError, SettingError
 from transduce.text import EOS, Vocabularies
 from transduce.translator.engine import Engine, Request
@@ -43,8 +45,8 @@ class Loading:
     say: Say = say_to_stderr
 
     def __post_init__(self) -> None:
-        if self.threads < 0:
-            raise SettingError(f"threads = {self.threads}: must not be negative")
+        if refused := thread_refusal(self.threads):
+            raise SettingError(refused)
         if self.shortlist and (self.engine == "torch" or self.device == "cuda"):
             raise SettingError("a shortlist is for the ct2 engine: leave out --shortlist, or --engine torch")
         if self.engine == "ct2" and self.device == "cuda":
@@ -114,6 +116,7 @@ class FolderEngines:
     def __init__(self, folder: ModelFolder, loading: Loading, longest_source: int) -> None:
         self.folder, self.loading, self.longest_source = folder, loading, longest_source
         self._said: set[str] = set()
+        self._process = 0  # that loaded an engine; 0: none is loaded yet
         if (loading.engine == "ct2" or loading.shortlist) and not _is_installed():
             raise MissingExtra("ctranslate2", "ct2")
         if loading.shortlist and not folder.folder.shortlist.exists():
@@ -129,8 +132,27 @@ class FolderEngines:
             others.append(shortlist_digest(self.folder.folder))
         return " ".join([of_weights, both.source.digest, both.target.digest, quantization, *others])
 
-    @cached_property
+    @property
     def torch(self) -> "TorchEngine":
+        self._check_process()
+        return self._torch
+
+    @property
+    def ct2(self) -> "Ct2Engine":
+        self._check_process()
+        return self._ct2
+
+    def _check_process(self) -> None:
+        """Refuse a process that was forked after an engine was loaded: its threads are not there, and it would wait forever."""
+        if self._process not in (0, os.getpid()):
+            raise RunError(
+                f"{self.folder.folder.path}: this model was loaded before the process was forked, and its threads stayed behind: "
+                'load it in the new process, start processes by multiprocessing.get_context("spawn"), or use threads'
+            )
+        self._process = os.getpid()
+
+    @cached_property
+    def _torch(self) -> "TorchEngine":
         from transduce.device import choose_device
 
         device = choose_device(self.loading.device, "auto", self.loading.threads)
@@ -147,7 +169,7 @@ class FolderEngines:
         return other
 
     @cached_property
-    def ct2(self) -> "Ct2Engine":
+    def _ct2(self) -> "Ct2Engine":
         from transduce.translator.ct2_engine import Ct2Engine, check_runs
         from transduce.translator.ct2_model import open_model
 
