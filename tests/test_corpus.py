@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from transduce.config.columns import Columns
 from transduce.data import corpus as reading
 from transduce.data import scanning
 from transduce.data.corpus import Corpus
@@ -88,9 +89,9 @@ def test_carriage_returns_and_byte_order_marks_are_stripped_and_counted(tmp_path
 
 def test_features_become_symbols_of_the_source(tmp_path):
     group = one_file(tmp_path, "a.tsv", ["gehen\tging\tV;PST", "Haus\tHaus\t", "gut\tbesser\tADJ;V"])
-    assert pairs_of(group, features_column=3)[0] == ("gehen ;V;PST", "ging")
-    assert pairs_of(group, features_column=3)[1] == ("Haus", "Haus")
-    assert scan(Corpus((group,), features_column=3), 100).symbols == (";ADJ", ";PST", ";V")
+    assert pairs_of(group, columns=Columns(features="3"))[0] == ("gehen ;V;PST", "ging")
+    assert pairs_of(group, columns=Columns(features="3"))[1] == ("Haus", "Haus")
+    assert scan(Corpus((group,), columns=Columns(features="3")), 100).symbols == (";ADJ", ";PST", ";V")
 
 
 @pytest.mark.parametrize(("content", "name"), [(b'{"source": "a", "target": "b"}\n', "jsonl"), (b"a\tb\n", "tsv")])
@@ -256,8 +257,8 @@ def test_damaged_compression(tmp_path, packed, damage):
         ("", "not JSON"),
         ("[" * 100_000, "not JSON"),
         ("[1]", 'no texts "source" and "target"'),
-        ('{"source": "a"}', 'no texts "source" and "target"'),
-        ('{"source": "a", "target": 3}', 'no texts "source" and "target"'),
+        ('{"source": "a"}', 'no text "target"'),
+        ('{"source": "a", "target": 3}', 'no text "target"'),
         ('{"translation": {"en": "a"}}', 'no texts "source" and "target"'),
         ('{"translation": "a"}', 'no texts "source" and "target"'),
         ('{"source": "a", "target": "\\ud800"}', "stands alone: it is no character"),
@@ -272,15 +273,15 @@ def test_bad_json(tmp_path, line, complaint):
 
 def test_missing_language(tmp_path):
     group = one_file(tmp_path, "c.jsonl", [json.dumps({"translation": {"en": "a", "de": "b"}})])
-    assert 'c.jsonl:1: no texts "en" and "xx"' in error_of(group, languages=("en", "xx"))
+    assert 'c.jsonl:1: no text "xx"' in error_of(group, languages=("en", "xx"))
 
 
 def test_missing_column(tmp_path):
     (path,) = one_file(tmp_path, "a.tsv", ["a\tb", "alone"])
     assert error_of((path,)) == (
-        f"{path}:2: 1 column where 2 are needed: source and target stand in columns 1 and 2, with a tab between"
+        f"{path}:2: 1 column where 2 are needed, with tabs between: source in 1 and target in 2; --columns says otherwise"
     )
-    assert error_of((path,), features_column=3).startswith(f"{path}:1: 2 columns where 3 are needed")
+    assert error_of((path,), columns=Columns(features="3")).startswith(f"{path}:1: 2 columns where 3 are needed")
 
 
 def test_empty_corpus(tmp_path):

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from transduce.config import DataConfig
+from transduce.config.columns import Columns
 from transduce.data import (
     EVERYTHING,
     Corpus,
@@ -372,7 +373,7 @@ def test_separate_vocabularies_see_their_own_side(tmp_path):
 def test_features_are_symbols_of_the_vocabulary(tmp_path):
     path = tmp_path / "a.tsv"
     path.write_text("gehen\tging\tV;PST\nsehen\tsah\tV;PST\n")
-    found = scan(Corpus(((str(path),),), features_column=3), 100)
+    found = scan(Corpus(((str(path),),), columns=Columns(features="3")), 100)
     learned = learn_vocabularies(found, settings_for(source_units="char", target_units="char"), tmp_path / "cache")
     row = learned.source.encode(["gehen ;V;PST"])[0]
     assert learned.source.pieces(row)[-3:] == [";V", ";PST", "</s>"]

@@ -133,4 +133,4 @@ def _is_pronunciation(config: Config, test: TestSet) -> bool:
     """Whether words, letter by letter, become phonemes with spaces between them."""
     data = config.data
     spelled = data.source_units == "char" and data.target_units == "word"
-    return spelled and not data.features_column and are_phonemes(test.references)
+    return spelled and not (data.layout and data.layout.features) and are_phonemes(test.references)

@@ -34,7 +34,7 @@ def make_shortlist(
     if not groups:
         raise DataError(f"{run}: it does not name its training data: give pairs by --train SOURCE TARGET")
     translator = Translator.load(run, loading or Loading(engine="torch"))
-    read = islice(_pairs(Corpus(groups, data.languages, data.features_column)), PAIRS)
+    read = islice(_pairs(Corpus.of(groups, data)), PAIRS)
     seen, count = _look(translator, read, say)
     if not count:
         raise DataError("there is not a single pair to learn a shortlist from")

@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ PART_LINES = 16_384
 WIDTHS = 64  # a student's d_model is a multiple of
 INHERITED = (
     "task", "references", "source_units", "target_units", "joint", "unknown", "normalization", "symbols",
-    "features_column",
+    "features_column", "columns", "skip_blank_lines",
 )  # fmt: skip
 SEEDS_A_PART = 1_000  # more than a part has blocks, each of which may draw by a seed of its own
 
@@ -72,13 +72,13 @@ def distill(
         raise SettingError("no training data: --train SOURCE TARGET, or --train FILE.tsv")
     # What is wrong with the student's settings or its folder is said before the teacher works for an hour.
     check_free(RunFolder(Path(run)))
-    wishes(
+    asked = wishes(
         train=train, valid=valid, languages=known, preset=preset, config=config, settings=settings, start_from="",
         inherited=inherited,
-    )  # fmt: skip
+    ).asked.data  # fmt: skip
     folder = RunFolder(Path(run)).made
     train = _readable_again(tuple(train), folder)
-    corpus = Corpus(train, known, data.features_column)
+    corpus = replace(Corpus.of(train, data), languages=known, columns=asked.layout or data.layout)
     translator = Translator.load(teacher, loading or Loading(say=voice.say))
     sources = (line for block in corpus.blocks() for line in block.source)
     made = make_corpus(translator, translator.request(beam=beam), sources, folder, voice.say)
@@ -99,7 +99,7 @@ def taught_by(teacher: ModelFolder) -> Layers:
     """What a student takes over: its task and units must not be guessed from what a weak teacher made."""
     data = teacher.config.data
     settings: dict[str, Any] = {name: getattr(data, name) for name in INHERITED}
-    if data.features_column:  # they were read beside the words, and stand in their text now
+    if data.layout and data.layout.features:  # they were read beside the words, and stand in their text now
         pieces = teacher.vocabularies.source.pieces(range(teacher.vocabularies.source.pad))
         features = [piece for piece in pieces if piece.startswith(";") and len(piece) > 1]
         settings["symbols"] = tuple(dict.fromkeys((*data.symbols, *features)))

@@ -8,7 +8,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from transduce.cli.lines import Lines
 from transduce.config import DataConfig
-from transduce.data import Corpus, Group, read_pairs, without_pipes
+from transduce.config.columns import Columns
+from transduce.data import Corpus, Group, describe_columns, read_pairs, without_pipes
 from transduce.errors import DataError, MissingExtra, SettingError
 from transduce.translator import Loading, Request, Translation, Translator, open_folder
 from transduce.translator.alignment import Pairs, pharaoh
@@ -66,8 +67,13 @@ def _asked_of_training(options: Options) -> dict[str, Any]:
         "languages": tuple(options.languages),
         "preset": options.preset,
         "config": options.config,
-        "settings": [*options.settings, *_asked_budget(options)],
+        "settings": [*_asked_columns(options), *options.settings, *_asked_budget(options)],
     }
+
+
+def _asked_columns(options: Options) -> list[str]:
+    columns = [f"data.columns={options.columns}"] if options.columns else []
+    return columns + ["data.skip_blank_lines=true"] * options.skip_blank_lines
 
 
 def _asked_budget(options: Options) -> list[str]:
@@ -111,11 +117,13 @@ def translate(options: Options) -> int:
     translator.ready(request)
     _say_what_is_awaited(options)
     lines = Lines(options.input)
+    columns = Columns.of(options.columns.split(","), needs_target=False) if options.columns else None
+    sources = (columns.source_of_line(line) for line in lines) if columns else lines
     prefixes = Lines(options.prefix) if options.prefix else None
     phrases = Lines(options.terms) if options.terms else None
     terms = map(_phrases, phrases) if phrases else None
     noted = Noted()
-    for number, translation in enumerate(translator.stream(lines, request, prefixes, terms, lines.paused)):
+    for number, translation in enumerate(translator.stream(sources, request, prefixes, terms, lines.paused)):
         noted.add(translation)
         _print_translation(number, translation, options)
         if lines.arriving:
@@ -164,9 +172,10 @@ def _read_test_set(options: Options) -> tuple[list[str], "TestSet"]:
     from transduce.evaluate import TestSet, merges_references
 
     config = open_folder(options.run).config
+    data = _read_as(config.data, options)
     with _plain_files(options.files) as (source, *others):
         groups: list[tuple[str, ...]] = [(source, other) for other in others] or [(source,)]
-        sides = [_read_pairs(config.data, group) for group in groups]
+        sides = [_read_pairs(data, group) for group in groups]
     sources = sides[0][0]
     merged = merges_references(config, sources, options.references)
     test = TestSet.of(sources, *(references for _, references in sides), merged=merged)
@@ -214,7 +223,7 @@ def score(options: Options) -> int:
     if options.quantization and options.engine != "ct2":
         raise SettingError("--quantization is for the ct2 engine: add --engine ct2, or leave it out")
     with _plain_files(options.files) as files:
-        sources, targets = _read_pairs(open_folder(options.run).config.data, files)
+        sources, targets = _read_pairs(_read_as(open_folder(options.run).config.data, options), files)
     translator = _load(options)
     noted = Noted()
     for scored in translator.score(sources, targets):
@@ -392,9 +401,19 @@ def _plain_files(files: Sequence[str]) -> Iterator[Group]:
         yield without_pipes((tuple(files),), Path(scratch))[0]
 
 
+def _read_as(data: DataConfig, options: Options) -> DataConfig:
+    """How the model's data were read, with what the options say of these files."""
+    if options.columns:
+        data = replace(data, columns=tuple(options.columns.split(",")), features_column=0)
+    return replace(data, skip_blank_lines=data.skip_blank_lines or options.skip_blank_lines)
+
+
 def _read_pairs(data: DataConfig, files: Sequence[str]) -> tuple[list[str], list[str]]:
     """Pairs read as the model's own data were; before the model is, since they are checked faster."""
-    sources, targets = read_pairs(Corpus((tuple(files),), data.languages, data.features_column))
+    corpus = Corpus.of((tuple(files),), data)
+    for line in describe_columns(corpus):
+        say_to_stderr(line)
+    sources, targets = read_pairs(corpus)
     if not sources:
         raise DataError(f"{' '.join(files)}: empty: there is not a single pair")
     return sources, targets

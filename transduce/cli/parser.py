@@ -82,6 +82,7 @@ def _train(parser: argparse.ArgumentParser) -> None:
     add("--train", nargs="+", action="append", metavar="FILE", default=[], help=f"training data: {FILES}")
     add("--valid", nargs="+", action="append", metavar="FILE", default=[], help="validation data, likewise")
     add("--languages", nargs=2, metavar=("SOURCE", "TARGET"), default=[], help="what they are, e.g. en de")
+    _columns(parser)
     add("--from", dest="start_from", metavar="MODEL", default="", help="start from another run's weights")
     add("--preset", choices=sorted(PRESETS), default="", help="a named recipe (default: fitted to the data)")
     add("--config", metavar="FILE.toml", default="", help="settings from a file")
@@ -89,6 +90,19 @@ def _train(parser: argparse.ArgumentParser) -> None:
     add("--set", nargs="+", action="extend", metavar="section.key=value", default=[], dest="settings")
     _loudness(parser)
     add("--json", action="store_true", help="print the result as JSON on stdout")
+
+
+def _columns(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--columns",
+        metavar="source=1,features=2,target=3",
+        default="",
+        help="what the columns of TSV files are, by number or by the names of a header line; or the keys of JSONL files "
+        "(default: as the data look, or as the model learned them)",
+    )
+    parser.add_argument(
+        "--skip-blank-lines", action="store_true", help="leave blank lines of TSV and JSONL files out, and count them"
+    )
 
 
 def _budget(parser: argparse.ArgumentParser) -> None:
@@ -152,6 +166,12 @@ def _translate(parser: argparse.ArgumentParser) -> None:
         "file", nargs="?", metavar="FILE", help="lines to translate, also .gz, .xz or .bz2 (default: stdin)"
     )
     parser.add_argument("--input", metavar="FILE", help="the same as FILE")
+    parser.add_argument(
+        "--columns",
+        metavar="source=1,features=2",
+        default="",
+        help="the input is TSV: what its columns are (default: as the model learned them, where it learned features)",
+    )
     parser.add_argument("--n-best", type=int, default=1, metavar="N", help="N outputs: `line ||| text ||| score`")
     parser.add_argument(
         "--sample",
@@ -199,6 +219,7 @@ def _evaluate(parser: argparse.ArgumentParser) -> None:
         help="SOURCE and REFERENCE files, with more REFERENCE files if there are any; or one .tsv or .jsonl; - is stdin",
     )
     _search(parser)
+    _columns(parser)
     parser.add_argument(
         "--metrics",
         nargs="+",
@@ -222,6 +243,7 @@ def _evaluate(parser: argparse.ArgumentParser) -> None:
 def _score(parser: argparse.ArgumentParser) -> None:
     _model(parser)
     _engine(parser, "auto: PyTorch, whose figures are those of the weights as they are")
+    _columns(parser)
     parser.add_argument(
         "files", nargs="+", metavar="FILE", help="SOURCE and TARGET files, or one .tsv or .jsonl; - is stdin"
     )
@@ -262,6 +284,7 @@ def _distill(parser: argparse.ArgumentParser) -> None:
     add("--train", nargs="+", action="append", metavar="FILE", default=[], help="pairs whose sources are translated")
     add("--valid", nargs="+", action="append", metavar="FILE", default=[], help="validation data: real pairs")
     add("--languages", nargs=2, metavar=("SOURCE", "TARGET"), default=[], help="what they are (default: the teacher's)")
+    _columns(parser)
     add(
         "--preset",
         choices=sorted(PRESETS),

@@ -8,6 +8,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
+from transduce.config.columns import Columns
 from transduce.errors import SettingError
 
 Task = Literal["auto", "translation", "symbols"]
@@ -70,11 +71,22 @@ class DataConfig:
     unknown: Literal["bytes", "unk"] = "bytes"  # what becomes of a character outside the vocabulary
     normalization: Normalization = "nmt_nfkc"
     symbols: tuple[str, ...] = ()  # atomic pieces never split, e.g. ">>de<<"
-    features_column: int = 0  # TSV: a column of `A;B;C` features, appended to the source as symbols ;A;B;C
+    # TSV and JSONL: which column or key is what, e.g. source=1,features=2,target=3, or names of the header line or keys;
+    # features, `A;B;C`, are appended to the source as symbols ;A;B;C. None: recognised from the first lines.
+    columns: tuple[str, ...] = ()
+    features_column: int = 0  # the same for features only, as the first versions had it
+    skip_blank_lines: bool = False  # of TSV and JSONL; else such a line is refused
     sampling: float = 0.0  # BPE-dropout rate, or unigram sampling when above 0
     max_length: int = 256  # tokens; training pairs with a longer side are left out
     identical: Literal["keep", "drop"] = "keep"  # training pairs whose source is their target
     cache: str = ""  # where prepared data lies; "": the user's cache folder
+
+    @property
+    def layout(self) -> Columns | None:
+        """The columns of tables, where any were given."""
+        if self.columns:
+            return Columns.of(self.columns)
+        return Columns.with_features_in(self.features_column) if self.features_column else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,6 +253,7 @@ def _out_of_range(config: Config) -> list[Refusal]:
             f"data.languages = {list(data.languages)}: give two, source and target, or none",
         ),
         *_weight_refusals(data),
+        *_column_refusals(data),
     ]
 
 
@@ -262,6 +275,19 @@ def _weight_refusals(data: DataConfig) -> list[Refusal]:
             bool(weights and data.train) and len(weights) != len(data.train),
             f"{given}: {len(weights)} for {len(data.train)} corpora: give one weight for each --train, in their order",
         ),
+    ]
+
+
+def _column_refusals(data: DataConfig) -> list[Refusal]:
+    try:
+        Columns.of(data.columns) if data.columns else None
+    except SettingError as error:
+        return [(True, str(error))]
+    return [
+        (
+            bool(data.columns) and data.features_column > 0,
+            f"data.features_column = {data.features_column} with data.columns: give the features as one of the columns",
+        )
     ]
 
 

@@ -20,6 +20,8 @@ from transduce.data.inputs import (
     groups_to_setting,
     without_pipes,
 )
+from transduce.data.layout import describe as describe_columns
+from transduce.data.layout import infer_columns
 from transduce.data.mixing import Mixture
 from transduce.data.scanning import EmptyCorpus, Scan, Side, scan
 from transduce.data.store import EVERYTHING, Report, Rules, Store, open_or_build
@@ -41,11 +43,13 @@ __all__ = [
     "Store",
     "absolute_setting",
     "cache_folder",
+    "describe_columns",
     "find",
     "found_setting",
     "groups_from_setting",
     "groups_of",
     "groups_to_setting",
+    "infer_columns",
     "learn_vocabularies",
     "open_bytes",
     "open_or_build",

@@ -11,15 +11,17 @@ import io
 import json
 import lzma
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, Any, Literal
 from zlib import crc32
 
+from transduce.config import DataConfig
+from transduce.config.columns import Columns, feature_symbols
 from transduce.errors import DataError
 
 LINES_PER_BLOCK = 4096
@@ -40,6 +42,7 @@ class Block:
     carriage_returns: int
     byte_order_marks: int
     symbols: frozenset[str] = frozenset()  # of the features column
+    blank: int = 0  # lines of nothing that were skipped
     group: int = 0  # the number of the group they are from; a block never crosses two
 
 
@@ -49,9 +52,15 @@ class Corpus:
 
     groups: tuple[Group, ...]
     languages: tuple[str, ...] = ()  # keys of {"translation": {...}}; without them, the first two in order
-    features_column: int = 0  # TSV: the column, counted from 1, whose `A;B` makes the source `... ;A;B`
+    columns: Columns | None = None  # of TSV and JSONL; None: the first two, or the keys source and target
+    skip_blank_lines: bool = False  # of TSV and JSONL; else such a line is refused
     hold_out: int = 0  # about one source in this many belongs to the held-out part; 0: there is none
     part: Literal["kept", "held out"] = "kept"
+
+    @staticmethod
+    def of(groups: tuple[Group, ...], data: DataConfig) -> "Corpus":
+        """These files, read as the settings say."""
+        return Corpus(groups, data.languages, data.layout, data.skip_blank_lines)
 
     def blocks(self) -> Iterator[Block]:
         """The pairs of this part in order, read `LINES_PER_BLOCK` at a time."""
@@ -63,26 +72,21 @@ class Corpus:
         """By a hash of the source, so that equal sources (a word and its pronunciations) are never in both parts."""
         wanted = self.part == "held out"
         rows = [n for n, text in enumerate(block.source) if (crc32(text.encode()) % self.hold_out == 0) == wanted]
-        return replace(block, source=[block.source[n] for n in rows], target=[block.target[n] for n in rows])
+        return replace(
+            block,
+            source=[block.source[n] for n in rows],
+            target=[block.target[n] for n in rows],
+            blank=0 if wanted else block.blank,  # counted once
+        )
 
     def _group_blocks(self, group: Group) -> Iterator[Block]:
-        kind = _kind(group)
-        first_line = 1
+        parse = _Parser(self, group)
         for sides in _lines_together(group):
-            carriage_returns = sum(side.carriage_returns for side in sides)
-            marks = sum(side.byte_order_marks for side in sides)
-            lines = sides[0].lines
-            if kind == "aligned":
-                yield Block(lines, sides[1].lines, carriage_returns, marks)
-            elif kind == "tsv":
-                parsed = _parse_tsv(lines, group[0], first_line, self.features_column)
-                yield replace(parsed, carriage_returns=carriage_returns, byte_order_marks=marks)
-            else:
-                pairs = [
-                    _parse_json(line, f"{group[0]}:{n}", self.languages) for n, line in enumerate(lines, first_line)
-                ]
-                yield Block([s for s, _ in pairs], [t for _, t in pairs], carriage_returns, marks)
-            first_line += len(lines)
+            yield replace(
+                parse(sides[0].lines) if len(group) == 1 else Block(sides[0].lines, sides[1].lines, 0, 0),
+                carriage_returns=sum(side.carriage_returns for side in sides),
+                byte_order_marks=sum(side.byte_order_marks for side in sides),
+            )
 
 
 def read_pairs(corpus: Corpus) -> tuple[list[str], list[str]]:
@@ -100,7 +104,13 @@ def is_table(path: str) -> bool:
     return _ending(path) in _TABLES
 
 
-def _kind(group: Group) -> str:
+def first_lines(path: str) -> list[str]:
+    """The lines that a file begins with, at most a block of them."""
+    with closing(_Reader(path)) as reader:
+        return reader.take().lines
+
+
+def kind_of(group: Group) -> str:
     """`aligned`, `tsv` or `json`; a group that is none of these is refused."""
     endings = [_ending(path) for path in group]
     if len(group) == 1 and endings[0] in _TABLES:
@@ -218,36 +228,122 @@ def _unequal(readers: list[_Reader]) -> DataError:
     )
 
 
-def _parse_tsv(lines: list[str], path: str, first_line: int, features_column: int) -> Block:
-    needed = max(2, features_column)
-    rows = [line.split("\t") for line in lines]
-    for number, row in enumerate(rows, first_line):
-        if len(row) < needed:
+class _Parser:
+    """The lines of one table, block after block, as pairs."""
+
+    def __init__(self, corpus: Corpus, group: Group) -> None:
+        self.corpus, self.kind, self.path = corpus, kind_of(group), group[0]
+        self.columns = corpus.columns or Columns()
+        self.line = 1  # the number of the next one
+        self.in_header = self.kind == "tsv" and self.columns.named
+
+    def __call__(self, lines: list[str]) -> Block:
+        if self.in_header and lines:
+            self.columns, self.in_header = self._numbered(lines[0]), False
+            lines, self.line = lines[1:], self.line + 1
+        numbers: Sequence[int] = range(self.line, self.line + len(lines))
+        self.line += len(lines)
+        blank = [n for n, line in enumerate(lines) if not line.strip()] if self.corpus.skip_blank_lines else []
+        if blank:
+            numbers = [number for number, line in zip(numbers, lines, strict=True) if line.strip()]
+            lines = [line for line in lines if line.strip()]
+        block = self._tsv(lines, numbers) if self.kind == "tsv" else self._json(lines, numbers)
+        return replace(block, blank=len(blank))
+
+    def _numbered(self, header: str) -> Columns:
+        names = header.split("\t")
+        try:
+            return self.columns.numbered(names)
+        except KeyError as missing:
             raise DataError(
-                f"{path}:{number}: {len(row)} column{'s' * (len(row) > 1)} where {needed} are needed: "
-                "source and target stand in columns 1 and 2, with a tab between"
+                f"{self.path}:1: no column {missing} in the header line, which has {', '.join(names)}: "
+                "name the columns with --columns, or number them: source=1,target=2"
+            ) from None
+
+    def _tsv(self, lines: list[str], numbers: Sequence[int]) -> Block:
+        columns, needed = self.columns, self.columns.needed
+        rows = [line.split("\t") for line in lines]
+        for at, row in enumerate(rows):
+            if len(row) < needed:
+                raise self._too_few(numbers[at], lines[at], len(row))
+        source, target = int(columns.source) - 1, int(columns.target) - 1
+        if not columns.features:
+            return Block([row[source] for row in rows], [row[target] for row in rows], 0, 0)
+        symbols = {mark for row in rows for mark in feature_symbols(row[int(columns.features) - 1])}
+        return Block([columns.source_of(row) for row in rows], [row[target] for row in rows], 0, 0, frozenset(symbols))
+
+    def _too_few(self, number: int, line: str, found: int) -> DataError:
+        if not line.strip():
+            return DataError(f"{self.path}:{number}: a blank line: --skip-blank-lines leaves such lines out")
+        columns = " and ".join(f"{role} in {column}" for role, _, column in map(_role, self.columns.setting))
+        return DataError(
+            f"{self.path}:{number}: {found} column{'s' * (found > 1)} where {self.columns.needed} are needed, with tabs "
+            f"between: {columns}; --columns says otherwise"
+        )
+
+    def _json(self, lines: list[str], numbers: Sequence[int]) -> Block:
+        records = [self._record(line, f"{self.path}:{number}") for number, line in zip(numbers, lines, strict=True)]
+        marks = {mark for record in records for mark in feature_symbols(record.get("features", ""))}
+        columns = Columns("source", "target", "features" if self.columns.features and self.columns.named else "")
+        sources = [columns.source_of(record) for record in records]
+        return Block(sources, [record["target"] for record in records], 0, 0, frozenset(marks))
+
+    def _record(self, line: str, where: str) -> dict[str, str]:
+        """The texts of one line by their roles."""
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            if not line.strip():
+                raise DataError(
+                    f"{where}: not JSON but a blank line: --skip-blank-lines leaves such lines out"
+                ) from None
+            raise DataError(f"{where}: not JSON ({str(error)[:60]}): each line must be one object") from None
+        fields = record.get("translation", record) if isinstance(record, dict) else {}
+        fields = fields if isinstance(fields, dict) else {}
+        keys = self._keys(fields, nested=fields is not record)
+        texts = {role: _text_of(fields.get(key)) for role, key in keys.items()}
+        if missing := [keys[role] for role, text in texts.items() if text is None]:
+            raise DataError(
+                f"{where}: no text{'s' * (len(missing) > 1)} {_quoted(missing)}{_remedy(fields, self.columns)}"
             )
-    if not features_column:
-        return Block([row[0] for row in rows], [row[1] for row in rows], 0, 0)
-    features = [[";" + f for f in row[features_column - 1].split(";") if f] for row in rows]
-    sources = [f"{row[0]} {''.join(symbols)}".rstrip() for row, symbols in zip(rows, features, strict=True)]
-    return Block(sources, [row[1] for row in rows], 0, 0, frozenset(s for row in features for s in row))
+        return {role: _valid_unicode(str(text), where) for role, text in texts.items()}
+
+    def _keys(self, fields: dict[str, Any], nested: bool) -> dict[str, str]:
+        """The key of each role: those of `--columns`, else `source` and `target`, else the languages."""
+        named, languages = self.columns, self.corpus.languages
+        if named.named:
+            keys = {"source": named.source, "target": named.target, "features": named.features}
+            return {role: key for role, key in keys.items() if key}
+        first_two = tuple(fields)[:2]
+        if nested:
+            pair = languages or (first_two if len(first_two) == 2 else ("source", "target"))
+        else:
+            known = {"source", "target"} <= fields.keys() or not languages or not set(languages) <= fields.keys()
+            pair = ("source", "target") if known else languages
+        return {"source": pair[0], "target": pair[1]}
 
 
-def _parse_json(line: str, where: str, languages: tuple[str, ...]) -> tuple[str, str]:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{where}: not JSON ({str(error)[:60]}): each line must be one object") from None
-    fields = record.get("translation", record) if isinstance(record, dict) else {}
-    fields = fields if isinstance(fields, dict) else {}
-    keys = ("source", "target") if fields is record else languages or tuple(fields)[:2]
-    texts = [fields.get(key) for key in keys]
-    if len(texts) != 2 or not all(isinstance(text, str) for text in texts):
-        wanted = " and ".join(f'"{key}"' for key in keys) if len(keys) == 2 else '"source" and "target"'
-        raise DataError(f"{where}: no texts {wanted}: each line must hold both as strings")
-    source, target = (_valid_unicode(str(text), where) for text in texts)
-    return source, target
+def _role(item: str) -> tuple[str, str, str]:
+    return item.partition("=")
+
+
+def _text_of(value: Any) -> str | None:
+    """A text, or a list of features as one."""
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return ";".join(value)
+    return value if isinstance(value, str) else None
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return " and ".join(f'"{name}"' for name in names)
+
+
+def _remedy(fields: dict[str, Any], columns: Columns) -> str:
+    """What to do about keys that are not there."""
+    texts = [key for key, value in fields.items() if isinstance(value, str)]
+    if columns.named or len(texts) < 2 or {"source", "target"} & fields.keys():
+        return ": each line must hold them as strings"
+    return f": it has {_quoted(texts)}: name them, for example --columns source={texts[0]},target={texts[1]}"
 
 
 def _valid_unicode(text: str, where: str) -> str:

@@ -49,6 +49,7 @@ class Scan:
     identical: int
     carriage_returns: int
     byte_order_marks: int
+    blank: int  # lines that were skipped
     source: Side
     target: Side
     symbols: tuple[str, ...]  # of the features column
@@ -85,7 +86,7 @@ class _Sample:
 
 def scan(corpus: Corpus, sample_pairs: int) -> Scan:
     """Read everything once; any fault of the data is raised here, before anything is built."""
-    counts = dict.fromkeys(("empty", "identical", "carriage_returns", "byte_order_marks"), 0)
+    counts = dict.fromkeys(("empty", "identical", "carriage_returns", "byte_order_marks", "blank"), 0)
     characters = [0, 0]
     symbols: set[str] = set()
     content = hashlib.sha256()
@@ -100,6 +101,7 @@ def scan(corpus: Corpus, sample_pairs: int) -> Scan:
         counts["identical"] += sum(map(eq, block.source, block.target))
         counts["carriage_returns"] += block.carriage_returns
         counts["byte_order_marks"] += block.byte_order_marks
+        counts["blank"] += block.blank
         characters[0] += _characters(block.source)
         characters[1] += _characters(block.target)
     if sample.seen == 0:

@@ -142,6 +142,6 @@ def _validation(opened: ModelFolder) -> list[str]:
         return []
     try:
         groups = groups_from_setting(found_setting(data.valid, opened.folder.path))
-        return list(read_pairs(Corpus(groups, data.languages, data.features_column))[0])
+        return list(read_pairs(Corpus.of(groups, data))[0])
     except (DataError, OSError):
         return []

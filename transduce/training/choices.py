@@ -45,7 +45,7 @@ TAKEN_FROM_MODEL = {
     "data": ("task", "source_units", "target_units", "joint", "vocabulary_size", "unknown", "normalization", "symbols"),
 }
 # What is always another run's own, and not worth telling.
-NEW_FOR_EACH_RUN = {"data.train", "data.valid", "data.hold_out", "data.cache", "train.start_from"}
+NEW_FOR_EACH_RUN = {"data.train", "data.valid", "data.hold_out", "data.columns", "data.cache", "train.start_from"}
 FINE_TUNING_RATE = 0.25  # of the fitted learning rate: the weights are near a good place already
 
 
@@ -145,7 +145,7 @@ def _file_layer(path: str | Path) -> Layers:
 
 
 def settings_of_new(
-    scanned: Scan, wished: Wishes, start: ModelFolder | None, hold_out: int, say: Say, begun: float
+    scanned: Scan, wished: Wishes, start: ModelFolder | None, found: Mapping[str, Any], say: Say, begun: float
 ) -> Config:
     """Fitted to the data, the machine and the budget, or taken from the model it starts from, and over it what was asked
     for; the reasons are said. A budget in minutes counts from `begun`."""
@@ -154,12 +154,16 @@ def settings_of_new(
     fitted = fit(counted, around, time_for(wished.asked.train, counted, around, begun))
     taken = _taken_from(start, wished, fitted.layer) if start else {}
     alone = with_absolute_paths(assemble(fitted.layer, taken, {"data": asked["data"]}))
-    config = with_absolute_paths(build(fitted.layer, taken, *wished.layers, {"data": {"hold_out": hold_out}}))
+    config = with_absolute_paths(build(fitted.layer, taken, *wished.layers, {"data": found}))
     for reason in fitted.reasons if start is None else []:
         say(f"fitted to the data: {reason}")
     for warning in fitted.warnings:
         say(f"note: {warning}")
-    said = [f"{name}={new}" for name, (_, new) in differences(alone, config).items() if name != "data.hold_out"]
+    said = [
+        f"{name}={new}"
+        for name, (_, new) in differences(alone, config).items()
+        if name.removeprefix("data.") not in found
+    ]
     if said:
         say(f"but as asked: {', '.join(said)}")
     if start:

@@ -9,6 +9,7 @@ import tempfile
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from transduce.checkpoint import RunFolder, steps_saved, write_bytes, write_text
 from transduce.config import Config, DataConfig
@@ -19,7 +20,9 @@ from transduce.data import (
     Rules,
     Scan,
     cache_folder,
+    describe_columns,
     groups_from_setting,
+    infer_columns,
     learn_vocabularies,
     open_or_build,
     read_pairs,
@@ -81,11 +84,13 @@ def _prepare_new(folder: RunFolder, wished: Wishes, say: Say, begun: float) -> P
     with tempfile.TemporaryDirectory() as scratch:
         start = open_folder(wished.start_from) if wished.start_from else None
         data = wished.asked.data
-        corpora = _corpora(data, Path(scratch))
+        corpora = _corpora(data, Path(scratch), infers=True)
+        for line in describe_columns(corpora.train):
+            say(line)
         if not data.valid and not corpora.hold_out:
             corpora = _hold_out(corpora, say)
         scanned = _scan(corpora, data, say)
-        config = settings_of_new(scanned.train, wished, start, corpora.hold_out, say, begun)
+        config = settings_of_new(scanned.train, wished, start, _found(corpora, data), say, begun)
         cache = cache_folder(config.data.cache)
         say("learning the vocabulary" if start is None else f"vocabulary and weights from {wished.start_from}")
         both = start.vocabularies if start else learn_vocabularies(scanned.train, config.data, cache, notify=say)
@@ -125,15 +130,23 @@ class _Scans:
     valid: Scan
 
 
-def _corpora(data: DataConfig, scratch: Path) -> _Corpora:
+def _corpora(data: DataConfig, scratch: Path, infers: bool = False) -> _Corpora:
     if not data.train:
         raise SettingError("no training data: --train SOURCE TARGET, or --train FILE.tsv")
     train, valid = groups_from_setting(data.train), groups_from_setting(data.valid)
     plain = without_pipes((*train, *valid), scratch)
-    corpus = Corpus(plain[: len(train)], data.languages, data.features_column)
+    corpus = Corpus.of(plain[: len(train)], data)
+    if infers and not data.layout:
+        corpus = replace(corpus, columns=infer_columns(plain, data.languages))
     if valid:
         return _Corpora(corpus, replace(corpus, groups=plain[len(train) :]))
     return _split(corpus, data.hold_out)
+
+
+def _found(corpora: _Corpora, data: DataConfig) -> dict[str, Any]:
+    """The settings of `data` that were found out by looking at the files."""
+    columns = corpora.train.columns
+    return {"hold_out": corpora.hold_out, **({"columns": columns.setting} if columns and not data.layout else {})}
 
 
 def _split(train: Corpus, hold_out: int) -> _Corpora:
@@ -172,6 +185,7 @@ def _oddities(scanned: Scan) -> str:
         "source equal to target": scanned.identical,
         "carriage returns removed": scanned.carriage_returns,
         "byte order marks removed": scanned.byte_order_marks,
+        "blank lines skipped": scanned.blank,
     }
     return "".join(f", {count:,} {what}" for what, count in counts.items() if count)
 

@@ -228,7 +228,10 @@ class Translator:
         """The log-probability of each target given its source; what is too long for the model is cut, and says so."""
         if len(sources) != len(targets):
             raise DataError(f"{len(sources)} sources but {len(targets)} targets: score needs one for one")
-        encoded, given = self.vocabularies.source.encode(sources), self.vocabularies.target.encode(targets)
+        encoded, given = (
+            self.vocabularies.source.encode(self._as_learned(sources)),
+            self.vocabularies.target.encode(targets),
+        )
         engine = self.engines.scoring()
         scored = engine.score([self._cut(ids) for ids in encoded], [self._cut(ids) for ids in given])
         over = [max(0, max(len(s), len(t)) - self.longest_source) for s, t in zip(encoded, given, strict=True)]
@@ -236,7 +239,7 @@ class Translator:
 
     def source_ids(self, text: str) -> list[int]:
         """A line as the model takes it: cut where it is too long, `</s>` last."""
-        return self._cut(self.vocabularies.source.encode([text])[0])
+        return self._cut(self.vocabularies.source.encode(self._as_learned([text]))[0])
 
     def attention(self, source: str, target: str | None = None) -> Attention:
         """Every head of every layer for this pair; without a target, for the model's own translation."""
@@ -263,7 +266,7 @@ class Translator:
     def _blocks(self, asked: "Asked", taken: "deque[Lines]", engine: Engine, request: Request) -> Iterator[Block]:
         """Blocks of ids to search, whose lines are left in `taken`."""
         while (some := asked.some_lines())[0]:
-            texts, paused = some
+            texts, paused = self._as_learned(some[0]), some[1]
             ids = self.vocabularies.source.encode(texts, every_core=engine.spares_cores)
             prefixes = [row[:-1] for row in self.vocabularies.target.encode(asked.prefixes_of(len(texts)))]
             phrases = [[row[:-1] for row in self.vocabularies.target.encode(t)] for t in asked.terms_of(len(texts))]
@@ -273,6 +276,13 @@ class Translator:
             taken.append(Lines(texts, ids, searched, request.limits(block, engine.longest)))
             yield block
         asked.check_done()
+
+    def _as_learned(self, lines: Sequence[str]) -> list[str]:
+        """Lines with tabs as the training data were read, where these had features: `gehen<TAB>V;PST` is `gehen ;V;PST`."""
+        columns = self.config.data.layout
+        if columns is None or not columns.features:
+            return list(lines)
+        return [columns.source_of_line(line) for line in lines]
 
     def _best(self, lines: Lines, searched: list[list[Hypothesis]]) -> list[str]:
         """The text of each line's best output; nothing for a line of nothing."""

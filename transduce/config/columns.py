@@ -1,0 +1,99 @@
+"""Which column of a TSV file, or which key of a JSONL file, is the source, the target and the features.
+
+Knows the fields of one line; which files there are and what their lines hold is `data`'s.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from transduce.errors import SettingError
+
+ROLES = ("source", "features", "target")
+EXAMPLE = "write for example source=1,features=2,target=3, or names: source=lemma,target=form"
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a table, by number (from 1) or by the names of its header line or keys."""
+
+    source: str = "1"
+    target: str = "2"
+    features: str = ""  # `A;B` there makes the source `... ;A;B`
+
+    @staticmethod
+    def of(setting: Iterable[str], needs_target: bool = True) -> "Columns":
+        """Columns as `data.columns` has them: ("source=1", "features=2", "target=3")."""
+        given = tuple(setting)
+        columns = dict.fromkeys(ROLES, "")
+        for item in given:
+            role, equals, column = (part.strip() for part in item.partition("="))
+            if role not in columns or not equals or not column:
+                raise SettingError(f"data.columns: '{item}' is not one of source=, features= and target=: {EXAMPLE}")
+            columns[role] = column
+        found = Columns(columns["source"], columns["target"], columns["features"])
+        found._check(",".join(given), needs_target)
+        return found
+
+    @staticmethod
+    def with_features_in(number: int) -> "Columns":
+        """What `data.features_column` means: source and target are the first two of the other columns."""
+        source, target, *_ = (str(column) for column in (1, 2, 3) if column != number)
+        return Columns(source, target, str(number))
+
+    def _check(self, given: str, needs_target: bool) -> None:
+        used = [column for column in (self.source, self.target, self.features) if column]
+        if not self.source or (needs_target and not self.target):
+            raise SettingError(f"data.columns = {given}: source and target are needed: {EXAMPLE}")
+        if len(set(used)) < len(used):
+            raise SettingError(f"data.columns = {given}: a column has one meaning only")
+        if len({column.isdigit() for column in used}) > 1 or "0" in used:
+            raise SettingError(f"data.columns = {given}: give all columns by number, from 1 on, or all by name")
+
+    @property
+    def setting(self) -> tuple[str, ...]:
+        return tuple(f"{role}={column}" for role in ROLES if (column := getattr(self, role)))
+
+    @property
+    def named(self) -> bool:
+        """Whether TSV files begin with a line of names."""
+        return not self.source.isdigit()
+
+    @property
+    def needed(self) -> int:
+        """How many columns a line must have, where they are numbered."""
+        return max(int(column) for column in (self.source, self.target, self.features) if column)
+
+    def numbered(self, header: Sequence[str]) -> "Columns":
+        """The same columns by their numbers in a file with this header; `KeyError` names one that it lacks."""
+        numbers = {name: str(number) for number, name in reversed(list(enumerate(header, 1)))}
+        return Columns(numbers[self.source], numbers[self.target], numbers[self.features] if self.features else "")
+
+    def source_of(self, fields: Mapping[str, str] | Sequence[str]) -> str:
+        """The source text of a line, with its features behind it as the model learned them: `gehen ;V;PST`."""
+        word = self._field(fields, self.source)
+        marks = "".join(feature_symbols(self._field(fields, self.features))) if self.features else ""
+        return f"{word} {marks}".rstrip() if self.features else word
+
+    def source_of_line(self, line: str) -> str:
+        """The source text of a line to translate: all columns of the training data, or all but the target.
+
+        A line without tabs is a source already.
+        """
+        if "\t" not in line:
+            return line
+        fields = line.split("\t")
+        if not self.named and len(fields) >= self.needed:
+            return self.source_of(fields)
+        if self.features and len(fields) == 2:
+            first = self.named or int(self.source) < int(self.features)
+            return Columns("1", "", "2").source_of(fields if first else fields[::-1])
+        return line
+
+    @staticmethod
+    def _field(fields: Mapping[str, str] | Sequence[str], column: str) -> str:
+        return fields[column] if isinstance(fields, Mapping) else fields[int(column) - 1]
+
+
+def feature_symbols(features: str) -> list[str]:
+    """`V;PST` as the symbols of a vocabulary: `;V`, `;PST`."""
+    return [";" + feature for feature in features.split(";") if feature]

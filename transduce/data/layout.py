@@ -1,0 +1,107 @@
+"""Which columns a table seems to have, from its first lines: source, target, features, and what is left over.
+
+Used for a new run that was told no columns. Knows lines and fields; the reading of whole files is `transduce/data/corpus.py`'s.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from transduce.config.columns import Columns
+from transduce.data.corpus import Corpus, Group, first_lines, is_table, kind_of
+from transduce.errors import DataError
+
+_TAGS = re.compile(r"[\w.+/:=*{}()<>-]+(;[\w.+/:=*{}()<>-]+)*")
+
+
+def infer_columns(groups: Sequence[Group], languages: tuple[str, ...]) -> Columns | None:
+    """The columns of these files where they are not the usual ones; files that seem to differ are refused."""
+    found = {group[0]: _infer(group, languages) for group in groups if len(group) == 1 and is_table(group[0])}
+    seen = [(path, columns) for path, columns in found.items() if columns]
+    for path, columns in seen:
+        if columns != seen[0][1]:
+            raise DataError(
+                f"{path}: its columns look like {','.join(columns.setting)}, but those of {seen[0][0]} like "
+                f"{','.join(seen[0][1].setting)}: put them in one order, or say with --columns what they are"
+            )
+    return seen[0][1] if seen else None
+
+
+def describe(corpus: Corpus) -> list[str]:
+    """One line for each table of more than two columns: what is read from which column, and what is not read at all."""
+    tables = [group for group in corpus.groups if len(group) == 1 and is_table(group[0])]
+    return [line for group in dict.fromkeys(tables) if (line := _described(group, corpus))]
+
+
+def _described(group: Group, corpus: Corpus) -> str:
+    names, rows = _fields(group, corpus.columns, corpus.languages)
+    used = corpus.columns or Columns()
+    if len(names) < 3 or (kind_of(group) == "json" and not used.named):
+        return ""
+    unused = [name for name in names if name not in (used.source, used.target, used.features)]
+    said = f"columns of {group[0]}: {', '.join(used.setting)}{_example(names, rows, used.features)}"
+    return said + (f"; not used: {', '.join(unused)}" if unused else "")
+
+
+def _infer(group: Group, languages: tuple[str, ...]) -> Columns | None:
+    names, rows = _fields(group, None, languages)
+    sides = _named_sides(names, languages)
+    features = [
+        name for at, name in enumerate(names) if name not in sides and looks_like_features([row[at] for row in rows])
+    ]
+    # A JSONL file names its sides itself, and a header line must be skipped.
+    if not (sides and kind_of(group) == "tsv") and not (features and len(names) > 2):
+        return None
+    source, target, *_ = sides or [name for name in names if name not in features]
+    return Columns(source, target, features[0] if features else "")
+
+
+def _named_sides(names: Sequence[str], languages: tuple[str, ...]) -> tuple[str, ...]:
+    """Source and target by their names: `source` and `target`, or the codes of the languages."""
+    for pair in (("source", "target"), languages):
+        if len(pair) == 2 and set(pair) <= set(names):
+            return pair
+    return ()
+
+
+def _fields(group: Group, columns: Columns | None, languages: tuple[str, ...]) -> tuple[list[str], list[list[str]]]:
+    """The names of a table's columns, numbers where it has no header, and the fields of its first lines."""
+    lines = [line for line in first_lines(group[0]) if line.strip()]
+    if kind_of(group) == "json":
+        return _json_fields(lines)
+    rows = [line.split("\t") for line in lines]
+    width = min((len(row) for row in rows), default=0)
+    header = rows[0] if rows and (columns.named if columns else _named_sides(rows[0], languages)) else None
+    names = header or [str(number + 1) for number in range(width)]
+    return list(names), [row for row in rows[1 if header else 0 :] if len(row) >= len(names)]
+
+
+def _json_fields(lines: list[str]) -> tuple[list[str], list[list[str]]]:
+    """The keys whose values are texts in all of the first lines; whoever reads the file says what is wrong with it."""
+    records: list[dict[str, Any]] = []
+    for line in lines:
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            return [], []
+        if not isinstance(record, dict) or "translation" in record:
+            return [], []
+        records.append(record)
+    names = [key for key in (records[0] if records else {}) if all(isinstance(r.get(key), str) for r in records)]
+    return names, [[record[name] for name in names] for record in records]
+
+
+def looks_like_features(values: Sequence[str]) -> bool:
+    """Whether these are morphological features, as UniMorph writes them: `V;PST;3;SG`."""
+    given = [value for value in values if value]
+    several = [value for value in given if ";" in value]
+    if not given or not all(map(_TAGS.fullmatch, given)) or len(several) < len(given) / 2:
+        return False
+    tags = [tag for value in given for tag in value.split(";")]
+    return all(tag.upper() == tag for tag in tags) or len(tags) > 5 * len(set(tags))
+
+
+def _example(names: Sequence[str], rows: Sequence[Sequence[str]], features: str) -> str:
+    values = [row[names.index(features)] for row in rows if row[names.index(features)]] if features in names else []
+    return f" (features such as {values[0]})" if values else ""
