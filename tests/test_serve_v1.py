@@ -1,6 +1,7 @@
 """Our own routes: n-best, scores, tokens, attention, models by name."""
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,9 @@ pytest.importorskip("httpx")
 
 from serving import FROZEN, Client, client, make_service, refused, run, service, symbols
 
+from transduce.serve.api import TranslateAnswer
 from transduce.serve.models import Model
-from transduce.serve.service import Service
+from transduce.serve.service import Service, Translated
 from transduce.translator import Request, Translation
 
 
@@ -37,6 +39,32 @@ def test_search_settings_are_those_asked_for(client: Client, service: Service) -
         found = next(iter(translator.stream(["the cat sat on a mat"], translator.request(**changes))))
         sentence = answer.json()["translations"][0]["sentences"][0]
         assert sentence["outputs"][0]["score"] == pytest.approx(found.outputs[0].score, abs=1e-5)
+
+
+def test_answers_are_what_the_documentation_says(client: Client) -> None:
+    body = {"text": ['the "cat" sat.\nü', ""], "model": "en-de", "n_best": 2, "tokens": True, "attention": True}
+    answer = TranslateAnswer.model_validate_json(client.post("/v1/translate", body).content, strict=True)
+    assert [len(text.sentences) for text in answer.translations] == [2, 0]
+    assert all(sentence.attention for sentence in answer.translations[0].sentences)
+
+
+def test_long_answers_are_written_aside(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fifty thousand outputs in JSON take seconds, and other requests are to be answered meanwhile."""
+    threads: list[str] = []
+    plain = Translated.text
+
+    def text(self: Translated, rank: int = 0) -> str:
+        threads.append(threading.current_thread().name)
+        return plain(self, rank)
+
+    monkeypatch.setattr(Translated, "text", text)
+    many = "the cat.\n" * 90
+    for path, body in [
+        ("/v1/translate", {"text": many, "model": "en-de", "beam": 1}),
+        ("/translate", {"q": many, "source": "en", "target": "de"}),
+    ]:
+        assert client.post(path, body).status_code == 200
+    assert [name.partition("_")[0] for name in threads] == ["preparing", "preparing"]
 
 
 def test_a_sentence_without_outputs_is_refused_not_answered_with_nothing(

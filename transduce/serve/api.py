@@ -1,5 +1,7 @@
 """Our own routes, /v1: translations with n-best lists, scores, tokens and attention. What comes in is checked by type."""
 
+import json
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends
@@ -131,10 +133,11 @@ def v1_routes(service: Service) -> APIRouter:
         """The models of this server."""
         return ModelsAnswer(models=[_model_answer(model) for model in service.models.all])
 
-    @router.post("/translate", response_model_exclude_none=True)
-    async def translate(body: TranslateBody, http: HttpRequest) -> TranslateAnswer:
+    @router.post("/translate", responses={200: {"model": TranslateAnswer}})
+    async def translate(body: TranslateBody, http: HttpRequest) -> Response:
         """Translate one text or several, with as many outputs, scores, tokens and attention as asked for."""
-        return await while_present(http, service.metrics, _translate(service, body))
+        answer = await while_present(http, service.metrics, _translate(service, body))
+        return Response(answer, media_type="application/json")
 
     @router.post("/attention", responses={200: {"model": AttentionAnswer}})
     async def attention(body: AttentionBody, http: HttpRequest) -> Response:
@@ -158,16 +161,14 @@ def choose(service: Service, choice: Choice) -> Model:
     return model
 
 
-async def _translate(service: Service, body: TranslateBody) -> TranslateAnswer:
+async def _translate(service: Service, body: TranslateBody) -> bytes:
+    """A `TranslateAnswer` in JSON."""
     model = choose(service, body)
     texts = [body.text] if isinstance(body.text, str) else body.text
     translated = await service.translate(model, texts, _request(model, body), is_html=body.format == "html")
-    answer = TranslateAnswer(
-        model=model.of.name, translations=[_text_answer(one, with_tokens=body.tokens) for one in translated]
-    )
-    if body.attention:
-        await _align(service, model, answer)
-    return answer
+    alignments = await _alignments(service, model, translated) if body.attention else []
+    write = partial(_written, model.of.name, translated, body.tokens, alignments)
+    return await service.aside(write, sum(one.characters for one in translated))
 
 
 def _request(model: Model, body: TranslateBody) -> Request:
@@ -181,14 +182,29 @@ def _request(model: Model, body: TranslateBody) -> Request:
     return request.but(beam=max(request.beam, body.n_best))
 
 
-def _text_answer(translated: Translated, *, with_tokens: bool) -> TextAnswer:
-    sentences = [_sentence_answer(one, with_tokens) for one in translated.translations]
-    return TextAnswer(text=translated.text(), sentences=sentences)
+def _written(name: str, translated: list[Translated], with_tokens: bool, alignments: list[Alignment]) -> bytes:
+    """The answer sentence by sentence: writing thousands of them in one go would hold the interpreter for seconds."""
+    aligned = iter(alignments)
+    texts = []
+    for one in translated:
+        answers = (_sentence_answer(each, with_tokens, next(aligned, None)) for each in one.translations)
+        sentences = ",".join(answer.model_dump_json(exclude_none=True) for answer in answers)
+        texts.append(f'{{"text":{_json(one.text())},"sentences":[{sentences}]}}')
+    return f'{{"model":{_json(name)},"translations":[{",".join(texts)}]}}'.encode()
 
 
-def _sentence_answer(translation: Translation, with_tokens: bool) -> SentenceAnswer:
-    outputs = [_output_answer(output, with_tokens) for output in translation.outputs]
-    return SentenceAnswer(source=translation.source, outputs=outputs, unknown=translation.unknown, cut=translation.cut)
+def _json(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _sentence_answer(translation: Translation, with_tokens: bool, alignment: Alignment | None) -> SentenceAnswer:
+    return SentenceAnswer(
+        source=translation.source,
+        outputs=[_output_answer(output, with_tokens) for output in translation.outputs],
+        unknown=translation.unknown,
+        cut=translation.cut,
+        attention=alignment,
+    )
 
 
 def _output_answer(output: Output, with_tokens: bool) -> OutputAnswer:
@@ -202,19 +218,17 @@ def _output_answer(output: Output, with_tokens: bool) -> OutputAnswer:
     )
 
 
-async def _align(service: Service, model: Model, answer: TranslateAnswer) -> None:
-    """Add to each sentence what its best output looked at."""
-    sentences = [one for text in answer.translations for one in text.sentences if one.outputs]
-    if not sentences:
-        return
-    pairs = [(one.source, one.outputs[0].text) for one in sentences]
+async def _alignments(service: Service, model: Model, translated: list[Translated]) -> list[Alignment]:
+    """What the best output of each sentence looked at."""
+    pairs = [(each.source, each.outputs[0].text) for one in translated for each in one.translations]
+    if not pairs:
+        return []
     seen = await service.look(
         model,
         [" ".join(source for source, _ in pairs)],
         lambda translator: [_alignment(translator.attention(*pair)) for pair in pairs],
     )
-    for sentence, alignment in zip(sentences, _ALIGNMENTS.validate_json(seen), strict=True):
-        sentence.attention = alignment
+    return _ALIGNMENTS.validate_json(seen)
 
 
 def _alignment(attention: Attention) -> dict[str, Any]:

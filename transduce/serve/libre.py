@@ -5,6 +5,7 @@ JSON and forms alike; a list of texts gives a list of translations.
 
 import json
 from dataclasses import asdict
+from functools import partial
 from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import parse_qs
 
@@ -19,7 +20,7 @@ from transduce.serve.detection import Detected
 from transduce.serve.languages import name_of
 from transduce.serve.models import Model
 from transduce.serve.refusals import Refusal
-from transduce.serve.service import Service
+from transduce.serve.service import Service, Translated
 from transduce.translator import Request
 
 Body = TypeVar("Body", bound=BaseModel)
@@ -127,8 +128,13 @@ async def _translate(service: Service, body: LibreBody) -> LibreAnswer:
     model = service.models.of_pair(detected.language if detected else body.source, body.target)
     request = _request(model, body.alternatives + 1)
     translated = await service.translate(model, texts, request, is_html=body.format == "html")
-    others = [[one.text(rank) for rank in range(1, request.n_best)] for one in translated]
-    return _answer(body, [one.text() for one in translated], others, detected)
+    ranks = await service.aside(partial(_ranks, translated, request.n_best), sum(one.characters for one in translated))
+    return _answer(body, [best for best, *_ in ranks], [others for _, *others in ranks], detected)
+
+
+def _ranks(translated: list[Translated], outputs: int) -> list[list[str]]:
+    """Each text by the outputs of each rank, best first."""
+    return [[one.text(rank) for rank in range(outputs)] for one in translated]
 
 
 def _request(model: Model, outputs: int) -> Request:

@@ -34,6 +34,11 @@ class Translated:
     document: Document
     translations: list[Translation]
 
+    @property
+    def characters(self) -> int:
+        """Of its sentences, once for each output: putting together an answer takes time in proportion to this."""
+        return sum(len(one.source) * len(one.outputs) for one in self.translations)
+
     def text(self, rank: int = 0) -> str:
         """The document again, of each sentence's output of this rank, or the last there is."""
         return self.document.rejoin(
@@ -92,7 +97,7 @@ class Service:
         """Each text's sentences, all of them one job of the queue."""
         self._check(texts)
         self.metrics.characters.labels(model.of.name).inc(sum(map(len, texts)))
-        prepared = await self._aside(partial(self._prepare, model, texts, is_html), sum(map(len, texts)))
+        prepared = await self.aside(partial(self._prepare, model, texts, is_html), sum(map(len, texts)))
         searching = Searching(model, request)
         found: list[Translation] = await self.queue.answer(searching, prepared.sentences, prepared.tokens)
         check_outputs(found)
@@ -107,7 +112,7 @@ class Service:
     async def look(self, model: Model, texts: Sequence[str], look: Look) -> bytes:
         """What a look inside the model with these texts shows, as JSON."""
         self._check(texts)
-        tokens = await self._aside(partial(self._check_small, model, texts), sum(map(len, texts)))
+        tokens = await self.aside(partial(self._check_small, model, texts), sum(map(len, texts)))
         answers: list[bytes] = await self.queue.answer(Looking(model, look), [texts[0]], [tokens])
         return answers[0]
 
@@ -117,7 +122,7 @@ class Service:
         answers: list[list[Detected]] = await self.queue.answer(self.detector, [text[:DETECTED_CHARACTERS]])
         return answers[0]
 
-    async def _aside(self, task: Callable[[], Result], characters: int) -> Result:
+    async def aside(self, task: Callable[[], Result], characters: int) -> Result:
         """What a task over so many characters gives, without keeping others from being answered meanwhile."""
         if characters <= AT_ONCE:
             return task()
