@@ -1,6 +1,7 @@
 """From files of pairs to a memory-mapped store of ids. (`batches` is imported by name: it needs torch.)"""
 
 from transduce.data.cache import cache_folder
+from transduce.data.checks import warnings as data_warnings
 from transduce.data.corpus import (
     READ_ERRORS,
     Block,
@@ -43,6 +44,7 @@ __all__ = [
     "Store",
     "absolute_setting",
     "cache_folder",
+    "data_warnings",
     "describe_columns",
     "find",
     "found_setting",

@@ -54,6 +54,7 @@ class Scan:
     target: Side
     symbols: tuple[str, ...]  # of the features column
     sample: tuple[list[str], list[str]]  # sources and targets, evenly spread over the corpus
+    found: frozenset[tuple[str, str]] = frozenset()  # which of the pairs that were looked for occur
 
 
 @dataclass
@@ -84,8 +85,9 @@ class _Sample:
         self.stride *= 2
 
 
-def scan(corpus: Corpus, sample_pairs: int) -> Scan:
+def scan(corpus: Corpus, sample_pairs: int, look_for: Iterable[tuple[str, str]] = ()) -> Scan:
     """Read everything once; any fault of the data is raised here, before anything is built."""
+    wanted, found = frozenset(look_for), set[tuple[str, str]]()
     counts = dict.fromkeys(("empty", "identical", "carriage_returns", "byte_order_marks", "blank"), 0)
     characters = [0, 0]
     symbols: set[str] = set()
@@ -97,6 +99,8 @@ def scan(corpus: Corpus, sample_pairs: int) -> Scan:
         sample.add(block)
         groups[block.group] += len(block.source)
         symbols |= block.symbols
+        if wanted:
+            found |= wanted.intersection(zip(block.source, block.target, strict=True))
         counts["empty"] += sum(is_empty(*pair) for pair in zip(block.source, block.target, strict=True))
         counts["identical"] += sum(map(eq, block.source, block.target))
         counts["carriage_returns"] += block.carriage_returns
@@ -117,6 +121,7 @@ def scan(corpus: Corpus, sample_pairs: int) -> Scan:
         target=_side(characters[1], sample.target),
         symbols=tuple(sorted(symbols)),
         sample=(sample.source, sample.target),
+        found=frozenset(found),
         **counts,
     )
 

@@ -20,6 +20,7 @@ from transduce.data import (
     Rules,
     Scan,
     cache_folder,
+    data_warnings,
     describe_columns,
     groups_from_setting,
     infer_columns,
@@ -45,6 +46,7 @@ from transduce.translator import (
 )
 
 HELD_OUT_PAIRS = 1_000
+VALIDATION_SAMPLE = 10_000  # pairs at most that are compared with the training data
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,8 @@ def _prepare_new(folder: RunFolder, wished: Wishes, say: Say, begun: float) -> P
             corpora = _hold_out(corpora, say)
         scanned = _scan(corpora, data, say)
         config = settings_of_new(scanned.train, wished, start, _found(corpora, data), say, begun)
+        for warning in data_warnings(scanned.train, scanned.valid, config.data):
+            say(warning)
         cache = cache_folder(config.data.cache)
         say("learning the vocabulary" if start is None else f"vocabulary and weights from {wished.start_from}")
         both = start.vocabularies if start else learn_vocabularies(scanned.train, config.data, cache, notify=say)
@@ -164,8 +168,7 @@ def _hold_out(corpora: _Corpora, say: Say) -> _Corpora:
 def _scan(corpora: _Corpora, data: DataConfig, say: Say) -> _Scans:
     say("reading the data")
     try:
-        train = scan(corpora.train, sample_pairs=data.vocabulary_sample)
-        valid = scan(corpora.valid, sample_pairs=1)
+        scans = _scan_both(corpora, data)
     except EmptyCorpus:
         if not corpora.hold_out:
             raise
@@ -174,9 +177,20 @@ def _scan(corpora: _Corpora, data: DataConfig, say: Say) -> _Scans:
             f"too few different sources ({pairs:,} pair{'s' * (pairs != 1)}) to hold any out for validation: "
             "give validation data with --valid"
         ) from None
-    for name, scanned in (("training", train), ("validation", valid)):
+    for name, scanned in (("training", scans.train), ("validation", scans.valid)):
         say(f"{name} data: {scanned.pairs:,} pairs{_oddities(scanned)}")
-    return _Scans(train, valid)
+    return scans
+
+
+def _scan_both(corpora: _Corpora, data: DataConfig) -> _Scans:
+    """The validation data first: its pairs are looked for in the training data."""
+    try:
+        valid = scan(corpora.valid, sample_pairs=VALIDATION_SAMPLE)
+    except DataError:
+        scan(corpora.train, sample_pairs=1)  # a fault of the training data is said first
+        raise
+    pairs = () if corpora.hold_out else zip(*valid.sample, strict=True)
+    return _Scans(scan(corpora.train, sample_pairs=data.vocabulary_sample, look_for=pairs), valid)
 
 
 def _oddities(scanned: Scan) -> str:
