@@ -47,7 +47,7 @@ def section() -> str:
 def page() -> str:
     """Every figure there is."""
     makers = [
-        demo_row, cmudict_row, multi30k_row, bpe_row, europarl_rows, kills_row, prepare_row, gpu_rows, extras_rows,
+        demo_row, cmudict_row, multi30k_row, bpe_row, europarl_rows, kills_row, flips_row, prepare_row, gpu_rows, extras_rows,
         cpu_training_rows, gpu_translation_rows, cpu_translation_rows, same_outputs_rows, round_trip_rows, student_rows, server_rows,
     ]  # fmt: skip
     return f"{INTRODUCTION}\n{table(makers)}\n"
@@ -216,6 +216,17 @@ def kills_row() -> list[str]:
         where = f"one {gpu}" if (gpu := record["hardware"].get("gpu")) else cores(record)
         rows.append(row("`kill -9` at random moments, then resumed", figure, f"`benchmarks/kills.py` on {where}"))
     return rows
+
+
+def flips_row() -> list[str]:
+    record = read("flips")
+    if not record:
+        return []
+    figure = (
+        f"{record['flips']:,} damaged folders: {record['detected']:,} detected, {record['unchanged']:,} without effect, "
+        f"{record['different']} silently different, {record['traceback']} tracebacks"
+    )
+    return [row("A flipped bit in any file of a run folder", figure, f"`benchmarks/flips.py` on {cores(record)}")]
 
 
 def prepare_row() -> list[str]:

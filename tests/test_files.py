@@ -43,7 +43,7 @@ def test_a_file_that_is_too_large_is_refused(tmp_path: Path) -> None:
 
 
 @NEVER_WAITS
-@pytest.mark.parametrize("name", ["config.toml", "source.spm", "target.spm"])
+@pytest.mark.parametrize("name", ["config.toml", "source.spm", "target.spm", "best.safetensors"])
 def test_a_fifo_in_a_model_folder_is_refused(name: str, tmp_path: Path) -> None:
     """Opened as a file is, it would wait for a writer forever, and a server with it."""
     run = shutil.copytree(FROZEN, tmp_path / "run")

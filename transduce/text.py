@@ -76,9 +76,13 @@ class Vocabulary:
         return hashlib.sha256(self.model).hexdigest()
 
     @classmethod
-    def load(cls, path: str | Path) -> Self:
+    def load(cls, path: str | Path, digest: str = "") -> Self:
+        """The vocabulary of a file; one that does not have this digest, where it is known, never reaches sentencepiece."""
         try:
-            return cls(read_plain(path))
+            model = read_plain(path)
+            if digest and hashlib.sha256(model).hexdigest() != digest:
+                raise DamagedFile("altered or torn, or not the vocabulary that the model was trained with")
+            return cls(model)
         except DamagedFile as error:
             raise DamagedFile(f"{path}: {error}") from None
         except OSError as error:

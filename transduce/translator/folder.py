@@ -155,10 +155,26 @@ def shortlist_digest(folder: RunFolder) -> str:
 
 
 def read_vocabularies(folder: RunFolder, config: Config) -> Vocabularies:
+    """The vocabularies of a folder, those that its weights were trained with."""
+    source, target = _known_digests(folder)
     if config.data.joint:
-        joint = Vocabulary.load(folder.vocabulary("joint"))
+        joint = Vocabulary.load(folder.vocabulary("joint"), source)
         return Vocabularies(joint, joint)
-    return Vocabularies(Vocabulary.load(folder.vocabulary("source")), Vocabulary.load(folder.vocabulary("target")))
+    return Vocabularies(
+        Vocabulary.load(folder.vocabulary("source"), source), Vocabulary.load(folder.vocabulary("target"), target)
+    )
+
+
+def _known_digests(folder: RunFolder) -> tuple[str, str]:
+    """What the weights of a folder say of its vocabularies; nothing where they do not, or cannot be read."""
+    for which in ("best", "last", "averaged"):
+        if folder.weights(which).exists():
+            try:
+                about = read_about(folder.weights(which))
+            except RunError:
+                continue  # said by whoever needs these weights
+            return about.get("source_vocabulary", ""), about.get("target_vocabulary", "")
+    return "", ""
 
 
 def better_weights(folder: RunFolder) -> str:
