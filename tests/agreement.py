@@ -1,9 +1,9 @@
 """Whether two engines agree, with the margin in sight.
 
-Another processor adds up in another order, and where two outputs are nearly as good its rounding decides which of them is
-the best. So outputs are equal, or one reference (the plain PyTorch engine) finds both as good; how many differ is counted
-and bounded, and every figure an engine gives must be the reference's for the same tokens. A wrong engine still fails:
-tests/test_agreement.py tries several.
+Different processors add numbers in different orders. Where two outputs are almost equally good, rounding then decides which
+one wins. So two engines agree on a line if their outputs are equal, or if one reference (the plain PyTorch engine) scores both
+outputs alike. The lines that differ are counted and bounded, and every score that an engine reports must be the reference's
+score for the same tokens. A wrong engine still fails: tests/test_agreement.py tries several.
 """
 
 from collections.abc import Sequence
@@ -17,21 +17,21 @@ from transduce.translator import Output, Request, Translation, Translator
 from transduce.translator.torch_engine import TorchEngine
 
 Ids = Sequence[int]
-TOKEN = 1e-4  # between log-probabilities of one token: float32 summed in another order differs by 1e-5 and less
-SCORE = 1e-3  # between scores of outputs; a wrong weight makes 0.01 and more
+TOKEN = 1e-4  # tolerance for the log-probability of one token; float32 sums in another order differ by 1e-5 or less
+SCORE = 1e-3  # tolerance for the score of an output; a wrong weight changes it by 0.01 or more
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """How many lines were compared, and what became of those whose outputs differ."""
+    """How many lines were compared, and how many of them differ."""
 
     lines: int
-    ties: int  # the reference finds both as good
-    misses: int  # it does not: one search found better outputs than the other
+    ties: int  # outputs differ, but the reference scores them alike
+    misses: int  # outputs differ, and one search found better ones than the other
 
 
 class Reference:
-    """The plain PyTorch model, which scores whatever any engine wrote, as the request ranks it."""
+    """The plain PyTorch model. It scores the output of any engine the way the request ranks outputs."""
 
     def __init__(self, engine: TorchEngine, request: Request) -> None:
         self.engine, self.greedy = engine, request.beam == 1
@@ -42,7 +42,7 @@ class Reference:
         return self.engine.score(sources, [[*tokens, EOS] for tokens in outputs])
 
     def finds_as_good(self, sources: Sequence[Ids], ones: Sequence[Ids], others: Sequence[Ids]) -> list[bool]:
-        """Whether it is near enough a tie which of two differing outputs is the better one, for each source."""
+        """For each source, whether its two outputs, which differ, are within the tolerance of each other."""
         figures = self.log_probabilities(sources, ones), self.log_probabilities(sources, others)
         if self.greedy:
             forks = map(_fork, ones, others)
@@ -52,7 +52,7 @@ class Reference:
     def assert_figures(
         self, sources: Sequence[Ids], tokens: Sequence[Ids], given: Sequence[Output | Hypothesis]
     ) -> None:
-        """What an engine says of its outputs is what the reference says of the same tokens."""
+        """Check that the scores an engine reports are the reference's scores for the same tokens."""
         for one, true in zip(given, self.log_probabilities(sources, tokens), strict=True):
             assert one.token_log_probabilities in ([], pytest.approx(true, abs=TOKEN))
             assert one.log_probability == pytest.approx(sum(true), abs=SCORE)
@@ -63,7 +63,7 @@ class Reference:
 
 
 def _fork(one: Ids, other: Ids) -> int:
-    """Where two outputs part. What comes later is none of greedy search's concern: it never sees it."""
+    """The first place where two outputs differ. Greedy search decides there, without knowing what comes later."""
     ended = zip([*one, EOS], [*other, EOS], strict=False)
     return next(n for n, (here, there) in enumerate(ended) if here != there)
 
@@ -71,7 +71,7 @@ def _fork(one: Ids, other: Ids) -> int:
 def compare(
     reference: Reference, sources: Sequence[Ids], found: Sequence[Sequence[Ids]], expected: Sequence[Sequence[Ids]]
 ) -> Agreement:
-    """Count the lines whose lists of outputs differ, by whether each output is as good as its counterpart."""
+    """Compare the lists of outputs line by line, each output with the one of the same rank."""
     differing = [
         (line, list(one), list(other))
         for line, pairs in enumerate(zip(found, expected, strict=True))
@@ -93,7 +93,7 @@ def assert_agree(
     ties: float = 0.1,
     misses: float = 0.0,
 ) -> None:
-    """The outputs are the same but for these shares of the lines (a single tie is always allowed)."""
+    """Fail if more than these shares of the lines are ties or misses. A single tie is always allowed."""
     agreement = compare(reference, sources, found, expected)
     assert agreement.ties <= max(1, ties * agreement.lines), agreement
     assert agreement.misses <= misses * agreement.lines, agreement
@@ -107,7 +107,7 @@ def assert_hypotheses_agree(
     expected: Sequence[Sequence[Hypothesis]],
     **shares: float,
 ) -> None:
-    """The same outputs with the same figures, of two engines that were asked for ids."""
+    """Compare the hypotheses of two engines, and check the scores that the first one reports."""
     reference = Reference(engine, request)
     tokens = [[[list(one.tokens) for one in line] for line in lines] for lines in (found, expected)]
     assert_agree(reference, sources, *tokens, **shares)
@@ -124,7 +124,7 @@ def assert_translations_agree(
     expected: Sequence[Translation],
     **shares: float,
 ) -> None:
-    """The same of two translators; the first argument's PyTorch engine is the reference."""
+    """Compare the translations of two translators. The PyTorch engine of `translator` is the reference."""
     for one, other in zip(found, expected, strict=True):
         assert (one.source, one.source_tokens, one.cut, one.unknown) == (
             other.source, other.source_tokens, other.cut, other.unknown,
@@ -148,7 +148,7 @@ def assert_texts_agree(
     expected: Sequence[str],
     **shares: float,
 ) -> None:
-    """The same of texts, whoever wrote them."""
+    """Compare texts from any program, by their tokens in the translator's vocabulary."""
     both = translator.vocabularies
     sources = [translator.source_ids(line) for line in lines]
     ours, theirs = ([[ids[:-1]] for ids in both.target.encode(texts)] for texts in (found, expected))

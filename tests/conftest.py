@@ -44,7 +44,7 @@ DESELECTED: list[str] = []  # why tests of the whole suite were left out by thei
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Refuse a misspelt group before anything runs."""
+    """Refuse a misspelt group before any test runs."""
     try:
         required(os.environ.get(REQUIRE, ""))
     except ValueError as error:
@@ -69,12 +69,12 @@ def pytest_terminal_summary(terminalreporter: "pytest.TerminalReporter") -> None
         for line in lines:
             terminalreporter.line(line)
     if missing := skips.missing(required(os.environ.get(REQUIRE, ""))):
-        terminalreporter.line(f"{REQUIRE}: {', '.join(missing)} must run here, and some tests were skipped", red=True)
+        terminalreporter.line(f"{REQUIRE} failed: tests of these groups were skipped: {', '.join(missing)}", red=True)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """A group that must run and was skipped fails the run."""
+    """Fail the run if a required group was skipped."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if exitstatus == 0 and reporter and _skipped(reporter).missing(required(os.environ.get(REQUIRE, ""))):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -1,8 +1,8 @@
-"""The tests marked `numerics` as other processors would run them: `make test-numerics`.
+"""Run the tests marked `numerics` the way other processors would: `make test-numerics`.
 
-Another processor, or another number of threads, adds up in another order. Each environment here changes one thing that
-decides it; instruction sets that this processor lacks, and those it takes by itself, are left out and named. The matrix
-at the end says what passed where, and the exit code is 0 only if something ran and nothing failed.
+Different processors and different numbers of threads add numbers in different orders. Each environment changes one variable
+that affects this. Instruction sets that this processor lacks, or that it uses anyway, are not run, and the matrix at the end
+says why. The exit code is 0 only if at least one environment ran and no test failed.
 """
 
 import os
@@ -25,12 +25,12 @@ CT2_TESTS = ("test_ct2.py", "test_export.py", "test_frozen.py", "test_shortlist.
 
 @dataclass(frozen=True)
 class Environment:
-    """One thing to change, why it cannot be changed here (or nothing), and the tests it can matter to."""
+    """One change to the environment, and the tests that it can affect."""
 
     name: str
     variables: dict[str, str]
-    unable: str = ""
-    files: tuple[str, ...] = ()  # all marked tests, where none are named
+    unable: str = ""  # why it does not run on this machine; empty if it does
+    files: tuple[str, ...] = ()  # empty: all marked tests
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def environments() -> Iterator[Environment]:
 
 
 def threads(count: int) -> dict[str, str]:
-    """For libraries that read their environment, and for tests that say how many themselves (tests/threads.py)."""
+    """Variables for libraries that read them, and for tests that set the number themselves (tests/threads.py)."""
     return {"OMP_NUM_THREADS": str(count), "MKL_NUM_THREADS": str(count), "TRANSDUCE_TEST_THREADS": str(count)}
 
 
@@ -76,7 +76,7 @@ def unable_aten(value: str, own: str) -> str:
     if own not in ("DEFAULT", "AVX2", "AVX512"):
         return f"this processor's instruction set is {own}"
     if own.lower() == value:
-        return "this is what PyTorch takes here by itself"
+        return "PyTorch uses it on this machine anyway"
     return "this processor has no AVX2" if value == "avx2" and own == "DEFAULT" else ""
 
 
@@ -84,20 +84,20 @@ def unable_ct2(value: str, own: str) -> str:
     if not own:
         return "CTranslate2 is not installed"
     if value == own:
-        return "this is what CTranslate2 takes here by itself"
+        return "CTranslate2 uses it on this machine anyway"
     return "" if selected_by_ctranslate2(value) == value else f"CTranslate2 cannot use {value} on this processor"
 
 
 def unable_threads(count: int) -> str:
-    """One of three numbers is left out, so that there are eight environments at most."""
+    """Leave one of the three numbers out, so that there are eight environments at most."""
     cores = os.cpu_count()
     if count == cores:
-        return "`make test` takes as many threads as this machine has cores"
-    return "1 and 4 threads stand for it" if count == 2 and cores not in (1, 4) else ""
+        return "this machine has as many cores, so `make test` uses this number"
+    return "1 and 4 threads are run" if count == 2 and cores not in (1, 4) else ""
 
 
 def selected_by_ctranslate2(forced: str = "") -> str:
-    """The instruction set it says it takes, or nothing where it cannot run."""
+    """The instruction set that CTranslate2 reports, or an empty string if it cannot run."""
     with tempfile.TemporaryDirectory() as folder:
         run = shutil.copytree(TESTS / "frozen" / "0.1.0", Path(folder) / "run")
         program = f"import transduce; transduce.load({str(run)!r}, engine='ct2', threads=1).translate(['a'])"
@@ -107,7 +107,7 @@ def selected_by_ctranslate2(forced: str = "") -> str:
 
 
 def asked(program: str, variables: dict[str, str] | None = None) -> str:
-    """What a Python of its own says, both streams together."""
+    """The output of a Python program in a process of its own, standard output and error together."""
     done = subprocess.run(
         [sys.executable, "-c", program], env=os.environ | (variables or {}), capture_output=True, text=True, check=False
     )
@@ -118,7 +118,7 @@ def asked(program: str, variables: dict[str, str] | None = None) -> str:
 
 
 def run(environment: Environment, options: list[str]) -> Outcome:
-    """The marked tests there; pytest prints as it goes."""
+    """Run the marked tests in this environment. pytest prints its progress."""
     files = [str(TESTS / name) for name in environment.files] or [str(TESTS)]
     begun = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
@@ -129,7 +129,7 @@ def run(environment: Environment, options: list[str]) -> Outcome:
 
 
 def outcome(name: str, report: Path, code: int, seconds: float) -> Outcome:
-    """Counts from pytest's report; without one, or where pytest failed for another reason, something failed."""
+    """Read the counts from pytest's report. Without a report, or with a bad exit code, at least one test failed."""
     if not report.exists():
         return Outcome(name, 0, 1, 0, seconds)
     suite = ElementTree.parse(report).getroot().find("testsuite")
@@ -140,7 +140,7 @@ def outcome(name: str, report: Path, code: int, seconds: float) -> Outcome:
 
 
 def matrix(outcomes: list[Outcome], left_out: list[Environment]) -> str:
-    """What passed where."""
+    """A table with one line for each environment."""
     width = max(len(name) for name in ["environment", *(one.name for one in [*outcomes, *left_out])])
     rows = [f"{'environment':{width}}  passed  failed  skipped  seconds"]
     rows += [

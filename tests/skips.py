@@ -1,6 +1,7 @@
-"""Which groups of tests were skipped, and what would run them: said at the end of every run of pytest.
+"""Which groups of tests were skipped, and what would run them. Every run of pytest ends with this list.
 
-TRANSDUCE_REQUIRE names groups that must run (as CI does: .ci/run): a test of theirs that is skipped is then a failure.
+The environment variable TRANSDUCE_REQUIRE names groups that must run: the run fails if any of their tests is skipped.
+CI sets it (.ci/run).
 """
 
 import re
@@ -13,7 +14,7 @@ REQUIRE = "TRANSDUCE_REQUIRE"
 
 @dataclass(frozen=True)
 class Group:
-    """Tests that need the same thing, known by the reason they give when they are skipped."""
+    """Tests that need the same thing. The reason they are skipped for tells which group they belong to."""
 
     name: str
     reason: str  # a regular expression
@@ -42,7 +43,7 @@ def group_of(reason: str) -> Group:
 
 
 def required(text: str) -> set[str]:
-    """The groups named in a value of TRANSDUCE_REQUIRE; a name there is none of is refused."""
+    """Parse the value of TRANSDUCE_REQUIRE, and refuse unknown names."""
     names = {name.strip() for name in text.split(",") if name.strip()}
     if unknown := names - set(NAMES):
         raise ValueError(f"{REQUIRE}: no group {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
@@ -60,10 +61,10 @@ class Skips:
         return Skips(Counter(group_of(reason).name for reason in reasons))
 
     def lines(self) -> list[str]:
-        """One for each group, in the order of the table."""
+        """One line for each group that was skipped."""
         found = [(group, self.counts[group.name]) for group in [*GROUPS, OTHER] if self.counts[group.name]]
         return [f"{group.name}: {n} test{'s' * (n > 1)} skipped. To run: {group.remedy}" for group, n in found]
 
     def missing(self, names: set[str]) -> list[str]:
-        """Groups that had to run and did not, or not as a whole."""
+        """The groups among `names` of which at least one test was skipped."""
         return [name for name in NAMES if name in names and self.counts[name]]

@@ -80,7 +80,7 @@ def test_pytest_ends_by_saying_what_was_skipped(require: str, code: int, tmp_pat
         return
     assert "browser: 2 tests skipped. To run: apt-get install chromium" in done.stdout
     assert "gpu: 1 test skipped. To run: on a machine with a CUDA device" in done.stdout
-    assert ("TRANSDUCE_REQUIRE: browser must run here" in done.stdout) == (code == 1)
+    assert ("TRANSDUCE_REQUIRE failed: tests of these groups were skipped: browser" in done.stdout) == (code == 1)
 
 
 def test_ci_requires_groups_that_there_are() -> None:

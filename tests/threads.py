@@ -1,6 +1,6 @@
-"""How many threads tests ask for: one, since their models gain nothing from a second and wait for it on a busy machine.
+"""How many threads tests use: one. Their models are too small to gain from a second, and would wait for it on a busy machine.
 
-`make test-numerics` sets TRANSDUCE_TEST_THREADS, to see that another number changes nothing.
+`make test-numerics` sets TRANSDUCE_TEST_THREADS to check that other numbers of threads give the same results.
 """
 
 import os

@@ -4,7 +4,7 @@ import os
 
 
 def available_cores() -> int:
-    """Those this process may run on, where the system tells (Linux); otherwise all of the machine's."""
+    """The cores this process is allowed to run on, if the system tells (Linux does), else all cores of the machine."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -217,10 +217,10 @@ class Ct2Engine:
         return job.limits[number], bool(job.block.prefixes[number])
 
     def _most(self, request: Request) -> int:
-        """As many outputs as CTranslate2 completes, for us to rank.
+        """How many outputs to ask for when we rank them ourselves: all that CTranslate2 completes.
 
-        Its own ranking is another where an output has a forced beginning, whose log-probability it leaves out, or runs
-        into the limit: it leaves out that of `</s>`, so that outputs broken off there hide better ones that ended.
+        CTranslate2 ignores the log-probability of a forced beginning, and that of `</s>` in an output that is broken off
+        at the length limit. By its ranking, outputs broken off at the limit would hide better ones that ended before it.
         """
         if request.sampling or request.beam == 1:
             return request.n_best
