@@ -1,8 +1,6 @@
 """The queue by itself: batches, fairness, bounds, cancellation, and errors that stay with whoever caused them."""
 
 import asyncio
-import os
-import sys
 import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -13,7 +11,6 @@ pytest.importorskip("prometheus_client")
 
 from transduce.serve.jobs import Work
 from transduce.serve.metrics import Metrics
-from transduce.serve.priority import NICENESS, giving_way
 from transduce.serve.queue import Queue
 from transduce.serve.refusals import Overloaded
 from transduce.serve.settings import Settings
@@ -412,14 +409,26 @@ def test_a_closed_queue_forgets_what_waits() -> None:
     assert work.batches == [["a"]]
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="threads have priorities of their own on Linux only")
-def test_computing_gives_way_to_answering() -> None:
-    def niceness() -> int:
-        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+def test_while_requests_are_refused_a_core_is_left_to_that() -> None:
+    clock = Clock()
+    work = Slow(clock)
 
-    before = niceness()
-    assert giving_way(niceness) == min(19, before + NICENESS)
-    assert niceness() == before
+    async def test(queue: Queue) -> None:
+        await queue.answer(work, ["-"])
+        work.free.clear()
+        tasks = await started(queue, work, ["a"], ["b"], ["c"])
+        assert len(work.batches) == 4, "three workers have one line each"
+        with pytest.raises(Overloaded):
+            await admitted(queue, work, ["d"])
+        waiting = asyncio.create_task(queue.answer(work, ["e"]))
+        await asyncio.sleep(0.01)
+        assert len(work.batches) == 4, "the fourth worker waits"
+        clock.now += 1
+        work.free.set()
+        await asyncio.gather(*tasks, waiting)
+
+    run(test, clock, workers=4, queue_requests=3)
+    assert work.batches[-1] == ["e"]
 
 
 def test_no_lines_no_work() -> None:

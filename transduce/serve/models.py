@@ -18,7 +18,6 @@ from typing import TypeVar
 from transduce.checkpoint import RunFolder, read_about
 from transduce.errors import RunError, SettingError
 from transduce.serve.metrics import Metrics
-from transduce.serve.priority import giving_way
 from transduce.serve.refusals import Unknown
 from transduce.serve.splitting import Splitter
 from transduce.translator import Loading, Request, Translation, Translator, better_weights, open_folder
@@ -84,7 +83,7 @@ class Model:
     def load(of: Specification, loading: Loading) -> "Model":
         """A model that has translated: nothing is left to be read from its folder when the first request comes."""
         weights = fingerprint(of.folder, loading)
-        translator = giving_way(lambda: _warm(of.folder, loading))
+        translator = _warm(of.folder, loading)
         splitter = Splitter(translator.config.data.task != "symbols", Fitting(translator))
         return Model(of, translator, weights, splitter)
 

@@ -10,6 +10,7 @@ Knows functions of lines, and neither models nor HTTP. All but those functions r
 """
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +26,7 @@ from transduce.serve.refusals import Overloaded
 from transduce.serve.settings import Settings
 
 TRIED = 0.125  # of a batch's time for the first lines of a request, as long as nothing is known of it
+REFUSING_S = 0.1  # after a refusal: others are likely
 CROWD = 2.0  # a batch's time for lines of different requests: together they take less than apart
 
 
@@ -44,6 +46,7 @@ class Queue:
         self._unanswered = 0  # jobs
         self._fair_s = 0.0  # the share that a job would have had, had it always been there
         self._turns = 0
+        self._refused_at = -math.inf
         self._ahead_s = {
             False: 0.0,
             True: 0.0,
@@ -61,6 +64,7 @@ class Queue:
     def check_room(self) -> None:
         """Refuse at once what could not be begun in time."""
         if self.is_full:
+            self._refused_at = self.clock()
             raise Overloaded("too many requests are waiting: try again later", retry_after_s=max(1, self.wait_s()))
 
     @contextmanager
@@ -122,8 +126,12 @@ class Queue:
         self._estimate()
 
     def _has_room(self, job: Job) -> bool:
-        """Whether a worker is free; of those who have had their share, as many lines as keep every core busy will do."""
-        if len(self._running) >= self.settings.workers:
+        """Whether a worker is free; of those who have had their share, as many lines as keep every core busy will do.
+
+        While requests are refused, a core is left to refusing them: it must not wait for translations.
+        """
+        is_refusing = self.clock() - self._refused_at < REFUSING_S
+        if len(self._running) >= (max(1, self._cores - 1) if is_refusing else self.settings.workers):
             return False
         if len(self._running) < self._cores or job.used_s <= self._fair_s:
             return True
