@@ -158,6 +158,28 @@ def test_whoever_is_stopped_goes_on_where_it_was(
     assert other.lines == 30, "another request, another corpus"
 
 
+def test_damaged_files_of_a_corpus_are_made_again(
+    teacher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A student would learn from what is in them."""
+    monkeypatch.setattr(synthesis, "PART_LINES", 8)
+    translator, folder = Translator.load(teacher, TORCH), tmp_path / "made"
+    request = translator.request(beam=1)
+    synthesis.make_corpus(translator, request, lines(20), folder, lambda line: None)
+    whole = {path: path.read_bytes() for path in folder.iterdir()}
+    assert len(whole) == 6
+    for path, content in whole.items():
+        for harm in (content[: len(content) // 2], content[:-3] + b"x" + content[-2:], b"[" * 100_000, b"\xff\n"):
+            said: list[str] = []
+            path.write_bytes(harm)
+            counted = Counting(translator)
+            synthesis.make_corpus(counted, request, lines(20), folder, said.append)  # type: ignore[arg-type]
+            assert {one: one.read_bytes() for one in folder.iterdir()} == whole
+            is_part = path.name.startswith("part-")
+            assert any("translating its lines again" in line for line in said) == is_part
+            assert counted.lines <= 8 * is_part
+
+
 def test_nothing_to_translate_and_no_folder_are_said(teacher: Path, tmp_path: Path) -> None:
     translator = Translator.load(teacher, TORCH)
     with pytest.raises(DataError, match="not a single line"):

@@ -7,7 +7,6 @@ Knows tensors by name only: no model, no optimizer, no data. Torch is imported w
 who want arrays, or only the names of things, need not wait for it.
 """
 
-import errno
 import hashlib
 import json
 import os
@@ -168,9 +167,8 @@ def _opened(path: Path, ours: bool = True) -> Iterator[tuple[BufferedReader, Hea
                 _check_metadata(header.metadata)
             yield file, header
     except OSError as error:
-        # A limit of this process or a right it lacks says nothing of the file: no other one is taken in its place.
-        limits = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EACCES, errno.EPERM)
-        raise (RunError if error.errno in limits else DamagedFile)(
+        # Where the file is not to blame, no other one is taken in its place.
+        raise (RunError if error.errno in files.NOT_THE_FILE else DamagedFile)(
             f"{path}: cannot be read ({error.strerror or error})"
         ) from None
     except ValueError as error:

@@ -48,6 +48,10 @@ def synchronize(path: Path) -> None:
         os.close(descriptor)
 
 
+# What says nothing of a file but of this process: a limit it has met, or a right it lacks.
+NOT_THE_FILE = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EACCES, errno.EPERM)
+
+
 def open_plain(path: str | Path) -> BufferedReader:
     """A regular file, open for reading. A FIFO, socket, device or folder of that name is an `OSError` at once.
 

@@ -151,7 +151,9 @@ def make_corpus(translator: Translator, request: Request, lines: Iterable[str], 
         drawn = wanted.drawing(SEEDS_A_PART * len(parts))
         digest = _digest(translator, drawn, block)
         hashes.update(digest.encode())
-        parts.append(_part(translator, drawn, block, folder, f"part-{len(parts):06}-{digest[:16]}.jsonl"))
+        part = folder / f"part-{len(parts):06}-{digest[:16]}.jsonl"
+        _make_part(translator, drawn, block, part, say)
+        parts.append(part)
         count += len(block)
         say(f"translated {count:,} lines")
     if not count:
@@ -164,29 +166,53 @@ def _digest(translator: Translator, request: Request, lines: list[str]) -> str:
     return hashlib.sha256("\n".join(made_from).encode()).hexdigest()
 
 
-def _part(translator: Translator, request: Request, lines: list[str], folder: Path, name: str) -> Path:
-    """The file of these pairs, made unless it is there."""
-    path = folder / name
-    if not path.exists():
-        pairs = list(zip(lines, (one.text for one in translator.stream(lines, request)), strict=True))
-        folder.mkdir(parents=True, exist_ok=True)
-        write_text(path, "".join(json.dumps(pair, ensure_ascii=False) + "\n" for pair in pairs))
-    return path
+def _make_part(translator: Translator, request: Request, lines: list[str], path: Path, say: Say) -> None:
+    """The file of these pairs below a line with their hash, made unless it is there and whole."""
+    if path.exists():
+        first, _, rest = path.read_bytes().partition(b"\n")
+        if first.decode(errors="replace") == _seal(rest):
+            return
+        say(f"{path}: altered or torn (its hash does not match); translating its lines again")
+    pairs = list(zip(lines, (one.text for one in translator.stream(lines, request)), strict=True))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = "".join(json.dumps(pair, ensure_ascii=False) + "\n" for pair in pairs)
+    write_text(path, f"{_seal(text.encode())}\n{text}")
+
+
+def _seal(content: bytes) -> str:
+    return json.dumps({"sha256": hashlib.sha256(content).hexdigest()})
 
 
 def _joined(folder: Path, parts: list[Path], digest: str, count: int) -> Made:
     """All parts as two files, written once; parts of an earlier corpus go."""
     given, made, about = folder / "given.txt", folder / "made.txt", folder / "about.json"
-    if not (about.exists() and json.loads(about.read_text(encoding="utf-8")).get("made_from") == digest):
+    kept = sum(1 for _ in _pairs(parts))
+    if _facts(about) != _joined_facts(folder, digest, kept, count - kept):
         about.unlink(missing_ok=True)  # until both files are new, nothing says that they belong together
-        kept = sum(1 for _ in _pairs(parts))
         _write_lines(given, (source for source, _ in _pairs(parts)))
         _write_lines(made, (target for _, target in _pairs(parts)))
-        write_text(about, json.dumps({"made_from": digest, "lines": kept, "left_out": count - kept}) + "\n")
+        write_text(about, json.dumps(_joined_facts(folder, digest, kept, count - kept)) + "\n")
     for stale in set(folder.glob("part-*.jsonl")) - set(parts):
         stale.unlink()
-    facts = json.loads(about.read_text(encoding="utf-8"))
-    return Made(given, made, facts["lines"], facts["left_out"])
+    return Made(given, made, kept, count - kept)
+
+
+def _facts(about: Path) -> object:
+    """What was written of a corpus; nothing where it is not there or damaged: then the corpus is joined again."""
+    try:
+        return json.loads(about.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+def _joined_facts(folder: Path, digest: str, kept: int, left_out: int) -> dict[str, str | int]:
+    """What it was made from, and the hashes of its files as they are now."""
+    facts: dict[str, str | int] = {"made_from": digest, "lines": kept, "left_out": left_out}
+    for path in (folder / "given.txt", folder / "made.txt"):
+        if path.exists():
+            with path.open("rb") as file:
+                facts[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return facts
 
 
 def _write_lines(path: Path, texts: Iterable[str]) -> None:
@@ -201,7 +227,8 @@ def _write_lines(path: Path, texts: Iterable[str]) -> None:
 def _pairs(parts: list[Path]) -> Iterator[tuple[str, str]]:
     """Those of which neither side is empty."""
     for part in parts:
-        for line in part.read_text(encoding="utf-8").split("\n")[:-1]:
+        _, *lines, _ = part.read_text(encoding="utf-8").split("\n")  # the first is their hash
+        for line in lines:
             source, target = json.loads(line)
             if source.strip() and target.strip():
                 yield source.replace("\n", " "), target  # a line each; outputs have no line breaks

@@ -45,6 +45,8 @@ def load_optimizer(optimizer: Optimizer, model: Transformer, tensors: Tensors) -
     for name, tensor in optimizer_tensors(optimizer, model).items():
         if name not in tensors:
             raise DamagedFile(f"the optimizer's state lacks {name}")
+        if tensors[name].shape != tensor.shape:
+            raise DamagedFile(f"the optimizer's state has {name} of another shape")
         tensor.copy_(tensors[name])
 
 

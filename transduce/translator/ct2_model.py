@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Literal
 
 from transduce.checkpoint import read_about, read_arrays, read_shapes
-from transduce.errors import DamagedFile
-from transduce.files import open_plain, read_plain
+from transduce.errors import DamagedFile, RunError
+from transduce.files import NOT_THE_FILE, open_plain, read_plain
 from transduce.translator.ct2_spec import expected_shapes, make_spec
 from transduce.translator.folder import ModelFolder, check_shapes, shortlist_digest
 
@@ -66,18 +66,24 @@ def open_model(opened: ModelFolder, which: str, quantization: Quantization, say:
 def find_damage(path: Path, key: str) -> str:
     """What is wrong with a kept folder: empty where every file of it is as it was written, and made from `key`."""
     try:
+        return _compare(path, key)
+    except OSError as error:
+        if error.errno in NOT_THE_FILE:
+            raise RunError(f"{path}: cannot be read ({error.strerror})") from None
+        return f"cannot be read ({error.strerror})"
+
+
+def _compare(path: Path, key: str) -> str:
+    try:
         manifest = json.loads(read_plain(path / MANIFEST, LARGEST_MANIFEST))
         made_from, hashes = manifest["made_from"], dict(manifest["files"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (FileNotFoundError, ValueError, KeyError, TypeError, RecursionError):
         return f"{MANIFEST} is missing or damaged"
     if made_from != key:
         return "it was made from other weights or settings"
     if {file.name for file in path.iterdir()} != {MANIFEST, *hashes}:
         return "files are missing, or there are others"
-    try:
-        altered = [name for name in sorted(hashes) if _hash(path / name) != hashes[name]]
-    except OSError as error:
-        return f"cannot be read ({error.strerror})"
+    altered = [name for name in sorted(hashes) if _hash(path / name) != hashes[name]]
     return f"{altered[0]} was altered or torn (its hash does not match)" if altered else ""
 
 
