@@ -6,7 +6,6 @@ Without a GPU they run in Triton's interpreter (conftest.py asks for it); withou
 import copy
 from collections.abc import Callable
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -96,7 +95,7 @@ def test_dropout_drops_its_share_and_repeats_it_backwards(rate: float) -> None:
     seed = randomness.draw_seed(ones)
     out = residual.add(zeros, ones, zeros[0], rate, seed)
     of_z, of_bias = residual.add_backward(ones, zeros[0], rate, seed)
-    assert float((out == 0).float().mean()) == pytest.approx(rate, abs=0.01)
+    assert float((out == 0).float().mean()) == pytest.approx(rate, abs=0.02)
     assert out.max().item() == pytest.approx(1 / (1 - rate), rel=1e-5)
     assert torch.equal(of_z, out), "what was dropped forwards is dropped backwards"
     assert torch.allclose(of_bias, out.sum(0))
@@ -279,8 +278,7 @@ PAD = 40
 
 
 def random_pairs(lengths: list[tuple[int, int]]) -> list[tuple[list[int], list[int]]]:
-    draw = np.random.default_rng()
-    return [(draw.integers(2, PAD, s).tolist(), draw.integers(2, PAD, t).tolist()) for s, t in lengths]
+    return [tuple(torch.randint(2, PAD, (n,)).tolist() for n in pair) for pair in lengths]  # type: ignore[misc]
 
 
 def batch_of(rows: list[list[tuple[list[int], list[int]]]]) -> Batch:
