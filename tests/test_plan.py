@@ -11,9 +11,11 @@ from transduce.training.plan import (
     EARLY,
     FEWEST_LINES,
     FINAL_VALIDATIONS,
+    LEAST_TRAINING,
     VALIDATIONS,
     Costs,
     Plan,
+    end_of_training,
     ends_early,
     is_validated,
     lines_for,
@@ -33,7 +35,7 @@ def simulate(minutes: float, started: float, costs: Costs, pace: Pace) -> tuple[
     while True:
         spent += pace(spent)
         step += 1
-        if spent >= 60 * minutes - costs.ending:
+        if spent >= end_of_training(plan, costs):
             break
         early = step >= plan.last_step and ends_early(plan, spent, costs)
         if step >= plan.last_step and not early:
@@ -110,8 +112,12 @@ def test_the_learning_rate_falls_with_the_time_that_is_left() -> None:
 def test_a_budget_that_is_over_leaves_no_steps() -> None:
     over = revise(Plan(1, 5, 0, 1.0, 100, 10, False, 10), 50, 61, Costs(0.1, 1, 0.1))
     assert (over.last_step, over.left) == (50, 0.0)
-    none = revise(Plan(1, 70, 0, 1.0, 0, 0, False, 10), 0, 70, Costs(0.1, 1, 0.1))
-    assert none.last_step == 0
+
+
+def test_where_reading_the_data_took_the_whole_budget_something_is_trained_all_the_same() -> None:
+    late = revise(Plan(1, 70, 0, 1.0, 0, 0, False, 10), 0, 70, Costs(0.1, 0.01, 0.01))
+    assert 0.8 * LEAST_TRAINING * 600 < late.last_step <= LEAST_TRAINING * 600
+    assert late.left == 1.0
 
 
 def test_a_run_that_would_end_early_goes_on() -> None:

@@ -73,7 +73,7 @@ SIZES: dict[str, list[tuple[float, Size]]] = {
     ],
     "symbols": [
         (8.0, Size(256, 4, 3)),
-        (1.5, Size(128, 4, 3)),
+        (2.5, Size(128, 4, 3)),
         (0.3, Size(128, 4, 2)),
         (0.0, Size(64, 4, 2)),
     ],

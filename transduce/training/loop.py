@@ -26,7 +26,7 @@ from transduce.training.feed import AHEAD, Material, Portion, portions
 from transduce.training.keeper import Keeper
 from transduce.training.kept import holding, kept_weights, weights_of
 from transduce.training.optimizer import make_optimizer
-from transduce.training.plan import Costs, Plan, ends_early, lines_for, revise
+from transduce.training.plan import Costs, Plan, end_of_training, ends_early, lines_for, revise
 from transduce.training.progress import Cadence, last_step
 from transduce.training.report import Recorder, Voice
 from transduce.training.schedule import make_schedule, share_left
@@ -38,6 +38,7 @@ from transduce.translator import Translator, load_weights
 PLACES = {"cpu": 2_048, "cuda": 131_072}  # of a side at once: what fits a CPU's caches is also fastest there
 TIMED_LINES = 32  # of the validation data, translated to know how long a validation takes
 BYTES_PER_SECOND = 2e8  # to disk: the guess before the first checkpoint
+CLOSING_SECONDS = {"cpu": 2.0, "cuda": 5.0}  # the model card, the curves, leaving
 
 
 class Stopped(Exception):
@@ -79,7 +80,8 @@ class Trainer:
         self.largest = max(batches, key=lambda batch: self.planner.places_of(batch, material.train))
         self.begun = 0.0
         self.command_begun = (time.perf_counter() if command_begun is None else command_begun) - self.progress.spent
-        self.costs = Costs(step=1.0, validation=0.0, checkpoint=12 * self.parameters / BYTES_PER_SECOND)
+        checkpoint = 12 * self.parameters / BYTES_PER_SECOND
+        self.costs = Costs(step=1.0, validation=0.0, checkpoint=checkpoint, closing=CLOSING_SECONDS[device.kind])
         self.paced = (0, 0.0)  # the step and the time since which the pace is measured
         self.learning_rate = self.gradient_norm = 0.0
 
@@ -296,18 +298,24 @@ class Trainer:
         return lines
 
     def _say_plan(self) -> None:
-        steps, share = self.last_step, (self.last_step - self.progress.step) * self.costs.step
-        seconds = 60 * self.config.minutes - self.spent if self.progress.plan_for(self.config) else share
-        ends = time.strftime("%H:%M", time.localtime(time.time() + max(0.0, seconds)))
+        steps, plan, seconds = self.last_step, self.progress.plan_for(self.config), self._seconds_to_go()
+        ends = time.strftime("%H:%M", time.localtime(time.time() + seconds))
+        over = self.spent + seconds - 60 * self.config.minutes
+        late = f", {_duration(over)} over the budget: {_duration(plan.started)} went by before training" if plan else ""
         self.voice.say(
             f"plan: {self.parameters / 1e6:.2f} M parameters, {steps / self.steps_per_epoch:.2g} epochs, {steps:,} steps "
-            f"of about {self.costs.step:.2g} s; {_duration(seconds)} to go, until about {ends}"
+            f"of about {self.costs.step:.2g} s; {_duration(seconds)} to go, until about {ends}{late if over > 1 else ''}"
         )
+
+    def _seconds_to_go(self) -> float:
+        if plan := self.progress.plan_for(self.config):
+            return max(0.0, end_of_training(plan, self.costs) + self.costs.ending - self.spent)
+        return max(0.0, (self.last_step - self.progress.step) * self.costs.step)
 
     def _keep_to(self, plan: Plan) -> None:
         """Pause where the plan says so, and end when the time is over, whatever it says."""
         step, spent = self.progress.step, self.spent
-        if spent >= 60 * plan.minutes - self.costs.ending:
+        if spent >= end_of_training(plan, self.costs):
             self.progress.plan = replace(plan, last_step=step)
         elif step >= plan.last_step and ends_early(plan, spent, self.costs):
             self._pause(replace(plan, validates=False))

@@ -19,7 +19,7 @@ FINAL_VALIDATIONS = 2  # of the last weights and of their average
 LINES_SHARE = 0.015  # of the budget is what translating the lines of one validation takes, if they are many
 FEWEST_LINES = 32
 EARLY = 0.03  # of the budget: a run that would end earlier than this goes on
-CLOSING_SECONDS = 2.0  # the model card, the curves, leaving
+LEAST_TRAINING = 0.1  # of the budget: where reading the data took too long, the command takes longer instead
 
 
 @dataclass(frozen=True)
@@ -47,23 +47,29 @@ class Costs:
     step: float
     validation: float
     checkpoint: float
+    closing: float = 2.0  # the model card, the curves, leaving
 
     @property
     def ending(self) -> float:
         """From the last step to the end of the command."""
-        return FINAL_VALIDATIONS * self.validation + 3 * self.checkpoint + CLOSING_SECONDS
+        return FINAL_VALIDATIONS * self.validation + 3 * self.checkpoint + self.closing
+
+
+def end_of_training(plan: Plan, costs: Costs) -> float:
+    """The seconds of the budget after which there are no more steps."""
+    return max(60 * plan.minutes - costs.ending, plan.started + LEAST_TRAINING * 60 * plan.minutes)
 
 
 def revise(plan: Plan, step: int, spent: float, costs: Costs) -> Plan:
     """The plan from here on, `spent` seconds into the budget."""
-    end = max(plan.started, 60 * plan.minutes - costs.ending)
+    end = end_of_training(plan, costs)
     left = max(0.0, end - spent)
-    share = min(1.0, left / (end - plan.started)) if end > plan.started else 0.0
+    share = min(1.0, left / (end - plan.started))
     pauses = pauses_left(plan.minutes, 1 - share, costs)
     validations = sum(is_validated(pause, plan.minutes, costs) for pause in pauses)
     training = left - validations * costs.validation - len(pauses) * costs.checkpoint
     steps = max(0, int(training / costs.step))
-    until = (pauses[0] - (1 - share)) / share if pauses else 1.0
+    until = (pauses[0] - (1 - share)) / share if pauses and share else 1.0
     return Plan(
         minutes=plan.minutes,
         started=plan.started,
@@ -99,4 +105,4 @@ def lines_for(minutes: float, seconds_per_line: float, most: int) -> int:
 
 def ends_early(plan: Plan, spent: float, costs: Costs) -> bool:
     """Whether so much time is left at the last step that the run should go on."""
-    return 60 * plan.minutes - costs.ending - spent > EARLY * 60 * plan.minutes
+    return end_of_training(plan, costs) - spent > EARLY * 60 * plan.minutes
