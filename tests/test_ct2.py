@@ -531,6 +531,17 @@ def test_one_that_was_made_from_other_weights_is_built_again(copy: Path, tmp_pat
     assert "made from other weights" in said[0]
 
 
+def test_what_ctranslate2_cannot_load_is_one_line(copy: Path) -> None:
+    """Damage after its hashes were compared, or a limit of this process: CTranslate2 does not say which."""
+    chosen, _ = heard(copy, engine="ct2")
+    path = chosen.engines.ct2.model.path
+    (path / "model.bin").write_bytes(b"nonsense")
+    with pytest.raises(
+        RunError, match=r"CTranslate2 cannot load it .*, though its files are whole: is there enough memory"
+    ):
+        chosen.translate(["the cat sat"])
+
+
 def test_damaged_weights_are_not_built_from(copy: Path) -> None:
     transduce.load(copy, engine="ct2")
     path = RunFolder(copy).ct2 / kept(copy)[0] / "model.bin"

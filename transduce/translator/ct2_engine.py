@@ -22,7 +22,7 @@ from transduce.cores import available_cores
 from transduce.errors import SettingError
 from transduce.search import Hypothesis, Penalty, check_beam, length_penalty
 from transduce.text import EOS, Vocabularies
-from transduce.translator.ct2_model import Ct2Model, Quantization, damaged
+from transduce.translator.ct2_model import Ct2Model, Quantization, not_loaded
 from transduce.translator.ct2_spec import POSITIONS, longest_output
 from transduce.translator.engine import Block, Ids, Request
 
@@ -342,7 +342,7 @@ class Ct2Engine:
                 max_queued_batches=-1,
             )
         except (RuntimeError, ValueError, IndexError) as error:  # its words for a file that makes no sense
-            raise damaged(self.model, error) from None
+            raise not_loaded(self.model, error) from None
 
 
 def check_runs(quantization: Quantization) -> None:

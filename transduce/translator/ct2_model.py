@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from transduce.checkpoint import read_about, read_arrays, read_shapes
-from transduce.errors import DamagedFile, RunError
+from transduce.errors import RunError
 from transduce.files import NOT_THE_FILE, open_plain, read_plain
 from transduce.translator.ct2_spec import expected_shapes, make_spec
 from transduce.translator.folder import ModelFolder, check_shapes, shortlist_digest
@@ -142,5 +142,9 @@ def _build(opened: ModelFolder, weights: Path, quantization: Quantization, path:
     (path / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
 
 
-def damaged(model: Ct2Model, error: Exception) -> DamagedFile:
-    return DamagedFile(f"{model.path}: CTranslate2 cannot load it ({error}); remove that folder to have it made again")
+def not_loaded(model: Ct2Model, error: Exception) -> RunError:
+    """Its files match their hashes, or it would have been built again."""
+    return RunError(
+        f"{model.path}: CTranslate2 cannot load it ({error}), though its files are whole: is there enough memory, and is "
+        "the limit of open files (ulimit -n) high enough?"
+    )
