@@ -413,6 +413,19 @@ def test_signals_save_and_resume_to_the_same(
     assert log_of(run) == log_of(finished)
 
 
+@pytest.mark.parametrize(
+    ("before", "after"), [('"event"', '"evenu"'), ('"step": ', '"step": {'), ('"loss": ', '"loss": "'), ("{", "[[")]
+)
+def test_a_damaged_log_does_not_fail_a_run(
+    finished: Path, reversal: dict[str, str], tmp_path: Path, capfd: pytest.CaptureFixture[str], before: str, after: str
+) -> None:
+    run = Path(shutil.copytree(finished, tmp_path / "run"))
+    (run / "metrics.jsonl").write_text((run / "metrics.jsonl").read_text().replace(before, after, 1))
+    assert main(command(run, reversal)[3:]) == 0
+    assert "metrics.jsonl: the log cannot be" in capfd.readouterr().err
+    assert final_weights(run) == final_weights(finished)
+
+
 @pytest.mark.parametrize("name", ["weights.safetensors", "optimizer.safetensors", "progress.json"])
 @pytest.mark.parametrize("harm", ["torn", "altered"])
 def test_a_damaged_checkpoint_is_noticed(

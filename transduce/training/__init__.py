@@ -15,7 +15,7 @@ from transduce.checkpoint import RunFolder, freed_by_deleting, read_about
 from transduce.config import Layers
 from transduce.data import Files
 from transduce.device import choose_device
-from transduce.errors import RunError
+from transduce.errors import DamagedFile, RunError
 from transduce.model import Transformer
 from transduce.training.card import Facts, draw_curves, write_card
 from transduce.training.choices import Settings, wishes
@@ -141,7 +141,10 @@ def _conclude(folder: RunFolder, prepared: Prepared, trainer: Trainer) -> Result
         device=trainer.device.name,
     )
     write_card(folder, material.config, facts)
-    draw_curves(folder.metrics, folder.path / "curves.png")
+    try:
+        draw_curves(folder.metrics, folder.path / "curves.png")
+    except DamagedFile as error:  # no reason to end a finished run with an error
+        trainer.voice.say(f"{error}; the curves are not drawn")
     which = better_weights(folder)
     about = read_about(folder.weights(which), needed=("metric", "score", "signature"))
     return Result(
