@@ -112,6 +112,8 @@ def test_keys_of_jsonl(tmp_path: Path) -> None:
     assert pairs_of(flat, "source=en", "target=fr") == [("cat", "chat")]
     with pytest.raises(DataError, match='it has "fr" and "en": name them, for example --columns source=fr,target=en'):
         pairs_of(flat)
+    with pytest.raises(DataError, match="JSONL has keys, not numbers of columns"):
+        pairs_of(flat, "source=2", "target=1")
     records: list[dict[str, object]] = [
         {"lemma": "gehen", "tags": "V;PST", "form": "ging"},
         {"lemma": "lesen", "tags": ["V", "PST"], "form": "las"},

@@ -59,7 +59,7 @@ def test_relative_paths_are_found_from_any_folder(project: Path, monkeypatch: py
 
 @pytest.mark.parametrize("old", [False, True], ids=["absolute paths", "relative paths of an old run"])
 def test_a_run_that_moved_with_its_data_goes_on(
-    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: bool
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], old: bool
 ) -> None:
     monkeypatch.chdir(project)
     transduce.train("runs/first", train="data/train.tsv", valid="data/valid.tsv", settings=TINY, quiet=True)
@@ -69,7 +69,11 @@ def test_a_run_that_moved_with_its_data_goes_on(
         config.write_text(unsealed.replace(f"{project}/", ""))
     elsewhere = shutil.move(str(project), str(tmp_path / "elsewhere"))
     monkeypatch.chdir(tmp_path)
-    assert steps(transduce.train(f"{elsewhere}/runs/first", settings={"train.steps": 3}, quiet=True)) == 3
+    assert steps(transduce.train(f"{elsewhere}/runs/first", settings={"train.steps": 3})) == 3
+    said = capsys.readouterr().err
+    assert f"the train data moved: reading {elsewhere}/data/train.tsv" in said
+    assert steps(transduce.train(f"{elsewhere}/runs/first", settings={"train.steps": 4})) == 4
+    assert "data moved" not in capsys.readouterr().err
 
 
 def test_fine_tuning_is_resumed_from_another_folder(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

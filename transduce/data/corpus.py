@@ -236,6 +236,8 @@ class _Parser:
         self.columns = corpus.columns or Columns()
         self.line = 1  # the number of the next one
         self.in_header = self.kind == "tsv" and self.columns.named
+        if corpus.columns and not self.columns.named and all(map(_is_json, corpus.groups)):
+            raise DataError(f"{self.path}: JSONL has keys, not numbers of columns: --columns source=KEY,target=KEY")
 
     def __call__(self, lines: list[str]) -> Block:
         if self.in_header and lines:
@@ -321,6 +323,10 @@ class _Parser:
             known = {"source", "target"} <= fields.keys() or not languages or not set(languages) <= fields.keys()
             pair = ("source", "target") if known else languages
         return {"source": pair[0], "target": pair[1]}
+
+
+def _is_json(group: Group) -> bool:
+    return len(group) == 1 and kind_of(group) == "json"
 
 
 def _role(item: str) -> tuple[str, str, str]:

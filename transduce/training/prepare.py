@@ -19,6 +19,7 @@ from transduce.data import (
     Mixture,
     Rules,
     Scan,
+    absolute_setting,
     cache_folder,
     data_warnings,
     describe_columns,
@@ -107,6 +108,8 @@ def _prepare_new(folder: RunFolder, wished: Wishes, say: Say, begun: float) -> P
 def _prepare_again(folder: RunFolder, wished: Wishes, say: Say) -> Prepared:
     stored = read_config(folder)
     config = settings_of_resumed(stored, wished, folder.path)
+    for line in _moved(stored.data, config.data, wished):
+        say(line)
     with tempfile.TemporaryDirectory() as scratch:
         corpora = _corpora(config.data, Path(scratch))
         scanned = _scan(corpora, config.data, say)
@@ -116,6 +119,17 @@ def _prepare_again(folder: RunFolder, wished: Wishes, say: Say) -> Prepared:
         write_config(folder, config)
     begun_from = config.train.start_from if not steps_saved(folder) else ""  # killed before its first checkpoint
     return Prepared(material, open_folder(begun_from) if begun_from else None, about)
+
+
+def _moved(stored: DataConfig, now: DataConfig, wished: Wishes) -> list[str]:
+    """What to say of files that are no longer where they were; those that were given anew are not meant."""
+    lines = []
+    for name in ("train", "valid"):
+        was, is_now, given = (getattr(data, name) for data in (stored, now, wished.asked.data))
+        if not given and absolute_setting(was) != is_now:
+            files = " ".join(path for group in groups_from_setting(is_now) for path in group)
+            lines.append(f"the {name} data moved: reading {files}")
+    return lines
 
 
 @dataclass(frozen=True)
