@@ -147,6 +147,9 @@ def test_blank_lines_are_skipped_and_counted_where_asked(tmp_path: Path) -> None
         ([(tags, lemma, form) for lemma, tags, form in FORMS], (), ("source=2", "features=1", "target=3")),
         ([(lemma, form) for lemma, _, form in FORMS], ("source", "target"), ("source=source", "target=target")),
         ([(form, lemma) for lemma, _, form in FORMS], ("de", "en"), ("source=en", "target=de")),
+        (FORMS, ("Lemma", "Tags", "Form"), ("source=Lemma", "features=Tags", "target=Form")),
+        ([*FORMS, ("sein", "V PST", "war")], (), ("source=1", "features=2", "target=3")),
+        ([*FORMS, ("sein", "ist")], (), ("source=1", "features=2", "target=3")),
         ([(lemma, form) for lemma, _, form in FORMS], (), None),
         ([(lemma, form, "a remark; with words") for lemma, _, form in FORMS], (), None),
     ],
@@ -251,6 +254,10 @@ def test_translate_reads_the_columns_of_training(
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(other.encode())))
     assert main(["translate", str(inflection), "--columns", "source=2,features=1", "--json", "--engine", "torch"]) == 0
     assert json.loads(capsys.readouterr().out)["outputs"][0]["text"] == out[0]["outputs"][0]["text"]
+    for columns, complaint in (("source=4", "-:1: 2 of the 4 columns"), ("source=lemma", "give numbers, source=1")):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(other.encode())))
+        assert main(["translate", str(inflection), "--columns", columns]) == 2
+        assert complaint in capsys.readouterr().err
 
 
 def test_evaluate_and_score_read_the_columns_of_training(

@@ -154,6 +154,7 @@ def test_groups_survive_the_settings():
         ([["a", Path("b")], "c.tsv"], (("a", "b"), ("c.tsv",))),
         (["a.tsv", "b.jsonl.gz"], (("a.tsv",), ("b.jsonl.gz",))),
         ((), ()),
+        (None, ()),
     ],
 )
 def test_programs_may_give_files_in_any_plain_form(given, groups):

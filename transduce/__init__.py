@@ -41,12 +41,12 @@ def load(
 def train(
     run: str | Path,
     *,
-    train: "Files" = (),
-    valid: "Files" = (),
-    languages: Iterable[str] = (),
+    train: "Files | None" = None,
+    valid: "Files | None" = None,
+    languages: Iterable[str] | None = None,
     preset: str = "",
     config: str | Path = "",
-    settings: "Settings" = (),
+    settings: "Settings | None" = None,
     start_from: str | Path = "",
     quiet: bool = False,
 ) -> "Result":

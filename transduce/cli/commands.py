@@ -117,8 +117,7 @@ def translate(options: Options) -> int:
     translator.ready(request)
     _say_what_is_awaited(options)
     lines = Lines(options.input)
-    columns = Columns.of(options.columns.split(","), needs_target=False) if options.columns else None
-    sources = (columns.source_of_line(line) for line in lines) if columns else lines
+    sources = _sources(lines, options) if options.columns else lines
     prefixes = Lines(options.prefix) if options.prefix else None
     phrases = Lines(options.terms) if options.terms else None
     terms = map(_phrases, phrases) if phrases else None
@@ -417,6 +416,20 @@ def _read_pairs(data: DataConfig, files: Sequence[str]) -> tuple[list[str], list
     if not sources:
         raise DataError(f"{' '.join(files)}: empty: there is not a single pair")
     return sources, targets
+
+
+def _sources(lines: Lines, options: Options) -> Iterator[str]:
+    """The source of each line of a table, as `--columns` says; blank lines stay as they are."""
+    columns = Columns.of(options.columns.split(","), needs_target=False)
+    if columns.named:
+        raise SettingError(f"--columns {options.columns}: lines to translate have no header: give numbers, source=1")
+    for number, line in enumerate(lines, 1):
+        fields = line.split("\t")
+        if line.strip() and len(fields) < columns.needed:
+            raise DataError(
+                f"{options.input}:{number}: {len(fields)} of the {columns.needed} columns that --columns names"
+            )
+        yield columns.source_of(fields) if line.strip() else line
 
 
 def _input(options: Options) -> str:

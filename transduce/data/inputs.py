@@ -20,8 +20,10 @@ Files = FilePath | Iterable[FilePath | Iterable[FilePath]]  # "a.tsv", ("a.en", 
 _PIPES = ("/dev/", "/proc/")  # where a shell puts `<(command)`
 
 
-def groups_of(given: Files) -> tuple[Group, ...]:
-    """The groups that a program means by a path, a pair of paths, or a list of paths and pairs."""
+def groups_of(given: Files | None) -> tuple[Group, ...]:
+    """The groups that a program means by a path, a pair of paths, or a list of paths and pairs; none by `None`."""
+    if given is None:
+        return ()
     if isinstance(given, str | os.PathLike):
         return ((os.fspath(given),),)
     if isinstance(given, dict) or not isinstance(given, Iterable):

@@ -5,6 +5,7 @@ Used for a new run that was told no columns. Knows lines and fields; the reading
 
 import json
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +13,9 @@ from transduce.config.columns import Columns
 from transduce.data.corpus import Corpus, Group, first_lines, is_table, kind_of
 from transduce.errors import DataError
 
+MOST = 0.95  # of the values: a few may be written otherwise
+_SOURCES = {"source", "src", "lemma", "input", "word", "spelling", "grapheme", "graphemes"}
+_TARGETS = {"target", "tgt", "form", "output", "inflected", "pronunciation", "phoneme", "phonemes"}
 _TAGS = re.compile(r"[\w.+/:=*{}()<>-]+(;[\w.+/:=*{}()<>-]+)*")
 
 
@@ -47,9 +51,8 @@ def _described(group: Group, corpus: Corpus) -> str:
 def _infer(group: Group, languages: tuple[str, ...]) -> Columns | None:
     names, rows = _fields(group, None, languages)
     sides = _named_sides(names, languages)
-    features = [
-        name for at, name in enumerate(names) if name not in sides and looks_like_features([row[at] for row in rows])
-    ]
+    others = [name for name in names if name not in sides]
+    features = [name for name in others if looks_like_features([row[names.index(name)] for row in rows])]
     # A JSONL file names its sides itself, and a header line must be skipped.
     if not (sides and kind_of(group) == "tsv") and not (features and len(names) > 2):
         return None
@@ -58,11 +61,11 @@ def _infer(group: Group, languages: tuple[str, ...]) -> Columns | None:
 
 
 def _named_sides(names: Sequence[str], languages: tuple[str, ...]) -> tuple[str, ...]:
-    """Source and target by their names: `source` and `target`, or the codes of the languages."""
-    for pair in (("source", "target"), languages):
-        if len(pair) == 2 and set(pair) <= set(names):
-            return pair
-    return ()
+    """Source and target, where their names tell: the codes of the languages, or words that people use for them."""
+    if len(languages) == 2 and set(languages) <= set(names):
+        return languages
+    pair = [[name for name in names if name.strip().lower() in words] for words in (_SOURCES, _TARGETS)]
+    return (pair[0][0], pair[1][0]) if all(pair) else ()
 
 
 def _fields(group: Group, columns: Columns | None, languages: tuple[str, ...]) -> tuple[list[str], list[list[str]]]:
@@ -71,10 +74,12 @@ def _fields(group: Group, columns: Columns | None, languages: tuple[str, ...]) -
     if kind_of(group) == "json":
         return _json_fields(lines)
     rows = [line.split("\t") for line in lines]
-    width = min((len(row) for row in rows), default=0)
-    header = rows[0] if rows and (columns.named if columns else _named_sides(rows[0], languages)) else None
-    names = header or [str(number + 1) for number in range(width)]
-    return list(names), [row for row in rows[1 if header else 0 :] if len(row) >= len(names)]
+    if not rows:
+        return [], []
+    has_header = columns.named if columns else bool(_named_sides(rows[0], languages))
+    width = Counter(map(len, rows)).most_common(1)[0][0]
+    names = rows[0] if has_header else [str(number + 1) for number in range(width)]
+    return names, [row for row in rows[has_header:] if len(row) >= len(names)]
 
 
 def _json_fields(lines: list[str]) -> tuple[list[str], list[list[str]]]:
@@ -95,10 +100,11 @@ def _json_fields(lines: list[str]) -> tuple[list[str], list[list[str]]]:
 def looks_like_features(values: Sequence[str]) -> bool:
     """Whether these are morphological features, as UniMorph writes them: `V;PST;3;SG`."""
     given = [value for value in values if value]
-    several = [value for value in given if ";" in value]
-    if not given or not all(map(_TAGS.fullmatch, given)) or len(several) < len(given) / 2:
+    tagged = [value for value in given if _TAGS.fullmatch(value)]
+    several = [value for value in tagged if ";" in value]
+    if not given or len(tagged) < MOST * len(given) or len(several) < len(given) / 2:
         return False
-    tags = [tag for value in given for tag in value.split(";")]
+    tags = [tag for value in tagged for tag in value.split(";")]
     return all(tag.upper() == tag for tag in tags) or len(tags) > 5 * len(set(tags))
 
 

@@ -63,12 +63,12 @@ class Wishes:
 
 def wishes(
     *,
-    train: Files,
-    valid: Files,
-    languages: Iterable[str],
+    train: Files | None,
+    valid: Files | None,
+    languages: Iterable[str] | None,
     preset: str,
     config: str | Path,
-    settings: Settings,
+    settings: Settings | None,
     start_from: str | Path,
     inherited: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Wishes:
@@ -78,7 +78,7 @@ def wishes(
     options: dict[str, Any] = {
         "train": groups_to_setting(groups_of(train)),
         "valid": groups_to_setting(groups_of(valid)),
-        "languages": _languages(languages),
+        "languages": _languages(languages or ()),
     }
     begin: Layers = {"train": {"start_from": str(start_from)}} if start_from else {}
     given = (
@@ -87,7 +87,7 @@ def wishes(
         _file_layer(config),
         {"data": {key: value for key, value in options.items() if value}},
         begin,
-        settings_layer(settings),
+        settings_layer(settings or ()),
     )
     layers = tuple(_without_auto(layer) for layer in given)
     asked = assemble(*layers)  # a misspelt setting is refused before anything is read
