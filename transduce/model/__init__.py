@@ -6,6 +6,7 @@ from transduce.model.ensemble import Ensemble
 from transduce.model.taps import AttentionMaps, watch
 from transduce.model.tokens import Tokens
 from transduce.model.transformer import DecoderState, Memory, Transformer
+from transduce.model.unfilled import parameter_shapes, unfilled_model
 
 __all__ = [
     "AttentionMaps",
@@ -16,6 +17,8 @@ __all__ = [
     "MultiHeadAttention",
     "Tokens",
     "Transformer",
+    "parameter_shapes",
+    "unfilled_model",
     "watch",
     "without_heads",
 ]

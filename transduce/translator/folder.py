@@ -45,11 +45,11 @@ class ModelFolder:
 
     def model(self, which: str = "auto") -> "Transformer":
         """The model with these weights, ready to translate."""
-        from transduce.model import Transformer
+        from transduce.model import unfilled_model
 
         path = self.weights(which)
         check_shapes(self.shapes(), read_shapes(path), str(path))  # before memory is asked for
-        model = Transformer(self.config.model, self.vocabularies.source.size, self.vocabularies.target.size)
+        model = unfilled_model(self.config.model, self.vocabularies.source.size, self.vocabularies.target.size)
         load_weights(model, read_tensors(path), str(path))
         return model.eval()
 
@@ -207,13 +207,9 @@ def _rank(about: dict[str, str]) -> float:
 
 def parameter_shapes(config: ModelConfig, vocabularies: Vocabularies) -> Shapes:
     """The name and shape of every parameter of a model; none of them is allocated."""
-    import torch
+    from transduce import model
 
-    from transduce.model import Transformer
-
-    with torch.device("meta"):
-        model = Transformer(config, vocabularies.source.size, vocabularies.target.size)
-    return {name: parameter.shape for name, parameter in model.named_parameters()}
+    return model.parameter_shapes(config, vocabularies.source.size, vocabularies.target.size)
 
 
 def check_shapes(expected: Shapes, found: Shapes, where: str) -> None:

@@ -1,0 +1,62 @@
+"""Models whose weights are not drawn: to load others into, or to learn which shapes the settings ask for.
+
+Drawing the weights of a base model takes most of a second. PyTorch's own way to build without memory, its meta device, would
+import its compiler here, which takes seconds.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from transduce.config import ModelConfig
+from transduce.model.transformer import Transformer
+
+FILLING = {
+    nn.init.normal_, nn.init.uniform_, nn.init.xavier_uniform_, nn.init.kaiming_uniform_,
+    Tensor.normal_, Tensor.uniform_, Tensor.fill_, Tensor.zero_,
+}  # fmt: skip
+
+
+class _Unfilled(TorchFunctionMode):
+    """Tensors stay as they were allocated."""
+
+    def __torch_function__(
+        self,
+        function: Callable[..., Any],
+        types: Any,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        named = dict(kwargs or {})
+        if function in FILLING:
+            return args[0] if args else named["tensor"]
+        return self.call(function, args, named)
+
+    def call(self, function: Callable[..., Any], args: Sequence[Any], named: dict[str, Any]) -> Any:
+        return function(*args, **named)
+
+
+class _ShapesOnly(_Unfilled):
+    """Parameters have no memory, and tables of positions one row."""
+
+    def call(self, function: Callable[..., Any], args: Sequence[Any], named: dict[str, Any]) -> Any:
+        if function is torch.empty:
+            return function(*args, **named | {"device": "meta"})
+        made = function(*args, **named)
+        return made[:1] if function is torch.arange and len(args) == 1 else made
+
+
+def unfilled_model(config: ModelConfig, source_size: int, target_size: int) -> Transformer:
+    """A model whose every parameter is still to be loaded."""
+    with _Unfilled():
+        return Transformer(config, source_size, target_size)
+
+
+def parameter_shapes(config: ModelConfig, source_size: int, target_size: int) -> dict[str, torch.Size]:
+    """The name and shape of every parameter of a model; none of them is allocated."""
+    with _ShapesOnly():
+        model = Transformer(config, source_size, target_size)
+    return {name: parameter.shape for name, parameter in model.named_parameters()}
