@@ -27,6 +27,7 @@ from transduce.text import Vocabularies, Vocabulary, train_vocabulary
 from transduce.translator import Loading, Translator, open_folder
 
 FROZEN = Path(__file__).parent / "frozen" / "0.1.0"
+NEAR = 5e-4  # between logits of up to 200: other processors differ by 1e-4, wrong weights by 0.01 or more
 needs_transformers = pytest.mark.skipif(not find_spec("transformers"), reason="pip install 'transduce[hf]'")
 # A program that has never heard of us: Auto classes, a folder, lines; the texts, greedy and with a beam, as JSON.
 LIMIT = 60
@@ -118,7 +119,7 @@ def test_transformers_says_the_same_and_the_way_back_gives_the_same_weights(vari
     run = write_folder(tmp_path / "run", model, joint=joint, search=search)
     verified = export(run, tmp_path / "hf")
     print(variant, verified)
-    assert verified.difference < 1e-4
+    assert verified.difference < NEAR
     assert_nearly_all_the_same(verified)
     if model.positions != "none" and model.tie != "none":  # nothing tells those to end
         assert verified.greedy > 3
@@ -238,7 +239,7 @@ def export_by_command(run: Path, folder: Path, *options: str) -> dict[str, Any]:
 def test_onnxruntime_says_the_same(tmp_path: Path) -> None:
     onnxruntime = pytest.importorskip("onnxruntime", reason="pip install 'transduce[onnx]'")
     verified = export_by_command(FROZEN, tmp_path / "onnx", "--to", "onnx")
-    assert verified["difference"] < 1e-4
+    assert verified["difference"] < NEAR
     assert min(verified["greedy"], verified["beam"]) >= verified["lines"] - 1 > 8
     described = json.loads((tmp_path / "onnx" / "manifest.json").read_text())
     assert described["ids"] == {"end": 0, "unknown": 1, "start": 71, "source_pad": 31}
@@ -273,7 +274,7 @@ def test_onnx_takes_every_variant(variant: str, tmp_path: Path) -> None:
     search = SearchConfig(length_penalty="power", allow_unknown=False)
     run = write_model(tmp_path / "run", model, both, search)
     verified = export_by_command(run, tmp_path / "onnx", "--to", "onnx")
-    assert verified["difference"] < 1e-4
+    assert verified["difference"] < NEAR
     assert (tmp_path / "onnx" / "README.md").read_text().startswith("# a model: en -> de\n")
 
 
@@ -300,7 +301,7 @@ def test_ctranslate2_says_the_same(variant: str, tmp_path: Path) -> None:
     search = SearchConfig(length_penalty="power", alpha=0.7)
     run = write_folder(tmp_path / "run", model, joint=joint, search=search)
     verified = export_model(run, tmp_path / "ct2", "ct2", threads=THREADS)
-    assert verified.difference < 1e-4
+    assert verified.difference < NEAR
     assert_nearly_all_the_same(verified)
 
 
