@@ -1,13 +1,17 @@
 """What a hostile network does to a server: nonsense, slowness, size, leaving early; and stops under load.
 
-    python benchmarks/serve_attack.py RUN [--requests 100000]
+    python benchmarks/serve_attack.py RUN [--requests 100000] [--only starving ...] [--before FOLDER]
 
-About ten minutes on two cores. RUN: a model from English to German.
+About twelve minutes on two cores. RUN: a model from English to German. `--only` runs some of the attacks and keeps the results of
+the others; `--before` names a checkout of an earlier commit to starve beside this one.
 fuzz            requests of random methods, paths, headers and bodies, mutated from valid ones; no 5xx but 503 (too much work)
 schemathesis    requests made from the server's own OpenAPI document, and its checks on the answers
 slow            500 connections that send a byte of their headers or body now and then; each must be closed, others served
 huge            a header and a body of 200 MB, with a length and in chunks: refused while memory stays
 cancellations   1,000 clients that ask for a document and hang up
+starving        one client after another sends a request that costs as much as it can: text that normalisation makes 18 times
+                longer, the same as long as it may be, a wide beam over thousands of lines, a page of ordinary text; beside it a
+                short request every 50 ms, which must be answered within a second (p99) or refused within milliseconds
 stops           20 times SIGTERM while requests are under way: each must be answered, the process must end with 0
 Memory is the server's resident set, measured after it has served every kind of request and 5,000 that are like those of the fuzz:
 torch is loaded by the first look at attention, and the libraries keep what they prepared for each shape of input.
@@ -29,8 +33,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from facts import write_result
-from served import HOST, Connection, Served, ask, connect, free_port, post, translation
+from facts import HERE, RESULTS, write_result
+from served import HOST, Asked, Connection, Served, ask, connect, free_port, percentile, post, translation
 
 CLIENTS = 16
 WARMING = 5_000
@@ -38,6 +42,8 @@ SLOW = 500
 HUGE = 200_000_000
 CANCELLATIONS = 1_000
 STOPS = 20
+ATTACKS = ("fuzz", "schemathesis", "slow", "huge", "cancellations")
+STARVING_S = 20
 HEADERS_S = 10  # after which the server closes a connection that has not sent its headers
 
 
@@ -45,23 +51,47 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run")
     parser.add_argument("--requests", type=int, default=100_000)
+    parser.add_argument("--only", nargs="+", default=[*ATTACKS, "starving", "stops"], metavar="ATTACK")
+    parser.add_argument("--before", type=Path, help="a checkout of an earlier commit")
     options = parser.parse_args()
     results: dict[str, Any] = {}
+    if set(options.only) & set(ATTACKS):
+        results |= attacked(options)
+    if "starving" in options.only:
+        results["starving"] = starving(options)
+    if "stops" in options.only:
+        results["stops"] = stops(options.run)
+        print("stops", results["stops"])
+    command = "python benchmarks/serve_attack.py RUN"
+    kept = {} if len(options.only) == len(ATTACKS) + 2 else earlier_results()
+    print(write_result("serve-attack", command, ["fastapi", "granian", "schemathesis"], **(kept | results)))
+
+
+def attacked(options: argparse.Namespace) -> dict[str, Any]:
+    """What each attack on one server did to it."""
+    results = {}
     with start(options.run) as server:
         asyncio.run(every_kind(server.port))
         asyncio.run(_fuzz(server.port, WARMING, first_seed=CLIENTS))
-        for attack in (fuzz, schemathesis, slow, huge, cancellations):
-            results[attack.__name__] = with_memory(server, attack, options)
-            print(attack.__name__, results[attack.__name__], flush=True)
-    results["stops"] = stops(options.run)
-    print("stops", results["stops"])
-    command = "python benchmarks/serve_attack.py RUN"
-    print(write_result("serve-attack", command, ["fastapi", "granian", "schemathesis"], **results))
+        for name in [name for name in ATTACKS if name in options.only]:
+            results[name] = with_memory(server, globals()[name], options)
+            print(name, results[name], flush=True)
+    return results
 
 
-def start(run: str) -> Served:
+def earlier_results() -> dict[str, Any]:
+    """The attacks of an earlier run, each with the commit it was made at."""
+    path = RESULTS / "serve-attack.json"
+    if not path.exists():
+        return {}
+    written = json.loads(path.read_text())
+    of = {"date": written["date"], "commit": written["commit"]}
+    return {name: of | written[name] for name in [*ATTACKS, "starving", "stops"] if name in written}
+
+
+def start(run: str, checkout: Path = HERE.parent) -> Served:
     port = free_port()
-    return Served("-m", "transduce", "serve", run, "--port", port, port=port)
+    return Served("-m", "transduce", "serve", run, "--port", port, port=port, checkout=checkout)
 
 
 def with_memory(server: Served, attack: Any, options: argparse.Namespace) -> dict[str, Any]:
@@ -314,6 +344,66 @@ async def _cancel(port: int) -> None:
 
     for _ in range(CANCELLATIONS // 10):
         await asyncio.gather(*(one() for _ in range(10)))
+
+
+# --- starving --------------------------------------------------------------------------------------------------
+
+COSTLY: dict[str, dict[str, Any]] = {
+    "expanding": {"text": "\ufdfa" * 50_000},
+    "expanding, within the limit": {"text": "\ufdfa" * 2_777},
+    "wide beam": {"text": "a\n" * 25_000, "beam": 16, "n_best": 16},
+    "ordinary": {"text": "Two dogs run through the green grass. " * 1_250},
+}
+
+
+def starving(options: argparse.Namespace) -> dict[str, Any]:
+    """Each attack on a fresh server, as a first request and as a later one; an earlier commit takes turns with this one."""
+    checkouts = {"now": HERE.parent} | ({"before": options.before} if options.before else {})
+    found: dict[str, Any] = {}
+    for name, body in COSTLY.items():
+        for which, checkout in checkouts.items():
+            with start(options.run, checkout) as server:
+                found.setdefault(which, {})[name] = asyncio.run(_starve(server.port, body))
+            print("starving", which, name, found[which][name], flush=True)
+    return found
+
+
+async def _starve(port: int, body: dict[str, Any]) -> dict[str, Any]:
+    costly, short = post("/v1/translate", body), translation("A man is walking.")
+    alone = [await ask(await connect(port), short) for _ in range(20)]
+    until = time.perf_counter() + STARVING_S
+    attacking = asyncio.create_task(_repeat(port, costly, until, pause_s=0))
+    beside = await _repeat(port, short, until, pause_s=0.05)
+    attacking.cancel()
+    answered, refused = ([one.seconds for one in beside if one.status == status] for status in (200, 503))
+    return {
+        "alone_p50_ms": _ms(alone_s := [one.seconds for one in alone], 0.5),
+        "alone_p99_ms": _ms(alone_s, 0.99),
+        "answered": len(answered),
+        "answered_p50_ms": _ms(answered, 0.5),
+        "answered_p99_ms": _ms(answered, 0.99),
+        "answered_max_ms": _ms(answered, 1),
+        "refused": len(refused),
+        "refused_max_ms": _ms(refused, 1),
+        "failed": len(beside) - len(answered) - len(refused),
+    }
+
+
+async def _repeat(port: int, request: bytes, until: float, pause_s: float) -> list[Asked]:
+    """One request after the other, each over a connection of its own; what is cancelled hangs up."""
+    asked = []
+    while time.perf_counter() < until:
+        connection = await connect(port)
+        try:
+            asked.append(await ask(connection, request))
+        finally:
+            connection.transport.abort()
+        await asyncio.sleep(pause_s)
+    return asked
+
+
+def _ms(seconds: list[float], share: float) -> float | None:
+    return round(1_000 * percentile(seconds, share), 1) if seconds else None
 
 
 # --- stops -----------------------------------------------------------------------------------------------------

@@ -312,6 +312,21 @@ def test_slow_lines_leave_a_core_to_others() -> None:
     run(test, clock, workers=4, cores=2)
 
 
+def test_lines_of_a_large_model_are_not_slow_because_all_of_them_take_long() -> None:
+    clock = Clock()
+    work = Slow(clock, batch_s=3)
+
+    async def test(queue: Queue) -> None:
+        await queue.answer(work, ["a"])
+        work.free.clear()
+        tasks = await started(queue, work, ["a"] * 3, ["a"] * 3)
+        assert len(work.batches) == 3, "both cores have a line"
+        work.free.set()
+        await asyncio.gather(*tasks)
+
+    run(test, clock, workers=4, cores=2)
+
+
 def test_who_has_had_least_comes_first() -> None:
     """A request that comes while another has lines under way does not wait for more of those."""
     clock = Clock()

@@ -3,7 +3,10 @@
 A cost is any number that grows with the work, such as tokens; seconds for a unit of it are what is learned here.
 """
 
+import math
+
 REMEMBERED = 0.8  # of the past when a new batch is learned from
+USUAL = 10  # requests that say what is usual
 
 
 class Pace:
@@ -29,6 +32,23 @@ class Pace:
     def seconds(self, cost: float) -> float:
         """How long this much should take; call it only where something is known."""
         return cost * self._seconds / self._cost
+
+
+class Usual:
+    """What is usual among requests, each counted once, however long: the geometric mean, which a few huge ones hardly move."""
+
+    def __init__(self) -> None:
+        self._logarithm, self._count = -math.inf, 0
+
+    def learn(self, seconds: float) -> None:
+        self._count = min(self._count + 1, USUAL)
+        new = math.log(max(seconds, 1e-6))
+        self._logarithm = new if self._count == 1 else self._logarithm + (new - self._logarithm) / self._count
+
+    @property
+    def seconds(self) -> float:
+        """0 where nothing is known."""
+        return math.exp(self._logarithm)
 
 
 class Shares:

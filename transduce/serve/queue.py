@@ -21,11 +21,12 @@ from typing import Any
 
 from transduce.serve.jobs import Batch, Job, Work, answers_of
 from transduce.serve.metrics import Metrics
-from transduce.serve.pace import Pace, Shares
+from transduce.serve.pace import Pace, Shares, Usual
 from transduce.serve.refusals import Overloaded
 from transduce.serve.settings import Settings
 
 TRIED = 0.125  # of a batch's time for the first lines of a request, as long as nothing is known of it
+SLOWER = 8.0  # times as long as usual: a slow line
 REFUSING_S = 0.1  # after a refusal: others are likely
 CROWD = 2.0  # a batch's time for lines of different requests: together they take less than apart
 
@@ -42,6 +43,7 @@ class Queue:
         self._running: dict[Batch, None] = {}
         self._paces: dict[Hashable, Pace] = {}
         self._shares = Shares()
+        self._usual = Usual()  # time of a line
         self._inside = 0  # requests that were let in and are not yet answered
         self._unanswered = 0  # jobs
         self._fair_s = 0.0  # the share that a job would have had, had it always been there
@@ -156,8 +158,15 @@ class Queue:
         return max(1, self._cores - 1)
 
     def _is_slow(self, job: Job) -> bool:
-        """Whether its next line takes so long that it must not take every core, as far as is known."""
-        return not job.pace.is_known or job.next_s(0) > self.settings.slow_line_s
+        """Whether its next line takes so long that such lines must not take every core, as far as is known.
+
+        A large model's lines all take long: to be slow is to take much longer than others.
+        """
+        return not job.pace.is_known or job.next_s(0) > self._slow_s
+
+    @property
+    def _slow_s(self) -> float:
+        return max(self.settings.slow_line_s, SLOWER * self._usual.seconds)
 
     def _next_batch(self, first: Job) -> Batch:
         """Lines of about this size of each job with this work in turn, for as long as a batch may take."""
@@ -223,6 +232,9 @@ class Queue:
         for pace in _paces(batch):
             pace.running -= 1
         batch.places[0].job.usual.learn(cost, share_s)
+        for job in batch.jobs:
+            if not job.own.is_known:
+                self._usual.learn(share_s / len(batch.places))
         for place in batch.places:
             place.job.own.learn(place.cost, share_s * place.cost / cost)
 
@@ -234,7 +246,7 @@ class Queue:
         Slow lines keep others waiting only where they have taken every core; those with slow lines wait for them anyway.
         """
         running = list(self._running)
-        are_slow = [batch for batch in running if batch.is_slow or self._share_s(batch) > self.settings.slow_line_s]
+        are_slow = [batch for batch in running if batch.is_slow or self._share_s(batch) > self._slow_s]
         if slow or len(are_slow) >= self._cores:
             return sum(self._ahead_s.values()) + self._left_s(running)
         return self._ahead_s[False] + self._left_s(batch for batch in running if batch not in are_slow)
