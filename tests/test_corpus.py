@@ -98,7 +98,7 @@ def test_features_become_symbols_of_the_source(tmp_path):
 def test_standard_input_is_read_as_often_as_needed(tmp_path, monkeypatch, content, name):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
     groups = without_pipes((("-",),), tmp_path)
-    assert groups[0][0].endswith(name)
+    assert groups[0][0].endswith(f"copy-of-standard-input.{name}")
     assert pairs_of(*groups) == pairs_of(*groups) == [("a", "b")]
 
 

@@ -103,7 +103,7 @@ def without_pipes(groups: tuple[Group, ...], folder: Path) -> tuple[Group, ...]:
 def _plain(path: str, folder: Path, alone: bool) -> str:
     if path != "-" and not _is_pipe(path):
         return path
-    name = "standard-input" if path == "-" else path.strip("/").replace("/", "-")
+    name = "copy-of-" + ("standard-input" if path == "-" else path.strip("/").replace("/", "-"))  # errors show it
     with _open_pipe(path) as file:
         first = file.read(1)
         ending = "" if not alone or is_table(path) else ".jsonl" if first == b"{" else ".tsv"
