@@ -40,6 +40,7 @@ train.validate_lines=10 search.length_penalty=power
 """.split()
 STEPS, STOPPED_AT, RESUMED_TO = 24, 20, 26
 SAID = re.compile(r"altered|torn|damaged|cannot be (read|drawn)|hash|lacks|missing")
+HEADERS = 3_000  # bytes
 PATIENCE_S = 300.0  # for an answer; a command takes seconds
 COMMANDS = ("translate, torch", "translate, ct2", "translate, shortlist", "evaluate", "train")
 OUTCOMES = ("detected", "unchanged", "different", "traceback")
@@ -151,9 +152,9 @@ def outcome(arguments: list[str], expected: Any) -> tuple[str, str]:
 
 
 def damaged(content: bytes, draw: random.Random) -> bytes:
-    """One bit flipped, or one byte overwritten by another."""
+    """One bit flipped, or one byte overwritten by another; half of them near the beginning, where headers are."""
     altered = bytearray(content)
-    place = draw.randrange(len(content))
+    place = draw.randrange(draw.choice((len(content), min(len(content), HEADERS))))
     altered[place] ^= 1 << draw.randrange(8) if draw.random() < 0.5 else draw.randint(1, 255)
     return bytes(altered)
 
