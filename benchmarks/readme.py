@@ -48,7 +48,7 @@ def page() -> str:
     """Every figure there is."""
     makers = [
         demo_row, cmudict_row, multi30k_row, bpe_row, europarl_rows, kills_row, flips_row, prepare_row, gpu_rows, extras_rows,
-        cpu_training_rows, gpu_translation_rows, cpu_translation_rows, same_outputs_rows, round_trip_rows, student_rows, server_rows,
+        budget_rows, cpu_training_rows, gpu_translation_rows, cpu_translation_rows, same_outputs_rows, round_trip_rows, student_rows, server_rows,
     ]  # fmt: skip
     return f"{INTRODUCTION}\n{table(makers)}\n"
 
@@ -123,6 +123,31 @@ def _ensemble_row() -> list[str]:
     )
     how = f"the same recipe, {each} seeds that translate together (`translate --ensemble`)"
     return [row(f"The same, ensembles of {each}", figure, how)]
+
+
+TASKS = {
+    "tatoeba": "Tatoeba German to English", "multi30k": "Multi30k English to German", "cmudict": "CMUdict pronunciation",
+    "eng_us": "English pronunciation (SIGMORPHON 2021)", "jpn_hira": "Japanese pronunciation (SIGMORPHON 2021)",
+    "german": "German inflection (CoNLL 2017)", "finnish": "Finnish inflection (CoNLL 2017)",
+}  # fmt: skip
+
+
+def budget_rows() -> list[str]:
+    """What `--minutes` reaches on two cores, and how well the minutes are kept."""
+    record = read("budget-fit")
+    rows = []
+    for task in TASKS if record else ():
+        runs = [run for run in record["rows"] if run["task"] == task]
+        figure = "; ".join(f"{run['minutes']:g} minutes: {_main(run['scores'])}" for run in runs)
+        clocks = ", ".join(f"{run['command_s']:.0f} s" for run in runs)
+        how = f"`--minutes`, everything fitted; two cores of {record['hardware']['cpu']}, validation data, greedy; took {clocks}"
+        rows.append(row(TASKS[task], figure, how))
+    return rows
+
+
+def _main(scores: dict[str, float]) -> str:
+    name = next(one for one in ("BLEU", "WER", "sequence error rate") if one in scores)
+    return f"{name} {scores[name]:.1f}"
 
 
 def europarl_rows() -> list[str]:

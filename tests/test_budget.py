@@ -85,7 +85,7 @@ def test_a_budget_in_steps_or_epochs_keeps_the_recipe_of_the_data() -> None:
 def test_minutes_leave_the_pauses_to_the_plan_and_learn_the_vocabulary_from_less() -> None:
     config, _ = fitted(TATOEBA, QUIET, 2)
     assert (config.train.validate_every, config.train.checkpoint_every) == (0, 0)
-    assert config.data.vocabulary_sample == 100_000
+    assert config.data.vocabulary_sample == 50_000
 
 
 @pytest.mark.parametrize("task", ["translation", "symbols"])

@@ -16,7 +16,7 @@ from transduce.config.task import Counts, infer_task, infer_units, text_reasons,
 SENSIBLE_MINUTES = 60.0  # without a budget: what takes longer on this machine is made smaller
 SLOW_CPU = cpu(2_000.0)
 FAR_BELOW = 0.25  # of the epochs that the data reward: with fewer, people are warned
-SAMPLE_PER_MINUTE = 50_000  # pairs that the vocabulary is learned from, for each minute of the budget
+SAMPLE_PER_MINUTE = 25_000  # pairs that the vocabulary is learned from, for each minute of the budget
 
 
 @dataclass(frozen=True)
