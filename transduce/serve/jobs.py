@@ -30,7 +30,7 @@ class Job:
     """A request's lines: some waiting, some with a worker, some answered."""
 
     def __init__(self, work: Work, lines: Sequence[str], costs: Sequence[float], usual: Pace) -> None:
-        self.work, self.lines, self.costs = work, lines, costs
+        self.work, self.lines, self.costs, self.alone = work, lines, costs, work.alone
         self.usual, self.own = usual, Pace()  # the pace of its kind, and of its own lines
         self.used_s = 0.0  # its share of the machine's time, counted from what others had when it came
         self.turn = 0  # when it last had one, or came
@@ -98,13 +98,10 @@ class Batch:
 
     places: list[Place]
     expected_s: float
+    alone: Hashable
     is_slow: bool
     began: float = 0.0  # by the clock
     mark: float = 0.0  # of its share
-
-    @property
-    def work(self) -> Work:
-        return self.places[0].job.work
 
     @property
     def jobs(self) -> list[Job]:

@@ -39,20 +39,19 @@ class Queue:
     ) -> None:
         self.settings, self.metrics, self.clock = settings, metrics, clock
         self._cores = min(cores, settings.workers)
+        self._all_but_one = max(1, self._cores - 1)
         self._jobs: dict[Job, None] = {}  # waiting, in the order they came
         self._running: dict[Batch, None] = {}
         self._paces: dict[Hashable, Pace] = {}
         self._shares = Shares()
         self._usual = Usual()  # time of a line
+        self._slow_s = settings.slow_line_s
         self._inside = 0  # requests that were let in and are not yet answered
         self._unanswered = 0  # jobs
         self._fair_s = 0.0  # the share that a job would have had, had it always been there
         self._turns = 0
         self._refused_at = -math.inf
-        self._ahead_s = {
-            False: 0.0,
-            True: 0.0,
-        }  # of waiting lines that come before a new request's: usual ones, slow ones
+        self._ahead: tuple[float, float] | None = None  # what `_ahead_s` says, until something changes
         self._threads = ThreadPoolExecutor(settings.workers, "worker")
 
     @property
@@ -114,59 +113,44 @@ class Queue:
         job.begun = len(job.lines)
         self._jobs.pop(job, None)
         self._unanswered -= 1
-        self._estimate()
+        self._changed()
 
     # --- batches -------------------------------------------------------------------------------------------------
 
     def _hand_out(self) -> None:
         """Batches for the workers that have none."""
-        while (job := self._next_job()) and self._has_room(job):
+        while self._has_room() and (job := self._next_job()) and self._is_due(job):
             batch = self._next_batch(job)
             self._begin(batch)
             computing = asyncio.get_running_loop().run_in_executor(self._threads, answers_of, batch.places)
             computing.add_done_callback(partial(self._take_back, batch))
-        self._estimate()
+        self._changed()
 
-    def _has_room(self, job: Job) -> bool:
-        """Whether a worker is free; of those who have had their share, as many lines as keep every core busy will do.
-
-        While requests are refused, a core is left to refusing them: it must not wait for translations.
-        """
+    def _has_room(self) -> bool:
+        """Whether a worker is free. While requests are refused, a core is left to that: it must not wait for translations."""
         is_refusing = self.clock() - self._refused_at < REFUSING_S
-        if len(self._running) >= (max(1, self._cores - 1) if is_refusing else self.settings.workers):
-            return False
+        return len(self._running) < (self._all_but_one if is_refusing else self.settings.workers)
+
+    def _is_due(self, job: Job) -> bool:
+        """Whether it may have a turn now; of those who have had their share, as many lines as keep every core busy will do."""
         if len(self._running) < self._cores or job.used_s <= self._fair_s:
             return True
         return self._left_s(self._running) < self.settings.batch_s
 
     def _next_job(self) -> Job | None:
         """The one that has had least of the machine, of those that can have a turn now."""
-        busy = {batch.work.alone for batch in self._running} - {None}
-        slow = sum(batch.is_slow for batch in self._running)
+        busy = {batch.alone for batch in self._running} - {None}
+        may_be_slow = sum(batch.is_slow for batch in self._running) < self._all_but_one
         ready = (
             job
             for job in self._jobs
-            if not job.is_tried
-            and (not busy or job.work.alone not in busy)
-            and (slow < self._slow_at_once or not self._is_slow(job))
+            if not job.is_tried and job.alone not in busy and (may_be_slow or not self._is_slow(job))
         )
         return min(ready, key=_by_turn, default=None)
 
-    @property
-    def _slow_at_once(self) -> int:
-        """Slow lines leave a core to the others, where there are several."""
-        return max(1, self._cores - 1)
-
     def _is_slow(self, job: Job) -> bool:
-        """Whether its next line takes so long that such lines must not take every core, as far as is known.
-
-        A large model's lines all take long: to be slow is to take much longer than others.
-        """
+        """Whether its next line takes so long that such lines must leave a core to the others, as far as is known."""
         return not job.pace.is_known or job.next_s(0) > self._slow_s
-
-    @property
-    def _slow_s(self) -> float:
-        return max(self.settings.slow_line_s, SLOWER * self._usual.seconds)
 
     def _next_batch(self, first: Job) -> Batch:
         """Lines of about this size of each job with this work in turn, for as long as a batch may take."""
@@ -174,7 +158,7 @@ class Queue:
         like_it = [job for job in self._jobs if job.size == size and (job is first or job.work == first.work)]
         turns = [(*_by_turn(job), job) for job in like_it if not job.is_tried]
         heapify(turns)
-        batch = Batch([], 0.0, self._is_slow(first))
+        batch = Batch([], 0.0, first.alone, self._is_slow(first))
         tried: dict[Job, float] = {}
         while turns and len(batch.places) < self.settings.batch_lines:
             job = heappop(turns)[-1]
@@ -235,6 +219,8 @@ class Queue:
         for job in batch.jobs:
             if not job.own.is_known:
                 self._usual.learn(share_s / len(batch.places))
+        # A large model's lines all take long: to be slow is to take much longer than others.
+        self._slow_s = max(self.settings.slow_line_s, SLOWER * self._usual.seconds)
         for place in batch.places:
             place.job.own.learn(place.cost, share_s * place.cost / cost)
 
@@ -245,25 +231,27 @@ class Queue:
 
         Slow lines keep others waiting only where they have taken every core; those with slow lines wait for them anyway.
         """
-        running = list(self._running)
-        are_slow = [batch for batch in running if batch.is_slow or self._share_s(batch) > self._slow_s]
-        if slow or len(are_slow) >= self._cores:
-            return sum(self._ahead_s.values()) + self._left_s(running)
-        return self._ahead_s[False] + self._left_s(batch for batch in running if batch not in are_slow)
+        now = self._shares.at(self.clock())
+        usual_s, slow_s = self._ahead = self._ahead or self._ahead_s()
+        others = [batch for batch in self._running if not batch.is_slow and now - batch.mark <= self._slow_s]
+        if slow or len(self._running) - len(others) >= self._cores:
+            return usual_s + slow_s + self._left_s(self._running)
+        return usual_s + self._left_s(others)
 
     def _left_s(self, batches: Iterable[Batch]) -> float:
         """What is still to come of batches under way; what is overdue may take as long again."""
-        return sum(abs(batch.expected_s - self._share_s(batch)) for batch in batches)
+        now = self._shares.at(self.clock())
+        return sum(abs(batch.expected_s - (now - batch.mark)) for batch in batches)
 
-    def _share_s(self, batch: Batch) -> float:
-        return self._shares.at(self.clock()) - batch.mark
+    def _ahead_s(self) -> tuple[float, float]:
+        """How long usual and slow lines take that come before a new request's: one of each job that has had no more than it."""
+        ahead = [job for job in self._jobs if job.used_s <= self._fair_s]
+        all_s = sum(job.next_s(self.settings.batch_s) for job in ahead)
+        slow_s = sum(job.next_s(self.settings.batch_s) for job in ahead if self._is_slow(job))
+        return all_s - slow_s, slow_s
 
-    def _estimate(self) -> None:
-        """How long the lines take that come before those of a new request: one of each job that has had no more than it."""
-        self._ahead_s = {False: 0.0, True: 0.0}
-        for job in self._jobs:
-            if job.used_s <= self._fair_s:
-                self._ahead_s[self._is_slow(job)] += job.next_s(self.settings.batch_s)
+    def _changed(self) -> None:
+        self._ahead = None
         self.metrics.waiting.set(self.waiting)
 
     def close(self) -> None:
