@@ -20,7 +20,10 @@ from pathlib import Path
 
 TESTS = Path(__file__).parent
 MARKED = "numerics and not slow and not gpu"
-CT2_TESTS = ("test_ct2.py", "test_export.py", "test_frozen.py", "test_shortlist.py")
+CT2_TESTS = (
+    *("test_ct2.py", "test_frozen.py", "test_shortlist.py"),
+    *("test_export.py::test_ctranslate2_says_the_same", "test_export.py::test_a_program_that_knows_ctranslate2_alone"),
+)
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,14 @@ def test_at_most_eight_environments_each_with_one_change(
     assert all(len({key.split("_")[0] for key in one.variables}) == 1 for one in every if "thread" not in one.name)
 
 
+@pytest.mark.parametrize("name", numerics.CT2_TESTS)
+def test_the_tests_of_ctranslate2_are_marked(name: str) -> None:
+    file, _, test = name.partition("::")
+    text = (numerics.TESTS / file).read_text(encoding="utf-8")
+    assert "mark.numerics" in text
+    assert f"def {test}" in text
+
+
 def test_the_matrix_names_what_ran_and_what_did_not() -> None:
     said = matrix([GOOD, Outcome("other", 0, 1, 0, 3.4)], [Environment("third", {}, "no such instructions")])
     assert said.split("\n") == [
