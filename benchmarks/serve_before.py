@@ -3,15 +3,18 @@
     git worktree add ../before COMMIT
     python benchmarks/serve_before.py RUN --before ../before [--data FOLDER] [--rounds 7] [--seconds 3]
 
-About five minutes on two cores. RUN: a model from English to German; requests are the sentences of Multi30k's test set, one each.
+About four minutes on two cores. RUN: a model from English to German; requests are the sentences of Multi30k's test set, one each.
 Both servers run all the time. In each round they are measured one after the other, the first of them in turn, with
 1, 8 and 64 clients that each send their next request when the last is answered. A ratio is this checkout's requests a second
 over the other's in the same round; it is slower only if the whole 95 % interval of the
 median ratio, from drawing rounds with replacement, is below 0.97.
+The same ratio is taken of what the server computed for a request, which other jobs of the machine change least.
+Then both are offered three and ten times as many requests a second as they answered, in turns: how soon answers and refusals come.
 Writes benchmarks/results/serve-before.json.
 """
 
 import argparse
+import asyncio
 import os
 import random
 import statistics
@@ -20,11 +23,21 @@ from pathlib import Path
 from typing import Any
 
 from facts import default_data, write_result
-from serve_load import CLIENTS, measured
+from serve_load import CLIENTS, OVERLOAD, measured, overloaded
 from served import Served, free_port, translation
 
 SLOWER = 0.97
 DRAWS = 10_000
+OVERLOADS = 3  # rounds
+SOON = (
+    "offered_per_s",
+    "goodput_per_s",
+    "answered_p50_ms",
+    "answered_p99_ms",
+    "refused_p50_ms",
+    "refused_p99_ms",
+    "failed",
+)
 FIGURES = ("requests_per_s", "p50_ms", "p99_ms", "server_cpu_ms")
 
 
@@ -41,6 +54,8 @@ def main() -> None:
     servers = {"before": start(options.run, options.before), "now": start(options.run, Path(__file__).parents[1])}
     try:
         found = {str(clients): take_turns(servers, requests, clients, options) for clients in CLIENTS}
+        peak = max(one[name]["requests_per_s"] for one in found.values() for name in servers)
+        overload = {f"{times} times": overload_in_turns(servers, requests, times * peak, options) for times in (3, 10)}
     finally:
         for server in servers.values():
             server.stop()
@@ -53,6 +68,7 @@ def main() -> None:
         seconds=options.seconds,
         load_average=os.getloadavg(),
         clients=found,
+        overload=overload,
     )
     print(path)
 
@@ -71,12 +87,32 @@ def take_turns(
         names = ["before", "now"] if number % 2 else ["now", "before"]
         rounds.append({name: measured(servers[name], requests, clients, options.seconds) for name in names})
     ratios = [one["now"]["requests_per_s"] / one["before"]["requests_per_s"] for one in rounds]
+    computed = [one["now"]["server_cpu_ms"] / one["before"]["server_cpu_ms"] for one in rounds]
     medians = {
         name: {figure: round(statistics.median(one[name][figure] for one in rounds), 2) for figure in FIGURES}
         for name in servers
     }
-    found = {"ratio": summary(ratios), **medians}
+    found = {"ratio": summary(ratios), "server_cpu_ratio": round(statistics.median(computed), 3), **medians}
     print(f"{clients} clients: {found}", flush=True)
+    return found
+
+
+def overload_in_turns(
+    servers: dict[str, Served], requests: list[bytes], rate: float, options: argparse.Namespace
+) -> dict[str, Any]:
+    """How soon answers and refusals come: medians over the rounds."""
+    rounds = [
+        {name: asyncio.run(overloaded(server.port, requests, rate / OVERLOAD, options.seconds))}
+        for _ in range(OVERLOADS)
+        for name, server in servers.items()
+    ]
+    found = {
+        name: {
+            figure: round(statistics.median(one[name][figure] for one in rounds if name in one), 1) for figure in SOON
+        }
+        for name in servers
+    }
+    print(f"{rate:.0f} requests a second: {found}", flush=True)
     return found
 
 
