@@ -183,7 +183,7 @@ def test_lines_that_take_longer_than_others_like_them_get_smaller_batches() -> N
         await queue.answer(usual, ["a"] * 100, [1] * 100)
         await queue.answer(rambling, ["b"] * 40, [1] * 40)
 
-    run(test, clock)
+    run(test, clock, batch_s=0.25)
     assert max(map(len, usual.batches)) == 16
     assert [len(batch) for batch in rambling.batches[1:3]] == [2, 2]
 

@@ -28,7 +28,7 @@ from transduce.serve.settings import Settings
 TRIED = 0.125  # of a batch's time for the first lines of a request, as long as nothing is known of it
 SLOWER = 8.0  # times as long as usual: a slow line
 REFUSING_S = 0.1  # after a refusal: others are likely
-CROWD = 2.0  # a batch's time for lines of different requests: together they take less than apart
+CROWD = 3.0  # a batch's time for lines of different requests: together they take less than apart
 
 
 class Queue:

@@ -29,7 +29,7 @@ class Settings:
 
     # how work is shared
     batch_lines: int = 16  # 1: no batching
-    batch_s: float = 0.25  # of the machine's time for a batch, as far as is known; a single line may take longer
+    batch_s: float = 0.15  # of the machine's time for a batch, as far as is known; a single line may take longer
     slow_line_s: float = 0.5  # lines that take longer, and much longer than others, leave a core to these
     workers: int = 4  # batches under way: some compute while others are sent and taken in
     queue_requests: int = 128  # inside at once, waiting or being computed; what comes then is refused
