@@ -3,7 +3,18 @@
 import pytest
 
 from transduce.config import Asked, Counts, Side, Time, assignments, build, cpu_machine, fit, gpu_machine
-from transduce.config.budget import ENOUGH_STEPS, SIZES, Machine, Size, Work, choose, dropout, for_size, learning_rate
+from transduce.config.budget import (
+    ENOUGH_STEPS,
+    SIZES,
+    Batches,
+    Machine,
+    Size,
+    Work,
+    choose,
+    dropout,
+    for_size,
+    learning_rate,
+)
 
 WORDS, LETTERS, SOUNDS = Side(6.5, 20_000, 35.0), Side(1.0, 90_000, 8.0), Side(6.5, 70, 19.0)
 TATOEBA = Counts(156_406, WORDS, WORDS)
@@ -17,6 +28,10 @@ def fitted(counts: Counts, machine: Machine, minutes: float, *settings: str):  #
     return build(found.layer, layer), found
 
 
+def only(tokens: int) -> Batches:
+    return Batches(tokens, tokens)
+
+
 @pytest.mark.parametrize("minutes", [1, 2, 5, 10, 60])
 @pytest.mark.parametrize("counts", [TATOEBA, PRONUNCIATION], ids=["translation", "symbols"])
 @pytest.mark.parametrize("machine", [QUIET, BUSY], ids=["quiet", "busy"])
@@ -25,7 +40,7 @@ def test_a_budget_gets_enough_steps(machine: Machine, counts: Counts, minutes: f
     config, _ = fitted(counts, machine, minutes)
     work = Work(config.data.task, config.data.vocabulary_size, 1.0, 1e6)
     size = Size(config.model.d_model, config.model.num_heads, config.model.num_encoder_layers)
-    steps = for_size(machine, 48 * minutes, work, size, config.train.tokens_per_batch).steps
+    steps = for_size(machine, 48 * minutes, work, size, only(config.train.tokens_per_batch)).steps
     assert steps > 200
     assert 1 <= config.train.warmup_steps <= steps / 10
 
@@ -97,12 +112,12 @@ def test_thresholds_fall_with_the_size(task: str) -> None:
 
 def test_batches_shrink_until_there_are_enough_steps() -> None:
     work = Work("translation", 8_000, 1.0, 1.7e6)
-    large = for_size(QUIET, 10_000, work, Size(128, 4, 2), 8_192)
-    small = for_size(QUIET, 240, work, Size(128, 4, 2), 8_192)
+    large = for_size(QUIET, 10_000, work, Size(128, 4, 2), Batches(8_192, 512))
+    small = for_size(QUIET, 240, work, Size(128, 4, 2), Batches(8_192, 512))
     assert large.tokens_per_batch == 8_192
     assert small.tokens_per_batch < 8_192
     assert small.steps >= ENOUGH_STEPS["translation"]
-    least = choose(cpu_machine(10.0), 60, work, Size(512, 8, 6), 8_192)
+    least = choose(cpu_machine(10.0), 60, work, Size(512, 8, 6), Batches(8_192, 512))
     assert (least.size.d_model, least.tokens_per_batch) == (64, 512)
 
 
@@ -112,3 +127,11 @@ def test_rates_and_dropout() -> None:
     assert learning_rate("symbols", 64, 2_048) == 3e-3
     assert [dropout(0.3, epochs) for epochs in (1, 20, 60)] == [0.1, 0.2, 0.3]
     assert dropout(0.05, 60) == 0.05
+
+
+def test_a_batch_that_was_asked_for_is_what_the_rest_is_fitted_to() -> None:
+    """Its warm-up is a share of the steps that there are with it, not of those with smaller batches."""
+    config, _ = fitted(TATOEBA, QUIET, 3, "train.tokens_per_batch=8192")
+    assert config.train.tokens_per_batch == 8_192
+    tokens = 60 * 3 * QUIET.tokens_per_second(Size(config.model.d_model, 4, config.model.num_encoder_layers), 8_000)
+    assert config.train.warmup_steps < 0.1 * tokens / 8_192 + 1

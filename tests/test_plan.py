@@ -17,10 +17,10 @@ from transduce.training.plan import (
     Plan,
     end_of_training,
     ends_early,
-    is_validated,
     lines_for,
     pauses_left,
     revise,
+    validated_pauses,
 )
 
 Pace = Callable[[float], float]  # seconds of a step at a moment of the run
@@ -94,9 +94,14 @@ def test_pauses_are_fewer_where_a_checkpoint_takes_long() -> None:
     assert pauses_left(5, 0.5, quick)[0] > 0.5
 
 
-def test_nothing_is_validated_before_it_has_learned_anything() -> None:
-    assert not is_validated(0.1, 5, Costs(1, 0.01, 0.1))
-    assert is_validated(0.2, 5, Costs(1, 0.01, 0.1))
+@pytest.mark.parametrize("checkpoint", [0.01, 10.0], ids=["many pauses", "few pauses"])
+def test_as_many_validations_as_the_budget_allows(checkpoint: float) -> None:
+    for count in range(1, 12):
+        costs = Costs(step=1, validation=VALIDATIONS * 300 / (count + FINAL_VALIDATIONS + 0.01), checkpoint=checkpoint)
+        pauses = validated_pauses(5, costs)
+        assert len(pauses) == len(set(pauses)) == min(count, 3 if checkpoint > 1 else 8)
+        assert min(pauses) >= 0.2
+    assert validated_pauses(5, Costs(1, 20, 0.1)) == []
 
 
 def test_the_learning_rate_falls_with_the_time_that_is_left() -> None:
@@ -118,6 +123,8 @@ def test_where_reading_the_data_took_the_whole_budget_something_is_trained_all_t
     late = revise(Plan(1, 70, 0, 1.0, 0, 0, False, 10), 0, 70, Costs(0.1, 0.01, 0.01))
     assert 0.8 * LEAST_TRAINING * 600 < late.last_step <= LEAST_TRAINING * 600
     assert late.left == 1.0
+    slow = revise(Plan(2, 60, 0, 1.0, 0, 0, False, 10), 0, 60, Costs(0.1, 0.5, 10))  # a checkpoint takes 10 s
+    assert slow.last_step > 50
 
 
 def test_a_run_that_would_end_early_goes_on() -> None:

@@ -22,7 +22,7 @@ import transduce
 from transduce import checkpoint, tensor_file
 from transduce.checkpoint import RunFolder, read_about, read_tensors
 from transduce.cli import main
-from transduce.config import assignments, build, differences, from_toml, to_toml
+from transduce.config import TrainConfig, assignments, build, differences, from_toml, to_toml
 from transduce.data import Corpus, read_pairs
 from transduce.data.batches import Batch, make_batch
 from transduce.device import choose_device
@@ -39,7 +39,7 @@ from transduce.training.keeper import Keeper
 from transduce.training.loop import Trainer
 from transduce.training.output_limit import fit_output_limit
 from transduce.training.prepare import prepare
-from transduce.training.progress import Progress
+from transduce.training.progress import Progress, last_step
 from transduce.training.validation import Sample, Validation, output_limits, validate
 from transduce.translator import better_weights, read_config, write_config
 
@@ -590,6 +590,14 @@ def test_a_run_by_steps_goes_on_by_minutes(finished: Path, reversal: dict[str, s
     assert run_training(run, reversal, "train.steps=0", settings).steps > 24
 
 
+def test_steps_that_end_before_the_minutes_keep_their_validations(reversal: dict[str, str], tmp_path: Path) -> None:
+    run = tmp_path / "both"
+    settings = ("train.steps=60", "train.minutes=30", "train.validate_every=0", "train.checkpoint_every=0")
+    run_training(run, reversal, *settings, "train.average=2")
+    assert [line["step"] for line in log_of(run) if line["event"] == "valid"] == [20, 40, 60]
+    assert (run / "averaged.safetensors").exists()
+
+
 def test_how_often_is_twenty_times_where_it_is_left_open(reversal: dict[str, str], tmp_path: Path) -> None:
     run = tmp_path / "open"
     run_training(run, reversal, "train.steps=41", "train.validate_every=0", "train.checkpoint_every=0")
@@ -599,7 +607,8 @@ def test_how_often_is_twenty_times_where_it_is_left_open(reversal: dict[str, str
 def test_progress_of_an_older_version_is_read() -> None:
     old = {"step": 7, "measured": 40, "measured_minutes": 2.0, "pause_every": 3, "seconds": 9.5, "layout": "padded"}
     progress = Progress.of(old)
-    assert (progress.step, progress.spent, progress.plan) == (7, 9.5, None)
+    assert (progress.step, progress.spent) == (7, 9.5)
+    assert last_step(TrainConfig(steps=0, minutes=2.0), [10], progress) == 40  # and a finished one is still finished
 
 
 def test_a_fraction_of_an_epoch_is_at_least_a_step(reversal: dict[str, str], tmp_path: Path) -> None:

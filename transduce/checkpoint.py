@@ -167,12 +167,15 @@ def _opened(path: Path, ours: bool = True) -> Iterator[tuple[BufferedReader, Hea
                 _check_metadata(header.metadata)
             yield file, header
     except OSError as error:
-        # Where the file is not to blame, no other one is taken in its place.
-        raise (RunError if error.errno in files.NOT_THE_FILE else DamagedFile)(
-            f"{path}: cannot be read ({error.strerror or error})"
-        ) from None
+        raise _refusal(path, error) from None
     except ValueError as error:
         raise DamagedFile(f"{path}: cannot be read as safetensors ({error})") from None
+
+
+def _refusal(path: Path, error: OSError) -> RunError | DamagedFile:
+    """Where the file is not to blame, no other one is taken in its place."""
+    kind = RunError if error.errno in files.NOT_THE_FILE else DamagedFile
+    return kind(f"{path}: cannot be read ({error.strerror or error})")
 
 
 _HASH, _NUMBER = r"[0-9a-f]{64}", r"-?(\d+(\.\d*)?(e[-+]?\d+)?|inf)|nan"
@@ -356,5 +359,7 @@ def _unsealed(path: Path) -> dict[str, Any]:
         if hashlib.sha256(text.encode()).hexdigest() != sealed["sha256"]:
             raise DamagedFile(f"{path}: altered or torn (its hash does not fit its content)")
         return dict(json.loads(text))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except OSError as error:
+        raise _refusal(path, error) from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DamagedFile(f"{path}: cannot be read ({error})") from None

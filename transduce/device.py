@@ -47,7 +47,7 @@ class Device:
 def _survives_bf16() -> bool:
     """Tried in another process: a virtual machine may advertise instructions that it does not have."""
     product = "import torch; a = torch.ones(64, 64, dtype=torch.bfloat16); torch.nn.functional.linear(a, a)"
-    return subprocess.run([sys.executable, "-c", product], capture_output=True, check=False).returncode == 0
+    return subprocess.run([sys.executable, "-P", "-c", product], capture_output=True, check=False).returncode == 0
 
 
 def choose_device(kind: str = "auto", precision: str = "auto", threads: int = 0) -> Device:

@@ -40,9 +40,26 @@ def edit_rate(hypotheses: Sequence[str], references: Sequence[Stream], asian: bo
     if count < 2 or uneven or not sys.executable:
         return _count(hypotheses, references, asian)
     parts = [slice(number, None, count) for number in range(count)]  # long lines stand together in many files
-    jobs = [_start(hypotheses[part], [stream[part] for stream in references], asian) for part in parts]
-    found = [EditRate(**json.loads(_answer(job))) for job in jobs]
+    try:
+        found = _count_apart(hypotheses, references, asian, parts)
+    except (OSError, ValueError):  # no more processes to be had, or one was ended from outside
+        return _count(hypotheses, references, asian)
     return EditRate(sum(one.edits for one in found), sum(one.length for one in found), found[0].signature)
+
+
+def _count_apart(
+    hypotheses: Sequence[str], references: Sequence[Stream], asian: bool, parts: Sequence[slice]
+) -> list[EditRate]:
+    """A process for each part; none is left behind."""
+    jobs: list[subprocess.Popen[str]] = []
+    try:
+        for part in parts:
+            jobs.append(_start(hypotheses[part], [stream[part] for stream in references], asian))
+        return [EditRate(**json.loads(_answer(job))) for job in jobs]
+    finally:
+        for job in jobs:
+            job.kill()
+            job.wait()
 
 
 def _count(hypotheses: Sequence[str], references: Sequence[Stream], asian: bool) -> EditRate:
@@ -58,7 +75,7 @@ def _start(hypotheses: Sequence[str], references: Sequence[Stream], asian: bool)
     package = str(Path(__file__).resolve().parent.parent)
     path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH", ""))))
     job = subprocess.Popen(
-        [sys.executable, "-c", START],
+        [sys.executable, "-P", "-c", START],  # -P: nothing is imported from the folder we happen to be in
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -66,8 +83,14 @@ def _start(hypotheses: Sequence[str], references: Sequence[Stream], asian: bool)
         env={**os.environ, "PYTHONPATH": path},
     )
     assert job.stdin is not None
-    json.dump({"hypotheses": list(hypotheses), "references": [list(r) for r in references], "asian": asian}, job.stdin)
-    job.stdin.close()
+    try:
+        with job.stdin as pipe:
+            lines = {"hypotheses": list(hypotheses), "references": [list(one) for one in references], "asian": asian}
+            json.dump(lines, pipe)
+    except OSError:
+        job.kill()
+        job.wait()
+        raise
     return job
 
 

@@ -48,8 +48,9 @@ def synchronize(path: Path) -> None:
         os.close(descriptor)
 
 
-# What says nothing of a file but of this process: a limit it has met, or a right it lacks.
-NOT_THE_FILE = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EACCES, errno.EPERM)
+# Errors that are about this process, not about the file: a limit it has met, or a right it lacks.
+LIMITS_MET = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+NOT_THE_FILE = (*LIMITS_MET, errno.EACCES, errno.EPERM)
 
 
 def open_plain(path: str | Path) -> BufferedReader:

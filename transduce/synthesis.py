@@ -78,7 +78,12 @@ def distill(
     ).asked.data  # fmt: skip
     folder = RunFolder(Path(run)).made
     train = _readable_again(tuple(train), folder)
-    corpus = replace(Corpus.of(train, data), languages=known, columns=asked.layout or data.layout)
+    corpus = replace(
+        Corpus.of(train, data),
+        languages=known,
+        columns=asked.layout or data.layout,
+        skip_blank_lines=asked.skip_blank_lines or data.skip_blank_lines,
+    )
     translator = Translator.load(teacher, loading or Loading(say=voice.say))
     sources = (line for block in corpus.blocks() for line in block.source)
     made = make_corpus(translator, translator.request(beam=beam), sources, folder, voice.say)

@@ -138,13 +138,18 @@ def read_header(file: BufferedReader) -> Header:
     return header
 
 
+MOST_AXES, LARGEST = 8, 1 << 50  # more makes no tensor, and multiplying such numbers would take minutes
+
+
 def _entry(name: str, value: Any) -> Entry:
     try:
         kind, size = KINDS[value["dtype"]]
         shape, (begin, end) = tuple(value["shape"]), value["data_offsets"]
     except (KeyError, TypeError, ValueError):
         raise ValueError(f"its header does not describe {name}") from None
-    if not all(type(number) is int and number >= 0 for number in (*shape, begin, end)):
+    if len(shape) > MOST_AXES or not all(
+        type(number) is int and 0 <= number <= LARGEST for number in (*shape, begin, end)
+    ):
         raise ValueError(f"its header does not describe {name}")
     if end - begin != math.prod(shape) * size:
         raise ValueError(f"its header gives {name} another size than its shape has")

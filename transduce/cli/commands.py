@@ -154,7 +154,7 @@ def evaluate(options: Options) -> int:
     Noted().all(first.translations).tell()
     if options.output:
         # One line for every line of the test set, also where several share a source.
-        text_of = {translation.source: translation.text for translation in first.translations}
+        text_of = dict(zip(test.sources, first.outputs, strict=True))
         texts = [text_of[source] for source in sources] if test.merged else first.outputs
         Path(options.output).write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
     if options.engine == "both":

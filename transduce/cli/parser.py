@@ -56,7 +56,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"transduce {__version__}")
     verbs = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Verb)
     _demo(verbs.add_parser("demo", help="train on built-in data, score, translate, draw attention"))
-    _train(verbs.add_parser("train", help="train a model, or go on where a run stopped"))
+    _train(verbs.add_parser("train", help="train a model, or resume a run"))
     _translate(verbs.add_parser("translate", help="translate lines of a file or of stdin", description=LINES))
     _evaluate(verbs.add_parser("evaluate", help="score a model on a test set"))
     _score(verbs.add_parser("score", help="log-probability of given pairs"))
@@ -105,11 +105,13 @@ def _columns(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _budget(parser: argparse.ArgumentParser) -> None:
+def _budget(
+    parser: argparse.ArgumentParser, covered: str = "of the whole command; the model is fitted to them"
+) -> None:
     budget = parser.add_argument_group(
         "budget", "how long to train: whichever ends first (default: fitted to the data)"
     )
-    budget.add_argument("--minutes", type=float, help="of the whole command; the model is fitted to them")
+    budget.add_argument("--minutes", type=float, help=covered)
     budget.add_argument("--steps", type=int, help="optimizer steps")
     budget.add_argument("--epochs", type=float, help="passes over the training data")
 
@@ -292,7 +294,7 @@ def _distill(parser: argparse.ArgumentParser) -> None:
         help="the student's shape (default: student, 6 + 1 layers of 256, or less for a small teacher)",
     )
     add("--config", metavar="FILE.toml", default="", help="the student's settings from a file")
-    _budget(parser)
+    _budget(parser, "of the student's training, after the teacher has translated")
     add("--set", nargs="+", action="extend", metavar="section.key=value", default=[], dest="settings")
     add("--keep-original", action="store_true", help="learn from the given targets too")
     add("--beam", type=int, help="the teacher's (default: its setting)")

@@ -104,21 +104,29 @@ class Choice:
         return float(self.steps * self.tokens_per_batch)
 
 
-def choose(machine: Machine, seconds: float, work: Work, largest: Size, largest_batch: int) -> Choice:
+@dataclass(frozen=True)
+class Batches:
+    """The tokens per batch to choose from: halves of the most, down to the least."""
+
+    most: int
+    least: int
+
+
+def choose(machine: Machine, seconds: float, work: Work, largest: Size, batches: Batches) -> Choice:
     """The size and batches that learn most in so many seconds of training, none larger than what the data support."""
     ladder = [(least, size) for least, size in SIZES[work.task] if size.d_model <= largest.d_model]
     for least, size in ladder:
-        choice = for_size(machine, seconds, work, size, largest_batch)
+        choice = for_size(machine, seconds, work, size, batches)
         if choice.tokens >= least * 1e6:
             return choice
     return choice
 
 
-def for_size(machine: Machine, seconds: float, work: Work, size: Size, largest_batch: int) -> Choice:
+def for_size(machine: Machine, seconds: float, work: Work, size: Size, batches: Batches) -> Choice:
     """The largest batches that leave enough steps, for a size that is given."""
     speed = machine.tokens_per_second(size, work.vocabulary, work.source_per_target)
-    batch = largest_batch
-    while _steps(machine, seconds, batch, speed) < ENOUGH_STEPS[work.task] and batch // 2 >= SMALLEST_BATCH[work.task]:
+    batch = batches.most
+    while _steps(machine, seconds, batch, speed) < ENOUGH_STEPS[work.task] and batch // 2 >= batches.least:
         batch //= 2
     steps = max(1, int(_steps(machine, seconds, batch, speed)))
     return Choice(size, batch, steps, steps * batch / seconds)

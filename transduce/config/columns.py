@@ -46,7 +46,7 @@ class Columns:
             raise SettingError(f"data.columns = {given}: source and target are needed: {EXAMPLE}")
         if len(set(used)) < len(used):
             raise SettingError(f"data.columns = {given}: a column has one meaning only")
-        if len({column.isdigit() for column in used}) > 1 or "0" in used:
+        if len({column.isdecimal() for column in used}) > 1 or any(c.isdecimal() and int(c) < 1 for c in used):
             raise SettingError(f"data.columns = {given}: give all columns by number, from 1 on, or all by name")
 
     @property
@@ -56,7 +56,7 @@ class Columns:
     @property
     def named(self) -> bool:
         """Whether TSV files begin with a line of names."""
-        return not self.source.isdigit()
+        return not self.source.isdecimal()
 
     @property
     def needed(self) -> int:

@@ -9,7 +9,19 @@ only, never the data.
 from dataclasses import dataclass, replace
 from typing import Any
 
-from transduce.config.budget import Choice, Machine, Size, Work, choose, cpu, dropout, for_size, learning_rate
+from transduce.config.budget import (
+    SMALLEST_BATCH,
+    Batches,
+    Choice,
+    Machine,
+    Size,
+    Work,
+    choose,
+    cpu,
+    dropout,
+    for_size,
+    learning_rate,
+)
 from transduce.config.resolve import Layers
 from transduce.config.task import Counts, infer_task, infer_units, text_reasons, text_settings
 
@@ -164,11 +176,12 @@ def _fit_to_time(row: Row, work: Work, asked: Asked, time: Time | None) -> tuple
     if not asked.minutes and minutes <= SENSIBLE_MINUTES:
         return row, []
     seconds = time.seconds if asked.minutes else 60 * SENSIBLE_MINUTES
-    batch = asked.tokens_per_batch or row.tokens_per_batch
+    given = asked.tokens_per_batch
+    batches = Batches(given, given) if given else Batches(row.tokens_per_batch, SMALLEST_BATCH[work.task])
     if asked.size is None:
-        choice = choose(time.machine, seconds, work, row.size, batch)
+        choice = choose(time.machine, seconds, work, row.size, batches)
     else:
-        choice = for_size(time.machine, seconds, work, asked.size, batch)
+        choice = for_size(time.machine, seconds, work, asked.size, batches)
     return _shrunk(row, choice, work), _time_warnings(row, choice, work, asked, minutes)
 
 

@@ -280,7 +280,7 @@ class _Parser:
         columns = " and ".join(f"{role} in {column}" for role, _, column in map(_role, self.columns.setting))
         return DataError(
             f"{self.path}:{number}: {found} column{'s' * (found > 1)} where {self.columns.needed} are needed, with tabs "
-            f"between: {columns}; --columns says otherwise"
+            f"between: {columns}; name others with --columns"
         )
 
     def _json(self, lines: list[str], numbers: Sequence[int]) -> Block:

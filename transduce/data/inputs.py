@@ -17,7 +17,7 @@ from transduce.errors import DataError, SettingError
 FilePath = str | os.PathLike[str]
 Files = FilePath | Iterable[FilePath | Iterable[FilePath]]  # "a.tsv", ("a.en", "a.de"), [("a.en", "a.de"), "b.tsv"]
 
-_PIPES = ("/dev/", "/proc/")  # where a shell puts `<(command)`
+_PIPES = ("/dev/fd/", "/dev/stdin", "/proc/")  # where a shell puts `<(command)`
 
 
 def groups_of(given: Files | None) -> tuple[Group, ...]:

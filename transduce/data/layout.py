@@ -33,7 +33,8 @@ def infer_columns(groups: Sequence[Group], languages: tuple[str, ...]) -> Column
 
 
 def describe(corpus: Corpus) -> list[str]:
-    """One line for each table of more than two columns: what is read from which column, and what is not read at all."""
+    """One line for each table of more than two columns or with a header line: what is read from which column, and what is
+    not read at all."""
     tables = [group for group in corpus.groups if len(group) == 1 and is_table(group[0])]
     return [line for group in dict.fromkeys(tables) if (line := _described(group, corpus))]
 
@@ -41,10 +42,12 @@ def describe(corpus: Corpus) -> list[str]:
 def _described(group: Group, corpus: Corpus) -> str:
     names, rows = _fields(group, corpus.columns, corpus.languages)
     used = corpus.columns or Columns()
-    if len(names) < 3 or (kind_of(group) == "json" and not used.named):
+    header = used.named and kind_of(group) == "tsv"  # its first line is not data, which must be said
+    if not header and (len(names) < 3 or (not used.named and kind_of(group) == "json")):
         return ""
     unused = [name for name in names if name not in (used.source, used.target, used.features)]
-    said = f"columns of {group[0]}: {', '.join(used.setting)}{_example(names, rows, used.features)}"
+    first = ", named by its first line" if header else ""
+    said = f"columns of {group[0]}{first}: {', '.join(used.setting)}{_example(names, rows, used.features)}"
     return said + (f"; not used: {', '.join(unused)}" if unused else "")
 
 

@@ -77,7 +77,7 @@ class Model:
     translator: Translator
     weights: str  # the hash of its weights
     splitter: Splitter
-    lock: threading.Lock = field(default_factory=threading.Lock)  # of the engine that does not
+    lock: threading.Lock = field(default_factory=threading.Lock)  # for engines that serve one thread at a time
 
     @staticmethod
     def load(of: Specification, loading: Loading) -> "Model":

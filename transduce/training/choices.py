@@ -34,7 +34,7 @@ from transduce.translator import ModelFolder
 Say = Callable[[str], None]
 Settings = Mapping[str, Any] | Iterable[str]  # {"model.d_model": 64}, {"model": {"d_model": 64}}, ["model.d_model=64"]
 
-# What may differ when a run goes on: how long, how often, where. Files may move, their content may not change.
+# What may differ when a run is resumed: how long, how often, where. Files may move, their content may not change.
 MAY_CHANGE = {
     "train.steps", "train.epochs", "train.minutes", "train.patience", "train.average",
     "train.validate_every", "train.validate_lines", "train.checkpoint_every", "train.log_every",

@@ -76,7 +76,7 @@ class Keeper:
 
     def to_average(self, progress: Progress, last_step: int) -> list[int]:
         """The newest regular checkpoints; one that a signal made is none of them, or stopping would change the run."""
-        every = Cadence.of(self.config, last_step).checkpoint_every
+        every = Cadence.of(self.config, last_step, progress).checkpoint_every
         planned = {*progress.planned_checkpoints, last_step}
         regular = [step for step in checkpoint.steps_saved(self.folder) if step % every == 0 or step in planned]
         return regular[-self.config.average :] if self.config.average else []

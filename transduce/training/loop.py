@@ -45,7 +45,7 @@ class Stopped(Exception):
     """A signal came and the run is saved."""
 
     def __init__(self, signal_number: int, step: int) -> None:
-        super().__init__(f"stopped at step {step:,} and saved; the same command goes on from there")
+        super().__init__(f"stopped at step {step:,} and saved; run the same command to resume")
         self.signal_number = signal_number
 
 
@@ -119,7 +119,7 @@ class Trainer:
         """Train to the end of the budget; raises `Stopped` when a signal asks for it."""
         if self._is_over() and self.keeper.is_complete(self.progress, self.last_step):
             self.keeper.finish()
-            self.voice.say(f"already finished at step {self.progress.step:,}; a larger budget goes on from there")
+            self.voice.say(f"already finished at step {self.progress.step:,}; a larger budget continues it")
             return
         self.recorder = Recorder(self.keeper.folder, self.progress, self.voice)
         self.begun = time.perf_counter() - self.progress.seconds
@@ -159,7 +159,7 @@ class Trainer:
             self.recorder.log(self.progress, self.learning_rate, self.gradient_norm)
         if plan := self.progress.plan_for(self.config):
             self._keep_to(plan)
-        at_end, cadence = step >= self.last_step, Cadence.of(self.config, self.last_step)
+        at_end, cadence = step >= self.last_step, Cadence.of(self.config, self.last_step, self.progress)
         if step % cadence.validate_every == 0 and not at_end:
             self._validate()
         if step % cadence.checkpoint_every == 0 and not at_end:
@@ -268,14 +268,8 @@ class Trainer:
     def _make_plan(self) -> None:
         """What the run will do, said before its first step; planned from the clock where the budget is in minutes."""
         self.costs.step = self._time_step()
-        minutes = self.config.minutes
-        if minutes and not self.progress.plan_for(self.config):
-            lines = self._time_validation()
-            started = (
-                self.progress.plan.started if self.progress.plan else self.spent if not self.progress.step else 0.0
-            )
-            first = Plan(minutes, started, self.progress.step, 1.0, 0, 0, False, lines)
-            self._revise(first)
+        if self.config.minutes:  # also after a resume: starting again took time
+            self._revise(self._plan_with_lines())
         self.paced = (self.progress.step, time.perf_counter())
         self._say_plan()
 
@@ -288,14 +282,22 @@ class Trainer:
         self.update.measured()
         return (time.perf_counter() - begun) * max(1.0, self.config.tokens_per_batch / batch.tokens)
 
-    def _time_validation(self) -> int:
-        """How many lines a validation may translate; what one takes is estimated from a few."""
+    def _plan_with_lines(self) -> Plan:
+        """The plan there is, or a first one; a validation of its lines is timed on a few."""
+        progress, plan = self.progress, self.progress.plan_for(self.config)
+        per_line = self._time_line()
+        if plan is None:
+            lines = lines_for(self.config.minutes, per_line, len(self.material.valid_texts.sources))
+            started = progress.plan.started if progress.plan else 0.0 if progress.step else self.spent
+            plan = Plan(self.config.minutes, started, progress.step, 1.0, 0, 0, False, lines)
+        self.costs.validation = per_line * min(plan.lines, len(self.material.valid_texts.sources))
+        return plan
+
+    def _time_line(self) -> float:
+        """Seconds of a validation for each line of it."""
         few = self.material.valid_texts.first(TIMED_LINES)
         time_validation(self.translator, self.material.valid, few)  # the first one wakes the engine up
-        per_line = time_validation(self.translator, self.material.valid, few) / len(few.sources)
-        lines = lines_for(self.config.minutes, per_line, len(self.material.valid_texts.sources))
-        self.costs.validation = per_line * lines
-        return lines
+        return time_validation(self.translator, self.material.valid, few) / len(few.sources)
 
     def _say_plan(self) -> None:
         steps, plan, seconds = self.last_step, self.progress.plan_for(self.config), self._seconds_to_go()
@@ -328,7 +330,7 @@ class Trainer:
         since, begun = self.paced
         if self.progress.step > since:
             self.costs.step = (time.perf_counter() - begun) / (self.progress.step - since)
-        if plan.validates:
+        if plan.validates and not self.config.validate_every and plan.last_step <= self.last_step:
             self._validate()
         self.progress.planned_checkpoints.append(self.progress.step)
         self._revise(plan)

@@ -13,11 +13,13 @@ PAUSES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)
 FEW_PAUSES = (0.05, 0.25, 0.5, 0.75, 0.95)  # where a checkpoint takes long
 LONG_CHECKPOINT = 0.005  # of the budget
 VALIDATIONS = 0.10  # of the budget is the most that all validations take
-FIRST_VALIDATION = 0.2  # share of the training time before which nothing worth measuring was learned
-MOST_VALIDATIONS = 9  # before the end
+# Shares of the training time between which it validates: nothing worth measuring was learned before, and the final
+# validation is near after that.
+FIRST_VALIDATION, LAST_VALIDATION = 0.2, 0.9
 FINAL_VALIDATIONS = 2  # of the last weights and of their average
 LINES_SHARE = 0.015  # of the budget is what translating the lines of one validation takes, if they are many
 FEWEST_LINES = 32
+ALL_LINES = 1_000_000_000
 EARLY = 0.03  # of the budget: a run that would end earlier than this goes on
 LEAST_TRAINING = 0.1  # of the budget: where reading the data took too long, the command takes longer instead
 
@@ -34,6 +36,11 @@ class Plan:
     pause: int  # the step after which the run pauses and revises this plan
     validates: bool  # whether it validates in that pause
     lines: int  # of the validation data to translate in a validation
+
+    @staticmethod
+    def ending_at(last_step: int, minutes: float, step: int) -> "Plan":
+        """As older versions had it: the last step alone, found once."""
+        return Plan(minutes, 0.0, step, 1.0, last_step, last_step, False, ALL_LINES)
 
     def left_at(self, step: int) -> float:
         """The share of the training time left before a step: what the learning rate is proportional to."""
@@ -66,9 +73,11 @@ def revise(plan: Plan, step: int, spent: float, costs: Costs) -> Plan:
     left = max(0.0, end - spent)
     share = min(1.0, left / (end - plan.started))
     pauses = pauses_left(plan.minutes, 1 - share, costs)
-    validations = sum(is_validated(pause, plan.minutes, costs) for pause in pauses)
-    training = left - validations * costs.validation - len(pauses) * costs.checkpoint
-    steps = max(0, int(training / costs.step))
+    validated = validated_pauses(plan.minutes, costs)
+    paused = sum(pause in validated for pause in pauses) * costs.validation + len(pauses) * costs.checkpoint
+    steps = int(max(left - paused, left / 2) / costs.step)
+    if step == 0:
+        steps = max(1, steps)
     until = (pauses[0] - (1 - share)) / share if pauses and share else 1.0
     return Plan(
         minutes=plan.minutes,
@@ -77,25 +86,26 @@ def revise(plan: Plan, step: int, spent: float, costs: Costs) -> Plan:
         left=share,
         last_step=step + steps,
         pause=step + max(1, math.ceil(until * steps)),
-        validates=bool(pauses) and is_validated(pauses[0], plan.minutes, costs),
+        validates=bool(pauses) and pauses[0] in validated,
         lines=plan.lines,
     )
 
 
+def all_pauses(minutes: float, costs: Costs) -> tuple[float, ...]:
+    return FEW_PAUSES if costs.checkpoint > LONG_CHECKPOINT * 60 * minutes else PAUSES
+
+
 def pauses_left(minutes: float, done: float, costs: Costs) -> list[float]:
     """The shares of the training time at which there are pauses, after the share that is done."""
-    pauses = FEW_PAUSES if costs.checkpoint > LONG_CHECKPOINT * 60 * minutes else PAUSES
-    return [pause for pause in pauses if pause > done + 0.005]
+    return [pause for pause in all_pauses(minutes, costs) if pause > done + 0.005]
 
 
-def is_validated(pause: float, minutes: float, costs: Costs) -> bool:
-    """Whether there is a validation in the pause at this share: as many as the budget allows, evenly spread."""
+def validated_pauses(minutes: float, costs: Costs) -> list[float]:
+    """The pauses with a validation: as many as the budget allows, evenly spread."""
+    possible = [pause for pause in all_pauses(minutes, costs) if FIRST_VALIDATION <= pause <= LAST_VALIDATION]
     affordable = VALIDATIONS * 60 * minutes / max(costs.validation, 1e-6) - FINAL_VALIDATIONS
-    count = min(MOST_VALIDATIONS, int(affordable))
-    if count < 1 or pause < FIRST_VALIDATION:
-        return False
-    tenths = round(10 * pause, 6)
-    return tenths % math.ceil((MOST_VALIDATIONS + 1) / (count + 1)) == 0
+    count = max(0, min(len(possible), int(affordable)))
+    return [possible[(2 * number + 1) * len(possible) // (2 * count)] for number in range(count)]
 
 
 def lines_for(minutes: float, seconds_per_line: float, most: int) -> int:

@@ -68,7 +68,7 @@ def prepare(folder: RunFolder, wished: Wishes, say: Say, begun: float | None = N
 
 
 def check_free(folder: RunFolder) -> None:
-    """Refuse a folder that holds neither a run nor nothing."""
+    """Refuse a folder that holds something other than a run."""
     if not folder.config.exists() and folder.path.exists() and not _is_free(folder):
         raise RunError(f"{folder.path}: there is something else there; a new run needs a new or empty folder")
 
@@ -186,7 +186,7 @@ def _scan(corpora: _Corpora, data: DataConfig, say: Say) -> _Scans:
     except EmptyCorpus:
         if not corpora.hold_out:
             raise
-        pairs = scan(_split(corpora.train, 0).train, sample_pairs=1).pairs  # all of them: of none, that is what is said
+        pairs = scan(_split(corpora.train, 0).train, sample_pairs=1).pairs  # an empty corpus raises its own error
         raise DataError(
             f"too few different sources ({pairs:,} pair{'s' * (pairs != 1)}) to hold any out for validation: "
             "give validation data with --valid"

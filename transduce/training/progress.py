@@ -44,6 +44,8 @@ class Progress:
         values = {"spent": stored.get("seconds", 0.0)} | {name: stored[name] for name in known & stored.keys()}
         if values.get("plan") is not None:
             values["plan"] = Plan(**values["plan"])
+        elif stored.get("measured"):  # minutes that were turned into steps once
+            values["plan"] = Plan.ending_at(stored["measured"], stored.get("measured_minutes", 0.0), stored["step"])
         return Progress(**values)
 
     def plan_for(self, train: TrainConfig) -> Plan | None:
@@ -74,7 +76,9 @@ class Cadence:
     checkpoint_every: int
 
     @staticmethod
-    def of(train: TrainConfig, last: int) -> "Cadence":
-        """As set; where it is not set, by the plan of the minutes, or in equal parts of the steps there are."""
-        usual = UNKNOWN_END if train.minutes else max(20, last // PARTS)
+    def of(train: TrainConfig, last: int, progress: Progress) -> "Cadence":
+        """As set; where it is not set, by the plan if the minutes end the run, else in equal parts of the steps there are."""
+        plan = progress.plan_for(train)
+        by_plan = plan is not None and plan.last_step <= last
+        usual = UNKNOWN_END if by_plan else max(20, last // PARTS)
         return Cadence(train.validate_every or usual, train.checkpoint_every or usual)

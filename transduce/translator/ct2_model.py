@@ -19,7 +19,7 @@ from typing import Literal
 
 from transduce.checkpoint import read_about, read_arrays, read_shapes
 from transduce.errors import RunError
-from transduce.files import NOT_THE_FILE, open_plain, read_plain
+from transduce.files import LIMITS_MET, open_plain, read_plain
 from transduce.translator.ct2_spec import expected_shapes, make_spec
 from transduce.translator.folder import ModelFolder, check_shapes, shortlist_digest
 
@@ -68,7 +68,7 @@ def find_damage(path: Path, key: str) -> str:
     try:
         return _compare(path, key)
     except OSError as error:
-        if error.errno in NOT_THE_FILE:
+        if error.errno in LIMITS_MET:  # not for rights that are lacking: then another copy is built
             raise RunError(f"{path}: cannot be read ({error.strerror})") from None
         return f"cannot be read ({error.strerror})"
 

@@ -135,7 +135,7 @@ def read_config(folder: RunFolder) -> Config:
 
 
 def write_shortlist(folder: RunFolder, text: str) -> None:
-    """The shortlist, and beside it its hash: CTranslate2 reads the file itself, and takes nothing else in it."""
+    """The shortlist, and beside it its hash: CTranslate2 reads the file itself, so the hash cannot stand inside it."""
     write_text(folder.shortlist, text)
     digest = hashlib.sha256(text.encode()).hexdigest()
     write_text(folder.shortlist_hash, f"{digest}  {folder.shortlist.name}\n")
