@@ -76,7 +76,7 @@ def test_a_shape_that_was_asked_for_gets_batches_that_suit_it() -> None:
 
 def test_a_budget_far_below_what_the_data_need_is_said() -> None:
     _, short = fitted(TATOEBA, QUIET, 2)
-    assert "epochs on this machine, and these data reward 15" in short.warnings[0]
+    assert "allow about 0.66 epochs, and these data keep improving up to about 15" in short.warnings[0]
     assert "hours here" in short.warnings[0]
     _, long = fitted(TATOEBA, gpu_machine(7e14), 10)
     assert long.warnings == []

@@ -412,6 +412,7 @@ def test_other_weights_can_be_asked_for(model: Path, which: str) -> None:
 # --- mistakes --------------------------------------------------------------------------------------------------
 
 MISTAKES = [
+    (["train", "run", "--train", "a", "b", "--minutes", "0"], "--minutes 0: must be more than 0"),
     (["translate", "nowhere"], "nowhere: no such folder"),
     (["translate", "nowhere"], "`transduce train nowhere --train SOURCE TARGET` makes one"),
     (["translate", "MODEL/checkpoints"], "not a model folder (it has no config.toml)"),

@@ -273,3 +273,14 @@ def test_evaluate_and_score_read_the_columns_of_training(
     assert "columns of" in capsys.readouterr().err
     assert main(["score", str(inflection), plain, "--columns", "nonsense"]) == 2
     assert "'nonsense' is not one of source=, features= and target=" in capsys.readouterr().err
+
+
+def test_lines_without_features_are_said(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    data = tmp_path / "forms.tsv"
+    data.write_text("".join(f"w{n:b}\tV;PST\tw{n:b}te\n" for n in range(300)))
+    small = ["model.d_model=16", "model.d_ff=16", "model.num_heads=2", "train.threads=1", f"data.cache={tmp_path}/c"]
+    assert main(["train", str(tmp_path / "run"), "--train", str(data), "--steps", "1", "--quiet", "--set", *small]) == 0
+    words = tmp_path / "words"
+    words.write_text("w1\tV;PST\nw1\n\nw1 V;PST\n")
+    assert main(["translate", str(tmp_path / "run"), str(words), "--max-extra", "1"]) == 0
+    assert "2 lines have no features: this model expects a word, a tab and its features" in capfd.readouterr().err

@@ -130,3 +130,17 @@ def test_python_takes_what_people_write(project: Path, tmp_path: Path) -> None:
     assert config.model.d_model == 16
     with pytest.raises(SettingError, match=r"config is the path of a TOML file"):
         transduce.train(tmp_path / "other", train=pair, config={"model": {"d_model": 64}})  # type: ignore[arg-type]
+
+
+def test_a_budget_is_a_keyword(tmp_path: Path) -> None:
+    """As `--steps` is an option; and what is no text is refused in plain words."""
+    data = tmp_path / "pairs.tsv"
+    data.write_text("".join(f"{n:b}\t{n:o}\n" for n in range(300)))
+    small = {"model": {"d_model": 16, "d_ff": 16, "num_heads": 2}, "data.cache": str(tmp_path / "cache")}
+    result = transduce.train(tmp_path / "run", train=data, settings=small, steps=2, quiet=True)
+    assert result.steps == 2
+    assert result.lines > 0
+    model = transduce.load(tmp_path / "run", engine="torch")
+    with pytest.raises(TypeError, match="give a list of strings: None is none"):
+        model.translate([None])  # type: ignore[list-item]
+    assert model.evaluate(["1"], ["1"], metrics="bleu").scores.main.name == "BLEU"

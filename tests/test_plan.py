@@ -99,7 +99,7 @@ def test_as_many_validations_as_the_budget_allows(checkpoint: float) -> None:
     for count in range(1, 12):
         costs = Costs(step=1, validation=VALIDATIONS * 300 / (count + FINAL_VALIDATIONS + 0.01), checkpoint=checkpoint)
         pauses = validated_pauses(5, costs)
-        assert len(pauses) == len(set(pauses)) == min(count, 3 if checkpoint > 1 else 8)
+        assert len(pauses) == len(set(pauses)) == min(count, 3 if checkpoint > 1 else 7)
         assert min(pauses) >= 0.2
     assert validated_pauses(5, Costs(1, 20, 0.1)) == []
 

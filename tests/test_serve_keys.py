@@ -67,7 +67,11 @@ def test_keys_that_cannot_be_read(line: str, tmp_path: Path) -> None:
 
 def test_keys_that_cannot_be_made(tmp_path: Path) -> None:
     add_key(tmp_path / "keys", "web")
-    for name, rate, reason in [("web", 1, "has a key named web"), ("a b", 1, "letters"), ("x", 0, "must be from 1 to 1,000,000")]:
+    for name, rate, reason in [
+        ("web", 1, "has a key named web"),
+        ("a b", 1, "letters"),
+        ("x", 0, "must be from 1 to 1,000,000"),
+    ]:
         with pytest.raises(SettingError, match=reason):
             add_key(tmp_path / "keys", name, rate)
 

@@ -966,3 +966,21 @@ def test_consistency_learns_too(reversal: dict[str, str], tmp_path: Path, settin
     losses = [float(str(line["loss"])) for line in log_of(run) if line["event"] == "valid"]
     assert losses[-1] < 1.7 < math.log(7)  # six letters and the end
     assert losses[-1] < losses[0]
+
+
+def test_where_few_lines_are_scored_the_loss_decides() -> None:
+    """35 words told an untrained model and a trained one apart by chance."""
+    scores = [Scores([Score("PER", value, "", higher_is_better=False)]) for value in (98.0, 106.9)]
+    early = Validation(loss=3.1, scores=scores[0], samples=[], lines=35, few_lines=True)
+    late = Validation(loss=1.4, scores=scores[1], samples=[], lines=35, few_lines=True)
+    assert late.rank > early.rank
+    assert dataclasses.replace(late, few_lines=False).rank < dataclasses.replace(early, few_lines=False).rank
+
+
+def test_fewer_minutes_than_a_run_has_had_are_over(
+    finished: Path, reversal: dict[str, str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "shorter"
+    shutil.copytree(finished, run)
+    assert main([*command(run, reversal)[3:], "train.steps=0", "train.minutes=0.001"]) == 0
+    assert "already finished at step 24" in capfd.readouterr().err

@@ -48,17 +48,25 @@ def train(
     config: str | Path = "",
     settings: "Settings | None" = None,
     start_from: str | Path = "",
+    minutes: float = 0.0,
+    steps: int = 0,
+    epochs: float = 0.0,
     quiet: bool = False,
 ) -> "Result":
     """Train a model, or resume a run.
+
+    `minutes`, `steps` and `epochs` are the budget: whichever ends first. Without one it is fitted to the data.
 
     `train` and `valid` are a source and a target file, ("train.en", "train.de"), one .tsv or .jsonl file, or a list of
     these. `settings` is a dictionary, {"model.d_model": 64} or {"model": {"d_model": 64}}, or a list of texts,
     ["model.d_model=64"].
     """
+    from transduce.config import merge, settings_layer
     from transduce.training import make_voice
     from transduce.training import train as run_training
 
+    given = {"minutes": minutes, "steps": steps, "epochs": epochs}
+    budget = {name: value for name, value in given.items() if value}
     return run_training(
         run,
         train=train,
@@ -66,7 +74,7 @@ def train(
         languages=languages,
         preset=preset,
         config=config,
-        settings=settings,
+        settings=merge(settings_layer(settings or ()), {"train": budget}),
         start_from=start_from,
         voice=make_voice(quiet),
     )

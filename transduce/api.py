@@ -60,7 +60,8 @@ class Model:
         """
         merged = merges_references(self.translator.config, _lines(sources), merge)
         test = TestSet.of(sources, *map(_lines, references), merged=merged)
-        return evaluate(self.translator, test, self.translator.request(beam=beam, alpha=alpha), metrics)
+        named = (metrics,) if isinstance(metrics, str) else metrics
+        return evaluate(self.translator, test, self.translator.request(beam=beam, alpha=alpha), named)
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[float]:
         """The log-probability of each given pair."""
@@ -79,4 +80,7 @@ class Model:
 def _lines(lines: Sequence[str]) -> Sequence[str]:
     if isinstance(lines, str):
         raise TypeError("give a list of lines, not one string")
+    for line in lines:
+        if not isinstance(line, str):
+            raise TypeError(f"give a list of strings: {line!r} is none (a word and its features are 'word\tFEATURES')")
     return lines

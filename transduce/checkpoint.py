@@ -186,6 +186,7 @@ _METADATA = {
     "source_vocabulary": _HASH,
     "target_vocabulary": _HASH,
     "step": r"\d{1,18}",
+    "lines": r"\d{1,18}",
     "score": _NUMBER,
     "loss": _NUMBER,
     "rank": _NUMBER,

@@ -79,6 +79,9 @@ def _asked_columns(options: Options) -> list[str]:
 def _asked_budget(options: Options) -> list[str]:
     """`--minutes`, `--steps` and `--epochs` as settings; one that was given takes the place of the others' defaults."""
     given = {name: getattr(options, name) for name in ("minutes", "steps", "epochs")}
+    for name, value in given.items():
+        if value is not None and not value > 0:
+            raise SettingError(f"--{name} {value:g}: must be more than 0")
     return [f"train.{name}={value}" for name, value in given.items() if value is not None]
 
 
@@ -121,7 +124,7 @@ def translate(options: Options) -> int:
     prefixes = Lines(options.prefix) if options.prefix else None
     phrases = Lines(options.terms) if options.terms else None
     terms = map(_phrases, phrases) if phrases else None
-    noted = Noted()
+    noted = Noted(_expects_features(translator))
     for number, translation in enumerate(translator.stream(sources, request, prefixes, terms, lines.paused)):
         noted.add(translation)
         _print_translation(number, translation, options)
@@ -151,7 +154,7 @@ def evaluate(options: Options) -> int:
         translator = _load(argparse.Namespace(**vars(options) | one))
         evaluations[engine] = run(translator, test, _request(translator, options), options.metrics)
     first = next(iter(evaluations.values()))
-    Noted().all(first.translations).tell()
+    Noted(_expects_features(translator)).all(first.translations).tell()
     if options.output:
         # One line for every line of the test set, also where several share a source.
         text_of = dict(zip(test.sources, first.outputs, strict=True))
@@ -224,7 +227,7 @@ def score(options: Options) -> int:
     with _plain_files(options.files) as files:
         sources, targets = _read_pairs(_read_as(open_folder(options.run).config.data, options), files)
     translator = _load(options)
-    noted = Noted()
+    noted = Noted(_expects_features(translator))
     for scored in translator.score(sources, targets):
         noted.cut += scored.cut > 0
         if options.json:
@@ -454,10 +457,16 @@ def _request(translator: Translator, options: Options) -> Request:
     )
 
 
+def _expects_features(translator: Translator) -> bool:
+    columns = translator.config.data.layout
+    return columns is not None and bool(columns.features)
+
+
 class Noted:
     """What a reader of the output should know, counted over all lines."""
 
-    def __init__(self) -> None:
+    def __init__(self, expects_features: bool = False) -> None:
+        self.expects_features, self.featureless = expects_features, 0
         self.cut = self.outputs_at_limit = self.unknown = self.newlines = self.empty = 0
         self.undecodable = self.undecodable_prefixes = self.undecodable_terms = 0
 
@@ -467,6 +476,9 @@ class Noted:
         self.unknown += translation.unknown
         self.newlines += translation.newlines
         self.empty += bool(translation.source.strip()) and not translation.outputs
+        self.featureless += (
+            self.expects_features and bool(translation.source.strip()) and " ;" not in translation.source
+        )
 
     def all(self, translations: Iterable[Translation]) -> "Noted":
         for translation in translations:
@@ -481,6 +493,12 @@ class Noted:
                 "output",
                 "outputs",
                 "reached the length limit, and may be cut there: raise it with --max-extra",
+            ),
+            (
+                self.featureless,
+                "line has",
+                "lines have",
+                "no features: this model expects a word, a tab and its features",
             ),
             (self.unknown, "source token was", "source tokens were", "unknown to the vocabulary"),
             (self.newlines, "line break was", "line breaks were", "turned into blanks in outputs"),

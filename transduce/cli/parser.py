@@ -87,7 +87,15 @@ def _train(parser: argparse.ArgumentParser) -> None:
     add("--preset", choices=sorted(PRESETS), default="", help="a named recipe (default: fitted to the data)")
     add("--config", metavar="FILE.toml", default="", help="settings from a file")
     _budget(parser)
-    add("--set", nargs="+", action="extend", metavar="section.key=value", default=[], dest="settings")
+    add(
+        "--set",
+        nargs="+",
+        action="extend",
+        metavar="section.key=value",
+        default=[],
+        dest="settings",
+        help="any other setting, e.g. model.d_model=256",
+    )
     _loudness(parser)
     add("--json", action="store_true", help="print the result as JSON on stdout")
 
@@ -106,7 +114,8 @@ def _columns(parser: argparse.ArgumentParser) -> None:
 
 
 def _budget(
-    parser: argparse.ArgumentParser, covered: str = "of the whole command; the model is fitted to them"
+    parser: argparse.ArgumentParser,
+    covered: str = "of the whole command, earlier commands of the run included; the model is fitted to them",
 ) -> None:
     budget = parser.add_argument_group(
         "budget", "how long to train: whichever ends first (default: fitted to the data)"
@@ -187,7 +196,7 @@ def _translate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--top-p", type=float, metavar="P", help="draw from the most probable tokens that sum up to P (default: 1, all)"
     )
-    parser.add_argument("--seed", type=int, metavar="N", help="another one draws others (default: 1)")
+    parser.add_argument("--seed", type=int, metavar="N", help="a different seed gives different samples (default: 1)")
     parser.add_argument("--prefix", metavar="FILE", help="a beginning for each line's output, line by line")
     parser.add_argument("--terms", metavar="FILE", help="phrases that must occur in each line's output, tabs between")
     parser.add_argument(
@@ -295,7 +304,15 @@ def _distill(parser: argparse.ArgumentParser) -> None:
     )
     add("--config", metavar="FILE.toml", default="", help="the student's settings from a file")
     _budget(parser, "of the student's training, after the teacher has translated")
-    add("--set", nargs="+", action="extend", metavar="section.key=value", default=[], dest="settings")
+    add(
+        "--set",
+        nargs="+",
+        action="extend",
+        metavar="section.key=value",
+        default=[],
+        dest="settings",
+        help="any other setting, e.g. model.d_model=256",
+    )
     add("--keep-original", action="store_true", help="learn from the given targets too")
     add("--beam", type=int, help="the teacher's (default: its setting)")
     _loading(parser)
@@ -315,7 +332,7 @@ def _backtranslate(parser: argparse.ArgumentParser) -> None:
     add("--input", default="-", metavar="FILE", help="lines of the target language (default: stdin)")
     add("--sample", action="store_true", help="draw the sources instead of searching for the best")
     add("--beam", type=int, help="width of the beam (default: the model's setting)")
-    add("--seed", type=int, metavar="N", help="another one draws others (default: 1)")
+    add("--seed", type=int, metavar="N", help="a different seed gives different samples (default: 1)")
     _loading(parser)
     _engine(parser, "auto: CTranslate2 (ct2) on CPUs wherever it can, else PyTorch")
     add("--quiet", action="store_true", help="say nothing but errors")

@@ -211,10 +211,16 @@ def _time_warnings(row: Row, choice: Choice, work: Work, asked: Asked, minutes: 
     epochs = choice.tokens / work.tokens_per_epoch
     if epochs >= FAR_BELOW * row.epochs:
         return []
+    expected = "expect a weaker model" if epochs >= 1 else "less than one pass over the data, so expect poor output"
     return [
-        f"{asked.minutes:g} minutes are enough for about {epochs:.2g} epochs on this machine, and these data reward "
-        f"{row.epochs:g}: expect a weaker model. The full recipe ({best}) would take about {_hours(minutes)} here"
+        f"{_minutes(asked.minutes)} of this machine {'allows' if asked.minutes == 1 else 'allow'} about {epochs:.2g} epochs, "
+        f"and these data keep improving up to about {row.epochs:g}: {expected}. The full recipe ({best}) would take "
+        f"about {_hours(minutes)} here"
     ]
+
+
+def _minutes(minutes: float) -> str:
+    return f"{minutes:g} minute{'s' * (minutes != 1)}"
 
 
 def _hours(minutes: float) -> str:
@@ -269,7 +275,7 @@ def _reasons(
     row: Row, task: str, why: str, units: tuple[str, str], joint: bool, counts: Counts, asked: Asked
 ) -> list[str]:
     vocabulary = "one vocabulary for both sides" if joint else "a vocabulary per side"
-    time = f" in {asked.minutes:g} minutes" if asked.minutes else ""
+    time = f" in {_minutes(asked.minutes)}" if asked.minutes else ""
     return [
         f"task {task}: {why}",
         f"units {units[0]} -> {units[1]}, {vocabulary}",

@@ -38,6 +38,7 @@ class Result:
     metric: str
     score: float
     signature: str
+    lines: int  # of the validation data, translated greedily, that the score is of
 
 
 def train(
@@ -73,7 +74,7 @@ def train(
         result = _conclude(folder, prepared, trainer)
     voice.say(
         f"done after {result.steps:,} steps and {result.seconds / 60:.1f} minutes: {result.metric} {result.score:.2f} "
-        f"({result.weights} weights; {result.signature})\n"
+        f"on {result.lines:,} validation lines, greedy search ({result.weights} weights; {result.signature})\n"
         f"next: transduce translate {run} < input > output"
     )
     if size := freed_by_deleting(folder.checkpoints):
@@ -155,4 +156,5 @@ def _conclude(folder: RunFolder, prepared: Prepared, trainer: Trainer) -> Result
         metric=about["metric"],
         score=float(about["score"]),
         signature=about["signature"],
+        lines=int(about.get("lines", 0)),
     )

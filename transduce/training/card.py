@@ -94,13 +94,17 @@ def _cell(value: Any) -> str:
 
 
 def _scores(folder: RunFolder) -> list[str]:
-    lines = ["| weights | step | loss | score | signature |", "| --- | --- | --- | --- | --- |"]
+    lines = [
+        "| weights | step | loss | score, greedy search | lines | signature |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
     for which in ("best", "averaged"):
         if folder.weights(which).exists():
             about = read_about(folder.weights(which), needed=("step", "loss", "metric", "score", "signature"))
             score = f"{about['metric']} {float(about['score']):.2f}"
             lines.append(
-                f"| {which} | {about['step']} | {float(about['loss']):.4f} | {score} | `{_cell(about['signature'])}` |"
+                f"| {which} | {about['step']} | {float(about['loss']):.4f} | {score} | {about.get('lines', '')} "
+                f"| `{_cell(about['signature'])}` |"
             )
     return lines
 

@@ -46,6 +46,7 @@ TAKEN_FROM_MODEL = {
 }
 # What is always another run's own, and not worth telling.
 NEW_FOR_EACH_RUN = {"data.train", "data.valid", "data.hold_out", "data.columns", "data.cache", "train.start_from"}
+BUDGETS = ("train.minutes", "train.steps", "train.epochs")  # the plan tells of these
 FINE_TUNING_RATE = 0.25  # of the fitted learning rate: the weights are near a good place already
 
 
@@ -162,10 +163,10 @@ def settings_of_new(
     said = [
         f"{name}={new}"
         for name, (_, new) in differences(alone, config).items()
-        if name.removeprefix("data.") not in found
+        if name.removeprefix("data.") not in found and name not in BUDGETS
     ]
     if said:
-        say(f"but as asked: {', '.join(said)}")
+        say(f"set by your options, file or preset: {', '.join(said)}")
     if start:
         _say_what_changes(start.config, config, wished.start_from, say)
     return config

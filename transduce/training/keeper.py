@@ -117,6 +117,7 @@ class Keeper:
             "metric": main.name,
             "score": f"{main.value:.4f}",
             "signature": main.signature,
+            "lines": str(validation.lines),
             "loss": f"{validation.loss:.6f}",
             "rank": repr(validation.rank),
         }

@@ -32,7 +32,7 @@ from transduce.training.report import Recorder, Voice
 from transduce.training.schedule import make_schedule, share_left
 from transduce.training.stopping import StopSignals
 from transduce.training.update import GraphedUpdate, PlainUpdate, Update
-from transduce.training.validation import LOSS_PAIRS, Validation, time_validation, validate
+from transduce.training.validation import FEW_LINES, LOSS_PAIRS, Validation, time_validation, validate
 from transduce.translator import Translator, load_weights
 
 PLACES = {"cpu": 2_048, "cuda": 131_072}  # of a side at once: what fits a CPU's caches is also fastest there
@@ -147,7 +147,12 @@ class Trainer:
                 yield made
 
     def _is_over(self) -> bool:
-        return self.progress.step >= self.last_step or self._out_of_patience()
+        return self.progress.step >= self.last_step or self._out_of_patience() or self._out_of_time()
+
+    def _out_of_time(self) -> bool:
+        """Whether a finished run is given fewer minutes than it has had."""
+        shorter = bool(self.config.minutes) and not self.progress.plan_for(self.config)
+        return shorter and self.progress.step > 0 and self.progress.spent >= 60 * self.config.minutes
 
     def _out_of_patience(self) -> bool:
         return 0 < self.config.patience <= self.progress.waited
@@ -290,6 +295,7 @@ class Trainer:
             lines = lines_for(self.config.minutes, per_line, len(self.material.valid_texts.sources))
             started = progress.plan.started if progress.plan else 0.0 if progress.step else self.spent
             plan = Plan(self.config.minutes, started, progress.step, 1.0, 0, 0, False, lines)
+            progress.best_rank = -math.inf  # other lines: their scores are not to be compared with those before
         self.costs.validation = per_line * min(plan.lines, len(self.material.valid_texts.sources))
         return plan
 
@@ -301,7 +307,7 @@ class Trainer:
 
     def _say_plan(self) -> None:
         steps, plan, seconds = self.last_step, self.progress.plan_for(self.config), self._seconds_to_go()
-        ends = time.strftime("%H:%M", time.localtime(time.time() + seconds))
+        ends = time.strftime("%H:%M:%S", time.localtime(time.time() + seconds))
         over = self.spent + seconds - 60 * self.config.minutes
         late = f", {_duration(over)} over the budget: {_duration(plan.started)} went by before training" if plan else ""
         self.voice.say(
@@ -369,7 +375,8 @@ class Trainer:
         texts = self.material.valid_texts.first(plan.lines) if plan else self.material.valid_texts
         validation = validate(self.translator, self.material.valid, texts, LOSS_PAIRS * plan.lines if plan else 0)
         self.costs.validation = time.perf_counter() - begun
-        return validation
+        few = len(texts.sources) < min(FEW_LINES, len(self.material.valid_texts.sources))
+        return replace(validation, few_lines=few)
 
     def _average(self) -> None:
         """`averaged`: the mean of the last checkpoints (section 6.1), validated like any other weights."""

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 PAUSES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)
 FEW_PAUSES = (0.05, 0.25, 0.5, 0.75, 0.95)  # where a checkpoint takes long
 LONG_CHECKPOINT = 0.005  # of the budget
+GAP = 0.03  # between two pauses at least, as shares of the training time; less at its beginning and end
 VALIDATIONS = 0.10  # of the budget is the most that all validations take
 # Shares of the training time between which it validates: nothing worth measuring was learned before, and the final
 # validation is near after that.
-FIRST_VALIDATION, LAST_VALIDATION = 0.2, 0.9
+FIRST_VALIDATION, LAST_VALIDATION = 0.2, 0.8
 FINAL_VALIDATIONS = 2  # of the last weights and of their average
 LINES_SHARE = 0.015  # of the budget is what translating the lines of one validation takes, if they are many
 FEWEST_LINES = 32
@@ -97,7 +98,8 @@ def all_pauses(minutes: float, costs: Costs) -> tuple[float, ...]:
 
 def pauses_left(minutes: float, done: float, costs: Costs) -> list[float]:
     """The shares of the training time at which there are pauses, after the share that is done."""
-    return [pause for pause in all_pauses(minutes, costs) if pause > done + 0.005]
+    gap = GAP if FIRST_VALIDATION / 2 < done < LAST_VALIDATION else GAP / 6
+    return [pause for pause in all_pauses(minutes, costs) if pause > done + gap]
 
 
 def validated_pauses(minutes: float, costs: Costs) -> list[float]:

@@ -16,6 +16,7 @@ from transduce.translator import Translator
 PLACES = 8_192  # of a padded validation batch
 TIMES, MORE = 2, 10  # an output may have so many times the tokens of its longest reference, and so many more
 LOSS_PAIRS = 4  # pairs for the loss, for each line that a budget in minutes lets a validation translate
+FEW_LINES = 200  # of which a score says less than the loss does
 EQUAL = 1e-6  # of a score: no metric is that fine
 
 
@@ -36,6 +37,8 @@ class Validation:
     scores: Scores
     samples: list[Sample]
     outputs_at_limit: int = 0  # outputs that reached the length limit, and were probably cut there
+    lines: int = 0  # that were translated, greedily
+    few_lines: bool = False  # too few of all to tell two models apart by their score
 
     @property
     def perplexity(self) -> float:
@@ -43,7 +46,10 @@ class Validation:
 
     @property
     def rank(self) -> float:
-        """The main score with its sign turned so that higher is better; among equals, the smaller loss is."""
+        """What makes weights the best ones: higher is better. The main score, and among equals the smaller loss; where only
+        few lines were translated, the loss alone."""
+        if self.few_lines:
+            return -self.loss
         score = self.scores.main.value if self.scores.main.higher_is_better else -self.scores.main.value
         return score - EQUAL * min(self.loss, 100.0)
 
@@ -70,6 +76,7 @@ def validate(translator: Translator, pairs: Pairs, texts: TestSet, limit: int = 
         scores=score_texts(outputs, texts, translator.config, ter=False),
         samples=shown[:: max(1, len(shown) // samples)][:samples],
         outputs_at_limit=sum(translation.outputs_at_limit for translation in translations),
+        lines=len(outputs),
     )
 
 
