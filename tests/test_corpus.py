@@ -280,7 +280,7 @@ def test_missing_language(tmp_path):
 def test_missing_column(tmp_path):
     (path,) = one_file(tmp_path, "a.tsv", ["a\tb", "alone"])
     assert error_of((path,)) == (
-        f"{path}:2: 1 column where 2 are needed, with tabs between: source in 1 and target in 2; --columns says otherwise"
+        f"{path}:2: 1 column where 2 are needed, with tabs between: source in 1 and target in 2; name others with --columns"
     )
     assert error_of((path,), columns=Columns(features="3")).startswith(f"{path}:1: 2 columns where 3 are needed")
 

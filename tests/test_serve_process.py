@@ -172,8 +172,8 @@ def test_new_weights_drop_no_request(run: Path, tmp_path: Path) -> None:
 def test_a_fifo_in_place_of_weights_stops_nobody(run: Path, tmp_path: Path) -> None:
     folder, port = Path(shutil.copytree(run, tmp_path / "run")), free_port()
     served = Served("-c", PROGRAM, str(folder), json.dumps({"port": port, "reload_s": 0.05}), port=port)
-    (folder / "best.safetensors").unlink()
-    os.mkfifo(folder / "best.safetensors")
+    os.mkfifo(tmp_path / "fifo")
+    os.replace(tmp_path / "fifo", folder / "best.safetensors")  # at once: a moment without a file would be noticed
     until = time.monotonic() + 60
     while 'reloads_total{model="en-de",outcome="failed"} 1.0' not in metrics(served):
         assert time.monotonic() < until

@@ -406,7 +406,7 @@ def test_signals_save_and_resume_to_the_same(
     if process.returncode == 0:
         pytest.skip("the run ended before the signal came")
     assert process.returncode == 128 + number
-    assert "the same command goes on from there" in said
+    assert "run the same command to resume" in said
     assert checkpoint.steps_saved(RunFolder(run))
     subprocess.run(command(run, reversal), check=True, stderr=subprocess.DEVNULL)
     assert final_weights(run) == final_weights(finished)
