@@ -160,6 +160,7 @@ def test_a_trained_model_in_a_program_without_us(tmp_path: Path) -> None:
     assert_as_we_say(FROZEN, asked, stranger(tmp_path / "hf", asked)["texts"])
 
 
+@pytest.mark.slow
 @needs_transformers
 def test_a_real_model_on_real_sentences_in_a_program_without_us(shared_data: Path, tmp_path: Path) -> None:
     import_model(shared_data / "model-marian-multi30k-en-de", tmp_path / "run")

@@ -105,8 +105,15 @@ def check(run: Path, engine: str, lines: list[bytes], *options: str) -> None:
     assert "lines were not UTF-8" in said
 
 
-@pytest.mark.parametrize("engine", ["torch", "ct2"])
-@pytest.mark.parametrize("model", ["characters", "subwords"])
+@pytest.mark.parametrize(
+    ("model", "engine"),
+    [
+        ("subwords", "torch"),
+        ("subwords", "ct2"),
+        ("characters", "ct2"),
+        pytest.param("characters", "torch", marks=pytest.mark.slow),
+    ],
+)
 def test_a_line_in_is_a_line_out(model: str, engine: str, request: pytest.FixtureRequest) -> None:
     check(request.getfixturevalue(model), engine, hostile_lines(120, long=2), "--beam", "2")
 
