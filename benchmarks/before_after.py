@@ -11,14 +11,13 @@ A turn of training is a number of steps on the same data; a turn of translation 
 import argparse
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
-
-from facts import default_data, write_result
 
 HERE = Path(__file__).resolve().parent
 
@@ -36,13 +35,15 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=1, help="translate the file so many times over in a turn")
     parser.add_argument("--run", default="", help="the model folder to translate with")
     parser.add_argument("--lines", default="", help="the file to translate")
-    parser.add_argument("--train", nargs="+", default=[], help="training data")
+    parser.add_argument("--train", nargs="+", default=[], help="training data: a source and a target file")
     parser.add_argument("--name", default="", help="write benchmarks/results/NAME.json")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
         WORK[options.what](options)
         return
+    from facts import write_result  # not in a worker: it imports this version, and a worker may be of the other
+
     result = compare(options)
     print(json.dumps(result))
     if options.name:
@@ -121,10 +122,17 @@ def work_in_turns(once) -> None:  # type: ignore[no-untyped-def]
         tell(time.perf_counter() - begun)
 
 
+def own_copy(run: str) -> str:
+    """The model folder without what a version keeps in it: each makes that for itself."""
+    copy = f"{tempfile.mkdtemp()}/run"
+    shutil.copytree(run, copy, ignore=shutil.ignore_patterns("ct2"))
+    return copy
+
+
 def translate(options: argparse.Namespace) -> None:
     import transduce
 
-    model = transduce.load(options.run, device=options.device)
+    model = transduce.load(own_copy(options.run), device=options.device)
     lines = options.repeat * Path(options.lines).read_text(encoding="utf-8").split("\n")[:-1]
     work_in_turns(lambda: model.translate(lines, beam=options.beam))
 
@@ -133,7 +141,8 @@ def load(options: argparse.Namespace) -> None:
     import transduce
 
     line = Path(options.lines).read_text(encoding="utf-8").split("\n")[0]
-    work_in_turns(lambda: transduce.load(options.run, device=options.device).translate([line]))
+    run = own_copy(options.run)
+    work_in_turns(lambda: transduce.load(run, device=options.device).translate([line]))
 
 
 def train(options: argparse.Namespace) -> None:
@@ -153,13 +162,14 @@ def train(options: argparse.Namespace) -> None:
             begun[0] = time.perf_counter()
 
     Trainer._after_step = in_turns
-    files = options.train or [str(default_data() / f"multi30k/train.{language}") for language in ("en", "de")]
     settings = [
         f"train.tokens_per_batch={options.batch}", "train.steps=1000000", "train.epochs=0", f"train.device={options.device}",
         "train.validate_every=1000000", "train.checkpoint_every=1000000",
     ]  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
-        transduce.train(f"{folder}/run", train=[tuple(files)], preset=options.preset, settings=settings, quiet=True)
+        transduce.train(
+            f"{folder}/run", train=[tuple(options.train)], preset=options.preset, settings=settings, quiet=True
+        )
 
 
 WORK = {"train": train, "translate": translate, "load": load}
