@@ -36,6 +36,7 @@ from transduce.training.validation import FEW_LINES, LOSS_PAIRS, Validation, tim
 from transduce.translator import Translator, load_weights
 
 PLACES = {"cpu": 2_048, "cuda": 131_072}  # of a side at once: what fits a CPU's caches is also fastest there
+TIMED_BATCHES = 3  # the fastest counts: the first ones wait for memory
 TIMED_LINES = 32  # of the validation data, translated to know how long a validation takes
 BYTES_PER_SECOND = 2e8  # to disk: the guess before the first checkpoint
 CLOSING_SECONDS = {"cpu": 2.0, "cuda": 5.0}  # the model card, the curves, leaving
@@ -280,12 +281,14 @@ class Trainer:
 
     def _time_step(self) -> float:
         """Seconds of a step, from its largest batch: a first guess."""
-        batch = self._largest_batch()
-        begun = time.perf_counter()
-        self.update.add(batch, tokens=1)
-        self.update.forget()
-        self.update.measured()
-        return (time.perf_counter() - begun) * max(1.0, self.config.tokens_per_batch / batch.tokens)
+        batch, seconds = self._largest_batch(), []
+        for _ in range(TIMED_BATCHES):
+            begun = time.perf_counter()
+            self.update.add(batch, tokens=1)
+            self.update.forget()
+            self.update.measured()  # waits for the device
+            seconds.append(time.perf_counter() - begun)
+        return min(seconds) * max(1.0, self.config.tokens_per_batch / batch.tokens)
 
     def _plan_with_lines(self) -> Plan:
         """The plan there is, or a first one; a validation of its lines is timed on a few."""
