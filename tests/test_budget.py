@@ -92,6 +92,16 @@ def test_without_a_budget_a_cpu_gets_what_ends_in_a_sensible_time() -> None:
     assert build(fit(TATOEBA, Asked(), Time(gpu_machine(7e14))).layer) == build(fit(TATOEBA).layer)
 
 
+def test_without_a_budget_a_shape_that_was_asked_for_decides_how_long_it_takes() -> None:
+    """A small one that ends within the hour gets the epochs of the data, and not more because there would be time."""
+    small = Asked.of(assignments(["model.d_model=64", "model.num_encoder_layers=2", "model.num_decoder_layers=2"]))
+    found = fit(TATOEBA, small, Time(QUIET))
+    assert (found.layer["train"]["epochs"], found.warnings) == (15, [])
+    slow = fit(TATOEBA, small, Time(BUSY))
+    assert slow.layer["train"]["epochs"] < 15
+    assert "fewer epochs will be trained" in slow.warnings[0]
+
+
 def test_a_budget_in_steps_or_epochs_keeps_the_recipe_of_the_data() -> None:
     for asked in (Asked(steps=100), Asked(epochs=2)):
         assert fit(TATOEBA, asked).layer["model"] == fit(TATOEBA).layer["model"]

@@ -87,7 +87,13 @@ def _train(parser: argparse.ArgumentParser) -> None:
     add("--preset", choices=sorted(PRESETS), default="", help="a named recipe (default: fitted to the data)")
     add("--config", metavar="FILE.toml", default="", help="settings from a file")
     _budget(parser)
-    add(
+    _settings(parser)
+    _loudness(parser)
+    add("--json", action="store_true", help="print the result as JSON on stdout")
+
+
+def _settings(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
         "--set",
         nargs="+",
         action="extend",
@@ -96,8 +102,6 @@ def _train(parser: argparse.ArgumentParser) -> None:
         dest="settings",
         help="any other setting, e.g. model.d_model=256",
     )
-    _loudness(parser)
-    add("--json", action="store_true", help="print the result as JSON on stdout")
 
 
 def _columns(parser: argparse.ArgumentParser) -> None:
@@ -304,15 +308,7 @@ def _distill(parser: argparse.ArgumentParser) -> None:
     )
     add("--config", metavar="FILE.toml", default="", help="the student's settings from a file")
     _budget(parser, "of the student's training, after the teacher has translated")
-    add(
-        "--set",
-        nargs="+",
-        action="extend",
-        metavar="section.key=value",
-        default=[],
-        dest="settings",
-        help="any other setting, e.g. model.d_model=256",
-    )
+    _settings(parser)
     add("--keep-original", action="store_true", help="learn from the given targets too")
     add("--beam", type=int, help="the teacher's (default: its setting)")
     _loading(parser)

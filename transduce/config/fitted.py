@@ -171,8 +171,8 @@ def _fit_to_time(row: Row, work: Work, asked: Asked, time: Time | None) -> tuple
     """The recipe made smaller where the time asks for it, and what should be said of that."""
     if time is None:
         return row, []
-    wanted = row.epochs * work.tokens_per_epoch
-    minutes = wanted / time.machine.tokens_per_second(row.size, work.vocabulary, work.source_per_target) / 60
+    wanted, size = row.epochs * work.tokens_per_epoch, asked.size or row.size
+    minutes = wanted / time.machine.tokens_per_second(size, work.vocabulary, work.source_per_target) / 60
     if not asked.minutes and minutes <= SENSIBLE_MINUTES:
         return row, []
     seconds = time.seconds if asked.minutes else 60 * SENSIBLE_MINUTES
@@ -182,7 +182,10 @@ def _fit_to_time(row: Row, work: Work, asked: Asked, time: Time | None) -> tuple
         choice = choose(time.machine, seconds, work, row.size, batches)
     else:
         choice = for_size(time.machine, seconds, work, asked.size, batches)
-    return _shrunk(row, choice, work), _time_warnings(row, choice, work, asked, minutes)
+    shrunk = _shrunk(row, choice, work)
+    if not asked.minutes:  # an hour is a limit then, not a wish
+        shrunk = replace(shrunk, epochs=min(row.epochs, shrunk.epochs))
+    return shrunk, _time_warnings(row, choice, work, asked, minutes)
 
 
 def _shrunk(row: Row, choice: Choice, work: Work) -> Row:
@@ -201,12 +204,12 @@ def _shrunk(row: Row, choice: Choice, work: Work) -> Row:
 
 def _time_warnings(row: Row, choice: Choice, work: Work, asked: Asked, minutes: float) -> list[str]:
     """What more time or a faster machine would bring, said before anything is trained."""
-    size = row.size
+    size = asked.size or row.size
     best = f"d_model {size.d_model}, {size.layers} + {size.layers} layers, {row.epochs:g} epochs"
     if not asked.minutes:
         return [
-            f"these data reward {best}: about {_hours(minutes)} on this machine. No budget was given, so a smaller "
-            f"model is trained that takes about an hour; --minutes sets another budget, and a GPU would take minutes"
+            f"these data reward {best}: about {_hours(minutes)} on this machine. No budget was given, so "
+            f"{'fewer epochs' if asked.size else 'a smaller model'} will be trained, in about an hour; --minutes sets another budget, and a GPU would take minutes"
         ]
     epochs = choice.tokens / work.tokens_per_epoch
     if epochs >= FAR_BELOW * row.epochs:

@@ -1,7 +1,7 @@
 """The plan of a run with a budget in minutes: its last step, its next pause, and how far the learning rate has come down.
 
 The plan is revised from the measured pace, but only at pauses, and it is saved in their checkpoints: a run that is killed
-and resumed keeps its plan. Minutes cover the whole command: reading the data, kernels, validations, the last checkpoint and
+resumes from the plan it had, less the time that starting again took. Minutes cover the whole command: reading the data, kernels, validations, the last checkpoint and
 the model card. Runs with a budget in steps or epochs have no plan. Knows times and steps, no model and no clock.
 """
 
