@@ -5,6 +5,7 @@ BLEU, chrF and TER are sacreBLEU's. Error rates count tokens (phonemes, characte
 
 import re
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any, Literal
@@ -101,10 +102,12 @@ def score_outputs(
         if name not in METRICS:
             raise SettingError(f"no metric '{name}'; there are {', '.join(METRICS)}")
     rates = _error_rates(hypotheses, references, units) if set(names) & ERROR_RATES.keys() else {}
-    found = [
-        rates[name] if name in rates else _sacrebleu(name, hypotheses, references, language)
-        for name in dict.fromkeys(names)
-    ]
+
+    def score(name: str) -> Score:
+        return rates[name] if name in rates else _sacrebleu(name, hypotheses, references, language)
+
+    with ThreadPoolExecutor() as pool:  # TER computes in processes of its own: the others are done meanwhile
+        found = list(pool.map(score, dict.fromkeys(names)))
     more = "|refs:merged" if merged else ""
     return Scores(tuple(replace(one, signature=one.signature + more) for one in found))
 

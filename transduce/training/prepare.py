@@ -37,6 +37,7 @@ from transduce.text import Vocabularies
 from transduce.training.choices import Say, Wishes, settings_of_new, settings_of_resumed
 from transduce.training.feed import Material
 from transduce.training.output_limit import fit_output_limit
+from transduce.training.warm_up import warming_up
 from transduce.translator import (
     LONGEST_SOURCE,
     ModelFolder,
@@ -98,8 +99,9 @@ def _prepare_new(folder: RunFolder, wished: Wishes, say: Say, begun: float) -> P
             say(warning)
         cache = cache_folder(config.data.cache)
         say("learning the vocabulary" if start is None else f"vocabulary and weights from {wished.start_from}")
-        both = start.vocabularies if start else learn_vocabularies(scanned.train, config.data, cache, notify=say)
-        material, about = _material(config, both, corpora, scanned, say)
+        with warming_up(config):
+            both = start.vocabularies if start else learn_vocabularies(scanned.train, config.data, cache, notify=say)
+            material, about = _material(config, both, corpora, scanned, say)
     material = _with_output_limit(material, wished, say)
     _write_folder(folder, material, scanned)
     return Prepared(material, start, about)
@@ -114,7 +116,8 @@ def _prepare_again(folder: RunFolder, wished: Wishes, say: Say) -> Prepared:
         corpora = _corpora(config.data, Path(scratch))
         scanned = _scan(corpora, config.data, say)
         _check_unchanged(folder, scanned)
-        material, about = _material(config, read_vocabularies(folder, config), corpora, scanned, say)
+        with warming_up(config):
+            material, about = _material(config, read_vocabularies(folder, config), corpora, scanned, say)
     if config != stored:
         write_config(folder, config)
     begun_from = config.train.start_from if not steps_saved(folder) else ""  # killed before its first checkpoint

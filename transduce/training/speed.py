@@ -14,12 +14,13 @@ from transduce.config.fitted import may_take_long
 from transduce.data.batches import Batch
 from transduce.device import Device, choose_device
 from transduce.model import Tokens, Transformer
+from transduce.training.loss import batch_loss
 from transduce.training.optimizer import make_optimizer
 from transduce.training.update import PlainUpdate
 
 TIMING_SHARE, TIMING_SECONDS = 0.01, 2.0  # of the budget, and at most, for timing
 SECONDS_PER_PAIR = 45e-6  # to learn a vocabulary and to tokenise
-STARTING_SECONDS = {"cpu": 3.0, "cuda": 20.0}  # the model's first steps, and a GPU's kernels
+STARTING_SECONDS = {"cpu": 3.0, "cuda": 6.0}  # the model's first steps; a GPU's kernels are compiled meanwhile
 TRAINING_SHARE = 0.9  # of what is left then; the rest is for validations and checkpoints
 LEAST_SHARE = 0.2  # of the budget, however long the data take
 POSITIONS = 1_024  # of a side in one batch: near what a CPU trains with, and soon done on a slow one
@@ -86,6 +87,15 @@ def tokens_per_second(
         _update_once(update, batch)
         updates += 1
     return updates * batch.tokens / (time.perf_counter() - begun)
+
+
+def one_update(model: ModelConfig, train: TrainConfig, sentences: Sentences, device: Device) -> None:
+    """A small update in the precision that training uses, for what it loads and compiles."""
+    kind = torch.bfloat16 if device.bf16 else torch.float32
+    network = Transformer(model, sentences.source_vocabulary, sentences.target_vocabulary).to(device.torch, kind)
+    batch = sentences.batch(2 * sentences.target_length).to(device.torch)
+    batch_loss(network.train(), batch, train.label_smoothing, train).minimised.backward()
+    make_optimizer(network, train).step()
 
 
 def _make_update(model: ModelConfig, train: TrainConfig, sentences: Sentences, device: Device) -> PlainUpdate:
