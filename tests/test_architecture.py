@@ -16,6 +16,11 @@ from transduce.cli.parser import make_parser
 from transduce.config import PRESETS, build, flatten
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "docs"))
+try:
+    import modules
+finally:
+    sys.path.pop(0)
 PACKAGE = ROOT / "transduce"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 # docs/log.md is not among them: it tells what was, with the names of its day.
@@ -147,7 +152,9 @@ def test_the_face_imports_nothing_of_the_package_until_it_is_called() -> None:
 
 def spans(document: str) -> list[str]:
     """Everything between backticks, fenced blocks aside."""
-    text = re.sub(r"^```.*?^```", "", (ROOT / document).read_text(encoding="utf-8"), flags=re.S | re.M)
+    text = (ROOT / document).read_text(encoding="utf-8")
+    text = re.sub(rf"{modules.BEGIN}.*{modules.END}", "", text, flags=re.S)  # generated from what is there
+    text = re.sub(r"^```.*?^```", "", text, flags=re.S | re.M)
     return re.findall(r"`([^`\n]+)`", text)
 
 
@@ -261,19 +268,35 @@ def test_the_diagram_shows_every_part() -> None:
     assert rows == expected
 
 
-def test_every_module_has_its_line() -> None:
-    named = spans("docs/architecture.md")
-    modules = [str(m.relative_to(ROOT)) for m in MODULES if m.name != "__init__.py"]
-    assert [module for module in modules if module not in named] == []
+def test_the_list_of_files_is_generated() -> None:
+    text = modules.PAGE.read_text(encoding="utf-8")
+    assert text.count(modules.BEGIN) == text.count(modules.END) == 1
+    assert modules.replaced(text) == text, "the list of files is out of date; run: python docs/modules.py"
 
 
-def test_every_file_of_the_page_has_its_line() -> None:
-    named = spans("docs/architecture.md")
-    page = [
-        str(p.relative_to(ROOT)) for p in (PACKAGE / "explore/page").iterdir() if p.suffix in (".js", ".html", ".css")
-    ]
+def test_every_file_says_what_it_is() -> None:
+    assert list(modules.unnamed()) == [], "begin each of these files with a sentence that says what it is"
+
+
+def test_every_file_of_the_page_is_listed() -> None:
+    page = [path for path in (PACKAGE / "explore/page").iterdir() if path.suffix in modules.SCRIPTS]
     assert len(page) > 2
-    assert [file for file in page if file not in named] == []
+    assert [path for path in page if f"`{modules.where(path)}`" not in modules.file_list()] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "sentence"),
+    [
+        ("a.py", '"""What it is: one\nthing. And more.\n\nDetails."""', "What it is: one thing"),
+        ("a.py", '"""`transduce x` does y."""', "`transduce x` does y"),
+        ("a.py", "import os", ""),
+        ("a.js", "/* Draws a | b. */\nimport x", "Draws a \\| b"),
+        ("a.html", "<!doctype html>\n<!-- The page. -->", "The page"),
+    ],
+)
+def test_the_first_sentence_of_a_file(name: str, text: str, sentence: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+    assert modules.first_sentence(tmp_path / name) == sentence
 
 
 def test_the_run_folder_is_drawn_as_it_is() -> None:

@@ -1,4 +1,4 @@
-"""What the README says is so: its table is generated, its tree complete, its commands understood."""
+"""What the README says is so: its table is generated, its commands are understood, its links lead somewhere."""
 
 import ast
 import re
@@ -22,13 +22,6 @@ def test_the_results_are_generated() -> None:
         sys.path.pop(0)
     assert readme.RESULTS.read_text(encoding="utf-8") == readme.page(), "run: python benchmarks/readme.py"
     assert f"{readme.BEGIN}\n{readme.section()}\n{readme.END}" in README, "run: python benchmarks/readme.py"
-
-
-def test_the_tree_names_every_file() -> None:
-    tree = README[README.index("transduce/\n") : README.index("benchmarks/  ")]
-    named = set(re.findall(r"^\s+(\w+\.py)", tree, flags=re.MULTILINE))
-    files = {p.name for p in (ROOT / "transduce").rglob("*.py") if not p.name.startswith("__")}
-    assert named == files
 
 
 @pytest.mark.parametrize("line", [ln for ln in README.split("\n") if ln.startswith("transduce ")])
