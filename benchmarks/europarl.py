@@ -26,7 +26,7 @@ from transduce.config import ModelConfig
 from transduce.data.batches import Batch, Batching, make_batch
 from transduce.metrics import translation_scores
 from transduce.model import Tokens
-from transduce.threads import ahead
+from transduce.threads import prefetch
 from transduce.training.choices import wishes
 from transduce.training.feed import AHEAD, Material
 from transduce.training.prepare import prepare
@@ -106,7 +106,7 @@ def train_hf(options: argparse.Namespace, tests: dict[str, tuple[Path, Path]]) -
     optimizer = torch.optim.Adam(model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-9, fused=True)
     batching, budget = Batching(TOKENS, TOKENS, seed=1), options.minutes * 60
     spent, step, tokens, halfway = 0.0, 0, 0, {}
-    with ahead(made_batches(material, batching), AHEAD) as steps:
+    with prefetch(made_batches(material, batching), AHEAD) as steps:
         for batches in steps:
             begun = time.perf_counter()
             step += 1

@@ -1,6 +1,7 @@
 """The command line as its users meet it: verbs on a real trained model, and every mistake in one line."""
 
 import bz2
+import gc
 import gzip
 import io
 import json
@@ -617,3 +618,15 @@ def test_translate_answers_a_line_before_the_next_is_sent(engine: str, tmp_path:
         assert process.stdout.read() == ""
     assert process.returncode == 0
     assert [bool(answer.strip()) for answer in answers] == [True, False, True]
+
+
+def test_the_command_line_collects_garbage_less_often_and_leaves_a_disabled_collector_alone() -> None:
+    usual = gc.get_threshold()
+    try:
+        for before, after in ((usual[0], 50_000), (0, 0), (90_000, 90_000)):
+            gc.set_threshold(before, *usual[1:])
+            with pytest.raises(SystemExit):
+                main(["--version"])
+            assert gc.get_threshold() == (after, *usual[1:])
+    finally:
+        gc.set_threshold(*usual)

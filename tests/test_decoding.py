@@ -1,7 +1,9 @@
 """The decoder in slots against `Transformer.step`, its kernels against their plain forms, its engine against the other."""
 
 import dataclasses
+import gc
 import itertools
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -280,6 +282,15 @@ def test_a_stream_that_is_left_ends_soon_though_its_input_never_comes() -> None:
     while threading.active_count() > before and time.monotonic() < deadline:
         time.sleep(0.01)
     assert threading.active_count() == before
+
+
+def test_an_engine_of_slots_leaves_the_settings_of_the_process_alone() -> None:
+    engine, usual = (
+        SlotEngine(make(), Device("cpu", bf16=False), PAD, PAD, END),
+        (gc.get_threshold(), sys.getswitchinterval()),
+    )
+    for _ in engine.stream([Block(sources(3), [[]])] * 3, Request(beam=1, max_extra=4)):
+        assert (gc.get_threshold(), sys.getswitchinterval()) == usual
 
 
 def test_blocks_before_one_that_fails_are_answered() -> None:

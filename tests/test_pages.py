@@ -1,8 +1,5 @@
 """Pages: every pair whole and once, no row too full, hardly a place empty, and the data that feed a step."""
 
-import contextlib
-import gc
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -16,7 +13,7 @@ from hypothesis import strategies as st
 from transduce.data.batches import Batch, padding_share
 from transduce.data.packing import GRAIN, WIDTH, Widths, pack, pages_of_epoch
 from transduce.data.pages import Paging, make_pages
-from transduce.threads import ahead, hurrying
+from transduce.threads import prefetch
 
 pytestmark = pytest.mark.numerics
 
@@ -140,7 +137,7 @@ def test_a_pages_batch_holds_whole_pairs_side_by_side() -> None:
 # --- feeding a step --------------------------------------------------------------------------------------------
 
 
-def test_what_is_made_ahead_comes_in_order_and_stops_with_its_user() -> None:
+def test_prefetched_items_come_in_order_and_stop_with_their_user() -> None:
     made: list[int] = []
 
     def numbers() -> Iterator[int]:
@@ -149,47 +146,37 @@ def test_what_is_made_ahead_comes_in_order_and_stops_with_its_user() -> None:
             yield number
 
     before = threading.active_count()
-    with ahead(numbers(), depth=3) as items:
+    with prefetch(numbers(), depth=3) as items:
         assert [next(items) for _ in range(5)] == list(range(5))
         time.sleep(0.05)
         assert len(made) <= 5 + 3 + 1, "no further ahead than asked"
     assert threading.active_count() == before
 
 
-def test_who_waits_for_what_is_made_ahead_can_be_told_to_stop() -> None:
+def test_waiting_for_a_prefetched_item_can_be_cancelled() -> None:
     never = threading.Event()
 
     def nothing() -> Iterator[int]:
         never.wait(60)
         yield 1
 
-    with ahead(nothing(), depth=1, patience_s=0.1) as items:
-        threading.Timer(0.1, items.left.set).start()
+    with prefetch(nothing(), depth=1, join_timeout_s=0.1) as items:
+        threading.Timer(0.1, items.cancelled.set).start()
         assert list(items) == []
     never.set()
 
 
-def test_the_last_one_in_a_hurry_restores_what_was_usual() -> None:
-    usual = gc.get_threshold(), sys.getswitchinterval()
-    with contextlib.ExitStack() as first:
-        first.enter_context(hurrying())
-        with hurrying():
-            first.close()
-            assert gc.get_threshold() != usual[0]
-    assert (gc.get_threshold(), sys.getswitchinterval()) == usual
-
-
-def test_what_is_made_ahead_ends() -> None:
-    with ahead([1, 2, 3], depth=1) as items:
+def test_prefetched_items_end() -> None:
+    with prefetch([1, 2, 3], depth=1) as items:
         assert list(items) == [1, 2, 3]
 
 
-def test_what_goes_wrong_ahead_is_raised_where_it_is_noticed() -> None:
+def test_an_exception_while_prefetching_is_raised_by_next() -> None:
     def broken() -> Iterator[int]:
         yield 1
         raise ValueError("the disk is gone")
 
-    with ahead(broken(), depth=8) as items:
+    with prefetch(broken(), depth=8) as items:
         assert next(items) == 1
         with pytest.raises(ValueError, match="the disk is gone"):
             next(items)

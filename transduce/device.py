@@ -18,7 +18,7 @@ from transduce.errors import SettingError
 
 T = TypeVar("T")
 
-RECORDING = threading.Lock()
+CAPTURING = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -70,17 +70,18 @@ def choose_device(kind: str = "auto", precision: str = "auto", threads: int = 0)
     return Device(kind, bf16)
 
 
-def recorded(work: Callable[[], T], warm: bool = True, pool: Any = None) -> Callable[[], T]:
-    """The work as a CUDA graph: replayed, it gives the same tensors every time, with other values in them.
+def captured(work: Callable[[], T], warm: bool = True, pool: Any = None) -> Callable[[], T]:
+    """Capture `work` in a CUDA graph; calling the result replays it and returns the same tensors with new values.
 
-    `warm` runs it once before, so that kernels are compiled and libraries awake. Graphs of one `pool` share memory.
-    One at a time: PyTorch has one stream to record on, and who begins to record waits for all that the device does.
+    `warm` runs `work` once before the capture, so that its kernels are compiled and its libraries initialised. Graphs
+    with the same `pool` share memory. A lock allows one capture at a time: PyTorch captures on a single stream, and a
+    capture waits until the device is idle.
     """
-    with RECORDING:
-        return _record(work, warm, pool)
+    with CAPTURING:
+        return _capture(work, warm, pool)
 
 
-def _record(work: Callable[[], T], warm: bool, pool: Any) -> Callable[[], T]:
+def _capture(work: Callable[[], T], warm: bool, pool: Any) -> Callable[[], T]:
     if warm:
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
@@ -88,7 +89,9 @@ def _record(work: Callable[[], T], warm: bool, pool: Any) -> Callable[[], T]:
             work()
         torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):  # other threads may use the device
+    with torch.cuda.graph(
+        graph, pool=pool, capture_error_mode="thread_local"
+    ):  # other threads may keep using the device
         result = work()
 
     def replay() -> T:

@@ -21,7 +21,7 @@ from transduce.data.pages import Paging
 from transduce.device import Device
 from transduce.errors import TrainingError
 from transduce.model import Transformer
-from transduce.threads import ahead
+from transduce.threads import prefetch
 from transduce.training.feed import AHEAD, Material, Portion, portions
 from transduce.training.keeper import Keeper
 from transduce.training.kept import holding, kept_weights, weights_of
@@ -144,8 +144,8 @@ class Trainer:
         if not on_gpu:
             yield items
         else:
-            with ahead(items, AHEAD) as made:
-                yield made
+            with prefetch(items, AHEAD) as ready:
+                yield ready
 
     def _is_over(self) -> bool:
         return self.progress.step >= self.last_step or self._out_of_patience() or self._out_of_time()

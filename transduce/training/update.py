@@ -20,7 +20,7 @@ from torch import Tensor
 
 from transduce.config import TrainConfig
 from transduce.data.batches import Batch
-from transduce.device import Device, recorded
+from transduce.device import Device, captured
 from transduce.memory import keep_freed_memory
 from transduce.model import Transformer
 from transduce.training.loss import batch_loss
@@ -186,7 +186,7 @@ class GraphedUpdate:
     def _record(self, run: Callable[[], None], warm: bool) -> Callable[[], None]:
         """When a graph is recorded must not matter: what was added and the random numbers to come are as they were."""
         kept = self.added_losses.clone(), self.gradient.clone(), torch.cuda.get_rng_state()
-        replay = recorded(run, warm, self.pool)
+        replay = captured(run, warm, self.pool)
         self.added_losses.copy_(kept[0])
         self.gradient.copy_(kept[1])
         torch.cuda.set_rng_state(kept[2])

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from transduce.device import Device, recorded
+from transduce.device import Device, captured
 from transduce.model import Tokens, Transformer
 from transduce.model.decoding import Read, SlotDecoder, best_classes
 from transduce.model.tokens import padded_ids
@@ -129,7 +129,7 @@ class Worker:
 
     def recorded(self, work: Callable[[], T], pool: object = None) -> Callable[[], T]:
         """The work as the device can replay it, where it can; its results are the same tensors every time."""
-        return recorded(work, pool=pool) if self.device.kind == "cuda" else work
+        return captured(work, pool=pool) if self.device.kind == "cuda" else work
 
     def there(self, tensor: Tensor) -> Tensor:
         """The same on the device, without waiting until it has arrived."""

@@ -20,7 +20,7 @@ import torch
 
 from transduce.model.decoding import SlotDecoder
 from transduce.search import Hypothesis, check_beam, length_penalty
-from transduce.threads import GLANCE_S, Made, ahead, hurrying
+from transduce.threads import POLL_S, Prefetched, prefetch
 from transduce.translator.engine import Block, Ids, Request
 from transduce.translator.room import Asked, Results, Room, Worker
 from transduce.translator.torch_engine import TorchEngine
@@ -81,11 +81,11 @@ class Arrivals:
     @property
     def left(self) -> bool:
         """Whether nobody wants the answers any more."""
-        return isinstance(self.blocks, Made) and self.blocks.left.is_set()
+        return isinstance(self.blocks, Prefetched) and self.blocks.cancelled.is_set()
 
     @property
     def _late(self) -> bool:
-        return isinstance(self.blocks, Made) and self.blocks.waiting
+        return isinstance(self.blocks, Prefetched) and self.blocks.pending
 
     def _sizes(self, block: Block, limits: list[int]) -> list[int]:
         """The room for each sentence: one is twice the next smaller."""
@@ -129,14 +129,13 @@ class SlotEngine(TorchEngine):
             yield from super().stream(blocks, request)  # no thread: whoever gets the results may look into this model
             return
         with (
-            hurrying(),
-            ahead(blocks, AHEAD, GLANCE_S) as ready,  # their text may never come, and nobody needs it any more
-            ahead(self._flow(ready, request), AHEAD) as found,
+            prefetch(blocks, AHEAD, POLL_S) as ready,  # their text may never come, and nobody needs it any more
+            prefetch(self._flow(ready, request), AHEAD) as found,
         ):
             try:
                 yield from found
             finally:
-                ready.left.set()
+                ready.cancelled.set()
 
     @cached_property
     def places(self) -> int:
