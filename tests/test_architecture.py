@@ -14,6 +14,7 @@ import transduce
 from transduce import checkpoint
 from transduce.cli.parser import make_parser
 from transduce.config import PRESETS, build, flatten
+from transduce.config.resolve import REMOVED
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "docs"))
@@ -165,7 +166,7 @@ def missing(span: str) -> str:
         return missing_path(path, name)
     if re.fullmatch(r"(model|data|train|search)\.\w+", span):
         return "" if span in SETTINGS else "no such setting"
-    if re.fullmatch(r"[a-z_]+(\.\w+)+\(?\)?", span) and span.partition(".")[0] in LEVEL:
+    if re.fullmatch(r"[a-z_]+(\.\w+)+\(?\)?", span) and span.partition(".")[0] in LEVEL and span != "config.toml":
         return "" if is_dotted(span.rstrip("()")) else "no such thing in the package"
     if re.fullmatch(r"[A-Za-z_]\w*", span):
         return "" if re.search(rf"\b{span}\b", SOURCE) else "no such word in the code"
@@ -177,7 +178,7 @@ def missing(span: str) -> str:
 
 
 SOURCE = "\n".join(module.read_text(encoding="utf-8") for module in MODULES)
-SETTINGS = flatten(build(PRESETS["base"]))
+SETTINGS = {*flatten(build(PRESETS["base"])), *REMOVED}  # the changelog names what was removed
 VERBS = {*re.findall(r"^    (\w+)\b", make_parser().format_help(), re.M), "--help"}
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 

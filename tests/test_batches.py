@@ -8,8 +8,6 @@ from hypothesis import strategies as st
 
 from transduce.config import TrainConfig
 from transduce.data.batches import Batch, Batching, in_order, make_batch, padding_share
-from transduce.data.growing import Growing
-from transduce.data.pages import Paging
 from transduce.training.progress import Progress, last_step
 
 
@@ -103,24 +101,6 @@ def test_validation_order_is_fixed_and_complete() -> None:
     assert sorted(once) == list(range(100))
 
 
-@pytest.mark.parametrize("planner", [Batching(400, 100, 1), Paging(400, 100, 1)], ids=["padded", "pages"])
-def test_steps_grow_from_epoch_to_epoch(planner: Batching | Paging) -> None:
-    """A quarter, a half, three quarters of the tokens, and then the plan of the planner itself; no pair is left out."""
-    memory, growing = Memory([(n % 17 + 1, n % 13 + 1) for n in range(3_000)]), Growing(planner, 3)
-    tokens = int(memory.target_lengths.sum())
-    plans = [growing.plan(memory, epoch) for epoch in range(6)]  # type: ignore[arg-type]
-    for epoch, plan in enumerate(plans):
-        numbers = np.concatenate([growing.pairs_of(batch) for step in plan for batch in step])
-        assert sorted(numbers) == list(range(3_000))
-        assert tokens / len(plan) == pytest.approx(400 * min(1, (epoch + 1) / 4), rel=0.12)
-    for epoch in (3, 5):
-        assert str(plans[epoch]) == str(planner.plan(memory, epoch))  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("epochs", [0.5, 2, 2.5, 7])
-def test_a_budget_in_epochs_counts_the_steps_there_are(epochs: float) -> None:
-    """The first epochs have as many as they have, whatever share of a whole one was asked for."""
-    train, each = TrainConfig(steps=0, epochs=epochs, ramp_epochs=3), [21, 11, 7, 6]
-    every = [*each, *(4 * each[-1:])]
-    taken = sum(every[: int(epochs)]) + (epochs % 1) * every[int(epochs)]
-    assert last_step(train, each, Progress()) == round(taken)
+@pytest.mark.parametrize(("epochs", "steps"), [(0.01, 1), (0.5, 3), (2, 12), (2.5, 15)])
+def test_a_budget_in_epochs_is_turned_into_steps(epochs: float, steps: int) -> None:
+    assert last_step(TrainConfig(steps=0, epochs=epochs), 6, Progress()) == steps

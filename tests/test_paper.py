@@ -56,7 +56,7 @@ IN_BOTH: dict[str, dict[str, Any]] = {
     "data": {"source_units": "bpe", "target_units": "bpe", "joint": True, "vocabulary_size": 37_000},
     "train": {"optimizer": "adam", "beta1": 0.9, "beta2": 0.98, "epsilon": 1e-9, "weight_decay": 0.0}
     | {"schedule": "inverse_sqrt", "warmup_steps": 4_000, "learning_rate": 0.0, "clip_norm": 0.0}
-    | {"r_drop": 0.0, "simcut": 0.0}
+    | {"r_drop": 0.0}
     | {"label_smoothing": 0.1, "tokens_per_batch": 25_000, "epochs": 0.0, "minutes": 0.0, "ema": 0.0, "patience": 0},
     "search": {"beam": 4, "alpha": 0.6, "length_penalty": "paper", "max_extra": 50},
 }

@@ -14,8 +14,10 @@ from transduce.config.resolve import (
     flatten,
     from_toml,
     merge,
+    refuse_removed,
     settings_layer,
     to_toml,
+    without_removed,
 )
 from transduce.config.settings import Config, DataConfig, ModelConfig, SearchConfig, TrainConfig, check, check_ranges
 from transduce.config.task import Counts, Side
@@ -46,6 +48,8 @@ __all__ = [
     "from_toml",
     "gpu_machine",
     "merge",
+    "refuse_removed",
     "settings_layer",
     "to_toml",
+    "without_removed",
 ]

@@ -15,7 +15,6 @@ _PAPER_RECIPE: dict[str, Any] = {
     "weight_decay": 0.0,
     "label_smoothing": 0.1,
     "r_drop": 0.0,
-    "simcut": 0.0,
     "clip_norm": 0.0,
     "ema": 0.0,
     "patience": 0,

@@ -23,6 +23,10 @@ SECTIONS: dict[str, type] = {
     "train": TrainConfig,
     "search": SearchConfig,
 }
+# Settings that were removed, with the value that turned each off, and removed values of settings that remain.
+REMOVED: dict[str, Any] = {"train.ramp_epochs": 0, "train.simcut": 0.0, "train.simcut_rate": 0.05}
+REMOVED_VALUES: dict[str, Any] = {"train.optimizer": "schedule_free"}
+LAST_WITH_THEM = "commit 18ebe9c, before the release of 0.1.0, is the last version that has it"
 
 
 def merge(*layers: Mapping[str, Mapping[str, Any]]) -> Layers:
@@ -44,6 +48,8 @@ def build(*layers: Mapping[str, Mapping[str, Any]]) -> Config:
 def assemble(*layers: Mapping[str, Mapping[str, Any]]) -> Config:
     """The configuration the layers add up to; names and types are checked, combinations are not."""
     merged = merge(*layers)
+    refuse_removed(merged)
+    merged = without_removed(merged)
     for section in merged:
         if section not in SECTIONS:
             raise SettingError(f"unknown section [{section}]{_suggestion(section, SECTIONS)}")
@@ -53,6 +59,27 @@ def assemble(*layers: Mapping[str, Mapping[str, Any]]) -> Config:
         train=_section("train", TrainConfig, merged["train"]),
         search=_section("search", SearchConfig, merged["search"]),
     )
+
+
+def without_removed(layer: Mapping[str, Mapping[str, Any]]) -> Layers:
+    """The layer without removed settings and values: how a model was trained does not matter for using it."""
+    return {
+        section: {key: value for key, value in values.items() if not _is_removed(f"{section}.{key}", value)}
+        for section, values in layer.items()
+    }
+
+
+def refuse_removed(layer: Mapping[str, Mapping[str, Any]]) -> None:
+    """Raise for a removed feature that is turned on; one that is turned off changes nothing."""
+    for section, values in layer.items():
+        for key, value in values.items():
+            name = f"{section}.{key}"
+            if _is_removed(name, value) and not (name in REMOVED and value == REMOVED[name]):
+                raise SettingError(f"{name} = {value!r}: this feature was removed; {LAST_WITH_THEM}")
+
+
+def _is_removed(name: str, value: Any) -> bool:
+    return name in REMOVED or (name in REMOVED_VALUES and value == REMOVED_VALUES[name])
 
 
 def assignments(items: Iterable[str]) -> Layers:

@@ -97,10 +97,9 @@ class TrainConfig:
     epochs: float = 0.0
     minutes: float = 0.0  # of the whole command, reading the data and the last validation included
     tokens_per_batch: int = 25_000  # real target tokens per optimizer step
-    ramp_epochs: int = 0  # in which a step is smaller, e.g. 3: with 1/4, 1/2, 3/4 of its tokens
     tokens_per_microbatch: int = 0  # places of a batch on the device at once; 0: chosen for the device
     layout: Literal["auto", "padded", "pages"] = "auto"  # a pair a row, or several; auto: pages on a GPU
-    optimizer: Literal["adam", "adamw", "schedule_free", "muon"] = "adam"  # muon: for matrices, adamw for the rest
+    optimizer: Literal["adam", "adamw", "muon"] = "adam"  # muon: for matrices, adamw for the rest
     learning_rate: float = 0.0  # peak; 0: the paper's (d_model * warmup_steps)^-0.5
     schedule: Literal["inverse_sqrt", "linear", "cosine", "constant"] = "inverse_sqrt"
     warmup_steps: int = 4_000
@@ -110,8 +109,6 @@ class TrainConfig:
     weight_decay: float = 0.0
     label_smoothing: float = 0.1
     r_drop: float = 0.0  # weight of the divergence between two passes, each with its own dropout; 0: none, typically 5
-    simcut: float = 0.0  # weight of the divergence from a second pass with tokens cut out; 0: none, typically 3
-    simcut_rate: float = 0.05  # share of tokens cut out, both sides; simcut only
     clip_norm: float = 0.0  # 0: no clipping
     validate_every: int = 1_000  # steps; 0: planned with a budget in minutes, else 20 times in all
     validate_lines: int = 1_000  # translated for the metric at a validation (greedily); the loss takes all
@@ -166,7 +163,6 @@ def _out_of_range(config: Config) -> list[Refusal]:
         "model.attention_dropout": model.attention_dropout,
         "model.activation_dropout": model.activation_dropout,
         "train.label_smoothing": train.label_smoothing,
-        "train.simcut_rate": train.simcut_rate,
         "train.ema": train.ema,
         "train.beta1": train.beta1,
         "train.beta2": train.beta2,
@@ -192,7 +188,6 @@ def _out_of_range(config: Config) -> list[Refusal]:
         "train.steps": train.steps,
         "train.epochs": train.epochs,
         "train.minutes": train.minutes,
-        "train.ramp_epochs": train.ramp_epochs,
         "train.tokens_per_microbatch": train.tokens_per_microbatch,
         "train.learning_rate": train.learning_rate,
         "train.warmup_steps": train.warmup_steps,
@@ -201,7 +196,6 @@ def _out_of_range(config: Config) -> list[Refusal]:
         "train.weight_decay": train.weight_decay,
         "train.clip_norm": train.clip_norm,
         "train.r_drop": train.r_drop,
-        "train.simcut": train.simcut,
         "train.average": train.average,
         "train.patience": train.patience,
         "train.threads": train.threads,
@@ -235,7 +229,6 @@ def _out_of_range(config: Config) -> list[Refusal]:
         ("train.average", train.average, 1_000),
         ("train.patience", train.patience, 1_000_000_000),
         ("train.threads", train.threads, 1_024),
-        ("train.ramp_epochs", train.ramp_epochs, 1_000),
         ("train.seed", train.seed, 2**32 - 1),
         ("search.beam", search.beam, 1_000),
         ("search.max_extra", search.max_extra, 100_000),
@@ -307,11 +300,6 @@ def _contradictions(config: Config) -> list[Refusal]:
             f"data.hold_out = {data.hold_out} with validation data: give one of the two",
         ),
         (
-            train.ramp_epochs > 0 and train.minutes > 0,
-            f"train.ramp_epochs = {train.ramp_epochs} with train.minutes = {train.minutes:g}: the first steps, smaller than the others, "
-            "would say too little of how long these take: give the budget in steps or epochs",
-        ),
-        (
             model.positions == "learned" and data.max_length > model.max_positions,
             f"data.max_length = {data.max_length} is over model.max_positions = {model.max_positions}: raise the latter",
         ),
@@ -354,25 +342,8 @@ def _contradictions(config: Config) -> list[Refusal]:
             "train.warmup_steps = 0: the inverse_sqrt schedule needs at least 1",
         ),
         (
-            train.r_drop > 0 and train.simcut > 0,
-            f"train.r_drop = {train.r_drop} with train.simcut = {train.simcut}: set one of the two to 0",
-        ),
-        (
             train.r_drop > 0 and not (model.dropout or model.attention_dropout or model.activation_dropout),
             f"train.r_drop = {train.r_drop} without dropout, where two passes are the same: set model.dropout",
-        ),
-        (
-            train.optimizer == "schedule_free" and train.schedule != "constant",
-            f'train.schedule = "{train.schedule}" with train.optimizer = "schedule_free", which averages in place of a '
-            'schedule: set train.schedule="constant"',
-        ),
-        (
-            train.optimizer == "schedule_free" and train.beta1 == 0,
-            'train.beta1 = 0 with train.optimizer = "schedule_free": its average cannot be found again; set 0.9',
-        ),
-        (
-            train.optimizer == "schedule_free" and train.ema > 0,
-            f'train.ema = {train.ema} with train.optimizer = "schedule_free", which keeps an average: set train.ema=0',
         ),
         (
             train.schedule in ("constant", "linear", "cosine") and train.learning_rate == 0 and not train.warmup_steps,

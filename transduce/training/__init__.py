@@ -116,11 +116,9 @@ def make_trainer(folder: RunFolder, prepared: Prepared, voice: Voice, begun: flo
     if start is not None and prepared.start is not None:
         load_weights(model, dict(start.named_parameters()), str(prepared.start.folder.path))
     trainer = Trainer(folder, material, model, device, voice, begun)
-    ramp = config.train.ramp_epochs
-    more = f" (more and smaller ones in the first {ramp})" if ramp else ""
     voice.say(
         f"model: {trainer.parameters / 1e6:.2f} M parameters on {device.name}{', bf16' if device.bf16 else ''}; "
-        f"{trainer.steps_per_epoch:,} steps an epoch{more}, {100 * trainer.padding:.1f} % padding"
+        f"{trainer.steps_per_epoch:,} steps an epoch, {100 * trainer.padding:.1f} % padding"
     )
     return trainer
 

@@ -1,11 +1,9 @@
 """Consistency: two passes over the same pairs should predict the same, which helps where pairs are few.
 
-The passes differ in their dropout (R-Drop), or in tokens that the second does not see (SimCut). They are one batch of
-twice the rows. Sums over real target tokens; asks the host for nothing. Knows neither the loop nor the optimizer.
+The two passes of R-Drop differ in their dropout and are computed as one batch of twice the rows. Losses are sums over
+real target tokens and never wait for the device. Knows neither the loop nor the optimizer.
 Differs from the paper, which has one pass and nothing beside cross-entropy.
 """
-
-from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -14,18 +12,17 @@ from torch.nn.functional import kl_div
 from transduce.config import TrainConfig
 from transduce.data.batches import Batch
 from transduce.model import Tokens, Transformer, kernels
-from transduce.model.dropout import generator_of_thread
 from transduce.training.smoothing import Loss, both_losses
 
 
 def is_consistent(train: TrainConfig) -> bool:
-    """Whether the settings ask for either of the two."""
-    return train.r_drop > 0 or train.simcut > 0
+    """Whether the settings turn R-Drop on."""
+    return train.r_drop > 0
 
 
 def consistent_loss(model: Transformer, batch: Batch, smoothing: float, train: TrainConfig) -> Loss:
     """The loss of a batch with the consistency that the settings ask for, summed over its target tokens."""
-    return (r_drop_loss if train.r_drop else simcut_loss)(model, batch, smoothing, train)
+    return r_drop_loss(model, batch, smoothing, train)
 
 
 def r_drop_loss(model: Transformer, batch: Batch, smoothing: float, train: TrainConfig) -> Loss:
@@ -44,28 +41,6 @@ def r_drop_loss(model: Transformer, batch: Batch, smoothing: float, train: Train
         (first.minimised + second.minimised + train.r_drop * apart / 2) / 2,
         (first.cross_entropy + second.cross_entropy) / 2,
     )
-
-
-def simcut_loss(model: Transformer, batch: Batch, smoothing: float, train: TrainConfig) -> Loss:
-    """SimCut (Gao et al. 2022): cross-entropy of the pass that sees all, and its divergence from the one that does not.
-
-    The gradient flows through both passes of the divergence, as its authors have it and found to matter.
-    """
-    hidden = _hidden(model, beside(batch, with_cuts(model, batch, train.simcut_rate)))
-    whole, cut = model.project(hidden).float().chunk(2)
-    seen = both_losses(whole, batch.labels, smoothing)
-    return Loss(seen.minimised + train.simcut * _divergence(whole, cut, batch), seen.cross_entropy)
-
-
-def with_cuts(model: Transformer, batch: Batch, rate: float) -> Batch:
-    """A share of the tokens on both sides become `<pad>`, whose vector is zero; position and sentence stay theirs."""
-    source = _cut(batch.source, rate, model.source_embedding.num_embeddings - 1)
-    return replace(batch, source=source, target=_cut(batch.target, rate, model.target_pad))
-
-
-def _cut(tokens: Tokens, rate: float, pad: int) -> Tokens:
-    gone = torch.rand(tokens.ids.shape, device=tokens.ids.device, generator=generator_of_thread()) < rate
-    return replace(tokens, ids=tokens.ids.masked_fill(gone, pad))
 
 
 def beside(one: Batch, other: Batch) -> Batch:

@@ -32,7 +32,7 @@ class Keeper:
     def save(self, progress: Progress, model: Transformer, optimizer: Optimizer, ema: Tensors, last_step: int) -> None:
         """A checkpoint of this moment; older ones are thinned out."""
         progress.threads = torch.get_num_threads()
-        kept = kept_weights(model, optimizer, ema)
+        kept = kept_weights(model, ema)
         tensors = optimizer_tensors(optimizer, model) | trained_tensors(model, kept)
         saved = Checkpoint(kept, tensors, asdict(progress))
         path = checkpoint.save(self.folder, progress.step, saved, self.known)
@@ -50,7 +50,7 @@ class Keeper:
             try:
                 saved = checkpoint.restore(checkpoint.checkpoint_path(self.folder, step))
                 progress = Progress.of(saved.progress)
-                load_trained(model, optimizer, ema, saved)
+                load_trained(model, ema, saved)
                 load_optimizer(optimizer, model, saved.optimizer)
             except DamagedFile as error:
                 self.voice.say(f"{error}; trying the checkpoint before it")

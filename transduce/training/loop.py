@@ -16,7 +16,6 @@ import torch
 
 from transduce.checkpoint import RunFolder, Tensors
 from transduce.data.batches import Batch, Batching, Planner, padding_share
-from transduce.data.growing import Growing
 from transduce.data.pages import Paging
 from transduce.device import Device
 from transduce.errors import TrainingError
@@ -73,9 +72,8 @@ class Trainer:
         self.progress = self.keeper.restore(self.model, self.optimizer, self.ema)
         self.planner = self._make_planner()
         self.update: Update = self._make_update()
-        epoch = self._planned(self.config.ramp_epochs)  # the first one whose steps are whole
-        small = range(min(self.config.ramp_epochs, math.ceil(self.config.epochs)))
-        self.epochs = [*(len(self._planned(number)) for number in small), len(epoch)]  # steps of the first ones
+        epoch = self._planned(0)
+        self.steps_per_epoch = len(epoch)
         self.padding = padding_share(self.planner, epoch, material.train)
         batches = (batch for step in epoch for batch in step)
         self.largest = max(batches, key=lambda batch: self.planner.places_of(batch, material.train))
@@ -93,8 +91,7 @@ class Trainer:
         self.progress.layout = layout = self.progress.layout or layout
         places = self.config.tokens_per_microbatch or PLACES[self.device.kind]
         kind = Paging if layout == "pages" else Batching
-        planner = kind(self.config.tokens_per_batch, places, self.config.seed)
-        return Growing(planner, self.config.ramp_epochs) if self.config.ramp_epochs else planner
+        return kind(self.config.tokens_per_batch, places, self.config.seed)
 
     def _planned(self, epoch: int) -> list[list[Any]]:
         return self.planner.plan(self.material.train, epoch, self.material.passes(epoch))
@@ -105,16 +102,12 @@ class Trainer:
         return kind(self.model, self.optimizer, self.config, self.device)
 
     @property
-    def steps_per_epoch(self) -> int:
-        return self.epochs[-1]
-
-    @property
     def parameters(self) -> int:
         return sum(parameter.numel() for parameter in self.model.parameters())
 
     @property
     def last_step(self) -> int:
-        return last_step(self.config, self.epochs, self.progress)
+        return last_step(self.config, self.steps_per_epoch, self.progress)
 
     def run(self) -> None:
         """Train to the end of the budget; raises `Stopped` when a signal asks for it."""
@@ -356,7 +349,7 @@ class Trainer:
         """Measure the weights to keep, and keep them if they are the best."""
         self._look()
         progress = self.progress
-        weights = kept_weights(self.model, self.optimizer, self.ema)
+        weights = kept_weights(self.model, self.ema)
         with holding(self.model, weights):
             validation = self._measure()
         if not math.isfinite(validation.loss):

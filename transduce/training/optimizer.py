@@ -15,14 +15,11 @@ from transduce.config import TrainConfig
 from transduce.errors import DamagedFile
 from transduce.model import Transformer
 from transduce.training.muon import Muon, layer_matrices
-from transduce.training.schedule_free import ScheduleFree
 
 
 def make_optimizer(model: Transformer, config: TrainConfig) -> Optimizer:
     """Weight decay, where asked for, applies to matrices: not to biases, norms or embeddings."""
     named = dict(model.named_parameters())
-    if config.optimizer == "schedule_free":
-        return ScheduleFree(_groups(named, config), config.beta1, config.beta2, config.epsilon)
     if config.optimizer == "muon":
         matrices = layer_matrices(model)
         rest = {name: parameter for name, parameter in named.items() if parameter not in matrices}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from transduce.checkpoint import RunFolder, steps_saved, write_bytes, write_text
-from transduce.config import Config, DataConfig
+from transduce.config import Config, DataConfig, refuse_removed
 from transduce.data import (
     Corpus,
     EmptyCorpus,
@@ -43,6 +43,7 @@ from transduce.translator import (
     ModelFolder,
     open_folder,
     read_config,
+    read_layers,
     read_vocabularies,
     write_config,
 )
@@ -109,6 +110,7 @@ def _prepare_new(folder: RunFolder, wished: Wishes, say: Say, begun: float) -> P
 
 def _prepare_again(folder: RunFolder, wished: Wishes, say: Say) -> Prepared:
     stored = read_config(folder)
+    _check_resumable(folder)
     config = settings_of_resumed(stored, wished, folder.path)
     for line in _moved(stored.data, config.data, wished):
         say(line)
@@ -122,6 +124,14 @@ def _prepare_again(folder: RunFolder, wished: Wishes, say: Say) -> Prepared:
         write_config(folder, config)
     begun_from = config.train.start_from if not steps_saved(folder) else ""  # killed before its first checkpoint
     return Prepared(material, open_folder(begun_from) if begun_from else None, about)
+
+
+def _check_resumable(folder: RunFolder) -> None:
+    """Refuse a run that was begun with a feature that no longer exists; it can still translate."""
+    try:
+        refuse_removed(read_layers(folder))
+    except SettingError as error:
+        raise RunError(f"{folder.path}: this run cannot be resumed: {error}") from None
 
 
 def _moved(stored: DataConfig, now: DataConfig, wished: Wishes) -> list[str]:

@@ -1,7 +1,7 @@
 """Where a run is: the numbers that, with weights and moments, let it go on as if it had never stopped."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -53,16 +53,11 @@ class Progress:
         return self.plan if self.plan is not None and self.plan.minutes == train.minutes else None
 
 
-def last_step(train: TrainConfig, epochs: Sequence[int], progress: Progress) -> int:
-    """Where the budget ends: steps, epochs or minutes, whichever is first.
-
-    `epochs` are the steps of the first epochs; those of the last of them are the steps of every other.
-    """
+def last_step(train: TrainConfig, steps_per_epoch: int, progress: Progress) -> int:
+    """The step at which the budget ends: the first of the limits in steps, epochs and minutes."""
     limits = [train.steps] if train.steps else []
     if train.epochs:
-        *first, others = epochs
-        begun = sum(min(1.0, max(0.0, train.epochs - number)) * steps for number, steps in enumerate(first))
-        limits.append(max(1, round(begun + max(0.0, train.epochs - len(first)) * others)))
+        limits.append(max(1, round(train.epochs * steps_per_epoch)))
     if train.minutes and (plan := progress.plan_for(train)):
         limits.append(plan.last_step)
     return min(limits, default=UNKNOWN_END)

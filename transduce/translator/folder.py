@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from transduce import __version__
 from transduce.checkpoint import RunFolder, Tensors, read_about, read_shapes, read_tensors, write_text
-from transduce.config import Config, ModelConfig, build, from_toml, to_toml
+from transduce.config import Config, Layers, ModelConfig, build, from_toml, to_toml, without_removed
 from transduce.errors import DamagedFile, RunError, SettingError
 from transduce.files import read_plain
 from transduce.text import Vocabularies, Vocabulary
@@ -120,7 +120,16 @@ def _unsealed(text: str, path: Path) -> str:
 
 
 def read_config(folder: RunFolder) -> Config:
-    """The settings of a run; every setting counts, so that an altered file is refused."""
+    """The settings of a run, without features that were removed since; an altered file is refused."""
+    layers = read_layers(folder)
+    try:
+        return build(without_removed(layers))
+    except SettingError as error:
+        raise SettingError(f"{folder.config}: {error}") from None
+
+
+def read_layers(folder: RunFolder) -> Layers:
+    """The settings of a run as they are written in its `config.toml`; an altered or torn file is refused."""
     try:
         text = read_plain(folder.config, LARGEST_CONFIG).decode()
     except (OSError, UnicodeDecodeError) as error:
@@ -128,10 +137,7 @@ def read_config(folder: RunFolder) -> Config:
     layers = from_toml(_unsealed(text, folder.config), str(folder.config))
     if missing := [name for name in ("model", "data", "train", "search") if name not in layers]:
         raise DamagedFile(f"{folder.config}: torn: it lacks {', '.join(f'[{name}]' for name in missing)}")
-    try:
-        return build(layers)
-    except SettingError as error:
-        raise SettingError(f"{folder.config}: {error}") from None
+    return layers
 
 
 def write_shortlist(folder: RunFolder, text: str) -> None:
