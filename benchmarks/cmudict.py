@@ -20,7 +20,7 @@ from typing import Any
 from facts import default_data, write_result
 
 from transduce.demo import score_demo
-from transduce.translator import Loading, Translator
+from transduce.translator import LoadOptions, Translator
 
 
 def main() -> None:
@@ -67,7 +67,7 @@ def execute(asked: list[str], data: Path) -> dict[str, Any]:
         trained = json.loads(done.stdout)
         lines = (data / "test.tsv").read_text(encoding="utf-8").removesuffix("\n").split("\n")
         pairs = [(line.split("\t")[0], line.split("\t")[1]) for line in lines]
-        found = score_demo(Translator.load(f"{folder}/run", Loading(engine="torch")), pairs)
+        found = score_demo(Translator.load(f"{folder}/run", LoadOptions(engine="torch")), pairs)
     scores = {
         name: {score.name: round(score.value, 2) for score in scores.all}
         for name, scores in (("stressed", found.stressed), ("plain", found.plain))

@@ -36,7 +36,7 @@ from turns import HF_SENTENCES, as_hf, hf_translation, say, speeds, take_turns
 
 from transduce.device import Device
 from transduce.text import Vocabularies
-from transduce.translator import Loading, Translator, open_folder
+from transduce.translator import LoadOptions, Translator, open_folder
 from transduce.translator.ct2_engine import PATIENCE as OUR_PATIENCE
 from transduce.translator.ct2_model import open_model
 
@@ -78,7 +78,9 @@ def main() -> None:
     arguments = parse_arguments()
     load = os.getloadavg()[0]
     texts = (arguments.data / "multi30k/test_2016_flickr.en").read_text().splitlines()[: arguments.lines]
-    ours, torch = (Translator.load(arguments.run, Loading(engine=engine, device="cpu")) for engine in ("ct2", "torch"))
+    ours, torch = (
+        Translator.load(arguments.run, LoadOptions(engine=engine, device="cpu")) for engine in ("ct2", "torch")
+    )
     theirs = as_hf(torch.model)
     results, chosen = {}, {}
     for name, beam in BEAMS.items():

@@ -25,7 +25,7 @@ from transduce.device import Device
 from transduce.exchange import export_model
 from transduce.metrics import translation_scores
 from transduce.text import EOS
-from transduce.translator import Loading, Request, Translator
+from transduce.translator import LoadOptions, SearchRequest, Translator
 from transduce.translator.engines import OneEngine
 from transduce.translator.torch_engine import TorchEngine
 
@@ -63,7 +63,7 @@ def read(path: Path) -> list[str]:
 
 
 def measure(options: argparse.Namespace, beam: int, lines: list[str], references: list[str]) -> dict[str, Any]:
-    ours = Translator.load(options.run, Loading(engine="torch", device="cuda"))
+    ours = Translator.load(options.run, LoadOptions(engine="torch", device="cuda"))
     request = ours.request(beam=beam, n_best=1, length_penalty="power", alpha=1.0)
     seconds = [timed(lambda: ours.translate(lines * options.times, request)) for _ in range(options.rounds + 1)][1:]
     found = list(ours.stream(lines, request))
@@ -116,7 +116,7 @@ def bleu(texts: list[str], references: list[str]) -> dict[str, Any]:
     return {"value": round(score.value, 2), "signature": score.signature}
 
 
-def beside_the_reference(ours: Translator, request: Request, lines: list[str]) -> dict[str, Any]:
+def beside_the_reference(ours: Translator, request: SearchRequest, lines: list[str]) -> dict[str, Any]:
     """Shares of equal outputs: in slots and in plain batches, with bfloat16 and without, in company and alone."""
     texts = ours.translate(lines, request)
     plain = {name: plainly(ours, bf16).translate(lines, request) for name, bf16 in (("bf16", True), ("float32", False))}

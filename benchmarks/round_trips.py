@@ -30,7 +30,7 @@ from transduce.exchange.exporting import FORMATS
 from transduce.exchange.verification import BEAM, Answer, Ours, Runtime
 from transduce.metrics import translation_scores
 from transduce.text import EOS
-from transduce.translator import Loading, Translator, open_folder
+from transduce.translator import LoadOptions, Translator, open_folder
 
 NAMES = {"hf": "HF", "ct2": "CTranslate2", "onnx": "ONNX"}
 LOGITS = 100  # lines
@@ -87,7 +87,7 @@ def rows(run: Path, folder: Path, work: Work) -> Iterator[tuple[str, dict[str, A
         yield row(name, FORMATS[to].run(opened, folder / to))
     import_model(folder / "hf", folder / "back")
     yield row("HF and back", plain(folder / "back"))
-    int8 = Translator.load(run, Loading(engine="ct2"))
+    int8 = Translator.load(run, LoadOptions(engine="ct2"))
     requests = {how: int8.request(beam=beam, length_penalty="power", alpha=work.alpha) for how, beam in BEAMS.items()}
     texts = {how: int8.translate(work.lines, request) for how, request in requests.items()}
     yield said("int8", compared({how: [Answer(t, []) for t in some] for how, some in texts.items()}, found, work))
@@ -140,7 +140,7 @@ def beside_marian(data: Path, run: Path, work: Work) -> dict[str, Any]:
     trained = data / "model-marian-multi30k-en-de"
     expected = read(trained / "test_2016_flickr.beam6-norm0.6.de")[: len(work.lines)]
     import_model(trained, run)
-    found = Translator.load(run, Loading(engine="torch", device="cpu")).translate(work.lines)
+    found = Translator.load(run, LoadOptions(engine="torch", device="cpu")).translate(work.lines)
     equal = sum(one == other for one, other in zip(found, expected, strict=True)) / len(found)
     return said("Marian, imported", {"same": equal, "bleu": bleu([Answer(text, []) for text in found], work)})[1]
 

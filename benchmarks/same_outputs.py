@@ -21,7 +21,7 @@ from transduce.device import Device, choose_device
 from transduce.model import Memory, Tokens, Transformer
 from transduce.search import Hypothesis, Penalty, length_penalty
 from transduce.text import EOS
-from transduce.translator import Loading, Request, Translator
+from transduce.translator import LoadOptions, SearchRequest, Translator
 from transduce.translator.engine import Engine, Ids
 from transduce.translator.slot_engine import SlotEngine
 from transduce.translator.torch_engine import TorchEngine
@@ -44,14 +44,14 @@ def main() -> None:
 
 
 def compare(run: Path, lines: list[str], beam: int) -> dict[str, Any]:
-    translator = Translator.load(run, Loading(engine="torch"))
+    translator = Translator.load(run, LoadOptions(engine="torch"))
     sources = [translator._cut(ids) for ids in translator.vocabularies.source.encode(lines)]
     request = translator.request(beam=beam, length_penalty="power", alpha=1.0)
     expected = [plainest(translator, source, request) for source in sources]
     return {name: beside(search(sources), expected) for name, search in ways(run, translator, request).items()}
 
 
-def ways(run: Path, translator: Translator, request: Request) -> dict[str, Search]:
+def ways(run: Path, translator: Translator, request: SearchRequest) -> dict[str, Search]:
     model, both, device = translator.model, translator.vocabularies, choose_device()
     plain = TorchEngine(model, replace(device, bf16=False), both.source.pad, both.target.pad, EOS)
     found = {"torch, in company": in_company(plain, request), "torch, alone": alone(plain, request)}
@@ -61,16 +61,16 @@ def ways(run: Path, translator: Translator, request: Request) -> dict[str, Searc
         autocast = TorchEngine(model, Device("cuda", bf16=True), both.source.pad, both.target.pad, EOS)
         return found | {"torch in bfloat16, in company": in_company(autocast, request)}
     for kind in ("float32", "int8"):
-        ct2 = Translator.load(run, Loading(engine="ct2", quantization=kind)).engines.searching(request)  # type: ignore[arg-type]
+        ct2 = Translator.load(run, LoadOptions(engine="ct2", quantization=kind)).engines.searching(request)  # type: ignore[arg-type]
         found |= {f"ct2 {kind}, in company": in_company(ct2, request), f"ct2 {kind}, alone": alone(ct2, request)}
     return found
 
 
-def in_company(engine: Engine, request: Request) -> Search:
+def in_company(engine: Engine, request: SearchRequest) -> Search:
     return lambda sources: [found[0] for found in engine.search(sources, [()] * len(sources), request)]
 
 
-def alone(engine: Engine, request: Request) -> Search:
+def alone(engine: Engine, request: SearchRequest) -> Search:
     return lambda sources: [engine.search([source], [()], request)[0][0] for source in sources]
 
 
@@ -84,7 +84,7 @@ Predict = Callable[[list[list[int]]], torch.Tensor]
 
 
 @torch.inference_mode()
-def plainest(translator: Translator, source: Ids, request: Request) -> Hypothesis:
+def plainest(translator: Translator, source: Ids, request: SearchRequest) -> Hypothesis:
     model, both = translator.model.eval(), translator.vocabularies
     memory = model.encode(Tokens.padded([source], both.source.pad).to(translator.device.torch))
     penalty = length_penalty(request.length_penalty, request.alpha)

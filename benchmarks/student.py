@@ -16,7 +16,7 @@ from turns import take_turns
 
 from transduce.checkpoint import RunFolder
 from transduce.metrics import translation_scores
-from transduce.translator import Loading, Translator, open_folder
+from transduce.translator import LoadOptions, Translator, open_folder
 
 BEAMS = {"greedy": 1, "beam 4": 4}
 
@@ -34,7 +34,7 @@ def main() -> None:
     )
     systems = {}
     for role in ("teacher", "student"):
-        translator = Translator.load(getattr(options, role), Loading(engine="ct2", device="cpu"))
+        translator = Translator.load(getattr(options, role), LoadOptions(engine="ct2", device="cpu"))
         for name, beam in BEAMS.items():
             request = translator.request(beam=beam, length_penalty="power")
             translator.translate(lines[:20], request)

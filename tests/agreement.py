@@ -13,7 +13,7 @@ import pytest
 
 from transduce.search import Hypothesis, length_penalty
 from transduce.text import EOS
-from transduce.translator import Output, Request, Translation, Translator
+from transduce.translator import Output, SearchRequest, Translation, Translator
 from transduce.translator.torch_engine import TorchEngine
 
 Ids = Sequence[int]
@@ -33,7 +33,7 @@ class Agreement:
 class Reference:
     """The plain PyTorch model. It scores the output of any engine the way the request ranks outputs."""
 
-    def __init__(self, engine: TorchEngine, request: Request) -> None:
+    def __init__(self, engine: TorchEngine, request: SearchRequest) -> None:
         self.engine, self.greedy = engine, request.beam == 1
         self.penalty = length_penalty(request.length_penalty, request.alpha)
 
@@ -101,7 +101,7 @@ def assert_agree(
 
 def assert_hypotheses_agree(
     engine: TorchEngine,
-    request: Request,
+    request: SearchRequest,
     sources: Sequence[Ids],
     found: Sequence[Sequence[Hypothesis]],
     expected: Sequence[Sequence[Hypothesis]],
@@ -119,7 +119,7 @@ def assert_hypotheses_agree(
 
 def assert_translations_agree(
     translator: Translator,
-    request: Request,
+    request: SearchRequest,
     found: Sequence[Translation],
     expected: Sequence[Translation],
     **shares: float,
@@ -142,7 +142,7 @@ def assert_translations_agree(
 
 def assert_texts_agree(
     translator: Translator,
-    request: Request,
+    request: SearchRequest,
     lines: Sequence[str],
     found: Sequence[str],
     expected: Sequence[str],

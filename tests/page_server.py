@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from transduce.errors import TransduceError
 from transduce.explore import views
 from transduce.explore.page import files
-from transduce.translator import Loading, Translator
+from transduce.translator import LoadOptions, Translator
 
 VIEWS: dict[str, Callable[..., Any]] = {
     "/v1/explore/translate": views.translate_view,
@@ -39,7 +39,7 @@ def serve(run: Path, policy: str = POLICY) -> Iterator[str]:
 
 
 def make_handler(run: Path, policy: str) -> type[BaseHTTPRequestHandler]:
-    translator, one_at_a_time = Translator.load(run, Loading(engine="torch", device="cpu")), Lock()
+    translator, one_at_a_time = Translator.load(run, LoadOptions(engine="torch", device="cpu")), Lock()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

@@ -13,10 +13,10 @@ pytest.importorskip("httpx")
 import httpx
 from folders import write_folder
 
-from transduce.serve.app import make_app
-from transduce.serve.models import Specification
-from transduce.serve.service import Service
-from transduce.serve.settings import Settings
+from transduce.server.app import make_app
+from transduce.server.models import Specification
+from transduce.server.service import Service
+from transduce.server.settings import Settings
 from transduce.translator import Loading
 
 FROZEN = Path(__file__).parent / "frozen" / "0.1.0"

@@ -13,13 +13,16 @@ from transduce.device import Device
 from transduce.model import Transformer
 from transduce.search import Hypothesis
 from transduce.text import EOS
-from transduce.translator import Request, Translator
+from transduce.translator import SearchRequest, Translator
 from transduce.translator.torch_engine import TorchEngine
 
 pytestmark = [pytest.mark.numerics, pytest.mark.usefixtures("few_threads")]
 
 SIZE, PAD = 400, 399
-GREEDY, BEAM = Request(beam=1, max_extra=20), Request(beam=4, n_best=3, max_extra=20, length_penalty="power", alpha=1.0)
+GREEDY, BEAM = (
+    SearchRequest(beam=1, max_extra=20),
+    SearchRequest(beam=4, n_best=3, max_extra=20, length_penalty="power", alpha=1.0),
+)
 BOTH = pytest.mark.parametrize("request_", [GREEDY, BEAM], ids=["greedy", "beam"])
 
 
@@ -36,7 +39,7 @@ def sources() -> list[list[int]]:
     return [[*torch.randint(2, PAD, (n,), generator=draw).tolist(), EOS] for n in lengths]
 
 
-def search(of: TorchEngine, request: Request) -> list[list[Hypothesis]]:
+def search(of: TorchEngine, request: SearchRequest) -> list[list[Hypothesis]]:
     return of.search(sources(), [[]] * 40, request)
 
 
@@ -61,14 +64,14 @@ def other_heads(model: Transformer) -> None:
 
 
 @BOTH
-def test_rounding_passes(request_: Request) -> None:
+def test_rounding_passes(request_: SearchRequest) -> None:
     right, rounded = engine(), engine(noise(1e-7))
     assert_hypotheses_agree(right, request_, sources(), search(rounded, request_), search(right, request_))
 
 
 @BOTH
 @pytest.mark.parametrize("change", [noise(1e-2), late, other_heads], ids=["weights", "positions", "heads"])
-def test_another_model_is_rejected(request_: Request, change: Callable[[Transformer], None]) -> None:
+def test_another_model_is_rejected(request_: SearchRequest, change: Callable[[Transformer], None]) -> None:
     right, wrong = engine(), engine(change)
     found, expected = search(wrong, request_), search(right, request_)
     with pytest.raises(AssertionError):
@@ -79,7 +82,7 @@ def test_another_model_is_rejected(request_: Request, change: Callable[[Transfor
 
 
 @BOTH
-def test_figures_that_are_not_the_model_s_are_rejected(request_: Request) -> None:
+def test_figures_that_are_not_the_model_s_are_rejected(request_: SearchRequest) -> None:
     right = engine()
     expected = search(right, request_)
     found = [[one._replace(score=one.score + 1e-3) for one in line] for line in expected]

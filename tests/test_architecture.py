@@ -36,10 +36,10 @@ LEVELS = [
     ["text", "model", "search", "metrics", "tensor_file"],
     ["data", "checkpoint"],
     ["translator"],
-    ["evaluate"],
     ["training"],
-    ["explore", "exchange", "averaging", "shortlist", "synthesis"],
-    ["api", "demo", "serve"],
+    ["explore", "exchange", "averaging", "shortlisting", "synthesis"],
+    ["demo", "server"],
+    ["api"],
     ["cli"],
     ["__main__"],
 ]
@@ -53,7 +53,7 @@ SEES_ONLY = {
     "tensor_file": set(),
     "checkpoint": {"errors", "files", "tensor_file"},
     "explore": {"errors", "files", "text", "model", "search", "checkpoint", "translator"},
-    "serve": {"errors", "cores", "checkpoint", "memory", "translator", "explore"},
+    "server": {"errors", "cores", "checkpoint", "memory", "translator", "explore"},
     "exchange": {
         *("errors", "files", "config", "device", "text", "model", "search", "tensor_file", "data", "checkpoint"),
         "translator",

@@ -16,13 +16,13 @@ from transduce.errors import DataError, RunError, SettingError
 from transduce.model import Ensemble, Tokens, Transformer
 from transduce.search import Hypothesis
 from transduce.text import UNKNOWN, Vocabularies, train_vocabulary
-from transduce.translator import Loading, Translator
+from transduce.translator import LoadOptions, Translator
 from transduce.translator.alignment import pharaoh, with_source_words, word_numbers, word_pairs
 
 pytestmark = pytest.mark.usefixtures("few_threads")
 
 FROZEN = Path(__file__).parent / "frozen" / "0.1.0"
-TORCH = Loading(engine="torch", device="cpu", threads=1)
+TORCH = LoadOptions(engine="torch", device="cpu", threads=1)
 
 
 # --- ensembles -------------------------------------------------------------------------------------------------

@@ -20,8 +20,8 @@ import transduce
 from transduce.cli import main
 from transduce.cli.commands import Noted
 from transduce.config import Config, DataConfig
-from transduce.evaluate import TestSet, evaluate, merges_references, score_texts
-from transduce.translator import Loading, Translation, Translator
+from transduce.translator import LoadOptions, Translation, Translator
+from transduce.translator.evaluation import TestSet, evaluate, merges_references, score_texts
 
 SETTINGS = """
 model.d_model=64 model.d_ff=128 model.num_heads=4 model.num_encoder_layers=1 model.num_decoder_layers=1
@@ -329,7 +329,7 @@ def test_error_rates_have_the_names_of_what_they_count(
 
 @pytest.mark.parametrize("engine", ["torch", "ct2"])
 def test_evaluate_counts_the_tokens_that_were_made(model: Path, engine: str) -> None:
-    translator, sources = Translator.load(model, Loading(engine=engine)), ["ab", "babab", ""]
+    translator, sources = Translator.load(model, LoadOptions(engine=engine)), ["ab", "babab", ""]
     found = evaluate(translator, TestSet.of(sources, ["A B", "B A B A B", ""]))
     assert found.tokens == sum(len(one.outputs[0].tokens) + 1 for one in translator.stream(sources) if one.outputs) > 6
 

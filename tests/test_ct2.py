@@ -25,8 +25,8 @@ from transduce.errors import DamagedFile, DataError, MissingExtra, RunError, Set
 from transduce.model import Transformer
 from transduce.text import EOS, Vocabularies, train_vocabulary
 from transduce.translator import (
-    Loading,
-    Request,
+    LoadOptions,
+    SearchRequest,
     Translation,
     Translator,
     engines,
@@ -117,8 +117,10 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def both(path: Path, **loading: Any) -> tuple[Translator, Translator]:
     """PyTorch's and CTranslate2's translators of a folder, in float32."""
     return (
-        Translator.load(path, Loading(engine="torch", threads=THREADS)),
-        Translator.load(path, Loading(**{"engine": "ct2", "quantization": "float32", "threads": THREADS} | loading)),
+        Translator.load(path, LoadOptions(engine="torch", threads=THREADS)),
+        Translator.load(
+            path, LoadOptions(**{"engine": "ct2", "quantization": "float32", "threads": THREADS} | loading)
+        ),
     )
 
 
@@ -128,7 +130,7 @@ BEAMS_THAT_MISS = 0.05
 
 
 def assert_same(
-    ours: Translator, request: Request, found: Sequence[Translation], expected: Sequence[Translation]
+    ours: Translator, request: SearchRequest, found: Sequence[Translation], expected: Sequence[Translation]
 ) -> None:
     misses = BEAMS_THAT_MISS if request.beam > 1 else 0.0
     assert_translations_agree(ours, request, found, expected, misses=misses)
@@ -211,7 +213,10 @@ def test_outputs_begin_with_their_prefixes(trained: Path, beam: int) -> None:
 def test_every_line_has_its_own_limit(vocabularies: Vocabularies, tmp_path: Path, beam: int, extra: int) -> None:
     """Random weights ramble: nearly every output is ended by its limit, which is the source's length and a bit."""
     ours, theirs = both(write_folder(tmp_path / "run", SMALL, vocabularies))
-    lines, request = random_lines(30, seed=7), Request(beam=beam, alpha=1.0, length_penalty="power", max_extra=extra)
+    lines, request = (
+        random_lines(30, seed=7),
+        SearchRequest(beam=beam, alpha=1.0, length_penalty="power", max_extra=extra),
+    )
     found, expected = list(theirs.stream(lines, request)), list(ours.stream(lines, request))
     lengths = [len(one.outputs[0].tokens) + 1 - one.source_tokens for one in found]
     assert max(lengths) == extra
@@ -354,7 +359,7 @@ def test_an_engine_can_be_left_in_the_middle(trained: Path) -> None:
 
 def heard(path: Path, **loading: Any) -> tuple[Translator, list[str]]:
     said: list[str] = []
-    return Translator.load(path, Loading(**{"threads": 1, "device": "cpu", "say": said.append} | loading)), said
+    return Translator.load(path, LoadOptions(**{"threads": 1, "device": "cpu", "say": said.append} | loading)), said
 
 
 def test_auto_is_ct2_wherever_it_can_serve(trained: Path) -> None:
@@ -419,9 +424,9 @@ def test_a_gpu_is_torch_s(trained: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert not isinstance(chosen.engines.searching(chosen.request()), ct2_engine.Ct2Engine)
     assert not said
     with pytest.raises(SettingError, match="engine ct2 runs on CPUs"):
-        Loading(engine="ct2", device="cuda")
+        LoadOptions(engine="ct2", device="cuda")
     with pytest.raises(SettingError, match="threads = -1: must not be negative"):
-        Loading(threads=-1)
+        LoadOptions(threads=-1)
 
 
 def test_without_the_package_auto_is_torch_and_ct2_one_line(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from transduce.model import Tokens, Transformer, kernels
 from transduce.model.decoding import SlotDecoder, attend_to_past, attend_to_source, best, best_classes
 from transduce.search import Hypothesis
 from transduce.translator import room
-from transduce.translator.engine import Block, Request
+from transduce.translator.engine import Block, SearchRequest
 from transduce.translator.slot_engine import Arrivals, Room, SlotEngine
 from transduce.translator.torch_engine import TorchEngine
 
@@ -152,7 +152,10 @@ def test_a_kernel_finds_the_best_classes(classes: int, count: int, dtype: torch.
 def test_samples_of_one_line_differ_from_batch_to_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each line is a batch, and each block two: none repeats the random numbers of another; the same seed does."""
     monkeypatch.setattr(TorchEngine, "PLACES", {"cpu": 1, "cuda": 1})
-    engine, request = TorchEngine(make(), Device("cpu", bf16=False), PAD, PAD, END), Request(sampling=True, max_extra=3)
+    engine, request = (
+        TorchEngine(make(), Device("cpu", bf16=False), PAD, PAD, END),
+        SearchRequest(sampling=True, max_extra=3),
+    )
     blocks = [Block(sources(6) * 2, [[], []])] * 2
     drawn = [[best[0].tokens for found in engine.stream(iter(blocks), request) for best in found] for _ in range(2)]
     assert drawn[0] == drawn[1]
@@ -165,10 +168,11 @@ def test_samples_of_one_line_differ_from_batch_to_batch(monkeypatch: pytest.Monk
 @pytest.mark.numerics
 @pytest.mark.parametrize("refill", [1 / 16, 1 / 3])  # one slot at a time, and several
 @pytest.mark.parametrize(
-    "request_", [Request(beam=1), Request(beam=3, n_best=3), Request(beam=4, length_penalty="power", alpha=1.0)]
+    "request_",
+    [SearchRequest(beam=1), SearchRequest(beam=3, n_best=3), SearchRequest(beam=4, length_penalty="power", alpha=1.0)],
 )
 def test_an_engine_of_slots_finds_what_the_other_finds(
-    request_: Request, refill: float, monkeypatch: pytest.MonkeyPatch
+    request_: SearchRequest, refill: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More sentences than slots, of all lengths, some with a beginning they must have."""
     monkeypatch.setattr(SlotEngine, "ROWS", 12)
@@ -189,12 +193,12 @@ def test_an_engine_of_slots_wants_a_prefix_for_every_source() -> None:
     engine = SlotEngine(make(), Device("cpu", bf16=False), PAD, PAD, END)
     blocks = [Block(sources(3, 9), [[], []]), Block(sources(3, 9), [[]])]
     with pytest.raises(ValueError, match="shorter"):
-        list(engine.stream(iter(blocks), Request(beam=2, max_extra=3)))
+        list(engine.stream(iter(blocks), SearchRequest(beam=2, max_extra=3)))
 
 
 @pytest.mark.numerics
 def test_an_engine_of_slots_takes_block_after_block() -> None:
-    engine, request = SlotEngine(make(), Device("cpu", bf16=False), PAD, PAD, END), Request(beam=2, max_extra=3)
+    engine, request = SlotEngine(make(), Device("cpu", bf16=False), PAD, PAD, END), SearchRequest(beam=2, max_extra=3)
     blocks = [Block(sources(3, 9), [[], []]), Block([], []), Block(sources(1, 7, 2), [[5], [], []])]
     found = list(engine.stream(iter(blocks), request))
     for block, hypotheses in zip(blocks, found, strict=True):
@@ -209,7 +213,7 @@ def test_slots_that_a_block_leaves_go_to_the_next(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(SlotEngine, "WIDTH", 16)
     steps = []
     monkeypatch.setattr(Room, "_step", lambda room, step=Room._step: (steps.append(1), step(room))[1])
-    request = Request(beam=1, max_extra=4)
+    request = SearchRequest(beam=1, max_extra=4)
     lengths = [
         (3, 9, 1, 7, 12, 5, 5, 9, 2, 30),
         (2, 8, 8, 3),
@@ -240,7 +244,7 @@ def test_an_engine_of_slots_does_not_wait_for_blocks_to_answer_those_it_has() ->
         assert answered.wait(30), "the answer to the first should not need the second"
         yield Block(sources(2), [[]])
 
-    found = engine.stream(blocks(), Request(beam=1, max_extra=3))
+    found = engine.stream(blocks(), SearchRequest(beam=1, max_extra=3))
     assert len(next(found)) == 2
     answered.set()
     assert len(next(found)) == 1
@@ -249,7 +253,7 @@ def test_an_engine_of_slots_does_not_wait_for_blocks_to_answer_those_it_has() ->
 def test_searches_of_one_engine_may_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
     """A search while a stream is read, and two streams side by side: each has rooms of its own."""
     monkeypatch.setattr(SlotEngine, "ROWS", 8)
-    engine, request = SlotEngine(make(), Device("cpu", bf16=False), PAD, PAD, END), Request(beam=1, max_extra=4)
+    engine, request = SlotEngine(make(), Device("cpu", bf16=False), PAD, PAD, END), SearchRequest(beam=1, max_extra=4)
     blocks = [Block(sources(*range(1, 12)), [[]] * 11) for _ in range(4)]
 
     expected = [engine.search(block.sources, block.prefixes, request) for block in blocks]
@@ -266,7 +270,7 @@ def test_searches_of_one_engine_may_overlap(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_stream_that_is_left_ends_soon_though_its_input_never_comes() -> None:
-    engine, request = SlotEngine(make(), Device("cpu", bf16=False), PAD, PAD, END), Request(beam=1, max_extra=4)
+    engine, request = SlotEngine(make(), Device("cpu", bf16=False), PAD, PAD, END), SearchRequest(beam=1, max_extra=4)
     never, before = threading.Event(), threading.active_count()
 
     def blocks() -> Iterator[Block]:
@@ -294,7 +298,7 @@ def test_an_engine_of_slots_leaves_the_settings_of_the_process_alone() -> None:
 
 
 def test_blocks_before_one_that_fails_are_answered() -> None:
-    engine, request = SlotEngine(make(), Device("cpu", bf16=False), PAD, PAD, END), Request(beam=1, max_extra=4)
+    engine, request = SlotEngine(make(), Device("cpu", bf16=False), PAD, PAD, END), SearchRequest(beam=1, max_extra=4)
 
     def blocks() -> Iterator[Block]:
         yield from [Block(sources(3, 4), [[], []])] * 3
@@ -321,7 +325,10 @@ def test_the_longest_sentences_of_all_open_blocks_go_first() -> None:
 def test_an_engine_of_slots_goes_on_after_a_search_that_was_left(beam: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody reads one block of two, while sentences of the other are in their slots."""
     monkeypatch.setattr(SlotEngine, "ROWS", 12)
-    engine, request = SlotEngine(make(), Device("cpu", bf16=False), PAD, PAD, END), Request(beam=beam, max_extra=3)
+    engine, request = (
+        SlotEngine(make(), Device("cpu", bf16=False), PAD, PAD, END),
+        SearchRequest(beam=beam, max_extra=3),
+    )
     asked = sources(*range(1, 30))
     expected = engine.search(asked, [[]] * len(asked), request)
     short = sources(*[5] * 60)
@@ -336,7 +343,7 @@ def test_an_engine_of_slots_goes_on_after_a_search_that_was_left(beam: int, monk
 @pytest.mark.parametrize("beam", [1, 2])
 def test_an_engine_of_slots_has_no_more_positions_than_were_learned(beam: int) -> None:
     """A slot whose output has reached the last of them waits there until somebody looks."""
-    model, request = make(positions="learned", max_positions=40), Request(beam=beam, max_extra=50)
+    model, request = make(positions="learned", max_positions=40), SearchRequest(beam=beam, max_extra=50)
     engines = [kind(model, Device("cpu", bf16=False), PAD, PAD, END) for kind in (SlotEngine, TorchEngine)]
     asked = sources(3, 20, 37)
     ours, theirs = (engine.search(asked, [[]] * 3, request) for engine in engines)
@@ -346,18 +353,20 @@ def test_an_engine_of_slots_has_no_more_positions_than_were_learned(beam: int) -
 def test_an_engine_of_slots_refuses_more_outputs_than_beams() -> None:
     engine = SlotEngine(make(), Device("cpu", bf16=False), PAD, PAD, END)
     with pytest.raises(SettingError, match="n_best"):
-        engine.search(sources(3), [[]], Request(beam=2, n_best=5))
+        engine.search(sources(3), [[]], SearchRequest(beam=2, n_best=5))
 
 
 def test_an_engine_of_slots_leaves_the_rest_to_the_other() -> None:
     model = make(positions="rotary")
     device = Device("cpu", bf16=False)
-    asked, request = sources(4), Request(beam=2, max_extra=3)
+    asked, request = sources(4), SearchRequest(beam=2, max_extra=3)
     ours, theirs = (
         kind(model, device, PAD, PAD, END).search(asked, [[]], request) for kind in (SlotEngine, TorchEngine)
     )
     assert [one.tokens for one in ours[0]] == [one.tokens for one in theirs[0]]
-    sampled = SlotEngine(make(), device, PAD, PAD, END).search(sources(4), [[]], Request(sampling=True, max_extra=3))
+    sampled = SlotEngine(make(), device, PAD, PAD, END).search(
+        sources(4), [[]], SearchRequest(sampling=True, max_extra=3)
+    )
     assert len(sampled[0]) == 1
 
 
@@ -370,7 +379,7 @@ def test_an_engine_of_slots_finds_the_same_on_a_gpu(norm: str, beam: int) -> Non
     model = Transformer(dataclasses.replace(TINY, norm=norm, d_model=128, num_heads=2), 4096, 4096).eval()
     with torch.no_grad():
         model.target_embedding.weight.mul_(4)  # so that one class stands out
-    device, request = Device("cuda", bf16=True), Request(beam=beam, max_extra=3)
+    device, request = Device("cuda", bf16=True), SearchRequest(beam=beam, max_extra=3)
     asked = [torch.randint(1, 4000, (n,)).tolist() for n in range(1, 40)]
     ours, theirs = (
         kind(model, device, 4095, 4095, END).search(asked, [[]] * len(asked), request)

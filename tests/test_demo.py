@@ -3,14 +3,14 @@
 from pathlib import Path
 
 from transduce.demo import score_demo
-from transduce.translator import Loading, Translator
+from transduce.translator import LoadOptions, Translator
 
 FROZEN = Path(__file__).parent / "frozen" / "0.1.0"
 WORDS = ["winter", "rain", "seven"]
 
 
 def test_any_listed_pronunciation_counts() -> None:
-    translator = Translator.load(FROZEN, Loading(engine="torch", device="cpu", threads=1))
+    translator = Translator.load(FROZEN, LoadOptions(engine="torch", device="cpu", threads=1))
     outputs = dict(zip(WORDS, translator.translate(WORDS), strict=True))
     listed = [(word, phonemes) for word in WORDS for phonemes in ("ZH ZH ZH", outputs[word])]
     scores = score_demo(translator, listed)

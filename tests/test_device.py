@@ -8,7 +8,7 @@ import torch
 from transduce.cores import thread_refusal
 from transduce.device import choose_device
 from transduce.errors import SettingError
-from transduce.translator import Loading
+from transduce.translator import LoadOptions
 
 
 def test_auto_is_float32_on_cpus() -> None:
@@ -47,6 +47,6 @@ def test_more_threads_than_make_sense_are_refused(cores: int, most: int, monkeyp
         == f"threads = {most + 1}: must be at most {most} here (this process can use {cores} cores)"
     )
     with pytest.raises(SettingError, match="must be at most"):
-        Loading(threads=most + 1)
+        LoadOptions(threads=most + 1)
     with pytest.raises(SettingError, match="must be at most"):
         choose_device("cpu", threads=most + 1)

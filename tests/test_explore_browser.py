@@ -15,8 +15,8 @@ from page_server import serve
 from transduce.config import SearchConfig
 from transduce.explore.standalone import write_standalone
 from transduce.explore.views import MOST_BEAMS, attention_view, translate_view, tree_view
-from transduce.serve.splitting import Splitter
-from transduce.translator import Loading, Translator
+from transduce.server.splitting import Splitter
+from transduce.translator import LoadOptions, Translator
 
 SENTENCE = "the cat sat on a mat while seven small dogs ran"
 FLAGS = (
@@ -45,7 +45,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def translator(run: Path) -> Translator:
-    return Translator.load(run, Loading(engine="torch", device="cpu"))
+    return Translator.load(run, LoadOptions(engine="torch", device="cpu"))
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from transduce.explore.runs import MOST_POINTS, is_training
 from transduce.explore.views import MOST_TOKENS, attention_view, training_view, translate_view, tree_view
 from transduce.model import Tokens
 from transduce.model.positions import sinusoids
-from transduce.translator import Loading, Translator
+from transduce.translator import LoadOptions, Translator
 
 SENTENCE = "the cat sat on a mat while seven small dogs ran"
 
@@ -30,7 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def translator(folder: Path) -> Translator:
-    return Translator.load(folder, Loading(engine="torch", device="cpu"))
+    return Translator.load(folder, LoadOptions(engine="torch", device="cpu"))
 
 
 # --- translate -------------------------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ def test_masks_and_positions_are_those_of_the_sentence(translator: Translator) -
 def test_other_positions_are_shown_too(kind: str, tmp_path: Path) -> None:
     shape = ModelConfig(d_model=32, d_ff=32, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, positions=kind)  # type: ignore[arg-type]
     view = attention_view(
-        Translator.load(write_folder(tmp_path / "run", shape), Loading(engine="torch")), "the cat", "der"
+        Translator.load(write_folder(tmp_path / "run", shape), LoadOptions(engine="torch")), "the cat", "der"
     )
     rows = torch.tensor(view["positions"]["source"])
     assert view["positions"]["kind"] == kind

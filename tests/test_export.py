@@ -24,7 +24,7 @@ from transduce.exchange import FORMATS, export_model, exporting, hf, import_mode
 from transduce.exchange.pieces import lay_out, piece_names
 from transduce.exchange.verification import Answer, Ours, Verified, verify
 from transduce.text import Vocabularies, Vocabulary, train_vocabulary
-from transduce.translator import Loading, Translator, open_folder
+from transduce.translator import LoadOptions, Translator, open_folder
 
 FROZEN = Path(__file__).parent / "frozen" / "0.1.0"
 NEAR = 5e-4  # between logits of up to 200: other processors differ by 1e-4, wrong weights by 0.01 or more
@@ -77,7 +77,7 @@ def stranger(folder: Path, asked: list[str]) -> dict[str, Any]:
 
 def assert_as_we_say(run: Path, asked: list[str], found: list[list[str]]) -> None:
     """What the stranger found, greedily and with a beam; each line has the limit that the stranger has for all."""
-    translator = Translator.load(run, Loading(engine="torch", device="cpu", threads=THREADS))
+    translator = Translator.load(run, LoadOptions(engine="torch", device="cpu", threads=THREADS))
     for beam, texts in zip((1, 4), found, strict=True):
         answers = Ours(translator).search(asked, LIMIT, beam, 1.0)
         assert max(len(answer.tokens) for answer in answers) < LIMIT - 1
@@ -316,7 +316,7 @@ def test_a_program_that_knows_ctranslate2_alone(compute_type: str, tmp_path: Pat
     command = [sys.executable, "-c", CT2_STRANGER, str(tmp_path / "ct2"), compute_type]
     done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    translator = Translator.load(FROZEN, Loading(engine="torch", device="cpu", threads=THREADS))
+    translator = Translator.load(FROZEN, LoadOptions(engine="torch", device="cpu", threads=THREADS))
     found, greedy = json.loads(done.stdout), translator.request(beam=1)
     expected = translator.translate(asked, greedy)
     if compute_type == "float32":
@@ -390,7 +390,7 @@ class Liar(Ours):
 
 
 def test_texts_are_compared_too_and_a_tie_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    translator = Translator.load(write_folder(tmp_path / "run"), Loading(engine="torch", device="cpu", threads=1))
+    translator = Translator.load(write_folder(tmp_path / "run"), LoadOptions(engine="torch", device="cpu", threads=1))
     asked, honest, liar = lines(4, seed=2), Ours(translator), Liar(translator)
     true = honest.search(asked, 80, 1, 1.0)[0]
     liar.says = dataclasses.replace(true, text="something else")
@@ -537,7 +537,7 @@ def check_card(folder: Path) -> None:
     assert card.count("## Use") == 1
     assert "transduce translate" not in card
     assert "| data.train |" not in card
-    translator = Translator.load(FROZEN, Loading(engine="torch", device="cpu", threads=1))
+    translator = Translator.load(FROZEN, LoadOptions(engine="torch", device="cpu", threads=1))
     line, greedy = lines(1)[0], translator.request(beam=1)
     assert_texts_agree(translator, greedy, [line], [example(folder, line)], translator.translate([line], greedy))
 

@@ -34,11 +34,11 @@ def asked():
 
 if __name__ == "__main__":
     import transduce.errors
-    from transduce.translator import Loading, Translator
+    from transduce.translator import LoadOptions, Translator
 
     path, engine = sys.argv[1:]
     if engine == "later":
-        model = Translator.load(path, Loading(threads=1))  # nothing is loaded yet, and the child loads for itself
+        model = Translator.load(path, LoadOptions(threads=1))  # nothing is loaded yet, and the child loads for itself
     else:
         model = transduce.load(path, engine=engine, threads=1)
         print(model.translate(["abc"])[0] != "", file=sys.stderr)

@@ -18,7 +18,7 @@ from transduce.exchange.hf import hf_settings, hf_tensors
 from transduce.model import Tokens, Transformer
 from transduce.search import Hypothesis, PowerPenalty
 from transduce.search.beam import beam_search
-from transduce.translator import Request
+from transduce.translator import SearchRequest
 from transduce.translator.torch_engine import TorchEngine
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed: pip install transformers")
@@ -162,7 +162,7 @@ def assert_searches_agree(
     model: Transformer, found: list[list[list[int]]], ours: list[list[Hypothesis]], **how: Any
 ) -> None:
     engine = TorchEngine(model, Device("cpu", bf16=False), PAD, PAD, END)
-    reference = Reference(engine, Request(length_penalty="power", **how))
+    reference = Reference(engine, SearchRequest(length_penalty="power", **how))
     assert_agree(reference, sources(30, seed=2), found, [[one.tokens for one in line] for line in ours])
 
 

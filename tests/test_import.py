@@ -30,7 +30,7 @@ from transduce.exchange.naming import alternating, entries, marian_names, sines_
 from transduce.exchange.pieces import lay_out, piece_names
 from transduce.model import Transformer
 from transduce.text import Vocabulary, train_vocabulary
-from transduce.translator import Loading, Translator, open_folder
+from transduce.translator import LoadOptions, Translator, open_folder
 
 pytestmark = pytest.mark.usefixtures("few_threads")
 
@@ -45,7 +45,7 @@ def identical_to_marian(shared_data: Path, run: Path, count: int) -> int:
     import_model(shared_data / REAL, run)
     sources = (shared_data / "multi30k" / "test_2016_flickr.en").read_text(encoding="utf-8").split("\n")[:count]
     expected = (shared_data / REAL / "test_2016_flickr.beam6-norm0.6.de").read_text(encoding="utf-8").split("\n")
-    found = Translator.load(run, Loading(engine="torch", device="cpu", threads=1)).translate(sources)
+    found = Translator.load(run, LoadOptions(engine="torch", device="cpu", threads=1)).translate(sources)
     return sum(one == other for one, other in zip(found, expected, strict=False))
 
 
@@ -383,7 +383,7 @@ def test_a_marian_model_of_hugging_face_says_what_it_said_there(tmp_path: Path) 
     model, tokenizer = write_hf_marian(tmp_path / "hf")
     taken = import_model(tmp_path / "hf", tmp_path / "run")
     assert [note.split(":")[0] for note in taken.notes] == ["1 pieces of source.spm have no id in vocab.json"]
-    translator = Translator.load(tmp_path / "run", Loading(engine="torch", device="cpu", threads=1))
+    translator = Translator.load(tmp_path / "run", LoadOptions(engine="torch", device="cpu", threads=1))
     asked = [*(line for line in lines(12, seed=5) if "the" not in line), ">>de<< small dogs", "in Größe 7"]
     assert translator.vocabularies.source.encode(asked) == [tokenizer(line)["input_ids"] for line in asked]
     batch = tokenizer(asked, return_tensors="pt", padding=True)

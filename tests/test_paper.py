@@ -28,7 +28,7 @@ from transduce.training.cost import training_flops
 from transduce.training.optimizer import make_optimizer
 from transduce.training.schedule import make_schedule
 from transduce.training.smoothing import smoothed_loss
-from transduce.translator import Request
+from transduce.translator import SearchRequest
 from transduce.translator.torch_engine import TorchEngine
 
 pytestmark = [pytest.mark.numerics, pytest.mark.usefixtures("few_threads")]
@@ -414,7 +414,7 @@ def test_averaging_is_the_mean(tmp_path: Path) -> None:
 
 def test_search_is_the_papers_by_default() -> None:
     expected = (4, 0.6, "paper", 50)
-    for search in (SearchConfig(), Request(), Request.of(SearchConfig())):
+    for search in (SearchConfig(), SearchRequest(), SearchRequest.of(SearchConfig())):
         assert (search.beam, search.alpha, search.length_penalty, search.max_extra) == expected
 
 
@@ -431,7 +431,7 @@ def test_the_output_limit_is_the_input_plus_50(beam: int) -> None:
     with torch.no_grad():
         model.output_bias[EOS] = -100.0  # type: ignore[index]
     engine = TorchEngine(model, Device("cpu", bf16=False), PAD, PAD, EOS)
-    found = engine.search([[5, 6, EOS], [5, EOS]], [[], []], Request(beam=beam))
+    found = engine.search([[5, 6, EOS], [5, EOS]], [[], []], SearchRequest(beam=beam))
     assert [len(one[0].tokens) + 1 for one in found] == [3 + 50, 2 + 50]
 
 

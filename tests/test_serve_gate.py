@@ -16,10 +16,10 @@ pytest.importorskip("httpx")
 
 from serving import SCOPE, SECRET, Client, client, make_service, refused, run, service, symbols
 
-from transduce.serve.app import make_app
-from transduce.serve.service import Service
-from transduce.serve.settings import Settings
-from transduce.serve.splitting import Document, Splitter
+from transduce.server.app import make_app
+from transduce.server.service import Service
+from transduce.server.settings import Settings
+from transduce.server.splitting import Document, Splitter
 
 # --- refusals --------------------------------------------------------------------------------------------------
 
@@ -169,7 +169,7 @@ def test_an_error_of_ours_is_logged_without_words(
 @contextmanager
 def held_translations(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """Translations that take their time."""
-    from transduce.serve.models import Model
+    from transduce.server.models import Model
 
     batches: list[int] = []
     free, plain = threading.Event(), Model.translate

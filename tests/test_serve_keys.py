@@ -10,7 +10,7 @@ pytest.importorskip("httpx")
 from serving import Client, client, make_service, refused, run, service, symbols
 
 from transduce.errors import DataError, SettingError
-from transduce.serve.keys import add_key
+from transduce.server.keys import add_key
 
 
 def test_keys(run: Path, tmp_path: Path) -> None:
@@ -37,7 +37,7 @@ def test_keys(run: Path, tmp_path: Path) -> None:
 
 
 def test_a_rate_fills_up_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    from transduce.serve import keys
+    from transduce.server import keys
 
     clock = 0.0
     monkeypatch.setattr(keys.time, "monotonic", lambda: clock)
@@ -52,7 +52,7 @@ def test_a_rate_fills_up_again(monkeypatch: pytest.MonkeyPatch) -> None:
     "line", ["{", "[]", '{"name": "a"}', '{"name": "a", "sha256": "short", "requests_per_minute": 1}']
 )
 def test_keys_that_cannot_be_read(line: str, tmp_path: Path) -> None:
-    from transduce.serve.keys import Keyring
+    from transduce.server.keys import Keyring
 
     path = tmp_path / "keys.jsonl"
     path.write_text(f"\n{line}\n")

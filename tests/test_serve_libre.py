@@ -14,8 +14,8 @@ pytest.importorskip("httpx")
 
 from serving import Client, client, direct, make_service, refused, run, service, symbols
 
-from transduce.serve.detection import Detector
-from transduce.serve.service import Service
+from transduce.server.detection import Detector
+from transduce.server.service import Service
 
 
 def test_a_text_as_json_and_as_a_form(client: Client, service: Service) -> None:
@@ -113,6 +113,6 @@ def test_lingua_s_answers_are_understood() -> None:
 
 
 def test_without_a_detector_it_says_so(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("transduce.serve.detection.find_spec", lambda name: None)
+    monkeypatch.setattr("transduce.server.detection.find_spec", lambda name: None)
     assert r"transduce[detect]" in refused(client.post("/detect", {"q": "the cat"}), 404)
     assert "name the source" in refused(client.post("/translate", {"q": "a", "source": "auto", "target": "de"}), 404)

@@ -17,8 +17,8 @@ from serving import Client, make_service, refused, run, symbols
 
 from transduce import checkpoint
 from transduce.errors import RunError, SettingError
-from transduce.serve.models import Model, Searching
-from transduce.serve.settings import Settings
+from transduce.server.models import Model, Searching
+from transduce.server.settings import Settings
 
 
 def test_new_weights_take_their_place(tmp_path: Path, run: Path) -> None:

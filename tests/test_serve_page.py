@@ -12,7 +12,7 @@ pytest.importorskip("httpx")
 from serving import Client, client, refused, run, service, symbols
 
 import transduce.explore
-from transduce.serve.service import Service
+from transduce.server.service import Service
 
 
 @pytest.fixture

@@ -32,8 +32,8 @@ from transduce.translator import Loading, Translator
 # As the command line starts it, but with limits that a test can wait for.
 PROGRAM = """
 import json, sys
-from transduce.serve.running import serve
-from transduce.serve.settings import Settings
+from transduce.server.running import serve
+from transduce.server.settings import Settings
 from transduce.translator import Loading
 serve(sys.argv[1:2], Settings(**json.loads(sys.argv[2])), Loading(threads=1))
 """

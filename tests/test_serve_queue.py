@@ -9,11 +9,11 @@ import pytest
 
 pytest.importorskip("prometheus_client")
 
-from transduce.serve.jobs import Work
-from transduce.serve.metrics import Metrics
-from transduce.serve.queue import Queue
-from transduce.serve.refusals import Overloaded
-from transduce.serve.settings import Settings
+from transduce.server.jobs import Work
+from transduce.server.metrics import Metrics
+from transduce.server.queue import Queue
+from transduce.server.refusals import Overloaded
+from transduce.server.settings import Settings
 
 
 class Clock:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from transduce.serve.splitting import Splitter
+from transduce.server.splitting import Splitter
 
 
 def is_short(sentence: str) -> bool:

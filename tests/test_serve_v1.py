@@ -11,9 +11,9 @@ pytest.importorskip("httpx")
 
 from serving import FROZEN, Client, client, make_service, refused, run, service, symbols
 
-from transduce.serve.api import TranslateAnswer
-from transduce.serve.models import Model
-from transduce.serve.service import Service, Translated
+from transduce.server.api import TranslateAnswer
+from transduce.server.models import Model
+from transduce.server.service import Service, Translated
 from transduce.translator import Request, Translation
 
 

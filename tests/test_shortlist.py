@@ -7,8 +7,8 @@ import pytest
 
 from transduce.cli import main
 from transduce.errors import DamagedFile, DataError, RunError, SettingError
-from transduce.shortlist import COMMON, LISTED, make_shortlist
-from transduce.translator import Loading, Translator
+from transduce.shortlisting import COMMON, LISTED, make_shortlist
+from transduce.translator import LoadOptions, Translator
 
 pytest.importorskip("ctranslate2", reason="pip install 'transduce[ct2]'")
 
@@ -25,7 +25,7 @@ def run(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def pairs(tmp_path: Path) -> str:
-    outputs = Translator.load(FROZEN, Loading(engine="torch", threads=1)).translate(WORDS)
+    outputs = Translator.load(FROZEN, LoadOptions(engine="torch", threads=1)).translate(WORDS)
     rows = "".join(f"{word}\t{output}\n" for word, output in zip(WORDS, outputs, strict=True))
     (tmp_path / "pairs.tsv").write_text(rows)
     return str(tmp_path / "pairs.tsv")
@@ -56,17 +56,17 @@ def test_outputs_are_of_listed_tokens_and_nearly_the_same(
     assert "--shortlist" in capsys.readouterr().err
     assert main(command) == 0
     with_list = capsys.readouterr().out.splitlines()
-    plain = Translator.load(run, Loading(engine="ct2", threads=1)).translate(WORDS)
+    plain = Translator.load(run, LoadOptions(engine="ct2", threads=1)).translate(WORDS)
     assert sum(a == b for a, b in zip(with_list, plain, strict=True)) >= 9
     named = {name for line in (run / "shortlist.txt").read_text().split("\n") for name in line.split("\t")[-1].split()}
     assert {f"▁{sound}" for line in with_list for sound in line.split()} <= named
 
 
 def test_a_new_shortlist_makes_a_new_ct2_model(run: Path, pairs: str) -> None:
-    Translator.load(run, Loading(engine="ct2", threads=1)).translate(["a"])
+    Translator.load(run, LoadOptions(engine="ct2", threads=1)).translate(["a"])
     before = {path.name for path in (run / "ct2").iterdir()}
     make_shortlist(run, [(pairs,)], say=lambda text: None)
-    Translator.load(run, Loading(engine="ct2", threads=1, shortlist=True)).translate(["a"])
+    Translator.load(run, LoadOptions(engine="ct2", threads=1, shortlist=True)).translate(["a"])
     after = {path.name for path in (run / "ct2").iterdir()}
     assert len(before) == len(after) == 1
     assert before != after
@@ -78,20 +78,20 @@ def test_an_altered_shortlist_is_refused(run: Path, pairs: str) -> None:
     text = path.read_text()
     path.write_text(text.replace("▁M", "▁N", 1))
     with pytest.raises(DamagedFile, match=r"shortlist\.txt: altered or torn .*`transduce shortlist .*` makes it again"):
-        Translator.load(run, Loading(engine="ct2", threads=1, shortlist=True)).ready()
+        Translator.load(run, LoadOptions(engine="ct2", threads=1, shortlist=True)).ready()
     path.write_text(text)
-    Translator.load(run, Loading(engine="ct2", threads=1, shortlist=True)).ready()
+    Translator.load(run, LoadOptions(engine="ct2", threads=1, shortlist=True)).ready()
 
 
 def test_what_a_shortlist_is_not_for_is_refused(run: Path, tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="a shortlist is for the ct2 engine"):
-        Loading(engine="torch", shortlist=True)
+        LoadOptions(engine="torch", shortlist=True)
     with pytest.raises(RunError, match=r"shortlist\.txt: not there"):
-        Translator.load(run, Loading(shortlist=True))
+        Translator.load(run, LoadOptions(shortlist=True))
     (tmp_path / "empty.tsv").write_text(" \tx\n")
     with pytest.raises(DataError, match="not a single pair"):
         make_shortlist(run, [(str(tmp_path / "empty.tsv"),)])
     (run / "shortlist.txt").write_text("\t</s>\n")
-    translator = Translator.load(run, Loading(shortlist=True, threads=1))
+    translator = Translator.load(run, LoadOptions(shortlist=True, threads=1))
     with pytest.raises(SettingError, match="use engine torch and no shortlist"):
         list(translator.stream(["a"], terms=[["Z"]]))

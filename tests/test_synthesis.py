@@ -17,9 +17,9 @@ from transduce.config import ModelConfig
 from transduce.errors import DataError, RunError, SettingError
 from transduce.synthesis import smaller_than, taught_by
 from transduce.text import Vocabularies, train_vocabulary
-from transduce.translator import Loading, ModelFolder, Translator, open_folder
+from transduce.translator import LoadOptions, ModelFolder, Translator, open_folder
 
-TORCH = Loading(engine="torch", device="cpu", threads=1)
+TORCH = LoadOptions(engine="torch", device="cpu", threads=1)
 SMALL = ["--set", "train.steps=2", "train.validate_lines=5", "model.d_model=16", "model.d_ff=16", "model.num_heads=2"]
 SMALL += ["model.num_encoder_layers=2", "data.vocabulary_size=320", "train.threads=1"]
 

@@ -27,7 +27,6 @@ from transduce.data import Corpus, read_pairs
 from transduce.data.batches import Batch, make_batch
 from transduce.device import choose_device
 from transduce.errors import DataError, RunError, SettingError, TrainingError
-from transduce.evaluate import TestSet
 from transduce.metrics import Score, Scores
 from transduce.model import Transformer
 from transduce.text import EOS
@@ -43,6 +42,7 @@ from transduce.training.progress import Progress, last_step
 from transduce.training.report import Recorder, StepReport
 from transduce.training.validation import Sample, Validation, output_limits, validate
 from transduce.translator import better_weights, read_config, write_config
+from transduce.translator.evaluation import TestSet
 
 FACTS = Facts([], 1, 1, 1, 1, 1, 1.0, 1, 1.0, "CPU")
 TIMES = {"tokens_per_second"}  # of the log: what may differ between two equal runs

@@ -13,7 +13,7 @@ from transduce.device import Device
 from transduce.errors import DataError, SettingError
 from transduce.model import Tokens, Transformer
 from transduce.text import EOS, UNKNOWN, Vocabularies, Vocabulary, train_vocabulary
-from transduce.translator import Request, Translator, translator
+from transduce.translator import SearchRequest, Translator, translator
 from transduce.translator.engine import Block
 from transduce.translator.torch_engine import TorchEngine
 
@@ -24,7 +24,7 @@ WORDS = (
     "they had come so far from home only to look at water moving slowly past stones"
 ).split()
 MODEL = ModelConfig(d_model=32, d_ff=64, num_heads=4, num_encoder_layers=2, num_decoder_layers=2, dropout=0.1)
-GREEDY, BEAM = Request(beam=1, max_extra=5), Request(beam=4, max_extra=5)
+GREEDY, BEAM = SearchRequest(beam=1, max_extra=5), SearchRequest(beam=4, max_extra=5)
 BOTH = pytest.mark.parametrize("request_", [GREEDY, BEAM], ids=["greedy", "beam"])
 
 
@@ -61,7 +61,7 @@ def ours(subwords: Vocabulary) -> Translator:
 
 
 @BOTH
-def test_a_line_alone_is_the_line_in_a_batch(ours: Translator, request_: Request) -> None:
+def test_a_line_alone_is_the_line_in_a_batch(ours: Translator, request_: SearchRequest) -> None:
     lines = random_lines(50, seed=2)
     together = list(ours.stream(lines, request_))
     assert len({found.text for found in together}) > 25, "the source must matter"
@@ -71,7 +71,7 @@ def test_a_line_alone_is_the_line_in_a_batch(ours: Translator, request_: Request
 
 @BOTH
 def test_small_batches_give_what_large_ones_give(
-    ours: Translator, request_: Request, monkeypatch: pytest.MonkeyPatch
+    ours: Translator, request_: SearchRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = random_lines(30, seed=3)
     expected = list(ours.stream(lines, request_))
@@ -120,7 +120,7 @@ def test_unknown_tokens_are_left_out_where_the_model_says_so(words: Vocabulary, 
 
 
 @BOTH
-def test_empty_lines_are_empty_translations(ours: Translator, request_: Request) -> None:
+def test_empty_lines_are_empty_translations(ours: Translator, request_: SearchRequest) -> None:
     lines = ["", "the cat", " \t ", "winter rain", "\u00a0", ""]
     found = list(ours.stream(lines, request_))
     assert [one.source for one in found] == lines
@@ -136,7 +136,7 @@ def test_no_lines_are_no_translations(ours: Translator) -> None:
 
 
 @BOTH
-def test_a_source_too_long_is_cut_and_counted(ours: Translator, request_: Request) -> None:
+def test_a_source_too_long_is_cut_and_counted(ours: Translator, request_: SearchRequest) -> None:
     ours.longest_source = 16
     short, long = "the cat sat", " ".join(WORDS)
     ids = ours.vocabularies.source.encode([long])[0]
@@ -168,7 +168,7 @@ def test_unknown_symbols_are_counted(words: Vocabulary) -> None:
 
 
 @BOTH
-def test_outputs_begin_with_their_prefixes(ours: Translator, request_: Request) -> None:
+def test_outputs_begin_with_their_prefixes(ours: Translator, request_: SearchRequest) -> None:
     lines = random_lines(4, seed=5, longest=4)
     prefixes = ["", "small dogs", " ".join(WORDS), "winter"]  # one is longer than its output may be
     found = list(ours.stream(lines, request_, prefixes))
@@ -193,7 +193,7 @@ def test_prefixes_and_terms_for_other_lines_are_refused(ours: Translator) -> Non
 
 
 @BOTH
-def test_scoring_ids_gives_what_the_search_said(ours: Translator, request_: Request) -> None:
+def test_scoring_ids_gives_what_the_search_said(ours: Translator, request_: SearchRequest) -> None:
     sources = ours.vocabularies.source.encode(random_lines(20, seed=6))
     found = ours.engines.torch.search(sources, [[]] * len(sources), request_.but(n_best=request_.beam))
     pairs = [(source, one) for source, hypotheses in zip(sources, found, strict=True) for one in hypotheses]
@@ -250,9 +250,9 @@ def test_streaming_reads_no_further_than_a_block(ours: Translator, monkeypatch: 
 
 
 @pytest.mark.parametrize(
-    "request_", [GREEDY, BEAM, Request(sampling=True, max_extra=5)], ids=["greedy", "beam", "sample"]
+    "request_", [GREEDY, BEAM, SearchRequest(sampling=True, max_extra=5)], ids=["greedy", "beam", "sample"]
 )
-def test_translating_in_the_middle_of_training_changes_nothing(subwords: Vocabulary, request_: Request) -> None:
+def test_translating_in_the_middle_of_training_changes_nothing(subwords: Vocabulary, request_: SearchRequest) -> None:
     lines = random_lines(8, seed=9)
 
     def gradients(translate: bool) -> list[torch.Tensor]:
@@ -292,7 +292,7 @@ def test_limits_leave_room_for_what_must_be_said_and_end_where_the_model_does() 
 
 
 @BOTH
-def test_outputs_that_reach_the_limit_are_counted(ours: Translator, request_: Request) -> None:
+def test_outputs_that_reach_the_limit_are_counted(ours: Translator, request_: SearchRequest) -> None:
     """A random model seldom stops by itself."""
     found = list(ours.stream(["the cat", ""], request_.but(n_best=1)))
     [output] = found[0].outputs
@@ -304,7 +304,7 @@ def test_outputs_that_reach_the_limit_are_counted(ours: Translator, request_: Re
 
 
 @BOTH
-def test_each_line_can_have_a_limit_of_its_own(ours: Translator, request_: Request) -> None:
+def test_each_line_can_have_a_limit_of_its_own(ours: Translator, request_: SearchRequest) -> None:
     lines = random_lines(20, seed=3)
     free = list(ours.stream(lines, request_))
     limits = [max(1, one.outputs[0].length - number % 3) for number, one in enumerate(free)]

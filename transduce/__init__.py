@@ -32,9 +32,9 @@ def load(
 ) -> "Model":
     """The model of a run folder; the engine is CTranslate2 (ct2) where it is installed and can serve, else PyTorch."""
     from transduce.api import Model
-    from transduce.translator import Loading, Translator
+    from transduce.translator import LoadOptions, Translator
 
-    loading = Loading(weights=weights, engine=engine, device=device, threads=threads, quantization=quantization)
+    loading = LoadOptions(weights=weights, engine=engine, device=device, threads=threads, quantization=quantization)
     return Model(Translator.load(folder, loading).ready())
 
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from transduce.evaluate import Evaluation, TestSet, evaluate, merges_references
 from transduce.translator import Attention, Translation, Translator
+from transduce.translator.evaluation import Evaluation, TestSet, evaluate, merges_references
 
 
 class Model:

@@ -15,12 +15,12 @@ from pathlib import Path
 from rich.console import Console
 
 from transduce.errors import MissingExtra
-from transduce.evaluate import TestSet, evaluate
 from transduce.explore import draw_attention
 from transduce.metrics import PRONUNCIATION_METRICS, Scores, score_outputs
 from transduce.training import train
 from transduce.training.report import Terminal
 from transduce.translator import Loading, Translator
+from transduce.translator.evaluation import TestSet, evaluate
 
 # The whole recipe; everything else is fitted to the data. Chosen for a few minutes on two cores (docs/log.md).
 RECIPE = (

@@ -19,13 +19,13 @@ from transduce.config import DataConfig
 from transduce.config.columns import Columns
 from transduce.data import Corpus, Group, describe_columns, read_pairs, without_pipes
 from transduce.errors import DataError, MissingExtra, SettingError
-from transduce.translator import Loading, Request, Translation, Translator, open_folder
+from transduce.translator import LoadOptions, SearchRequest, Translation, Translator, open_folder
 from transduce.translator.alignment import Pairs, pharaoh
 from transduce.translator.engines import say_to_stderr
 
 if TYPE_CHECKING:
-    from transduce.evaluate import Evaluation, TestSet
     from transduce.training import Result, Voice
+    from transduce.translator.evaluation import Evaluation, TestSet
 
 Options = argparse.Namespace
 BECAME = "not UTF-8; what could not be read became \ufffd"
@@ -139,7 +139,7 @@ def translate(options: Options) -> int:
 
 
 def evaluate(options: Options) -> int:
-    from transduce.evaluate import evaluate as run
+    from transduce.translator.evaluation import evaluate as run
 
     if options.output and options.engine == "both":
         raise SettingError("--output takes the translations of one engine: name it by --engine")
@@ -171,7 +171,7 @@ def evaluate(options: Options) -> int:
 
 def _read_test_set(options: Options) -> tuple[list[str], "TestSet"]:
     """The source of every line, and the test set that they make with all their references."""
-    from transduce.evaluate import TestSet, merges_references
+    from transduce.translator.evaluation import TestSet, merges_references
 
     config = open_folder(options.run).config
     data = _read_as(config.data, options)
@@ -323,10 +323,10 @@ def backtranslate(options: Options) -> int:
 
 
 def shortlist(options: Options) -> int:
-    from transduce.shortlist import make_shortlist
+    from transduce.shortlisting import make_shortlist
 
     say = _say_nothing if options.quiet else say_to_stderr
-    loading = Loading(engine="torch", threads=options.threads, say=say)
+    loading = LoadOptions(engine="torch", threads=options.threads, say=say)
     with TemporaryDirectory() as scratch:
         pairs = without_pipes(tuple(tuple(group) for group in options.train), Path(scratch))
         made = make_shortlist(options.run, pairs, loading=loading, say=say)
@@ -344,8 +344,8 @@ def average(options: Options) -> int:
 
 def serve(options: Options) -> int:
     _require("fastapi", "granian", "prometheus_client", extra="serve")
-    from transduce.serve.running import serve as run
-    from transduce.serve.settings import Settings
+    from transduce.server.running import serve as run
+    from transduce.server.settings import Settings
 
     settings = Settings(
         host=options.host,
@@ -361,7 +361,7 @@ def serve(options: Options) -> int:
 
 
 def key(options: Options) -> int:
-    from transduce.serve.keys import add_key
+    from transduce.server.keys import add_key
 
     print(add_key(Path(options.file), options.name, options.requests_per_minute))
     print(f"transduce: {options.file} has its hash only: keep the key, it is not shown again", file=sys.stderr)
@@ -378,9 +378,9 @@ def _load(options: Options) -> Translator:
     return Translator.load(options.run, _loading(options))
 
 
-def _loading(options: Options) -> Loading:
+def _loading(options: Options) -> LoadOptions:
     _check_quantization(options)
-    return Loading(
+    return LoadOptions(
         weights=options.weights,
         engine=options.engine,
         device=options.device,
@@ -448,7 +448,7 @@ def _say_what_is_awaited(options: Options) -> None:
         say_to_stderr("reading from the terminal: one sentence a line; Ctrl-D ends them")
 
 
-def _request(translator: Translator, options: Options) -> Request:
+def _request(translator: Translator, options: Options) -> SearchRequest:
     return translator.request(
         beam=options.beam,
         alpha=options.alpha,

@@ -3,6 +3,6 @@
 (`views` is imported by name: it needs torch.)
 """
 
-from transduce.explore.picture import PAGE, PICTURES, check_picture_path, draw_attention
+from transduce.translator.picture import PAGE, PICTURES, check_picture_path, draw_attention
 
 __all__ = ["PAGE", "PICTURES", "check_picture_path", "draw_attention"]

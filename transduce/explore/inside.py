@@ -16,7 +16,7 @@ from transduce.model import AttentionMaps, Head, Tokens, watch, without_heads
 from transduce.search import Hypothesis
 from transduce.search.lattice import Observer
 from transduce.text import EOS
-from transduce.translator import Request, Translator
+from transduce.translator import SearchRequest, Translator
 from transduce.translator.engine import Ids
 from transduce.translator.torch_engine import TorchEngine
 
@@ -46,10 +46,10 @@ class Inside:
         self.model = without_heads(translator.model, off).eval()
         self.engine = TorchEngine(self.model, translator.device, both.source.pad, both.target.pad, EOS)
 
-    def search(self, source: Ids, request: Request) -> list[Hypothesis]:
+    def search(self, source: Ids, request: SearchRequest) -> list[Hypothesis]:
         return self.engine.search([source], [()], request)[0]
 
-    def search_watched(self, source: Ids, request: Request, observer: Observer) -> list[Hypothesis]:
+    def search_watched(self, source: Ids, request: SearchRequest, observer: Observer) -> list[Hypothesis]:
         return self.engine.search_watched(source, request, observer)
 
     def read(self, written: Ids) -> list[int]:

@@ -10,8 +10,8 @@ from typing import Any
 from transduce.config import Config
 from transduce.data import Mixture
 from transduce.data.batches import Batch, Ids, Pairs, Planner
-from transduce.evaluate import TestSet
 from transduce.text import Vocabularies
+from transduce.translator.evaluation import TestSet
 
 AHEAD = 8  # steps whose data a GPU has waiting
 

@@ -32,7 +32,6 @@ from transduce.data import (
     without_pipes,
 )
 from transduce.errors import DamagedFile, DataError, RunError, SettingError
-from transduce.evaluate import TestSet, merges_references
 from transduce.text import Vocabularies
 from transduce.training.choices import Say, Wishes, settings_of_new, settings_of_resumed
 from transduce.training.feed import Material
@@ -47,6 +46,7 @@ from transduce.translator import (
     read_vocabularies,
     write_config,
 )
+from transduce.translator.evaluation import TestSet, merges_references
 
 HELD_OUT_PAIRS = 1_000
 VALIDATION_SAMPLE = 10_000  # pairs at most that are compared with the training data

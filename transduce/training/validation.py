@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import torch
 
 from transduce.data.batches import Pairs, in_order, make_batch
-from transduce.evaluate import TestSet, score_texts
 from transduce.metrics import Scores
 from transduce.text import Vocabulary
 from transduce.training.loss import batch_loss
 from transduce.translator import Translator
+from transduce.translator.evaluation import TestSet, score_texts
 
 PLACES = 8_192  # of a padded validation batch
 TIMES, MORE = 2, 10  # an output may have so many times the tokens of its longest reference, and so many more

@@ -24,7 +24,7 @@ from transduce.search import Hypothesis, Penalty, check_beam, length_penalty
 from transduce.text import EOS, Vocabularies
 from transduce.translator.ct2_model import Ct2Model, Quantization, not_loaded
 from transduce.translator.ct2_spec import POSITIONS, longest_output
-from transduce.translator.engine import Block, Ids, Request
+from transduce.translator.engine import Block, Ids, SearchRequest
 
 # A beam ends when this many times `beam` outputs are complete, where ours ends when none can be better. In float32 it
 # goes on for long enough to find what ours finds. Rounded weights change a few outputs anyway, so there it ends as soon
@@ -33,7 +33,7 @@ PATIENCE: dict[str, dict[str, float]] = {"best": {"float32": 4, "rounded": 1.5},
 IMPOSSIBLE = -1e9  # CTranslate2 marks what must not be chosen by sums below this
 
 
-def refusal(request: Request, longest: int) -> str:
+def refusal(request: SearchRequest, longest: int) -> str:
     """Why this request, for outputs of up to `longest` tokens, cannot be made of CTranslate2, or nothing."""
     if request.constrained:
         return "it cannot be made to say given phrases"
@@ -106,11 +106,11 @@ class Ct2Engine:
 
     # --- searching -----------------------------------------------------------------------------------------------
 
-    def search(self, sources: Sequence[Ids], prefixes: Sequence[Ids], request: Request) -> list[list[Hypothesis]]:
+    def search(self, sources: Sequence[Ids], prefixes: Sequence[Ids], request: SearchRequest) -> list[list[Hypothesis]]:
         """The hypotheses for each source, best first, in the order of the sources."""
         return next(self.stream([Block(sources, prefixes)], request))
 
-    def stream(self, blocks: Iterable[Block], request: Request) -> Iterator[list[list[Hypothesis]]]:
+    def stream(self, blocks: Iterable[Block], request: SearchRequest) -> Iterator[list[list[Hypothesis]]]:
         """The same for each block in turn; the next one is taken while this one is being searched."""
         if not request.sampling:
             check_beam(request.beam, request.n_best)
@@ -133,11 +133,11 @@ class Ct2Engine:
             self._arrive(flying.popleft())
             yield from self._complete(jobs, request)
 
-    def _complete(self, jobs: deque[Job], request: Request) -> Iterator[list[list[Hypothesis]]]:
+    def _complete(self, jobs: deque[Job], request: SearchRequest) -> Iterator[list[list[Hypothesis]]]:
         while jobs and jobs[0].waiting == 0:
             yield self._finish(jobs.popleft(), request)
 
-    def _job(self, block: Block, request: Request) -> Job:
+    def _job(self, block: Block, request: SearchRequest) -> Job:
         limits = request.limits(block, self.longest)
         for number, (limit, prefix) in enumerate(zip(limits, block.prefixes, strict=True)):
             if len(prefix) >= limit:
@@ -150,7 +150,7 @@ class Ct2Engine:
             workers = self._one if len(block.sources) == 1 else self._many
         return Job(block, limits, workers, [[] for _ in limits], _power(request))
 
-    def _batches(self, job: Job, request: Request) -> Iterator[list[int]]:
+    def _batches(self, job: Job, request: SearchRequest) -> Iterator[list[int]]:
         """Numbers of lines of similar length, longest first; those with a forced beginning by themselves."""
         lengths = [len(source) for source in job.block.sources]
         beam = request.n_best if request.sampling else request.beam
@@ -164,7 +164,7 @@ class Ct2Engine:
                 yield numbers[begin : begin + rows]
                 begin += rows
 
-    def _launch(self, job: Job, numbers: list[int], request: Request) -> Batch:
+    def _launch(self, job: Job, numbers: list[int], request: SearchRequest) -> Batch:
         longest = max(job.limits[n] for n in numbers)
         forced = bool(job.block.prefixes[numbers[0]])
         options = self._options(request, longest, self._most(request) if forced else request.n_best)
@@ -178,7 +178,7 @@ class Ct2Engine:
         for number, result in zip(batch.numbers, batch.results, strict=True):
             batch.job.found[number] = self._read(result.result(), batch.job.power)
 
-    def _finish(self, job: Job, request: Request) -> list[list[Hypothesis]]:
+    def _finish(self, job: Job, request: SearchRequest) -> list[list[Hypothesis]]:
         if request.sampling or request.beam == 1:
             self._cut(job)
         else:
@@ -192,7 +192,7 @@ class Ct2Engine:
                 if len(one.tokens) >= limit:
                     one.tokens, one.ended = one.tokens[: limit - 1], False
 
-    def _search_again(self, job: Job, request: Request) -> None:
+    def _search_again(self, job: Job, request: SearchRequest) -> None:
         """Lines that ran into a limit, or over their own, each with its own: beams that are full go on otherwise."""
         over = [
             n
@@ -216,7 +216,7 @@ class Ct2Engine:
     def _alike(self, job: Job, number: int) -> tuple[int, bool]:
         return job.limits[number], bool(job.block.prefixes[number])
 
-    def _most(self, request: Request) -> int:
+    def _most(self, request: SearchRequest) -> int:
         """How many outputs to ask for when we rank them ourselves: all that CTranslate2 completes.
 
         CTranslate2 ignores the log-probability of a forced beginning, and that of `</s>` in an output that is broken off
@@ -226,7 +226,7 @@ class Ct2Engine:
             return request.n_best
         return round(request.beam * PATIENCE["lists"][self.rounding])
 
-    def _options(self, request: Request, limit: int, outputs: int) -> dict[str, Any]:
+    def _options(self, request: SearchRequest, limit: int, outputs: int) -> dict[str, Any]:
         """How CTranslate2 is asked for so many outputs of fewer than `limit` tokens, and `</s>`."""
         if request.sampling:
             # The most probable token alone is no draw to CTranslate2, and cannot be had several times.
@@ -270,7 +270,7 @@ class Ct2Engine:
 
     # --- figures -------------------------------------------------------------------------------------------------
 
-    def _hypotheses(self, job: Job, request: Request) -> list[list[Hypothesis]]:
+    def _hypotheses(self, job: Job, request: SearchRequest) -> list[list[Hypothesis]]:
         """Each line's outputs with the figures that are wanted, best first."""
         again = [n for n, found in enumerate(job.found) if self._must_score(job, n, found, request)]
         pairs = [(n, one) for n in again for one in job.found[n]]
@@ -283,14 +283,14 @@ class Ct2Engine:
             for found in job.found
         ]
 
-    def _must_score(self, job: Job, number: int, found: list[Found], request: Request) -> bool:
+    def _must_score(self, job: Job, number: int, found: list[Found], request: SearchRequest) -> bool:
         """Whether CTranslate2's own figures will not do."""
         if request.figures == "none" and (request.sampling or request.beam == 1):
             return False
         forced, broken_off = bool(job.block.prefixes[number]), not all(one.ended for one in found)
         return request.figures == "tokens" or request.sampling or forced or broken_off
 
-    def _ranked(self, found: list[Hypothesis], request: Request) -> list[Hypothesis]:
+    def _ranked(self, found: list[Hypothesis], request: SearchRequest) -> list[Hypothesis]:
         if request.sampling:
             return found * (request.n_best if request.top_k == 1 else 1)
         if len(found) == 1:
@@ -352,7 +352,7 @@ def check_runs(quantization: Quantization) -> None:
         raise SettingError(f"quantization = {quantization}: CTranslate2 cannot on this CPU: use int8 or float32")
 
 
-def _power(request: Request) -> float:
+def _power(request: SearchRequest) -> float:
     """CTranslate2's alpha. At 0 it stops at the first output, which is the best but not yet the n best."""
     return request.alpha if request.alpha or request.n_best == 1 else 1e-9
 

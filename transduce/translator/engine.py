@@ -20,7 +20,7 @@ LIMITS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class SearchRequest:
     """How to look for translations: beam search, or sampling when `sampling` is set."""
 
     beam: int = 4
@@ -54,9 +54,9 @@ class Request:
             raise SettingError("phrases that must occur are for beam search: they cannot be sampled")
 
     @staticmethod
-    def of(config: SearchConfig) -> "Request":
+    def of(config: SearchConfig) -> "SearchRequest":
         """The settings a model was trained with."""
-        return Request(
+        return SearchRequest(
             beam=config.beam,
             alpha=config.alpha,
             length_penalty=config.length_penalty,
@@ -64,7 +64,7 @@ class Request:
             allow_unknown=config.allow_unknown,
         )
 
-    def but(self, **changes: float | bool | str | None) -> "Request":
+    def but(self, **changes: float | bool | str | None) -> "SearchRequest":
         """The same with some things asked otherwise; None leaves them."""
         return replace(self, **{name: value for name, value in changes.items() if value is not None})  # type: ignore[arg-type]
 
@@ -81,9 +81,12 @@ class Request:
             asked = [(n, must + sum(map(len, these))) for these, (n, must) in zip(block.phrases, asked, strict=True)]
         return [min(longest, max(both)) for both in asked]
 
-    def drawing(self, number: int) -> "Request":
+    def drawing(self, number: int) -> "SearchRequest":
         """The same for the block of this number, which draws by a seed of its own."""
         return self.but(seed=(self.seed + number) % 2**63) if self.sampling else self
+
+
+Request = SearchRequest  # its earlier name
 
 
 @dataclass(frozen=True)
@@ -119,11 +122,11 @@ class Engine(Protocol):
         """The most tokens an output can have, `</s>` counted."""
         ...
 
-    def search(self, sources: Sequence[Ids], prefixes: Sequence[Ids], request: Request) -> list[list[Hypothesis]]:
+    def search(self, sources: Sequence[Ids], prefixes: Sequence[Ids], request: SearchRequest) -> list[list[Hypothesis]]:
         """The hypotheses for each source, best first, in the order of the sources."""
         ...
 
-    def stream(self, blocks: Iterable[Block], request: Request) -> Iterator[list[list[Hypothesis]]]:
+    def stream(self, blocks: Iterable[Block], request: SearchRequest) -> Iterator[list[list[Hypothesis]]]:
         """The same for each block in turn; an engine may take a few ahead while it works."""
         ...
 

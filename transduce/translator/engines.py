@@ -15,7 +15,7 @@ from transduce.checkpoint import read_about
 from transduce.cores import thread_refusal
 from transduce.errors import MissingExtra, RunError, SettingError
 from transduce.text import EOS, Vocabularies
-from transduce.translator.engine import Engine, Request
+from transduce.translator.engine import Engine, SearchRequest
 from transduce.translator.folder import ModelFolder, open_folder, shortlist_digest
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def say_to_stderr(text: str) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Loading:
+class LoadOptions:
     """How a model is to be loaded."""
 
     weights: str = "auto"  # or best, last, averaged
@@ -53,6 +53,9 @@ class Loading:
             raise SettingError("engine ct2 runs on CPUs: use device cpu, or engine torch")
 
 
+Loading = LoadOptions  # its earlier name
+
+
 class Engines(Protocol):
     """What a translator asks for an engine."""
 
@@ -66,11 +69,11 @@ class Engines(Protocol):
         """Of what is loaded: whoever has another model has another."""
         ...
 
-    def searching(self, request: Request) -> Engine:
+    def searching(self, request: SearchRequest) -> Engine:
         """The engine for this request."""
         ...
 
-    def concurrent(self, request: Request) -> bool:
+    def concurrent(self, request: SearchRequest) -> bool:
         """Whether several threads may search so at once; loads nothing."""
         ...
 
@@ -89,10 +92,10 @@ class OneEngine:
     def digest(self) -> str:
         return ""  # it may change with every step
 
-    def searching(self, request: Request) -> Engine:
+    def searching(self, request: SearchRequest) -> Engine:
         return self.torch
 
-    def concurrent(self, request: Request) -> bool:
+    def concurrent(self, request: SearchRequest) -> bool:
         return self.torch.concurrent
 
     def scoring(self) -> Engine:
@@ -113,7 +116,7 @@ def torch_engine(
 class FolderEngines:
     """The engines of a model folder."""
 
-    def __init__(self, folder: ModelFolder, loading: Loading, longest_source: int) -> None:
+    def __init__(self, folder: ModelFolder, loading: LoadOptions, longest_source: int) -> None:
         self.folder, self.loading, self.longest_source = folder, loading, longest_source
         self._said: set[str] = set()
         self._process = 0  # that loaded an engine; 0: none is loaded yet
@@ -179,7 +182,7 @@ class FolderEngines:
         config, both = self.folder.config.model, self.folder.vocabularies
         return Ct2Engine(model, config, both, quantization, threads, self.loading.shortlist)
 
-    def searching(self, request: Request) -> Engine:
+    def searching(self, request: SearchRequest) -> Engine:
         """CTranslate2 wherever it can serve, unless asked otherwise; why it cannot is said once."""
         if self.loading.engine == "torch" or not self._may_be_ct2():
             return self.torch
@@ -193,13 +196,13 @@ class FolderEngines:
             self.loading.say(f"translating by the torch engine, not by ct2: {reason}")
         return self.torch
 
-    def concurrent(self, request: Request) -> bool:
+    def concurrent(self, request: SearchRequest) -> bool:
         """Whether several threads may search so at once: CTranslate2's workers may be asked by any."""
         return self.loading.engine != "torch" and self._may_be_ct2() and not self._reason_against(request)
 
     def scoring(self) -> Engine:
         """PyTorch unless asked otherwise: its figures are those of the weights as they are."""
-        return self.searching(Request(beam=1, max_extra=0)) if self.loading.engine == "ct2" else self.torch
+        return self.searching(SearchRequest(beam=1, max_extra=0)) if self.loading.engine == "ct2" else self.torch
 
     def _may_be_ct2(self) -> bool:
         """Whether it is there and there is no GPU that would be faster."""
@@ -211,7 +214,7 @@ class FolderEngines:
 
         return self.loading.device == "cpu" or ctranslate2.get_cuda_device_count() == 0
 
-    def _reason_against(self, request: Request) -> str:
+    def _reason_against(self, request: SearchRequest) -> str:
         from transduce.translator import ct2_engine, ct2_spec
 
         if self.loading.ensemble:

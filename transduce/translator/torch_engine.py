@@ -13,7 +13,7 @@ from transduce.search.constrained import constrained_search
 from transduce.search.lattice import Observer
 from transduce.search.sampling import sample
 from transduce.text import UNKNOWN
-from transduce.translator.engine import UNBOUNDED, Block, Ids, Request
+from transduce.translator.engine import UNBOUNDED, Block, Ids, SearchRequest
 
 T = TypeVar("T")
 
@@ -43,13 +43,13 @@ class TorchEngine:
         self,
         sources: Sequence[Ids],
         prefixes: Sequence[Ids],
-        request: Request,
+        request: SearchRequest,
         phrases: Sequence[Sequence[Ids]] = (),
     ) -> list[list[Hypothesis]]:
         """The hypotheses for each source, best first, in the order of the sources."""
         return self._in_batches(Block(sources, prefixes, phrases), request, self._draws(request))
 
-    def _in_batches(self, block: Block, request: Request, draws: torch.Generator) -> list[list[Hypothesis]]:
+    def _in_batches(self, block: Block, request: SearchRequest, draws: torch.Generator) -> list[list[Hypothesis]]:
         self.model.eval()
         found: list[list[Hypothesis]] = [[] for _ in block.sources]
         for numbers in self._batches(block.sources, request.n_best if request.sampling else request.beam):
@@ -57,17 +57,17 @@ class TorchEngine:
                 found[number] = hypotheses
         return found
 
-    def _draws(self, request: Request) -> torch.Generator:
+    def _draws(self, request: SearchRequest) -> torch.Generator:
         """Where sampling draws from, batch after batch: each draws other numbers."""
         return torch.Generator(self.device.torch).manual_seed(request.seed)
 
     @torch.inference_mode()
-    def search_watched(self, source: Ids, request: Request, observer: Observer) -> list[Hypothesis]:
+    def search_watched(self, source: Ids, request: SearchRequest, observer: Observer) -> list[Hypothesis]:
         """The hypotheses for one source, by a search whose every step is shown."""
         self.model.eval()
         return self._search(Block([source], [()]), request, self._draws(request), observer)[0]
 
-    def stream(self, blocks: Iterable[Block], request: Request) -> Iterator[list[list[Hypothesis]]]:
+    def stream(self, blocks: Iterable[Block], request: SearchRequest) -> Iterator[list[list[Hypothesis]]]:
         """The same for each block in turn."""
         draws = self._draws(request)
         for block in blocks:
@@ -109,7 +109,7 @@ class TorchEngine:
             begin += rows
 
     def _search(
-        self, block: Block, request: Request, draws: torch.Generator, observer: Observer | None = None
+        self, block: Block, request: SearchRequest, draws: torch.Generator, observer: Observer | None = None
     ) -> list[list[Hypothesis]]:
         predictor = self._predictor
         tokens = Tokens.padded(block.sources, self.source_pad).to(self.device.torch)

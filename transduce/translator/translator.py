@@ -15,8 +15,8 @@ from transduce.errors import DataError
 from transduce.search import Hypothesis
 from transduce.text import EOS, UNKNOWN, Vocabularies
 from transduce.translator.alignment import Pairs, with_source_words, word_numbers, word_pairs
-from transduce.translator.engine import Block, Engine, Request
-from transduce.translator.engines import Engines, FolderEngines, Loading, OneEngine, torch_engine
+from transduce.translator.engine import Block, Engine, SearchRequest
+from transduce.translator.engines import Engines, FolderEngines, LoadOptions, OneEngine, torch_engine
 from transduce.translator.folder import open_folder
 
 if TYPE_CHECKING:
@@ -165,10 +165,10 @@ class Translator:
         self.longest_source = longest_source(config.model)
 
     @staticmethod
-    def load(folder: str | Path, loading: Loading | None = None) -> "Translator":
+    def load(folder: str | Path, loading: LoadOptions | None = None) -> "Translator":
         """The translator of a run folder; an engine is loaded when it is first needed, or by `ready`."""
         opened = open_folder(folder)
-        engines = FolderEngines(opened, loading or Loading(), longest_source(opened.config.model))
+        engines = FolderEngines(opened, loading or LoadOptions(), longest_source(opened.config.model))
         return Translator(engines, opened.vocabularies, opened.config)
 
     @staticmethod
@@ -189,16 +189,16 @@ class Translator:
         """Of weights, settings and vocabularies: another model has another."""
         return self.engines.digest
 
-    def ready(self, request: Request | None = None) -> "Translator":
+    def ready(self, request: SearchRequest | None = None) -> "Translator":
         """Load what this request needs now, so that what is wrong with it is known before anything is read."""
         self.engines.searching(request or self.request())
         return self
 
-    def request(self, **changes: float | bool | str | None) -> Request:
+    def request(self, **changes: float | bool | str | None) -> SearchRequest:
         """This model's way of searching, with changes."""
-        return Request.of(self.config.search).but(**changes)
+        return SearchRequest.of(self.config.search).but(**changes)
 
-    def translate(self, lines: Sequence[str], request: Request | None = None) -> list[str]:
+    def translate(self, lines: Sequence[str], request: SearchRequest | None = None) -> list[str]:
         """The best translation of each line."""
         wanted = (request or self.request()).but(figures="none", n_best=1, constrained=False)
         if wanted.replace_unknown:
@@ -209,7 +209,7 @@ class Translator:
     def stream(
         self,
         lines: Iterable[str],
-        request: Request | None = None,
+        request: SearchRequest | None = None,
         prefixes: Iterable[str] | None = None,
         terms: Iterable[Sequence[str]] | None = None,
         paused: Callable[[], bool] | None = None,
@@ -256,14 +256,14 @@ class Translator:
             self.model.decode(Tokens.padded([given], self.vocabularies.target.pad).to(device), memory)
         return Attention(self.vocabularies.source.pieces(asked), self.vocabularies.target.pieces(given), maps)
 
-    def _searched(self, asked: "Asked", request: Request) -> Iterator[tuple[Lines, list[list[Hypothesis]]]]:
+    def _searched(self, asked: "Asked", request: SearchRequest) -> Iterator[tuple[Lines, list[list[Hypothesis]]]]:
         """What is found for every block of lines."""
         taken: deque[Lines] = deque()
         engine = self.engines.searching(request)
         for found in engine.stream(self._blocks(asked, taken, engine, request), request):
             yield taken.popleft(), found
 
-    def _blocks(self, asked: "Asked", taken: "deque[Lines]", engine: Engine, request: Request) -> Iterator[Block]:
+    def _blocks(self, asked: "Asked", taken: "deque[Lines]", engine: Engine, request: SearchRequest) -> Iterator[Block]:
         """Blocks of ids to search, whose lines are left in `taken`."""
         while (some := asked.some_lines())[0]:
             texts, paused = self._as_learned(some[0]), some[1]
@@ -293,7 +293,9 @@ class Translator:
             texts[number] = text
         return texts
 
-    def _translations(self, lines: Lines, searched: list[list[Hypothesis]], request: Request) -> Iterator[Translation]:
+    def _translations(
+        self, lines: Lines, searched: list[list[Hypothesis]], request: SearchRequest
+    ) -> Iterator[Translation]:
         decoded = self.vocabularies.target.decode_counted([one.tokens for found in searched for one in found])
         outputs, newlines = self._outputs(lines, searched, decoded.texts, request), iter(decoded.newlines)
         counts = [0] * len(lines.texts)  # of outputs
@@ -312,7 +314,7 @@ class Translator:
             )
 
     def _outputs(
-        self, lines: Lines, searched: list[list[Hypothesis]], texts: list[str], request: Request
+        self, lines: Lines, searched: list[list[Hypothesis]], texts: list[str], request: SearchRequest
     ) -> Iterator[Output]:
         """Every hypothesis of every line as an output."""
         pairs = [(n, one) for n, found in zip(lines.searched, searched, strict=True) for one in found]

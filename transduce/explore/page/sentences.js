@@ -1,4 +1,4 @@
-/* Whether a text is several sentences, as the server splits texts (transduce/serve/splitting.py has the same rules). */
+/* Whether a text is several sentences, as the server splits texts (transduce/server/splitting.py has the same rules). */
 
 const END = /(?<![.!?…])[.!?…]+["'”’»)\]]*(?=\s)|(?<![。！？])[。！？]+["'”’」』）]*|[\r\n]+/gu;
 const SHORT = /^(?:\d{1,2}|[\p{L}\p{N}_]|(?:[\p{L}\p{N}_]\.)+[\p{L}\p{N}_])$/u;

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from transduce.errors import DataError, SettingError
-from transduce.serve.refusals import TooOften, Unwelcome
+from transduce.server.refusals import TooOften, Unwelcome
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,11 @@ from functools import partial
 from heapq import heapify, heappop, heappush
 from typing import Any
 
-from transduce.serve.jobs import Batch, Job, Work, answers_of
-from transduce.serve.metrics import Metrics
-from transduce.serve.pace import Pace, Shares, Usual
-from transduce.serve.refusals import Overloaded
-from transduce.serve.settings import Settings
+from transduce.server.jobs import Batch, Job, Work, answers_of
+from transduce.server.metrics import Metrics
+from transduce.server.pace import Pace, Shares, Usual
+from transduce.server.refusals import Overloaded
+from transduce.server.settings import Settings
 
 TRIED = 0.125  # of a batch's time for the first lines of a request, as long as nothing is known of it
 SLOWER = 8.0  # times as long as usual: a slow line

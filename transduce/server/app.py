@@ -9,14 +9,14 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from transduce import __version__
-from transduce.serve.answers import handle_errors
-from transduce.serve.api import v1_routes
-from transduce.serve.asking import presented_key
-from transduce.serve.explore_routes import add_page, explore_routes
-from transduce.serve.libre import libre_routes
-from transduce.serve.limits import Gate
-from transduce.serve.reference import reference_page
-from transduce.serve.service import Service
+from transduce.server.answers import handle_errors
+from transduce.server.api import v1_routes
+from transduce.server.asking import presented_key
+from transduce.server.explore_routes import add_page, explore_routes
+from transduce.server.libre import libre_routes
+from transduce.server.limits import Gate
+from transduce.server.reference import reference_page
+from transduce.server.service import Service
 
 
 def make_app(service: Service) -> Gate:

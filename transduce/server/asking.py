@@ -6,8 +6,8 @@ from typing import TypeVar
 
 from starlette.requests import Request as HttpRequest
 
-from transduce.serve.metrics import Metrics
-from transduce.serve.refusals import Abandoned
+from transduce.server.metrics import Metrics
+from transduce.server.refusals import Abandoned
 
 Result = TypeVar("Result")
 

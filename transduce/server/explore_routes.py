@@ -10,12 +10,12 @@ from pydantic import Field
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
-from transduce.serve.answers import REFUSALS
-from transduce.serve.api import WHOLE, Body, Inspected
-from transduce.serve.asking import presented_key, while_present
-from transduce.serve.models import Model
-from transduce.serve.refusals import Unknown
-from transduce.serve.service import Service
+from transduce.server.answers import REFUSALS
+from transduce.server.api import WHOLE, Body, Inspected
+from transduce.server.asking import presented_key, while_present
+from transduce.server.models import Model
+from transduce.server.refusals import Unknown
+from transduce.server.service import Service
 
 Number = Annotated[int, Field(ge=0, le=100), WHOLE]
 WORTH_PACKING = 10_000  # bytes

@@ -5,7 +5,7 @@ from functools import cached_property
 from importlib.util import find_spec
 from typing import Any
 
-from transduce.serve.refusals import Unknown
+from transduce.server.refusals import Unknown
 
 
 @dataclass(frozen=True)

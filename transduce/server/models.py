@@ -17,9 +17,9 @@ from typing import TypeVar
 
 from transduce.checkpoint import RunFolder, read_about
 from transduce.errors import RunError, SettingError
-from transduce.serve.metrics import Metrics
-from transduce.serve.refusals import Unknown
-from transduce.serve.splitting import Splitter
+from transduce.server.metrics import Metrics
+from transduce.server.refusals import Unknown
+from transduce.server.splitting import Splitter
 from transduce.translator import Loading, Request, Translation, Translator, better_weights, open_folder
 
 Result = TypeVar("Result")

@@ -16,11 +16,11 @@ from granian.server.embed import Server
 
 from transduce.errors import SettingError
 from transduce.memory import return_freed_memory
-from transduce.serve.answers import log_failure
-from transduce.serve.app import make_app
-from transduce.serve.models import Specification
-from transduce.serve.service import Service
-from transduce.serve.settings import Settings
+from transduce.server.answers import log_failure
+from transduce.server.app import make_app
+from transduce.server.models import Specification
+from transduce.server.service import Service
+from transduce.server.settings import Settings
 from transduce.translator import Loading
 
 

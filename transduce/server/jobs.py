@@ -5,7 +5,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from transduce.serve.pace import Pace
+from transduce.server.pace import Pace
 
 SHORT = 32  # the cost of a short line: tokens
 

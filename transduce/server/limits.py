@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 
-from transduce.serve.answers import failed, refused
-from transduce.serve.metrics import Metrics
-from transduce.serve.queue import Queue
-from transduce.serve.refusals import Abandoned, Refusal, TooMuch, TooSlow, Unwelcome
-from transduce.serve.settings import Settings
+from transduce.server.answers import failed, refused
+from transduce.server.metrics import Metrics
+from transduce.server.queue import Queue
+from transduce.server.refusals import Abandoned, Refusal, TooMuch, TooSlow, Unwelcome
+from transduce.server.settings import Settings
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]

@@ -14,7 +14,7 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from transduce.errors import TransduceError
-from transduce.serve.refusals import Abandoned, Refusal
+from transduce.server.refusals import Abandoned, Refusal
 
 
 class Refused(BaseModel):

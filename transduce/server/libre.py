@@ -13,14 +13,14 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field, ValidationError
 from starlette.requests import Request as HttpRequest
 
-from transduce.serve.answers import REFUSALS, explain
-from transduce.serve.api import WHOLE
-from transduce.serve.asking import presented_key, while_present
-from transduce.serve.detection import Detected
-from transduce.serve.languages import name_of
-from transduce.serve.models import Model
-from transduce.serve.refusals import Refusal
-from transduce.serve.service import Service, Translated
+from transduce.server.answers import REFUSALS, explain
+from transduce.server.api import WHOLE
+from transduce.server.asking import presented_key, while_present
+from transduce.server.detection import Detected
+from transduce.server.languages import name_of
+from transduce.server.models import Model
+from transduce.server.refusals import Refusal
+from transduce.server.service import Service, Translated
 from transduce.translator import Request
 
 Body = TypeVar("Body", bound=BaseModel)

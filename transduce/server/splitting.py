@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from transduce.serve.tags import Run, Tagged, inline_name, marked, trimmed
+from transduce.server.tags import Run, Tagged, inline_name, marked, trimmed
 
 # A run of marks is tried once, at its beginning: tried at each mark, a page of dots would take minutes.
 _END = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’»)\]]*+(?=\s)|(?<![。！？])[。！？]++[\"'”’」』）]*+|[\r\n]++")

@@ -9,14 +9,14 @@ from functools import partial
 from typing import Any, TypeVar
 
 from transduce.cores import available_cores
-from transduce.serve.detection import Detected, Detector
-from transduce.serve.keys import Keyring
-from transduce.serve.metrics import Metrics
-from transduce.serve.models import Model, Models, Searching, Specification, normalized
-from transduce.serve.queue import Queue
-from transduce.serve.refusals import Refusal, TooMuch, Unknown
-from transduce.serve.settings import Settings
-from transduce.serve.splitting import Document
+from transduce.server.detection import Detected, Detector
+from transduce.server.keys import Keyring
+from transduce.server.metrics import Metrics
+from transduce.server.models import Model, Models, Searching, Specification, normalized
+from transduce.server.queue import Queue
+from transduce.server.refusals import Refusal, TooMuch, Unknown
+from transduce.server.settings import Settings
+from transduce.server.splitting import Document
 from transduce.translator import Loading, Request, Translation, Translator
 
 Result = TypeVar("Result")

@@ -13,7 +13,7 @@ from pathlib import Path
 from transduce.data import Corpus, found_setting, groups_from_setting
 from transduce.errors import DataError
 from transduce.text import EOS
-from transduce.translator import Loading, Translator, open_folder, write_shortlist
+from transduce.translator import LoadOptions, Translator, open_folder, write_shortlist
 
 PAIRS = 20_000  # looked at
 PAIRS_AT_ONCE = 1_024
@@ -25,7 +25,7 @@ Pair = tuple[str, str]
 
 
 def make_shortlist(
-    run: str | Path, pairs: Sequence[tuple[str, ...]] = (), *, loading: Loading | None = None, say: Say = print
+    run: str | Path, pairs: Sequence[tuple[str, ...]] = (), *, loading: LoadOptions | None = None, say: Say = print
 ) -> Path:
     """`RUN/shortlist.txt`, from these pairs or, without any, from those the model was trained on."""
     opened = open_folder(run)
@@ -33,7 +33,7 @@ def make_shortlist(
     groups = tuple(pairs) or groups_from_setting(found_setting(data.train, Path(run)))
     if not groups:
         raise DataError(f"{run}: it does not name its training data: give pairs by --train SOURCE TARGET")
-    translator = Translator.load(run, loading or Loading(engine="torch"))
+    translator = Translator.load(run, loading or LoadOptions(engine="torch"))
     read = islice(_pairs(Corpus.of(groups, data)), PAIRS)
     seen, count = _look(translator, read, say)
     if not count:

@@ -9,11 +9,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
-from transduce.serve.answers import REFUSALS
-from transduce.serve.asking import presented_key, while_present
-from transduce.serve.models import Model
-from transduce.serve.refusals import Unknown
-from transduce.serve.service import Service, Translated
+from transduce.server.answers import REFUSALS
+from transduce.server.asking import presented_key, while_present
+from transduce.server.models import Model
+from transduce.server.refusals import Unknown
+from transduce.server.service import Service, Translated
 from transduce.translator import Attention, Output, Request, Translation, Translator
 
 

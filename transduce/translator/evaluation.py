@@ -17,7 +17,8 @@ from transduce.metrics import (
     score_outputs,
     translation_metrics,
 )
-from transduce.translator import Request, Translation, Translator
+from transduce.translator.engine import SearchRequest
+from transduce.translator.translator import Translation, Translator
 
 WORDS_A_SOURCE = 1.2  # in the mean: a list of words, with a few that are written apart
 
@@ -95,7 +96,7 @@ class Evaluation:
 
 
 def evaluate(
-    translator: Translator, test: TestSet, request: Request | None = None, metrics: Sequence[str] = ()
+    translator: Translator, test: TestSet, request: SearchRequest | None = None, metrics: Sequence[str] = ()
 ) -> Evaluation:
     """Translate the test set and score it by these metrics, or by those of its task."""
     wanted = (request or translator.request()).but(figures="none")
