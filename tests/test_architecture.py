@@ -336,6 +336,7 @@ def loaded_by(*arguments: str) -> set[str]:
         ["-m", "transduce", "train", "--help"],
         ["-m", "transduce", "serve", "--help"],
         ["-m", "transduce", "--version"],
+        ["-m", "transduce", "settings", "model.d_model"],
     ],
     ids=" ".join,
 )

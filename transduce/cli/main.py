@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import importlib
 import io
 import os
 import signal
@@ -51,10 +52,10 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # what goes in as UTF-8 comes out as UTF-8, whatever the locale
-    from transduce.cli import commands
+    module = importlib.import_module(getattr(options, "module", "transduce.cli.commands"))
 
     try:
-        code: int = getattr(commands, options.command)(options)
+        code: int = getattr(module, options.command)(options)
         sys.stdout.flush()
         return code
     except TransduceError as error:

@@ -67,6 +67,7 @@ def make_parser() -> argparse.ArgumentParser:
     _shortlist(verbs.add_parser("shortlist", help="learn which output tokens a sentence can need: faster on CPUs"))
     _average(verbs.add_parser("average", help="one model of several: the mean of their weights"))
     _import(verbs.add_parser("import", help="take in a model of Hugging Face's Marian, or of Marian itself"))
+    _list_settings(verbs.add_parser("settings", help="list the settings, or explain one"))
     _serve(verbs.add_parser("serve", help="answer over HTTP: LibreTranslate's API, our own, and a web page"))
     _key(verbs.add_parser("key", help="make an API key for a server"))
     return parser
@@ -100,7 +101,7 @@ def _settings(parser: argparse.ArgumentParser) -> None:
         metavar="section.key=value",
         default=[],
         dest="settings",
-        help="any other setting, e.g. model.d_model=256",
+        help="any other setting, e.g. model.d_model=256; `transduce settings` lists them with their meaning",
     )
 
 
@@ -359,6 +360,20 @@ def _import(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(command="import_model")  # `import` is a word of Python's
     parser.add_argument("source", help="a folder with config.json and model.safetensors, or with Marian's model.npz")
     parser.add_argument("run", help="the model folder to make")
+
+
+def _list_settings(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(module="transduce.cli.settings")
+    parser.add_argument(
+        "name",
+        nargs="?",
+        default="",
+        metavar="NAME",
+        help="a setting, such as model.d_model, or a section (default: all)",
+    )
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print a list of objects as JSON")
+    form.add_argument("--markdown", action="store_true", help="print the page docs/settings.md")
 
 
 def _serve(parser: argparse.ArgumentParser) -> None:

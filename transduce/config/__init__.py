@@ -19,7 +19,17 @@ from transduce.config.resolve import (
     to_toml,
     without_removed,
 )
-from transduce.config.settings import Config, DataConfig, ModelConfig, SearchConfig, TrainConfig, check, check_ranges
+from transduce.config.setting import Setting
+from transduce.config.settings import (
+    Config,
+    DataConfig,
+    ModelConfig,
+    SearchConfig,
+    TrainConfig,
+    all_settings,
+    check,
+    check_ranges,
+)
 from transduce.config.task import Counts, Side
 
 __all__ = [
@@ -33,9 +43,11 @@ __all__ = [
     "Machine",
     "ModelConfig",
     "SearchConfig",
+    "Setting",
     "Side",
     "Time",
     "TrainConfig",
+    "all_settings",
     "assemble",
     "assignments",
     "build",

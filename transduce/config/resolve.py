@@ -11,18 +11,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from transduce.config.settings import Config, DataConfig, ModelConfig, SearchConfig, TrainConfig, check
+from transduce.config.setting import KINDS
+from transduce.config.settings import SECTIONS, Config, DataConfig, ModelConfig, SearchConfig, TrainConfig, check
 from transduce.errors import SettingError
 
 Layers = dict[str, dict[str, Any]]
 T = TypeVar("T")
 
-SECTIONS: dict[str, type] = {
-    "model": ModelConfig,
-    "data": DataConfig,
-    "train": TrainConfig,
-    "search": SearchConfig,
-}
 # Settings that were removed, with the value that turned each off, and removed values of settings that remain.
 REMOVED: dict[str, Any] = {"train.ramp_epochs": 0, "train.simcut": 0.0, "train.simcut_rate": 0.05}
 REMOVED_VALUES: dict[str, Any] = {"train.optimizer": "schedule_free"}
@@ -189,12 +184,7 @@ def _coerce(name: str, value: Any, kind: Any) -> Any:
         return str(value)
     if type(value) is kind:
         return value
-    raise SettingError(f"{name} = {value!r}: must be {_words(kind)}")
-
-
-def _words(kind: Any) -> str:
-    names: dict[Any, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
-    return names[kind]
+    raise SettingError(f"{name} = {value!r}: must be {KINDS[kind]}")
 
 
 def _toml_value(value: Any) -> str:

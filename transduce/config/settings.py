@@ -1,43 +1,101 @@
-"""Every setting, its type and its default, on one page.
+"""Every setting, with its type, default and description, on one page.
 
 The defaults are the paper's base model and recipe. Importable without torch; knows no files and no data.
-A count of 0 means "not limited" or "derived", as the comment beside it says.
+`transduce/config/setting.py` explains what a field declares.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
 from transduce.config.columns import Columns
+from transduce.config.setting import Setting, rate, setting, settings_of
 from transduce.errors import SettingError
 
 Task = Literal["auto", "translation", "symbols"]
 Units = Literal["auto", "bpe", "unigram", "char", "word"]
 Normalization = Literal["nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity"]
 
+UNITS = {
+    "auto": "inferred from the data",
+    "bpe": "subwords by byte-pair encoding",
+    "unigram": "subwords by a unigram language model",
+    "char": "characters",
+    "word": "whatever stands between blanks",
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
     """The shape of the Transformer."""
 
-    d_model: int = 512
-    d_ff: int = 2048
-    num_heads: int = 8
-    num_encoder_layers: int = 6
-    num_decoder_layers: int = 6
-    d_k: int = 0  # width of a head's queries and keys; 0: d_model / num_heads
-    d_v: int = 0  # width of a head's values; 0: d_model / num_heads
-    dropout: float = 0.1  # sub-layer outputs and embedding sums, as the paper
-    attention_dropout: float = 0.0
-    activation_dropout: float = 0.0
-    norm: Literal["post", "pre"] = "post"
-    norm_kind: Literal["layer", "rms"] = "layer"
-    # marian: sinusoids at the frequencies of Marian, for models that learned there
-    positions: Literal["sinusoidal", "marian", "learned", "rotary", "none"] = "sinusoidal"
-    max_positions: int = 1024  # learned positions only
-    activation: Literal["relu", "gelu", "swish", "swiglu"] = "relu"
-    output_bias: bool = False
-    tie: Literal["all", "target", "none"] = "all"  # which of the three embedding matrices are one
+    d_model: int = setting(512, "Width of embeddings and hidden states.", least=1, most=100_000, inherited="always")
+    d_ff: int = setting(
+        2048, "Width of the inner layer of the feed-forward networks.", least=1, most=100_000, inherited="always"
+    )
+    num_heads: int = setting(8, "Attention heads of each layer.", least=1, most=100_000, inherited="always")
+    num_encoder_layers: int = setting(6, "Layers of the encoder.", least=1, most=1_000, inherited="always")
+    num_decoder_layers: int = setting(6, "Layers of the decoder.", least=1, most=1_000, inherited="always")
+    d_k: int = setting(
+        0, "Width of a head's queries and keys.", zero="d_model / num_heads", least=0, most=100_000, inherited="always"
+    )
+    d_v: int = setting(
+        0, "Width of a head's values.", zero="d_model / num_heads", least=0, most=100_000, inherited="always"
+    )
+    dropout: float = rate(0.1, "Dropout on the output of each sub-layer and on the sum of embedding and position.")
+    attention_dropout: float = rate(0.0, "Dropout on the attention weights.")
+    activation_dropout: float = rate(0.0, "Dropout on the inner layer of the feed-forward networks.")
+    norm: Literal["post", "pre"] = setting(
+        "post",
+        "Where normalization is applied.",
+        choices={"post": "after each residual connection, as in the paper", "pre": "before each sub-layer"},
+        inherited="always",
+    )
+    norm_kind: Literal["layer", "rms"] = setting(
+        "layer",
+        "Which normalization is used.",
+        choices={"layer": "LayerNorm, as in the paper", "rms": "RMSNorm"},
+        inherited="always",
+    )
+    positions: Literal["sinusoidal", "marian", "learned", "rotary", "none"] = setting(
+        "sinusoidal",
+        "How the model knows the position of a token.",
+        choices={
+            "sinusoidal": "sines and cosines are added to the embeddings, as in the paper",
+            "marian": "the same at the frequencies of Marian, for models that were trained there",
+            "learned": "a learned vector is added for each of max_positions positions",
+            "rotary": "queries and keys are rotated by their position (RoPE)",
+            "none": "it is not told",
+        },
+        inherited="always",
+    )
+    max_positions: int = setting(
+        1024, "Positions that can be learned; used by positions=learned only.",
+        unit="tokens", least=1, most=10_000_000, inherited="always",
+    )  # fmt: skip
+    activation: Literal["relu", "gelu", "swish", "swiglu"] = setting(
+        "relu",
+        "Activation function of the feed-forward networks.",
+        choices={
+            "relu": "as in the paper",
+            "gelu": "the exact form, by the error function",
+            "swish": "x * sigmoid(x), also called SiLU",
+            "swiglu": "a product of two projections, one of them through swish",
+        },
+        inherited="always",
+    )
+    output_bias: bool = setting(False, "Whether the projection to the vocabulary has a bias.", inherited="always")
+    tie: Literal["all", "target", "none"] = setting(
+        "all",
+        "Which of the three embedding matrices (source, target, output) are the same matrix.",
+        choices={
+            "all": "all three, as in the paper; needs data.joint=true",
+            "target": "target and output",
+            "none": "each has its own",
+        },
+        inherited="always",
+    )
 
     @property
     def key_width(self) -> int:
@@ -50,36 +108,101 @@ class ModelConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class DataConfig:
-    """What is learned from, and how text becomes ids."""
+    """The data to learn from, and how text becomes ids."""
 
-    train: tuple[str, ...] = ()
-    valid: tuple[str, ...] = ()
-    # How often an epoch shows each pair of the first, second, ... `--train`: 2 is twice, 0.5 another half each time; one
-    # number a corpus, and none at all is once each. What is fitted, held out and learned as vocabulary is not weighed.
-    weights: tuple[str, ...] = ()
-    hold_out: int = 0  # without validation data: about one source in this many is kept from training for it
-    languages: tuple[str, ...] = ()  # source and target, e.g. en de
-    task: Task = "auto"  # decides the metrics: BLEU and chrF, or error rates and exact match
-    # How equal sources on several lines of validation and test data are scored: line by line, as sacreBLEU does, or as
-    # one source with several references; auto: merged for dictionaries, where a symbols task has single words as sources
-    references: Literal["auto", "separate", "merged"] = "auto"
-    source_units: Units = "auto"
-    target_units: Units = "auto"
-    joint: bool = True  # one vocabulary for both sides
-    vocabulary_size: int = 37_000  # bpe and unigram; char and word take every symbol of the sample up to this
-    vocabulary_sample: int = 1_000_000  # pairs the vocabulary is trained on, at most
-    unknown: Literal["bytes", "unk"] = "bytes"  # what becomes of a character outside the vocabulary
-    normalization: Normalization = "nmt_nfkc"
-    symbols: tuple[str, ...] = ()  # atomic pieces never split, e.g. ">>de<<"
-    # TSV and JSONL: which column or key is what, e.g. source=1,features=2,target=3, or names of the header line or keys;
-    # features, `A;B;C`, are appended to the source as symbols ;A;B;C. None: recognised from the first lines.
-    columns: tuple[str, ...] = ()
-    features_column: int = 0  # the same for features only, as the first versions had it
-    skip_blank_lines: bool = False  # of TSV and JSONL; else such a line is refused
-    sampling: float = 0.0  # BPE-dropout rate, or unigram sampling when above 0
-    max_length: int = 256  # tokens; training pairs with a longer side are left out
-    identical: Literal["keep", "drop"] = "keep"  # training pairs whose source is their target
-    cache: str = ""  # where prepared data lies; "": the user's cache folder
+    train: tuple[str, ...] = setting((), "Training files; set by --train.", resumable=True)
+    valid: tuple[str, ...] = setting((), "Validation files; set by --valid.", resumable=True)
+    weights: tuple[str, ...] = setting(
+        (),
+        "How often an epoch shows each pair of the first, second, ... --train: 2 is twice, 0.5 is every other time; one "
+        "number for each --train, or none for once each. The vocabulary and the fitted settings ignore the weights.",
+    )
+    hold_out: int = setting(
+        0,
+        "Without validation data, about one source in this many is held out for validation.",
+        zero="chosen by the number of pairs", least=0, most=1_000_000_000,
+    )  # fmt: skip
+    languages: tuple[str, ...] = setting(
+        (), "Codes of the source and target language, such as en,de; set by --languages.", inherited="default"
+    )
+    task: Task = setting(
+        "auto",
+        "The kind of task, which decides the metrics and, without a preset, the recipe.",
+        choices={
+            "auto": "inferred from the data",
+            "translation": "text to text: BLEU, chrF and TER",
+            "symbols": "spellings, sounds, word forms: error rates and exact match",
+        },
+        inherited="always",
+    )
+    references: Literal["auto", "separate", "merged"] = setting(
+        "auto",
+        "How equal sources on several lines of validation and test data are scored.",
+        choices={
+            "auto": "merged for dictionaries (a symbols task whose sources are single words), else separate",
+            "separate": "each line by itself, as sacreBLEU does",
+            "merged": "as one source with several references",
+        },
+    )
+    source_units: Units = setting("auto", "What a source token is.", choices=UNITS, inherited="always")
+    target_units: Units = setting("auto", "What a target token is.", choices=UNITS, inherited="always")
+    joint: bool = setting(True, "Whether source and target share one vocabulary.", inherited="always")
+    vocabulary_size: int = setting(
+        37_000,
+        "Size of a vocabulary of subwords; characters and words are taken up to this number.",
+        unit="pieces", least=8, most=10_000_000, inherited="always",
+    )  # fmt: skip
+    vocabulary_sample: int = setting(
+        1_000_000, "The vocabulary is learned from at most this many pairs.",
+        unit="pairs", least=1, most=1_000_000_000,
+    )  # fmt: skip
+    unknown: Literal["bytes", "unk"] = setting(
+        "bytes",
+        "What becomes of a character outside the vocabulary.",
+        choices={"bytes": "it is spelt in bytes (byte fallback)", "unk": "it becomes <unk>"},
+        inherited="always",
+    )
+    normalization: Normalization = setting(
+        "nmt_nfkc",
+        "Unicode normalization of the text, by its name in sentencepiece.",
+        choices={
+            "nmt_nfkc": "NFKC with a few changes for translation",
+            "nmt_nfkc_cf": "the same in lower case",
+            "nfkc": "NFKC",
+            "nfkc_cf": "NFKC in lower case",
+            "identity": "the text stays as it is",
+        },
+        inherited="always",
+    )
+    symbols: tuple[str, ...] = setting(
+        (), "Pieces that are never split (sentencepiece's user-defined symbols), such as >>de<<.", inherited="always"
+    )
+    columns: tuple[str, ...] = setting(
+        (),
+        "Which column of TSV files, or key of JSONL files, is what, such as source=1,features=2,target=3, by number or by "
+        "name. Features, written A;B;C, are appended to the source as the symbols ;A;B;C. Without it, the columns are "
+        "recognised from the first lines.",
+    )
+    features_column: int = setting(
+        0, "The column of features; the first versions had it instead of data.columns.",
+        zero="none", least=0, most=10_000,
+    )  # fmt: skip
+    skip_blank_lines: bool = setting(
+        False, "Whether blank lines of TSV and JSONL files are left out; otherwise they are refused."
+    )
+    sampling: float = rate(
+        0.0,
+        "How often words are segmented differently in each epoch: the rate of BPE-dropout, or any rate for unigram.",
+    )
+    max_length: int = setting(
+        256, "Training pairs with a longer side are left out.", unit="tokens", least=1, most=1_000_000
+    )
+    identical: Literal["keep", "drop"] = setting(
+        "keep",
+        "What is done with training pairs whose source equals their target.",
+        choices={"keep": "they are used", "drop": "they are left out, as untranslated lines"},
+    )
+    cache: str = setting("", "Folder for prepared data; without it, the user's cache folder.", resumable=True)
 
     @property
     def layout(self) -> Columns | None:
@@ -91,48 +214,139 @@ class DataConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """How long, how fast and with what."""
+    """How long, how fast and with what to train."""
 
-    steps: int = 100_000  # steps, epochs, minutes: whichever ends first; 0: not limited by it
-    epochs: float = 0.0
-    minutes: float = 0.0  # of the whole command, reading the data and the last validation included
-    tokens_per_batch: int = 25_000  # real target tokens per optimizer step
-    tokens_per_microbatch: int = 0  # places of a batch on the device at once; 0: chosen for the device
-    layout: Literal["auto", "padded", "pages"] = "auto"  # a pair a row, or several; auto: pages on a GPU
-    optimizer: Literal["adam", "adamw", "muon"] = "adam"  # muon: for matrices, adamw for the rest
-    learning_rate: float = 0.0  # peak; 0: the paper's (d_model * warmup_steps)^-0.5
-    schedule: Literal["inverse_sqrt", "linear", "cosine", "constant"] = "inverse_sqrt"
-    warmup_steps: int = 4_000
-    beta1: float = 0.9
-    beta2: float = 0.98
-    epsilon: float = 1e-9
-    weight_decay: float = 0.0
-    label_smoothing: float = 0.1
-    r_drop: float = 0.0  # weight of the divergence between two passes, each with its own dropout; 0: none, typically 5
-    clip_norm: float = 0.0  # 0: no clipping
-    validate_every: int = 1_000  # steps; 0: planned with a budget in minutes, else 20 times in all
-    validate_lines: int = 1_000  # translated for the metric at a validation (greedily); the loss takes all
-    checkpoint_every: int = 1_000  # steps; 0: likewise
-    log_every: int = 50
-    average: int = 5  # the last checkpoints to average; 0: none
-    ema: float = 0.0  # decay of an exponential moving average of the weights; 0: none
-    patience: int = 0  # validations without a better score before stopping; 0: never stop early
-    seed: int = 1
-    precision: Literal["auto", "fp32", "bf16"] = "auto"
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    threads: int = 0  # CPU threads; 0: one per core
-    start_from: str = ""  # another run whose weights and vocabulary this one started from
+    steps: int = setting(
+        100_000,
+        "Optimizer steps. Training ends at the first of steps, epochs and minutes.",
+        zero="not limited", least=0, most=1_000_000_000, resumable=True,
+    )  # fmt: skip
+    epochs: float = setting(
+        0.0, "Passes over the training data.", zero="not limited", least=0, most=1_000_000, resumable=True
+    )
+    minutes: float = setting(
+        0.0,
+        "Time for the whole command, including reading the data and the last validation.",
+        unit="minutes", zero="not limited", least=0, most=1_000_000, resumable=True,
+    )  # fmt: skip
+    tokens_per_batch: int = setting(
+        25_000, "Target tokens per optimizer step, without padding.", unit="tokens", least=1, most=100_000_000
+    )
+    tokens_per_microbatch: int = setting(
+        0,
+        "Positions that are on the device at once, including padding; a larger batch is computed in parts.",
+        unit="positions", zero="chosen for the device", least=0, most=100_000_000,
+    )  # fmt: skip
+    layout: Literal["auto", "padded", "pages"] = setting(
+        "auto",
+        "How pairs are laid out in a batch.",
+        choices={
+            "auto": "pages on a GPU, padded on a CPU",
+            "padded": "one pair in a row, padded to the longest",
+            "pages": "several pairs in a row (packed)",
+        },
+    )
+    optimizer: Literal["adam", "adamw", "muon"] = setting(
+        "adam",
+        "The optimizer.",
+        choices={
+            "adam": "Adam, as in the paper",
+            "adamw": "Adam with decoupled weight decay",
+            "muon": "Muon for the matrices of the layers, AdamW for the rest",
+        },
+    )
+    learning_rate: float = setting(
+        0.0, "Peak of the learning rate.", zero="the paper's (d_model * warmup_steps)^-0.5", least=0
+    )
+    schedule: Literal["inverse_sqrt", "linear", "cosine", "constant"] = setting(
+        "inverse_sqrt",
+        "The learning rate after warm-up.",
+        choices={
+            "inverse_sqrt": "falls with the square root of the step, as in the paper",
+            "linear": "falls to 0 in a straight line",
+            "cosine": "falls to 0 along half a cosine",
+            "constant": "stays at the peak",
+        },
+    )
+    warmup_steps: int = setting(
+        4_000, "Steps in which the learning rate rises to its peak.", unit="steps", least=0, most=1_000_000_000
+    )
+    beta1: float = rate(0.9, "Adam's decay of the mean of the gradient.")
+    beta2: float = rate(0.98, "Adam's decay of the mean of the squared gradient.")
+    epsilon: float = setting(1e-9, "Adam's epsilon, added to the denominator.", least=0)
+    weight_decay: float = setting(0.0, "Weight decay of matrices; embeddings, biases and norms have none.", least=0)
+    label_smoothing: float = rate(0.1, "Share of the probability that is spread over all classes.")
+    r_drop: float = setting(
+        0.0,
+        "Weight of R-Drop, the divergence between two passes that differ in dropout; a usual value is 5.",
+        zero="no second pass", least=0,
+    )  # fmt: skip
+    clip_norm: float = setting(0.0, "The norm to which the gradient is clipped.", zero="not clipped", least=0)
+    validate_every: int = setting(
+        1_000,
+        "Steps between validations.",
+        unit="steps", zero="planned by the clock with a budget in minutes, else 20 times in all",
+        least=0, most=10**9, resumable=True,
+    )  # fmt: skip
+    validate_lines: int = setting(
+        1_000,
+        "Lines that are translated at a validation, greedily, for the metrics; the loss is computed on all lines.",
+        unit="lines", least=1, most=100_000_000, resumable=True,
+    )  # fmt: skip
+    checkpoint_every: int = setting(
+        1_000,
+        "Steps between checkpoints.",
+        unit="steps", zero="planned by the clock with a budget in minutes, else 20 times in all",
+        least=0, most=10**9, resumable=True,
+    )  # fmt: skip
+    log_every: int = setting(50, "Steps between lines of the log.", unit="steps", least=1, most=10**9, resumable=True)
+    average: int = setting(
+        5, "How many of the last checkpoints are averaged.", zero="none", least=0, most=1_000, resumable=True
+    )
+    ema: float = rate(0.0, "Decay of an exponential moving average of the weights.", zero="no such average")
+    patience: int = setting(
+        0,
+        "Validations without a better score after which training stops.",
+        zero="training never stops early", least=0, most=1_000_000_000, resumable=True,
+    )  # fmt: skip
+    seed: int = setting(1, "Seed of everything random: weights, order of the data, dropout.", least=0, most=2**32 - 1)
+    precision: Literal["auto", "fp32", "bf16"] = setting(
+        "auto",
+        "Precision of the arithmetic.",
+        choices={
+            "auto": "bf16 on GPUs that have it, else fp32",
+            "fp32": "32-bit floating point",
+            "bf16": "bfloat16, with the weights in fp32",
+        },
+    )
+    device: Literal["auto", "cpu", "cuda"] = setting(
+        "auto",
+        "Where to train.",
+        choices={"auto": "on a GPU where there is one", "cpu": "on the CPU", "cuda": "on a GPU"},
+        resumable=True,
+    )
+    threads: int = setting(0, "CPU threads.", zero="one per core", least=0, most=1_024, resumable=True)
+    start_from: str = setting("", "The run whose weights and vocabulary this one starts from; set by --from.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SearchConfig:
-    """How translations are looked for."""
+    """How translations are searched for."""
 
-    beam: int = 4
-    alpha: float = 0.6
-    length_penalty: Literal["paper", "power"] = "paper"  # ((5 + n) / 6)^alpha, or n^alpha
-    max_extra: int = 50  # output limit: input length + this
-    allow_unknown: bool = True  # whether an output may hold `<unk>`
+    beam: int = setting(4, "Width of the beam; 1 is greedy search.", least=1, most=1_000)
+    # Below 0 the shortest output wins, and that is the empty one.
+    alpha: float = setting(0.6, "Strength of the length penalty.", zero="no penalty", least=0, most=10)
+    length_penalty: Literal["paper", "power"] = setting(
+        "paper",
+        "What the log-probability of an output of n tokens is divided by.",
+        choices={"paper": "((5 + n) / 6)^alpha", "power": "n^alpha, as in Hugging Face, CTranslate2 and Marian"},
+    )
+    max_extra: int = setting(
+        50,
+        "An output may be this much longer than its input.",
+        unit="tokens", least=0, most=100_000, inherited="default",
+    )  # fmt: skip
+    allow_unknown: bool = setting(True, "Whether an output may contain <unk>.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,109 +359,46 @@ class Config:
     search: SearchConfig = field(default_factory=SearchConfig)
 
 
+SECTIONS: dict[str, type] = {"model": ModelConfig, "data": DataConfig, "train": TrainConfig, "search": SearchConfig}
+
+
+def all_settings() -> Iterator[Setting]:
+    """Every setting, section by section."""
+    for section, kind in SECTIONS.items():
+        yield from settings_of(section, kind)
+
+
+# --- what is refused -------------------------------------------------------------------------------------------
+
+
 def check(config: Config) -> None:
     """Refuse what cannot work, by name, before anything is computed."""
-    for refusals in (_out_of_range, _contradictions):  # the second rests on the first
-        for refused, message in refusals(config):
-            if refused:
-                raise SettingError(message)
+    check_ranges(config)
+    for refused, message in _contradictions(config):
+        if refused:
+            raise SettingError(message)
+
+
+def check_ranges(config: Config) -> None:
+    """Refuse what is wrong for any data; the rest of `check` needs settings that are fitted to the data."""
+    for one in all_settings():
+        if refusal := one.refusal(getattr(getattr(config, one.section), one.key)):
+            raise SettingError(refusal)
+    for refused, message in (
+        *_language_refusals(config.data),
+        *_weight_refusals(config.data),
+        *_column_refusals(config.data),
+    ):
+        if refused:
+            raise SettingError(message)
 
 
 Refusal = tuple[bool, str]  # whether it applies, and what to say
 
 
-def _out_of_range(config: Config) -> list[Refusal]:
-    model, data, train, search = config.model, config.data, config.train, config.search
-    rates = {
-        "model.dropout": model.dropout,
-        "model.attention_dropout": model.attention_dropout,
-        "model.activation_dropout": model.activation_dropout,
-        "train.label_smoothing": train.label_smoothing,
-        "train.ema": train.ema,
-        "train.beta1": train.beta1,
-        "train.beta2": train.beta2,
-        "data.sampling": data.sampling,
-    }
-    at_least_one = {
-        "model.d_model": model.d_model,
-        "model.d_ff": model.d_ff,
-        "model.num_heads": model.num_heads,
-        "model.num_encoder_layers": model.num_encoder_layers,
-        "model.num_decoder_layers": model.num_decoder_layers,
-        "model.max_positions": model.max_positions,
-        "data.vocabulary_sample": data.vocabulary_sample,
-        "data.max_length": data.max_length,
-        "train.tokens_per_batch": train.tokens_per_batch,
-        "train.validate_lines": train.validate_lines,
-        "train.log_every": train.log_every,
-        "search.beam": search.beam,
-    }
-    not_negative = {
-        "model.d_k": model.d_k,
-        "model.d_v": model.d_v,
-        "train.steps": train.steps,
-        "train.epochs": train.epochs,
-        "train.minutes": train.minutes,
-        "train.tokens_per_microbatch": train.tokens_per_microbatch,
-        "train.learning_rate": train.learning_rate,
-        "train.warmup_steps": train.warmup_steps,
-        "train.validate_every": train.validate_every,
-        "train.checkpoint_every": train.checkpoint_every,
-        "train.weight_decay": train.weight_decay,
-        "train.clip_norm": train.clip_norm,
-        "train.r_drop": train.r_drop,
-        "train.average": train.average,
-        "train.patience": train.patience,
-        "train.threads": train.threads,
-        "train.seed": train.seed,
-        "train.epsilon": train.epsilon,
-        "search.alpha": search.alpha,  # below 0 the shortest output wins, and that is the empty one
-        "search.max_extra": search.max_extra,
-        "data.features_column": data.features_column,
-        "data.hold_out": data.hold_out,
-    }
-    bounded: list[tuple[str, float, int]] = [
-        *((f"model.{name}", getattr(model, name), 100_000) for name in ("d_model", "d_ff", "num_heads", "d_k", "d_v")),
-        *((f"model.num_{side}_layers", getattr(model, f"num_{side}_layers"), 1_000) for side in ("encoder", "decoder")),
-        ("model.max_positions", model.max_positions, 10_000_000),
-        ("data.vocabulary_size", data.vocabulary_size, 10_000_000),
-        ("data.vocabulary_sample", data.vocabulary_sample, 1_000_000_000),
-        ("data.max_length", data.max_length, 1_000_000),
-        ("data.hold_out", data.hold_out, 1_000_000_000),
-        ("data.features_column", data.features_column, 10_000),
-        ("train.steps", train.steps, 1_000_000_000),
-        ("train.epochs", train.epochs, 1_000_000),
-        ("train.minutes", train.minutes, 1_000_000),
-        ("train.tokens_per_batch", train.tokens_per_batch, 100_000_000),
-        ("train.tokens_per_microbatch", train.tokens_per_microbatch, 100_000_000),
-        ("train.warmup_steps", train.warmup_steps, 1_000_000_000),
-        *(
-            (f"train.{name}_every", getattr(train, f"{name}_every"), 10**9)
-            for name in ("validate", "checkpoint", "log")
-        ),
-        ("train.validate_lines", train.validate_lines, 100_000_000),
-        ("train.average", train.average, 1_000),
-        ("train.patience", train.patience, 1_000_000_000),
-        ("train.threads", train.threads, 1_024),
-        ("train.seed", train.seed, 2**32 - 1),
-        ("search.beam", search.beam, 1_000),
-        ("search.max_extra", search.max_extra, 100_000),
-        ("search.alpha", search.alpha, 10),
-    ]
-    return [
-        *((not math.isfinite(v), f"{name} = {v}: must be finite") for name, v in not_negative.items()),
-        *((v < 0, f"{name} = {v}: must not be negative") for name, v in not_negative.items()),
-        *((v > most, f"{name} = {v}: must be at most {most:,}") for name, v, most in bounded),
-        *((v < 1, f"{name} = {v}: must be at least 1") for name, v in at_least_one.items()),
-        *((not 0 <= v < 1, f"{name} = {v}: must be at least 0 and below 1") for name, v in rates.items()),
-        (data.vocabulary_size < 8, f"data.vocabulary_size = {data.vocabulary_size}: must be at least 8"),
-        (
-            len(data.languages) not in (0, 2),
-            f"data.languages = {list(data.languages)}: give two, source and target, or none",
-        ),
-        *_weight_refusals(data),
-        *_column_refusals(data),
-    ]
+def _language_refusals(data: DataConfig) -> list[Refusal]:
+    given = list(data.languages)
+    return [(len(given) not in (0, 2), f"data.languages = {given}: give two, source and target, or none")]
 
 
 def _weight_refusals(data: DataConfig) -> list[Refusal]:
@@ -282,13 +433,6 @@ def _column_refusals(data: DataConfig) -> list[Refusal]:
             f"data.features_column = {data.features_column} with data.columns: give the features as one of the columns",
         )
     ]
-
-
-def check_ranges(config: Config) -> None:
-    """What is wrong whatever the data will say; the rest of `check` needs settings that are fitted to it."""
-    for refused, message in _out_of_range(config):
-        if refused:
-            raise SettingError(message)
 
 
 def _contradictions(config: Config) -> list[Refusal]:

@@ -16,6 +16,7 @@ from transduce.config import (
     Counts,
     Layers,
     Side,
+    all_settings,
     assemble,
     build,
     check_ranges,
@@ -34,16 +35,6 @@ from transduce.translator import ModelFolder
 Say = Callable[[str], None]
 Settings = Mapping[str, Any] | Iterable[str]  # {"model.d_model": 64}, {"model": {"d_model": 64}}, ["model.d_model=64"]
 
-# What may differ when a run is resumed: how long, how often, where. Files may move, their content may not change.
-MAY_CHANGE = {
-    "train.steps", "train.epochs", "train.minutes", "train.patience", "train.average",
-    "train.validate_every", "train.validate_lines", "train.checkpoint_every", "train.log_every",
-    "train.device", "train.threads", "data.train", "data.valid", "data.cache",
-}  # fmt: skip
-# What fine-tuning takes from the model it starts from.
-TAKEN_FROM_MODEL = {
-    "data": ("task", "source_units", "target_units", "joint", "vocabulary_size", "unknown", "normalization", "symbols"),
-}
 # What is always another run's own, and not worth telling.
 NEW_FOR_EACH_RUN = {"data.train", "data.valid", "data.hold_out", "data.columns", "data.cache", "train.start_from"}
 BUDGETS = ("train.minutes", "train.steps", "train.epochs")  # the plan tells of these
@@ -187,8 +178,9 @@ def settings_of_resumed(stored: Config, wished: Wishes, run: Path) -> Config:
     """Those it has, with another budget if one was asked for; what else would change is refused by name."""
     found = found_again(stored, wished, run)
     config = with_absolute_paths(build(_as_layers(found), *wished.layers))
+    may_change = {one.name for one in all_settings() if one.about.resumable}
     for name, (old, new) in differences(found, config).items():
-        if name not in MAY_CHANGE:
+        if name not in may_change:
             raise RunError(
                 f"{run}: this run has {name} = {old}, not {new}; only budgets and logging may change when a run goes "
                 "on: use another folder"
@@ -199,10 +191,7 @@ def settings_of_resumed(stored: Config, wished: Wishes, run: Path) -> Config:
 def _taken_from(start: ModelFolder, wished: Wishes, fitted: Layers) -> Layers:
     """The layer that another model dictates; a wish that contradicts it is refused by name."""
     stored = _as_layers(start.config)
-    dictated: Layers = {
-        "model": {k: v for k, v in stored["model"].items() if "dropout" not in k},
-        "data": {k: stored["data"][k] for k in TAKEN_FROM_MODEL["data"]},
-    }
+    dictated = _inherited(stored, "always")
     for section, values in merge(*wished.layers).items():
         for key, value in values.items():
             if key in dictated.get(section, {}) and value != dictated[section][key]:
@@ -211,12 +200,17 @@ def _taken_from(start: ModelFolder, wished: Wishes, fitted: Layers) -> Layers:
                     "starting from it cannot change that"
                 )
     rate = float(fitted["train"]["learning_rate"]) * FINE_TUNING_RATE
-    usual: Layers = {
-        "data": {"languages": stored["data"]["languages"]},
-        "train": {"learning_rate": rate, "start_from": wished.start_from},
-        "search": {"max_extra": stored["search"]["max_extra"]},
-    }
-    return merge(dictated, usual)
+    usual: Layers = {"train": {"learning_rate": rate, "start_from": wished.start_from}}
+    return merge(dictated, _inherited(stored, "default"), usual)
+
+
+def _inherited(stored: Layers, how: str) -> Layers:
+    """The settings of a model that fine-tuning inherits in this way."""
+    layer: Layers = {}
+    for one in all_settings():
+        if one.about.inherited == how:
+            layer.setdefault(one.section, {})[one.key] = stored[one.section][one.key]
+    return layer
 
 
 def counts(scanned: Scan, languages: tuple[str, ...] = ()) -> Counts:

@@ -1,0 +1,154 @@
+"""What a setting declares about itself, and `transduce settings`, which prints it."""
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from transduce.cli.main import main
+from transduce.config import PRESETS, Config, Setting, all_settings, build
+from transduce.config.listing import fitted_names, markdown
+from transduce.config.settings import check_ranges
+from transduce.errors import SettingError
+
+ROOT = Path(__file__).parents[1]
+SETTINGS = list(all_settings())
+NUMBERS = [one for one in SETTINGS if one.kind in (int, float)]
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(["settings", *arguments]) == 0
+    return capsys.readouterr().out
+
+
+def with_value(one: Setting, value: float) -> Config:
+    section = replace(getattr(Config(), one.section), **{one.key: value})
+    return replace(Config(), **{one.section: section})
+
+
+@pytest.mark.parametrize("one", SETTINGS, ids=lambda one: one.name)
+def test_every_setting_is_described(one: Setting) -> None:
+    assert one.about.meaning[0].isupper()
+    assert one.about.meaning.endswith(".")
+    assert tuple(one.about.choices or ()) == one.choices
+    assert (one.default in one.choices) == bool(one.choices)
+
+
+@pytest.mark.parametrize("one", NUMBERS, ids=lambda one: one.name)
+def test_bounds_are_where_they_are_said_to_be(one: Setting) -> None:
+    """Bounds are allowed and what lies beyond them is refused by name; no number is without a lower bound."""
+    about = one.about
+    assert about.least is not None
+    assert not one.refusal(one.default)
+    beyond = [about.least - 1, math.nan, math.inf]
+    beyond += [about.below] if about.below is not None else []
+    beyond += [about.most + 1] if about.most is not None else []
+    assert not any(one.refusal(bound) for bound in (about.least, about.most) if bound is not None)
+    for value in beyond:
+        with pytest.raises(SettingError, match=rf"^{one.name} = {str(value).replace('+', '.')}: must "):
+            check_ranges(with_value(one, value))
+
+
+@pytest.mark.parametrize("one", [one for one in NUMBERS if one.about.most is not None], ids=lambda one: one.name)
+def test_whole_numbers_above_their_bound_are_refused(one: Setting) -> None:
+    with pytest.raises(SettingError, match="must be at most"):
+        build({one.section: {one.key: one.about.most + 1}})
+
+
+def test_fine_tuning_inherits_the_whole_shape_of_a_model() -> None:
+    """Dropout has no weights; everything else of a model must be what its weights were trained as."""
+    chosen = [one.key for one in SETTINGS if one.section == "model" and one.about.inherited != "always"]
+    assert chosen == ["dropout", "attention_dropout", "activation_dropout"]
+
+
+def test_what_may_change_when_a_run_is_resumed() -> None:
+    """Budgets, intervals and places; nothing that changes what is learned from a step."""
+    assert {one.name for one in SETTINGS if one.about.resumable} == {
+        "train.steps", "train.epochs", "train.minutes", "train.patience", "train.average",
+        "train.validate_every", "train.validate_lines", "train.checkpoint_every", "train.log_every",
+        "train.device", "train.threads", "data.train", "data.valid", "data.cache",
+    }  # fmt: skip
+
+
+def test_all_settings_are_listed_with_default_and_meaning(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = printed(capsys)
+    for one in SETTINGS:
+        assert f"  {one.key} = " in lines
+        assert one.about.meaning.split()[0] in lines
+    assert [line.split("]")[0] for line in lines.splitlines() if line.startswith("[")] == [
+        "[model", "[data", "[train", "[search",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["model.positions", "positions"])
+def test_one_setting_is_explained(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert printed(capsys, name).splitlines() == [
+        "model.positions",
+        "  How the model knows the position of a token.",
+        "  Default: sinusoidal",
+        "  Type: one of sinusoidal, marian, learned, rotary, none",
+        "    sinusoidal: sines and cosines are added to the embeddings, as in the paper",
+        "    marian: the same at the frequencies of Marian, for models that were trained there",
+        "    learned: a learned vector is added for each of max_positions positions",
+        "    rotary: queries and keys are rotated by their position (RoPE)",
+        "    none: it is not told",
+        "  When a run is resumed: must stay the same",
+        "  When fine-tuning (--from): taken from the model that training starts from; another value is refused",
+    ]
+
+
+def test_bounds_units_and_zero_are_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    text = printed(capsys, "train.minutes")
+    assert "  Default: 0.0 (minutes)" in text
+    assert "  Type: a number, at least 0 and at most 1,000,000" in text
+    assert "  0 means: not limited" in text
+    assert "  When a run is resumed: may change" in text
+
+
+def test_a_section_is_listed_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = printed(capsys, "search")
+    assert "  beam = 4 *" in lines
+    assert "d_model" not in lines
+
+
+def test_settings_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    everything = json.loads(printed(capsys, "--json"))
+    assert [one["name"] for one in everything] == [one.name for one in SETTINGS]
+    (one,) = json.loads(printed(capsys, "train.label_smoothing", "--json"))
+    assert (one["default"], one["least"], one["below"], one["fitted"]) == (0.1, 0, 1, False)
+    assert one["resumable"] is False
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("model.dmodel", "no setting model.dmodel; did you mean model.d_model?"),
+        ("dmodel", "no setting dmodel; did you mean d_model?"),
+        ("modle", "no setting modle; did you mean model?"),
+        ("xyzzy", "no setting xyzzy; `transduce settings` lists all of them"),
+    ],
+)
+def test_an_unknown_setting_is_an_error_with_advice(name: str, advice: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["settings", name]) == 2
+    assert capsys.readouterr().err == f"transduce: {advice}\n"
+
+
+def test_the_page_of_settings_is_what_the_code_says(capsys: pytest.CaptureFixture[str]) -> None:
+    """After a change: `transduce settings --markdown > docs/settings.md`."""
+    assert (ROOT / "docs/settings.md").read_text(encoding="utf-8") == markdown() == printed(capsys, "--markdown")
+
+
+def test_what_is_fitted_is_marked() -> None:
+    assert {"model.d_model", "train.learning_rate", "search.alpha", "data.task"} <= fitted_names()
+    assert not {"model.positions", "train.seed", "data.max_length"} & fitted_names()
+    assert fitted_names() <= {one.name for one in SETTINGS}
+
+
+def test_the_defaults_are_the_preset_base() -> None:
+    """Apart from what the paper leaves open: units that are otherwise inferred."""
+    base = build(PRESETS["base"])
+    assert base.model == Config().model
+    assert base.search == Config().search
+    assert base.train == Config().train
