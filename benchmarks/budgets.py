@@ -54,7 +54,7 @@ def files(task: str, split: str, data: Path) -> list[str]:
 
 
 def train_command(task: str, run: str, data: Path, *more: str) -> list[str]:
-    columns = ["--set", "data.features_column=3"] if task in INFLECTION else []
+    columns = ["--set", "data.columns=source=1,features=3,target=2"] if task in INFLECTION else []
     command = [sys.executable, "-m", "transduce", "train", run, "--train", *files(task, "train", data)]
     return [*command, "--valid", *files(task, "valid", data), "--quiet", "--json", *more, *columns]
 

@@ -39,7 +39,7 @@ def main() -> None:
     variants = {
         "bare": BARE,
         "with extras": EXTRAS,
-        "and added up": f"{EXTRAS} train.tokens_per_batch={2 * options.tokens} train.tokens_per_microbatch={options.tokens}",
+        "and added up": f"{EXTRAS} train.tokens_per_batch={2 * options.tokens} train.positions_per_microbatch={options.tokens}",
     }
     rounds = [{name: speed(options, settings) for name, settings in variants.items()} for _ in range(options.rounds)]
     results: dict[str, Any] = {}

@@ -34,7 +34,7 @@ from typing import Any
 
 SETTINGS = """
 model.d_model=32 model.d_ff=64 model.num_heads=2 model.num_encoder_layers=1 model.num_decoder_layers=1
-train.tokens_per_batch=120 train.tokens_per_microbatch=64 train.log_every=4 train.validate_every=8
+train.tokens_per_batch=120 train.positions_per_microbatch=64 train.log_every=4 train.validate_every=8
 train.checkpoint_every=6 train.average=3 train.threads=1 train.device=cpu train.learning_rate=3e-3 train.warmup_steps=5
 train.validate_lines=10 search.length_penalty=power
 """.split()

@@ -85,7 +85,7 @@ def settings(one: dict) -> list[str]:
         f"data.vocabulary_size={one['vocabulary']}", f"train.tokens_per_batch={one['batch']}",
         f"train.steps={steps}", f"train.warmup_steps={max(10, steps // 20)}", f"train.learning_rate={one['rate']}",
         f"train.validate_every={NEVER}", f"train.checkpoint_every={NEVER}", "train.average=0", "train.threads=1",
-        *(["data.features_column=3", "data.task=symbols"] if one["task"] in ("german", "finnish") else []),
+        *(["data.columns=source=1,features=3,target=2", "data.task=symbols"] if one["task"] in ("german", "finnish") else []),
     ]  # fmt: skip
 
 

@@ -14,7 +14,7 @@ import transduce
 from transduce import checkpoint
 from transduce.cli.parser import make_parser
 from transduce.config import PRESETS, build, flatten
-from transduce.config.resolve import REMOVED
+from transduce.config.old_names import OLD_NAMES
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "docs"))
@@ -178,7 +178,7 @@ def missing(span: str) -> str:
 
 
 SOURCE = "\n".join(module.read_text(encoding="utf-8") for module in MODULES)
-SETTINGS = {*flatten(build(PRESETS["base"])), *REMOVED}  # the changelog names what was removed
+SETTINGS = {*flatten(build(PRESETS["base"])), *OLD_NAMES}  # the changelog names what was removed
 VERBS = {*re.findall(r"^    (\w+)\b", make_parser().format_help(), re.M), "--help"}
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 

@@ -9,7 +9,7 @@ import pytest
 import transduce
 from transduce.checkpoint import RunFolder
 from transduce.cli import main
-from transduce.config import DataConfig, build
+from transduce.config import build
 from transduce.config.columns import Columns
 from transduce.data import Corpus, describe_columns, infer_columns, scan
 from transduce.data.layout import looks_like_features
@@ -82,8 +82,10 @@ def test_columns_that_make_no_sense_are_refused(setting: str, complaint: str) ->
     ],
 )
 def test_the_features_column_of_old_settings_is_never_the_target(number: int, columns: Columns) -> None:
-    assert DataConfig(features_column=number).layout == columns
-    with pytest.raises(SettingError, match="give the features as one of the columns"):
+    assert build({"data": {"features_column": number}}).data.layout == columns
+    with pytest.raises(
+        SettingError, match=f"features_column = {number}: this is the old name of data.columns, which is set"
+    ):
         build({"data": {"features_column": number, "columns": "source=1,target=2"}})
 
 

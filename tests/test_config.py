@@ -7,14 +7,18 @@ from transduce.config import (
     Asked,
     Config,
     Counts,
+    Layers,
     Side,
     assignments,
     build,
     differences,
     fit,
+    flatten,
     from_toml,
+    notes_on_old_names,
     to_toml,
 )
+from transduce.config.old_names import OLD_NAMES, Renamed
 from transduce.errors import SettingError
 
 WORDS = Side(tokens_per_line=11, distinct_tokens=9000, characters_per_line=60)
@@ -75,7 +79,7 @@ REFUSED = [
     ("data.joint=false", 'model.tie = "all" needs one vocabulary'),
     ("data.source_units=char", "data.joint = true needs equal units"),
     ("data.vocabulary_size=3", "data.vocabulary_size = 3: must be at least 8"),
-    ("data.source_units=char data.target_units=char data.sampling=0.1", "data.sampling = 0.1 needs"),
+    ("data.source_units=char data.target_units=char data.subword_sampling=0.1", "data.subword_sampling = 0.1 needs"),
     ("data.languages=en", "give two, source and target, or none"),
     ("data.weights=3,much", r"data.weights = 3,much: 'much' is not a number"),
     ("data.weights=3,,1", "'' is not a number"),
@@ -112,6 +116,54 @@ def test_what_cannot_work_is_refused_by_name(settings: str, message: str) -> Non
 def test_removed_settings_that_are_turned_off_are_ignored() -> None:
     """Every `config.toml` of earlier versions has them."""
     assert build(assignments(["train.ramp_epochs=0", "train.simcut=0.0", "train.simcut_rate=0.05"])) == Config()
+
+
+OLD = [
+    ({"train": {"tokens_per_microbatch": 64}}, "train.positions_per_microbatch", 64),
+    ({"data": {"sampling": 0.1}}, "data.subword_sampling", 0.1),
+    ({"data": {"features_column": 3}}, "data.columns", ("source=1", "features=3", "target=2")),
+    ({"data": {"features_column": 0}}, "data.columns", ()),
+    ({"data": {"features_column": 0, "columns": ["source=2", "target=1"]}}, "data.columns", ("source=2", "target=1")),
+]
+
+
+@pytest.mark.parametrize(("layer", "name", "value"), OLD)
+def test_old_names_are_read_and_not_written(layer: Layers, name: str, value: object) -> None:
+    config = build(layer)
+    assert flatten(config)[name] == value
+    assert not set(OLD_NAMES) & {f"{s}.{key}" for s, keys in from_toml(to_toml(config), "").items() for key in keys}
+
+
+def test_old_names_take_their_place_in_the_order_of_layers() -> None:
+    old, new = {"train": {"tokens_per_microbatch": 64}}, {"train": {"positions_per_microbatch": 32}}
+    assert build(old, new).train.positions_per_microbatch == 32
+    assert build(new, old).train.positions_per_microbatch == 64
+
+
+def test_an_old_name_is_noted_with_the_new_one() -> None:
+    (note,) = notes_on_old_names(assignments(["train.tokens_per_microbatch=64", "train.steps=3"]))
+    assert note == (
+        "note: train.tokens_per_microbatch is called train.positions_per_microbatch now; the old name still works"
+    )
+    assert notes_on_old_names(PRESETS["base"]) == []
+
+
+def test_the_table_of_old_names_leads_to_settings() -> None:
+    """A new name is a setting, an old one is none."""
+    known = set(flatten(Config()))
+    assert {fate.to for fate in OLD_NAMES.values() if isinstance(fate, Renamed)} <= known
+    assert not set(OLD_NAMES) & known
+
+
+def test_a_setting_under_both_names_is_refused() -> None:
+    with pytest.raises(SettingError, match=r"the old name of train.positions_per_microbatch, which is set too"):
+        build({"train": {"tokens_per_microbatch": 64, "positions_per_microbatch": 32}})
+
+
+@pytest.mark.parametrize("value", [-1, True, "3", 10_001])
+def test_a_wrong_value_under_an_old_name_is_refused_by_that_name(value: object) -> None:
+    with pytest.raises(SettingError, match=r"data.features_column = .*: must be a whole number from 0 to 10,000"):
+        build({"data": {"features_column": value}})
 
 
 @pytest.mark.parametrize("text", ["a = ", "x = 1"])

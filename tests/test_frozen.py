@@ -8,6 +8,7 @@ import pytest
 
 import transduce
 from transduce.checkpoint import read_tensors, write_tensors
+from transduce.config import from_toml
 from transduce.errors import DamagedFile, RunError
 
 pytestmark = [pytest.mark.numerics, pytest.mark.usefixtures("few_threads")]
@@ -30,6 +31,12 @@ def test_an_old_folder_translates_the_same(folder: Path, engine: str, tmp_path: 
 
 def test_there_is_a_frozen_folder() -> None:
     assert FROZEN
+
+
+def test_a_frozen_folder_has_settings_under_old_names() -> None:
+    """Reading them is tested by every other test here."""
+    stored = from_toml((FROZEN[0] / "config.toml").read_text(), "frozen")
+    assert {"tokens_per_microbatch", "sampling", "features_column"} < {*stored["train"], *stored["data"]}
 
 
 @pytest.fixture

@@ -82,13 +82,13 @@ def test_a_student_inherits_task_units_and_languages(teacher: Path, tmp_path: Pa
 
 def test_features_of_a_teacher_stay_symbols(teacher: Path) -> None:
     opened = open_folder(teacher)
-    data = dataclasses.replace(opened.config.data, features_column=3, symbols=("<x>",))
+    data = dataclasses.replace(opened.config.data, columns=("source=1", "features=3", "target=2"), symbols=("<x>",))
     both = train_vocabulary(["walk ;V;PST", "go ;V"], units="char", size=60, symbols=[";V", ";PST"])
     inherited = taught_by(
         ModelFolder(opened.folder, dataclasses.replace(opened.config, data=data), Vocabularies(both, both))
     )
     assert set(inherited["data"]["symbols"]) == {"<x>", ";V", ";PST"}
-    assert inherited["data"]["features_column"] == 3
+    assert tuple(inherited["data"]["columns"]) == data.columns
 
 
 def test_the_given_targets_may_be_learned_from_too(teacher: Path, tmp_path: Path) -> None:

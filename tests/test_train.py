@@ -48,7 +48,7 @@ FACTS = Facts([], 1, 1, 1, 1, 1, 1.0, 1, 1.0, "CPU")
 TIMES = {"tokens_per_second"}  # of the log: what may differ between two equal runs
 SMALL = """
 model.d_model=32 model.d_ff=64 model.num_heads=2 model.num_encoder_layers=1 model.num_decoder_layers=1
-model.dropout=0.1 train.tokens_per_batch=120 train.tokens_per_microbatch=64 train.steps=24
+model.dropout=0.1 train.tokens_per_batch=120 train.positions_per_microbatch=64 train.steps=24
 train.log_every=3 train.validate_every=8 train.checkpoint_every=6 train.average=3 train.threads=1
 train.learning_rate=3e-3 train.warmup_steps=5
 """.split()
@@ -536,7 +536,9 @@ def test_too_large_a_batch_is_one_line(
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 99 bytes")
 
     monkeypatch.setattr("transduce.training.update.batch_loss", exhausted)
-    with pytest.raises(TrainingError, match=r"the largest batch .* does not fit .*lower train.tokens_per_microbatch"):
+    with pytest.raises(
+        TrainingError, match=r"the largest batch .* does not fit .*lower train.positions_per_microbatch"
+    ):
         run_training(tmp_path / "large", reversal)
 
 
@@ -645,7 +647,7 @@ def test_sampled_segmentation_resumes_to_the_same(reversal: dict[str, str], tmp_
     text = [
         *SMALL,
         "data.task=translation",
-        "data.sampling=0.3",
+        "data.subword_sampling=0.3",
         "data.vocabulary_size=60",
         "data.unknown=unk",
         f"data.cache={tmp_path}/cache",
@@ -805,7 +807,12 @@ def test_weights_resume_to_the_same(
     """Stopped in its second epoch and gone on with in another process; an epoch is about seven steps of 210 pairs."""
     settings = [*SMALL, "data.weights=0.2,1,1.5", "train.schedule=constant", f"data.cache={tmp_path}/cache"]
     if sampled:
-        settings += ["data.sampling=0.3", "data.task=translation", "data.vocabulary_size=60", "data.unknown=unk"]
+        settings += [
+            "data.subword_sampling=0.3",
+            "data.task=translation",
+            "data.vocabulary_size=60",
+            "data.unknown=unk",
+        ]
     files = [*corpora, *(["--valid", reversal["valid"]] if sampled else [])]
 
     def options(name: str, steps: int) -> list[str]:
@@ -964,7 +971,7 @@ def test_what_does_not_fit_the_other_run_is_refused_by_name(
 def test_must_learn_to_reverse(reversal: dict[str, str], tmp_path: Path) -> None:
     """Through the real command line: a small model says sequences it has never seen backwards."""
     run = tmp_path / "learned"
-    larger = "model.dropout=0 train.steps=600 train.validate_every=100 train.tokens_per_batch=500 train.tokens_per_microbatch=0"
+    larger = "model.dropout=0 train.steps=600 train.validate_every=100 train.tokens_per_batch=500 train.positions_per_microbatch=0"
     assert main([*command(run, reversal)[3:], *larger.split(), "model.d_model=64", "model.d_ff=128", "--quiet"]) == 0
     model = transduce.load(run)
     lines = [line.split("\t") for line in Path(reversal["valid"]).read_text().split("\n") if line]
@@ -975,7 +982,7 @@ def test_must_learn_to_reverse(reversal: dict[str, str], tmp_path: Path) -> None
 def test_r_drop_learns_too(reversal: dict[str, str], tmp_path: Path) -> None:
     """Through the real command line and with dropout: the validation loss, without R-Drop, falls well below chance."""
     run = tmp_path / "consistent"
-    longer = "train.steps=120 train.validate_every=40 train.tokens_per_batch=500 train.tokens_per_microbatch=0"
+    longer = "train.steps=120 train.validate_every=40 train.tokens_per_batch=500 train.positions_per_microbatch=0"
     assert main([*command(run, reversal)[3:], *longer.split(), "train.r_drop=5", "--quiet"]) == 0
     losses = [float(str(line["loss"])) for line in log_of(run) if line["event"] == "valid"]
     assert losses[-1] < 1.7 < math.log(7)  # six letters and the end

@@ -28,7 +28,7 @@ PART_LINES = 16_384
 WIDTHS = 64  # a student's d_model is a multiple of
 INHERITED = (
     "task", "references", "source_units", "target_units", "joint", "unknown", "normalization", "symbols",
-    "features_column", "columns", "skip_blank_lines",
+    "columns", "skip_blank_lines",
 )  # fmt: skip
 SEEDS_A_PART = 1_000  # more than a part has blocks, each of which may draw by a seed of its own
 

@@ -406,7 +406,7 @@ def _plain_files(files: Sequence[str]) -> Iterator[Group]:
 def _read_as(data: DataConfig, options: Options) -> DataConfig:
     """How the model's data were read, with what the options say of these files."""
     if options.columns:
-        data = replace(data, columns=tuple(options.columns.split(",")), features_column=0)
+        data = replace(data, columns=tuple(options.columns.split(",")))
     return replace(data, skip_blank_lines=data.skip_blank_lines or options.skip_blank_lines)
 
 

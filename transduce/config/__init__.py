@@ -4,9 +4,9 @@ from transduce.config.budget import Machine
 from transduce.config.budget import cpu as cpu_machine
 from transduce.config.budget import gpu as gpu_machine
 from transduce.config.fitted import Asked, Fitted, Time, fit
+from transduce.config.old_names import Layers, notes_on_old_names, refuse_removed, without_removed
 from transduce.config.presets import PRESETS
 from transduce.config.resolve import (
-    Layers,
     assemble,
     assignments,
     build,
@@ -14,10 +14,8 @@ from transduce.config.resolve import (
     flatten,
     from_toml,
     merge,
-    refuse_removed,
     settings_layer,
     to_toml,
-    without_removed,
 )
 from transduce.config.setting import Setting
 from transduce.config.settings import (
@@ -60,6 +58,7 @@ __all__ = [
     "from_toml",
     "gpu_machine",
     "merge",
+    "notes_on_old_names",
     "refuse_removed",
     "settings_layer",
     "to_toml",

@@ -36,7 +36,7 @@ class Columns:
 
     @staticmethod
     def with_features_in(number: int) -> "Columns":
-        """What `data.features_column` means: source and target are the first two of the other columns."""
+        """What the old setting `features_column` means: source and target are the first two of the other columns."""
         source, target, *_ = (str(column) for column in (1, 2, 3) if column != number)
         return Columns(source, target, str(number))
 

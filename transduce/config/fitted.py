@@ -22,7 +22,7 @@ from transduce.config.budget import (
     for_size,
     learning_rate,
 )
-from transduce.config.resolve import Layers
+from transduce.config.old_names import Layers
 from transduce.config.task import Counts, infer_task, infer_units, text_reasons, text_settings
 
 SENSIBLE_MINUTES = 60.0  # without a budget: what takes longer on this machine is made smaller

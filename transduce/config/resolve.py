@@ -11,23 +11,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
+from transduce.config.old_names import Layers, refuse_removed, with_current_names, without_removed
 from transduce.config.setting import KINDS
 from transduce.config.settings import SECTIONS, Config, DataConfig, ModelConfig, SearchConfig, TrainConfig, check
 from transduce.errors import SettingError
 
-Layers = dict[str, dict[str, Any]]
 T = TypeVar("T")
-
-# Settings that were removed, with the value that turned each off, and removed values of settings that remain.
-REMOVED: dict[str, Any] = {"train.ramp_epochs": 0, "train.simcut": 0.0, "train.simcut_rate": 0.05}
-REMOVED_VALUES: dict[str, Any] = {"train.optimizer": "schedule_free"}
-LAST_WITH_THEM = "commit 18ebe9c, before the release of 0.1.0, is the last version that has it"
 
 
 def merge(*layers: Mapping[str, Mapping[str, Any]]) -> Layers:
-    """Later layers win, key by key."""
+    """Later layers win, key by key. Old names of settings become those of today."""
     merged: Layers = {section: {} for section in SECTIONS}
-    for layer in layers:
+    for layer in map(with_current_names, layers):
         for section, values in layer.items():
             merged.setdefault(section, {}).update(values)
     return merged
@@ -54,27 +49,6 @@ def assemble(*layers: Mapping[str, Mapping[str, Any]]) -> Config:
         train=_section("train", TrainConfig, merged["train"]),
         search=_section("search", SearchConfig, merged["search"]),
     )
-
-
-def without_removed(layer: Mapping[str, Mapping[str, Any]]) -> Layers:
-    """The layer without removed settings and values: how a model was trained does not matter for using it."""
-    return {
-        section: {key: value for key, value in values.items() if not _is_removed(f"{section}.{key}", value)}
-        for section, values in layer.items()
-    }
-
-
-def refuse_removed(layer: Mapping[str, Mapping[str, Any]]) -> None:
-    """Raise for a removed feature that is turned on; one that is turned off changes nothing."""
-    for section, values in layer.items():
-        for key, value in values.items():
-            name = f"{section}.{key}"
-            if _is_removed(name, value) and not (name in REMOVED and value == REMOVED[name]):
-                raise SettingError(f"{name} = {value!r}: this feature was removed; {LAST_WITH_THEM}")
-
-
-def _is_removed(name: str, value: Any) -> bool:
-    return name in REMOVED or (name in REMOVED_VALUES and value == REMOVED_VALUES[name])
 
 
 def assignments(items: Iterable[str]) -> Layers:

@@ -183,14 +183,10 @@ class DataConfig:
         "name. Features, written A;B;C, are appended to the source as the symbols ;A;B;C. Without it, the columns are "
         "recognised from the first lines.",
     )
-    features_column: int = setting(
-        0, "The column of features; the first versions had it instead of data.columns.",
-        zero="none", least=0, most=10_000,
-    )  # fmt: skip
     skip_blank_lines: bool = setting(
         False, "Whether blank lines of TSV and JSONL files are left out; otherwise they are refused."
     )
-    sampling: float = rate(
+    subword_sampling: float = rate(
         0.0,
         "How often words are segmented differently in each epoch: the rate of BPE-dropout, or any rate for unigram.",
     )
@@ -207,9 +203,7 @@ class DataConfig:
     @property
     def layout(self) -> Columns | None:
         """The columns of tables, where any were given."""
-        if self.columns:
-            return Columns.of(self.columns)
-        return Columns.with_features_in(self.features_column) if self.features_column else None
+        return Columns.of(self.columns) if self.columns else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,7 +226,7 @@ class TrainConfig:
     tokens_per_batch: int = setting(
         25_000, "Target tokens per optimizer step, without padding.", unit="tokens", least=1, most=100_000_000
     )
-    tokens_per_microbatch: int = setting(
+    positions_per_microbatch: int = setting(
         0,
         "Positions that are on the device at once, including padding; a larger batch is computed in parts.",
         unit="positions", zero="chosen for the device", least=0, most=100_000_000,
@@ -427,12 +421,7 @@ def _column_refusals(data: DataConfig) -> list[Refusal]:
         Columns.of(data.columns) if data.columns else None
     except SettingError as error:
         return [(True, str(error))]
-    return [
-        (
-            bool(data.columns) and data.features_column > 0,
-            f"data.features_column = {data.features_column} with data.columns: give the features as one of the columns",
-        )
-    ]
+    return []
 
 
 def _contradictions(config: Config) -> list[Refusal]:
@@ -474,8 +463,8 @@ def _contradictions(config: Config) -> list[Refusal]:
             "set data.joint=false",
         ),
         (
-            data.sampling > 0 and not {data.source_units, data.target_units} & {"bpe", "unigram", "auto"},
-            f"data.sampling = {data.sampling} needs data.source_units or data.target_units of bpe or unigram",
+            data.subword_sampling > 0 and not {data.source_units, data.target_units} & {"bpe", "unigram", "auto"},
+            f"data.subword_sampling = {data.subword_sampling} needs data.source_units or data.target_units of bpe or unigram",
         ),
         (
             not (train.steps or train.epochs or train.minutes),

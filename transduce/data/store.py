@@ -50,7 +50,7 @@ class Rules:
             max_length=settings.max_length,
             drop_empty=True,
             drop_identical=settings.identical == "drop",
-            keep_text=settings.sampling > 0,
+            keep_text=settings.subword_sampling > 0,
         )
 
 
@@ -135,7 +135,7 @@ class Store:
         It is an entry of the cache, so that a run that is resumed meets it again: sentencepiece's random numbers repeat
         from a seed within a process, but not from one process to the next. Entries of long past epochs are removed.
         """
-        assert self.rules.keep_text, "a store built with data.sampling = 0 has no text"
+        assert self.rules.keep_text, "a store built with data.subword_sampling = 0 has no text"
         resample = partial(self._resampled_block, vocabularies, rate, seed, epoch)
 
         def build(path: Path) -> None:

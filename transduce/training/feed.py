@@ -32,7 +32,7 @@ class Material:
 
     def pairs(self, epoch: int) -> Pairs:
         """The training pairs; sampled segmentation makes them new each epoch."""
-        sampling = self.config.data.sampling
+        sampling = self.config.data.subword_sampling
         if not sampling:
             return self.train
         return self.train.resampled(self.vocabularies, sampling, self.config.train.seed, epoch)

@@ -89,7 +89,7 @@ class Trainer:
         by_device = "pages" if self.device.kind == "cuda" else "padded"
         layout = by_device if self.config.layout == "auto" else self.config.layout
         self.progress.layout = layout = self.progress.layout or layout
-        places = self.config.tokens_per_microbatch or PLACES[self.device.kind]
+        places = self.config.positions_per_microbatch or PLACES[self.device.kind]
         kind = Paging if layout == "pages" else Batching
         return kind(self.config.tokens_per_batch, places, self.config.seed)
 
@@ -245,7 +245,7 @@ class Trainer:
             places = self.planner.places_of(self.largest, self.material.train)
             raise TrainingError(
                 f"the largest batch ({places:,} places) does not fit the memory of this device: "
-                "lower train.tokens_per_microbatch or data.max_length"
+                "lower train.positions_per_microbatch or data.max_length"
             ) from None
         finally:
             self.update.forget()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from transduce.checkpoint import RunFolder, steps_saved, write_bytes, write_text
-from transduce.config import Config, DataConfig, refuse_removed
+from transduce.config import Config, DataConfig, notes_on_old_names, refuse_removed
 from transduce.data import (
     Corpus,
     EmptyCorpus,
@@ -63,6 +63,8 @@ class Prepared:
 
 def prepare(folder: RunFolder, wished: Wishes, say: Say, begun: float | None = None) -> Prepared:
     """A new run where there is none, else the one that is there; a budget in minutes counts from `begun`."""
+    for note in notes_on_old_names(*wished.layers):
+        say(note)
     if folder.config.exists():
         return _prepare_again(folder, wished, say)
     check_free(folder)
