@@ -9,8 +9,10 @@ from transduce.config import (
     Counts,
     Layers,
     Side,
+    Time,
     assignments,
     build,
+    cpu_machine,
     differences,
     fit,
     flatten,
@@ -18,6 +20,7 @@ from transduce.config import (
     notes_on_old_names,
     to_toml,
 )
+from transduce.config.fitted import may_take_long
 from transduce.config.old_names import OLD_NAMES, Renamed
 from transduce.errors import SettingError
 
@@ -225,6 +228,19 @@ def test_units_that_were_asked_for_are_what_is_said() -> None:
     layer = assignments(["data.target_units=char"])
     fitted = fit(Counts(100_000, SPELLINGS, SOUNDS), Asked.of(layer))
     assert any("units char -> char, one vocabulary" in reason for reason in fitted.reasons)
+
+
+@pytest.mark.parametrize("target", ["bpe", "unigram", "char", "word"])
+@pytest.mark.parametrize("source", ["bpe", "unigram", "char", "word"])
+@pytest.mark.parametrize("budget", ["train.steps=100", "train.minutes=5"])
+@pytest.mark.parametrize("sides", [(WORDS, WORDS), (SPELLINGS, SOUNDS)])
+def test_settings_are_fitted_around_all_units(source: str, target: str, budget: str, sides: tuple[Side, Side]) -> None:
+    layer = assignments([f"data.source_units={source}", f"data.target_units={target}", budget])
+    counts, asked = Counts(20_000, *sides), Asked.of(layer)
+    assert may_take_long(counts, asked) in (False, True)
+    fitted = fit(counts, asked, Time(cpu_machine(2_000.0), 300.0))
+    assert f"units {source} -> {target}" in " ".join(fitted.reasons)
+    build(fitted.layer, layer)
 
 
 def test_one_vocabulary_or_two_as_asked() -> None:

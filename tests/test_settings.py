@@ -152,3 +152,18 @@ def test_the_defaults_are_the_preset_base() -> None:
     assert base.model == Config().model
     assert base.search == Config().search
     assert base.train == Config().train
+
+
+def test_an_old_name_given_to_training_is_noted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRANSDUCE_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "a.tsv").write_text("".join(f"{a} {b}\t{b} {a}\n" for a in "abcde" for b in "fghij"))
+    shape = "model.d_model=16 model.num_heads=2 model.num_encoder_layers=1 model.num_decoder_layers=1 train.steps=1"
+    old = "train.tokens_per_microbatch=64"
+    assert main(["train", str(tmp_path / "run"), "--train", str(tmp_path / "a.tsv"), "--set", *shape.split(), old]) == 0
+    said = capsys.readouterr().err
+    assert "note: train.tokens_per_microbatch is called train.positions_per_microbatch now" in said
+    written = (tmp_path / "run" / "config.toml").read_text()
+    assert "positions_per_microbatch = 64" in written
+    assert "tokens_per_microbatch" not in written
