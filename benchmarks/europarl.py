@@ -27,8 +27,8 @@ from transduce.data.batches import Batch, Batching, make_batch
 from transduce.metrics import translation_scores
 from transduce.model import Tokens
 from transduce.threads import prefetch
-from transduce.training.choices import wishes
-from transduce.training.feed import AHEAD, Material
+from transduce.training.choices import requested_settings
+from transduce.training.feed import PREFETCHED_STEPS, TrainingData
 from transduce.training.prepare import prepare
 from transduce.training.smoothing import smoothed_loss
 
@@ -99,14 +99,14 @@ def call(arguments: list[str]) -> str:
 
 def train_hf(options: argparse.Namespace, tests: dict[str, tuple[Path, Path]]) -> dict[str, Any]:
     torch.backends.cuda.enable_cudnn_sdp(False)  # it plans anew for every shape, .2 s each: half of HF's time
-    nothing = wishes(train=[], valid=[], languages=(), preset="", config="", settings=[], start_from="")
-    material = prepare(RunFolder(options.run), nothing, print).material
-    vocabulary = material.vocabularies.target
+    nothing = requested_settings(train=[], valid=[], languages=(), preset="", config="", settings=[], start_from="")
+    training_data = prepare(RunFolder(options.run), nothing, print).training_data
+    vocabulary = training_data.vocabularies.target
     model = marian(Case("base", ModelConfig(), vocabulary.size, TOKENS)).cuda().train()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-9, fused=True)
     batching, budget = Batching(TOKENS, TOKENS, seed=1), options.minutes * 60
     spent, step, tokens, halfway = 0.0, 0, 0, {}
-    with prefetch(made_batches(material, batching), AHEAD) as steps:
+    with prefetch(made_batches(training_data, batching), PREFETCHED_STEPS) as steps:
         for batches in steps:
             begun = time.perf_counter()
             step += 1
@@ -131,12 +131,12 @@ def train_hf(options: argparse.Namespace, tests: dict[str, tuple[Path, Path]]) -
     return {"scores": scores, "halfway": halfway, "steps": step, "target_tokens_per_s": round(tokens / spent)}
 
 
-def made_batches(material: Material, batching: Batching) -> Iterator[list[Batch]]:
+def made_batches(training_data: TrainingData, batching: Batching) -> Iterator[list[Batch]]:
     """The batches of every step, made while the GPU works, as ours are."""
-    pad = material.vocabularies.target.pad
+    pad = training_data.vocabularies.target.pad
     for epoch in range(1000):
-        for step in batching.plan(material.train, epoch):
-            yield [make_batch(material.train, part, pad, pad).pinned() for part in step]
+        for step in batching.plan(training_data.train, epoch):
+            yield [make_batch(training_data.train, part, pad, pad).pinned() for part in step]
 
 
 def loss_of(model: Any, batch: Batch) -> torch.Tensor:

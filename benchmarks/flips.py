@@ -98,17 +98,17 @@ def make_base(folder: Path) -> Base:
 
 
 def train(base: Base, run: Path, stop_at: int = 0) -> None:
-    from transduce.training import Silent, Stopped
+    from transduce.training import SilentReporter, Stopped
     from transduce.training import train as run_training
 
-    class Stopping(Silent):
+    class Stopping(SilentReporter):
         def step(self, report: Any) -> None:
             if stop_at and report.step >= stop_at:
                 os.kill(os.getpid(), signal.SIGTERM)
 
     files = {name: [(str(base.folder / f"{name}.tsv"),)] for name in ("train", "valid")}
     with contextlib.suppress(Stopped):
-        run_training(run, **files, settings=[*SETTINGS, f"train.steps={STEPS}"], voice=Stopping())
+        run_training(run, **files, settings=[*SETTINGS, f"train.steps={STEPS}"], reporter=Stopping())
 
 
 def quietly(arguments: list[str]) -> None:

@@ -30,21 +30,21 @@ from transduce.errors import DataError, RunError, SettingError, TrainingError
 from transduce.metrics import Score, Scores
 from transduce.model import Transformer
 from transduce.text import EOS
-from transduce.training import Result, Silent, make_voice
+from transduce.training import Result, SilentReporter, make_reporter
 from transduce.training import train as train_model
-from transduce.training.card import Facts, training_losses, write_card
-from transduce.training.choices import NEW_FOR_EACH_RUN, wishes
-from transduce.training.keeper import Keeper
+from transduce.training.card import RunSummary, training_losses, write_card
+from transduce.training.checkpoint_manager import CheckpointManager
+from transduce.training.choices import NEW_FOR_EACH_RUN, requested_settings
 from transduce.training.loop import Trainer
 from transduce.training.output_limit import fit_output_limit
 from transduce.training.prepare import prepare
 from transduce.training.progress import Progress, last_step
-from transduce.training.report import Recorder, StepReport
+from transduce.training.report import MetricsLogger, StepReport
 from transduce.training.validation import Sample, Validation, output_limits, validate
 from transduce.translator import better_weights, read_config, write_config
 from transduce.translator.evaluation import TestSet
 
-FACTS = Facts([], 1, 1, 1, 1, 1, 1.0, 1, 1.0, "CPU")
+SUMMARY = RunSummary([], 1, 1, 1, 1, 1, 1.0, 1, 1.0, "CPU")
 TIMES = {"tokens_per_second"}  # of the log: what may differ between two equal runs
 SMALL = """
 model.d_model=32 model.d_ff=64 model.num_heads=2 model.num_encoder_layers=1 model.num_decoder_layers=1
@@ -109,7 +109,7 @@ def unthinned(reversal: dict[str, str], tmp_path_factory: pytest.TempPathFactory
     """The same with the checkpoints that it had until its very end."""
     run = tmp_path_factory.mktemp("runs") / "unthinned"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Keeper, "finish", lambda keeper: None)
+        patch.setattr(CheckpointManager, "finish", lambda manager: None)
         run_training(run, reversal)
     return run
 
@@ -147,7 +147,7 @@ def test_old_checkpoints_are_pruned(unthinned: Path) -> None:
     assert full == [18, 24]
 
 
-class Heard(Silent):
+class Heard(SilentReporter):
     """Keeps what a run says."""
 
     def __init__(self) -> None:
@@ -160,7 +160,7 @@ class Heard(Silent):
 def test_a_finished_run_keeps_one_checkpoint_and_says_how_to_free_it(reversal: dict[str, str], tmp_path: Path) -> None:
     run, heard = tmp_path / "run", Heard()
     files = {"train": [(reversal["train"],)], "valid": [(reversal["valid"],)]}
-    train_model(run, settings=SMALL, voice=heard, **files)
+    train_model(run, settings=SMALL, reporter=heard, **files)
     assert checkpoint.steps_saved(RunFolder(run)) == [24]
     size = sum(path.stat().st_size for path in (run / "checkpoints" / "step-00000024").iterdir())
     weights = (run / "last.safetensors").stat().st_size
@@ -237,7 +237,7 @@ def test_training_and_validation_loss_have_one_scale(finished: Path, reversal: d
 def test_sample_outputs_take_one_short_line_unless_asked_for(verbose: bool, capsys: pytest.CaptureFixture[str]) -> None:
     samples = [Sample("s" * 200, f"output {number}", f"reference {number}") for number in range(3)]
     validation = Validation(1.0, Scores((Score("BLEU", 1.0, "", True),)), samples)
-    make_voice(quiet=False, verbose=verbose).validated("valid", 7, validation, better=True)
+    make_reporter(quiet=False, verbose=verbose).validated("valid", 7, validation, better=True)
     figures, *shown = capsys.readouterr().err.splitlines()
     assert figures.startswith("step 7: ")
     if verbose:
@@ -282,7 +282,7 @@ def test_weights_scored_under_an_older_name_are_compared_and_loaded(
         checkpoint.write_tensors(path, read_tensors(path), about)
     assert better_weights(run) == better
     assert transduce.load(run.path).translate(["a b"])
-    write_card(run, read_config(run), FACTS)
+    write_card(run, read_config(run), SUMMARY)
     assert "| PER 20.00 |" in run.card.read_text()
 
 
@@ -321,7 +321,7 @@ def test_long_targets_raise_the_limit_of_a_run_and_of_those_that_start_from_it(t
     train_model(tmp_path / "run", settings=short, **files)
     assert read_config(RunFolder(tmp_path / "run")).search.max_extra == 90  # 70 more, and a quarter
     heard = Heard()
-    train_model(tmp_path / "asked", settings=[*short, "search.max_extra=10"], voice=heard, **files)
+    train_model(tmp_path / "asked", settings=[*short, "search.max_extra=10"], reporter=heard, **files)
     assert read_config(RunFolder(tmp_path / "asked")).search.max_extra == 10
     assert any("set search.max_extra=90, or outputs will be cut" in line for line in heard.lines)
     (tmp_path / "short.tsv").write_text("".join(pair.replace(" z", "") for pair in pairs[:9]))
@@ -335,13 +335,13 @@ def test_long_targets_raise_the_limit_of_a_run_and_of_those_that_start_from_it(t
 def test_a_validation_bounds_its_outputs_by_the_references(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An untrained model writes to the limit on every line: to twice the reference and ten tokens, not to input + 50."""
     trainer = trainer_of(finished)
-    vocabulary = trainer.material.vocabularies.target
+    vocabulary = trainer.training_data.vocabularies.target
     texts = TestSet(["a b c", "a"], [["c b a"], ["a", "a a a a"]])
     assert output_limits(texts, vocabulary) == [2 * 4 + 10, 2 * 5 + 10]
     project = trainer.model.project
     never_ends = lambda hidden: project(hidden).index_fill(-1, torch.tensor([EOS]), -1e9)  # noqa: E731
     monkeypatch.setattr(trainer.model, "project", never_ends)
-    validation = validate(trainer.translator, trainer.material.valid, texts)
+    validation = validate(trainer.translator, trainer.training_data.valid, texts)
     assert validation.outputs_at_limit == 2
     assert all(len(sample.output.split()) <= 19 for sample in validation.samples)
 
@@ -726,7 +726,7 @@ def test_pages_learn_on_a_cpu_too_and_resume_to_the_same(reversal: dict[str, str
 def test_accumulation_equals_one_large_batch(finished: Path) -> None:
     """The gradient of a step is the same in one batch or cut into several."""
     trainer = trainer_of(finished, "model.dropout=0")
-    pairs, numbers = trainer.material.train, np.arange(40)
+    pairs, numbers = trainer.training_data.train, np.arange(40)
     tokens = int(pairs.target_lengths[numbers].sum())
 
     def gradient(parts: list[np.ndarray]) -> tuple[float, list[torch.Tensor]]:
@@ -744,19 +744,21 @@ def test_accumulation_equals_one_large_batch(finished: Path) -> None:
 
 
 def batch_of(trainer: Trainer, numbers: np.ndarray) -> Batch:
-    vocabularies = trainer.material.vocabularies
-    return make_batch(trainer.material.train, numbers, vocabularies.source.pad, vocabularies.target.pad)
+    vocabularies = trainer.training_data.vocabularies
+    return make_batch(trainer.training_data.train, numbers, vocabularies.source.pad, vocabularies.target.pad)
 
 
 def trainer_of(run: Path, *changes: str) -> Trainer:
     """The trainer of a finished run, with some settings changed in memory only."""
     folder = RunFolder(run)
-    nothing = wishes(train=[], valid=[], languages=(), preset="", config="", settings=[], start_from="")
+    nothing = requested_settings(train=[], valid=[], languages=(), preset="", config="", settings=[], start_from="")
     prepared = prepare(folder, nothing, print)
-    material = prepared.material
-    config = build(from_toml(to_toml(material.config), ""), assignments(changes))
-    model = Transformer(config.model, material.vocabularies.source.size, material.vocabularies.target.size)
-    return Trainer(folder, dataclasses.replace(material, config=config), model, choose_device("cpu"), Silent())
+    training_data = prepared.training_data
+    config = build(from_toml(to_toml(training_data.config), ""), assignments(changes))
+    model = Transformer(config.model, training_data.vocabularies.source.size, training_data.vocabularies.target.size)
+    return Trainer(
+        folder, dataclasses.replace(training_data, config=config), model, choose_device("cpu"), SilentReporter()
+    )
 
 
 @pytest.mark.numerics
@@ -836,14 +838,16 @@ def test_weights_say_what_an_epoch_is_made_of(reversal: dict[str, str], corpora:
     said: list[str] = []
 
     def prepared(name: str, *settings: str) -> Trainer:
-        wished = wishes(
+        requested = requested_settings(
             train=[(path,) for path in corpora[1::2]], valid=[(reversal["valid"],)], languages=(), preset="",
             config="", settings=[*SMALL, *settings], start_from="",
         )  # fmt: skip
         folder = RunFolder(tmp_path / name)
-        material = prepare(folder, wished, said.append).material
-        model = Transformer(material.config.model, material.vocabularies.source.size, material.vocabularies.target.size)
-        return Trainer(folder, material, model, choose_device("cpu"), Silent())
+        training_data = prepare(folder, requested, said.append).training_data
+        model = Transformer(
+            training_data.config.model, training_data.vocabularies.source.size, training_data.vocabularies.target.size
+        )
+        return Trainer(folder, training_data, model, choose_device("cpu"), SilentReporter())
 
     plain, ones, mixed = (
         prepared("plain"),
@@ -858,8 +862,8 @@ def test_weights_say_what_an_epoch_is_made_of(reversal: dict[str, str], corpora:
         "100 pairs x 9 = 75.0 % of an epoch",
     ]
     assert (
-        [p.tolist() for p in plain.material.passes(3)]
-        == [p.tolist() for p in ones.material.passes(3)]
+        [p.tolist() for p in plain.training_data.passes(3)]
+        == [p.tolist() for p in ones.training_data.passes(3)]
         == [list(range(400))]
     )
     assert mixed.steps_per_epoch == pytest.approx(3 * plain.steps_per_epoch, rel=0.1)
@@ -901,12 +905,12 @@ def test_fine_tuning_keeps_the_languages_unless_told_otherwise(
     named_data = dataclasses.replace(config.data, languages=("xx", "yy"))
     write_config(RunFolder(named), dataclasses.replace(config, data=named_data))
     for languages, kept in (((), ("xx", "yy")), (("aa", "bb"), ("aa", "bb"))):
-        wished = wishes(
+        requested = requested_settings(
             train=[(reversal["train"],)], valid=[(reversal["valid"],)], languages=languages, preset="", config="",
             settings=[], start_from=str(named),
         )  # fmt: skip
-        prepared = prepare(RunFolder(tmp_path / "-".join(kept)), wished, lambda line: None)
-        assert prepared.material.config.data.languages == kept
+        prepared = prepare(RunFolder(tmp_path / "-".join(kept)), requested, lambda line: None)
+        assert prepared.training_data.config.data.languages == kept
 
 
 def test_among_equal_scores_the_smaller_loss_is_better() -> None:
@@ -947,7 +951,7 @@ def test_a_run_killed_while_it_wrote_its_first_files_begins_anew(reversal: dict[
 def test_fine_tuning_says_every_setting_it_changes(finished: Path, reversal: dict[str, str], tmp_path: Path) -> None:
     heard, files = Heard(), {"train": [(reversal["train"],)], "valid": [(reversal["valid"],)]}
     settings = ["train.steps=1", "train.threads=1", "model.dropout=0.25"]
-    train_model(tmp_path / "tuned", start_from=str(finished), settings=settings, voice=heard, **files)
+    train_model(tmp_path / "tuned", start_from=str(finished), settings=settings, reporter=heard, **files)
     [line] = [line for line in heard.lines if line.startswith(f"changed from {finished}: ")]
     told = dict(change.split(" ", 1) for change in line.removeprefix(f"changed from {finished}: ").split(", "))
     assert told["model.dropout"] == "0.1 -> 0.25"
@@ -1011,21 +1015,21 @@ def test_the_speed_shown_is_of_steps_that_are_done(tmp_path: Path, monkeypatch: 
     """A GPU queues many steps in a moment: 7 M tokens/s were shown where 1.1 M was true."""
     now, shown = [100.0], []
 
-    class Listening(Silent):
+    class Listening(SilentReporter):
         def step(self, report: StepReport) -> None:
             shown.append(report.tokens_per_second)
 
     monkeypatch.setattr("transduce.training.report.time.perf_counter", lambda: now[0])
     (tmp_path / "run").mkdir()
     progress = Progress()
-    recorder = Recorder(RunFolder(tmp_path / "run"), progress, Listening())
+    logger = MetricsLogger(RunFolder(tmp_path / "run"), progress, Listening())
     for _ in range(50):
         now[0] += 0.02
         progress.step, progress.logged_tokens = progress.step + 1, progress.logged_tokens + 1_000
-        recorder.step(progress, 1_000, 1_000)
-    recorder.log(progress, 1e-3, 1.0)
+        logger.step(progress, 1_000, 1_000)
+    logger.log(progress, 1e-3, 1.0)
     for _ in range(40):  # queued, not done
         now[0] += 1e-5
-        recorder.step(progress, 1_000, 1_000)
-    recorder.close()
+        logger.step(progress, 1_000, 1_000)
+    logger.close()
     assert max(shown) == pytest.approx(50_000, rel=0.01)

@@ -62,7 +62,7 @@ def train(
     ["model.d_model=64"].
     """
     from transduce.config import merge, settings_layer
-    from transduce.training import make_voice
+    from transduce.training import make_reporter
     from transduce.training import train as run_training
 
     given = {"minutes": minutes, "steps": steps, "epochs": epochs}
@@ -76,5 +76,5 @@ def train(
         config=config,
         settings=merge(settings_layer(settings or ()), {"train": budget}),
         start_from=start_from,
-        voice=make_voice(quiet),
+        reporter=make_reporter(quiet),
     )

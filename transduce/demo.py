@@ -41,7 +41,7 @@ def run_demo(folder: Path) -> None:
     console.print(f"CMU pronouncing dictionary: {len(splits['train']):,} pronunciations to learn from", markup=False)
     run = folder / "run"
     if not is_finished(run):
-        train(run, train=[(files["train"],)], valid=[(files["valid"],)], settings=RECIPE, voice=Terminal())
+        train(run, train=[(files["train"],)], valid=[(files["valid"],)], settings=RECIPE, reporter=Terminal())
     translator = Translator.load(run, Loading(engine="torch"))  # figures to quote: of the weights as they are
     scores = score_demo(translator, splits["test"])
     print(f"\n{scores.text()}")

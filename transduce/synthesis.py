@@ -18,9 +18,9 @@ from transduce.config import PRESETS, Layers, ModelConfig
 from transduce.data import Corpus, without_pipes
 from transduce.errors import DataError, RunError, SettingError
 from transduce.files import disk_errors, synchronize_open
-from transduce.training import Result, Silent, Voice
+from transduce.training import Reporter, Result, SilentReporter
 from transduce.training import train as train_model
-from transduce.training.choices import wishes
+from transduce.training.choices import requested_settings
 from transduce.training.prepare import check_free
 from transduce.translator import Loading, ModelFolder, Request, Translator, open_folder
 
@@ -59,10 +59,10 @@ def distill(
     keep_original: bool = False,
     beam: int | None = None,
     loading: Loading | None = None,
-    voice: Voice | None = None,
+    reporter: Reporter | None = None,
 ) -> Result:
     """Train a student on what the teacher makes of the sources (Kim and Rush 2016); run again, it goes on."""
-    voice, taught = voice or Silent(), open_folder(teacher)
+    reporter, taught = reporter or SilentReporter(), open_folder(teacher)
     data = taught.config.data
     if preset == "student" and not config:
         settings = [*smaller_than(taught.config.model), *settings]
@@ -72,10 +72,10 @@ def distill(
         raise SettingError("no training data: --train SOURCE TARGET, or --train FILE.tsv")
     # What is wrong with the student's settings or its folder is said before the teacher works for an hour.
     check_free(RunFolder(Path(run)))
-    asked = wishes(
+    asked = requested_settings(
         train=train, valid=valid, languages=known, preset=preset, config=config, settings=settings, start_from="",
         inherited=inherited,
-    ).asked.data  # fmt: skip
+    ).config.data  # fmt: skip
     folder = RunFolder(Path(run)).made
     train = _readable_again(tuple(train), folder)
     corpus = replace(
@@ -84,9 +84,9 @@ def distill(
         columns=asked.layout or data.layout,
         skip_blank_lines=asked.skip_blank_lines or data.skip_blank_lines,
     )
-    translator = Translator.load(teacher, loading or Loading(say=voice.say))
+    translator = Translator.load(teacher, loading or Loading(say=reporter.say))
     sources = (line for block in corpus.blocks() for line in block.source)
-    made = make_corpus(translator, translator.request(beam=beam), sources, folder, voice.say)
+    made = make_corpus(translator, translator.request(beam=beam), sources, folder, reporter.say)
     return train_model(
         run,
         train=[(str(made.given), str(made.made)), *(train if keep_original else ())],
@@ -96,7 +96,7 @@ def distill(
         config=config,
         settings=settings,
         inherited=inherited,
-        voice=voice,
+        reporter=reporter,
     )
 
 

@@ -24,7 +24,7 @@ from transduce.translator.alignment import Pairs, pharaoh
 from transduce.translator.engines import say_to_stderr
 
 if TYPE_CHECKING:
-    from transduce.training import Result, Voice
+    from transduce.training import Reporter, Result
     from transduce.translator.evaluation import Evaluation, TestSet
 
 Options = argparse.Namespace
@@ -46,17 +46,17 @@ def train(options: Options) -> int:
         lambda: train(
             options.run,
             start_from=options.start_from,
-            voice=_voice(options),
+            reporter=_reporter(options),
             begun=options.begun,
             **_asked_of_training(options),
         ),
     )
 
 
-def _voice(options: Options) -> "Voice":
-    from transduce.training import make_voice
+def _reporter(options: Options) -> "Reporter":
+    from transduce.training import make_reporter
 
-    return make_voice(options.quiet, options.verbose)
+    return make_reporter(options.quiet, options.verbose)
 
 
 def _asked_of_training(options: Options) -> dict[str, Any]:
@@ -299,7 +299,7 @@ def distill(options: Options) -> int:
 
     how = {"keep_original": options.keep_original, "beam": options.beam, "loading": _loading(options)}
     asked = _asked_of_training(options)
-    return _finish(options, lambda: distill(options.teacher, options.run, voice=_voice(options), **how, **asked))
+    return _finish(options, lambda: distill(options.teacher, options.run, reporter=_reporter(options), **how, **asked))
 
 
 def backtranslate(options: Options) -> int:

@@ -17,14 +17,14 @@ from transduce.data import Files
 from transduce.device import choose_device
 from transduce.errors import DamagedFile, RunError
 from transduce.model import Transformer
-from transduce.training.card import Facts, draw_curves, write_card
-from transduce.training.choices import Settings, wishes
+from transduce.training.card import RunSummary, draw_curves, write_card
+from transduce.training.choices import Settings, requested_settings
 from transduce.training.loop import Stopped, Trainer
 from transduce.training.prepare import Prepared, prepare
-from transduce.training.report import Silent, Voice, make_voice
+from transduce.training.report import Reporter, SilentReporter, make_reporter
 from transduce.translator import better_weights, load_weights
 
-__all__ = ["Result", "Silent", "Stopped", "Voice", "make_voice", "train"]
+__all__ = ["Reporter", "Result", "SilentReporter", "Stopped", "make_reporter", "train"]
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def train(
     settings: Settings | None = None,
     start_from: str | Path = "",
     inherited: Layers | None = None,
-    voice: Voice | None = None,
+    reporter: Reporter | None = None,
     begun: float | None = None,
 ) -> Result:
     """Begin a run or resume it, until its budget ends; raises `Stopped` if a signal comes first.
@@ -60,25 +60,25 @@ def train(
     A budget in minutes counts from `begun`, a moment of `time.perf_counter`, or else from this call.
     """
     begun = time.perf_counter() if begun is None else begun
-    folder, voice = RunFolder(Path(run)), voice or Silent()
-    wished = wishes(
+    folder, reporter = RunFolder(Path(run)), reporter or SilentReporter()
+    requested = requested_settings(
         train=train, valid=valid, languages=languages, preset=preset, config=config, settings=settings,
         start_from=start_from, inherited=inherited,
     )  # fmt: skip
-    asked = wished.asked.train
+    asked = requested.config.train
     choose_device(asked.device, asked.precision, asked.threads)  # refused now rather than when the data are ready
     with _alone_in(folder):
-        prepared = prepare(folder, wished, voice.say, begun)
-        trainer = make_trainer(folder, prepared, voice, begun)
+        prepared = prepare(folder, requested, reporter.say, begun)
+        trainer = make_trainer(folder, prepared, reporter, begun)
         trainer.run()
         result = _conclude(folder, prepared, trainer)
-    voice.say(
+    reporter.say(
         f"done after {result.steps:,} steps and {result.seconds / 60:.1f} minutes: {result.metric} {result.score:.2f} "
         f"on {result.lines:,} validation lines, greedy search ({result.weights} weights; {result.signature})\n"
         f"next: transduce translate {run} < input > output"
     )
     if size := freed_by_deleting(folder.checkpoints):
-        voice.say(
+        reporter.say(
             f"{folder.checkpoints}: {size / 1e6:,.1f} MB, needed only to train this run further; "
             "delete that folder to free the space"
         )
@@ -104,19 +104,19 @@ def _alone_in(folder: RunFolder) -> Iterator[None]:
             lock.unlink(missing_ok=True)
 
 
-def make_trainer(folder: RunFolder, prepared: Prepared, voice: Voice, begun: float | None = None) -> Trainer:
+def make_trainer(folder: RunFolder, prepared: Prepared, reporter: Reporter, begun: float | None = None) -> Trainer:
     """The model in its first state, or the state it was saved in, with all that trains it."""
-    material, config = prepared.material, prepared.material.config
+    training_data, config = prepared.training_data, prepared.training_data.config
     device = choose_device(config.train.device, config.train.precision, config.train.threads)
     start = (
         None if prepared.start is None else prepared.start.model()
     )  # refused before ours, of the same size, is built
     torch.manual_seed(config.train.seed)
-    model = Transformer(config.model, material.vocabularies.source.size, material.vocabularies.target.size)
+    model = Transformer(config.model, training_data.vocabularies.source.size, training_data.vocabularies.target.size)
     if start is not None and prepared.start is not None:
         load_weights(model, dict(start.named_parameters()), str(prepared.start.folder.path))
-    trainer = Trainer(folder, material, model, device, voice, begun)
-    voice.say(
+    trainer = Trainer(folder, training_data, model, device, reporter, begun)
+    reporter.say(
         f"model: {trainer.parameters / 1e6:.2f} M parameters on {device.name}{', bf16' if device.bf16 else ''}; "
         f"{trainer.steps_per_epoch:,} steps an epoch, {100 * trainer.padding:.1f} % padding"
     )
@@ -125,13 +125,13 @@ def make_trainer(folder: RunFolder, prepared: Prepared, voice: Voice, begun: flo
 
 def _conclude(folder: RunFolder, prepared: Prepared, trainer: Trainer) -> Result:
     """The card and the curves, and what the run came to."""
-    material, progress = prepared.material, trainer.progress
-    lengths = material.train.source_lengths[np.concatenate(material.passes(0))]
-    facts = Facts(
+    training_data, progress = prepared.training_data, trainer.progress
+    lengths = training_data.train.source_lengths[np.concatenate(training_data.passes(0))]
+    facts = RunSummary(
         data=prepared.about_data,
         parameters=trainer.parameters,
-        source_size=material.vocabularies.source.size,
-        target_size=material.vocabularies.target.size,
+        source_size=training_data.vocabularies.source.size,
+        target_size=training_data.vocabularies.target.size,
         source_tokens=progress.source_tokens,
         target_tokens=progress.target_tokens,
         mean_length=float(lengths.mean()),
@@ -139,11 +139,11 @@ def _conclude(folder: RunFolder, prepared: Prepared, trainer: Trainer) -> Result
         seconds=progress.seconds,
         device=trainer.device.name,
     )
-    write_card(folder, material.config, facts)
+    write_card(folder, training_data.config, facts)
     try:
         draw_curves(folder.metrics, folder.path / "curves.png")
     except DamagedFile as error:  # no reason to end a finished run with an error
-        trainer.voice.say(f"{error}; the curves are not drawn")
+        trainer.reporter.say(f"{error}; the curves are not drawn")
     which = better_weights(folder)
     about = read_about(folder.weights(which), needed=("metric", "score", "signature"))
     return Result(

@@ -1,4 +1,4 @@
-"""What a finished run leaves for people: `README.md`, the model card, and `curves.png`."""
+"""The model card (`README.md`) and the learning curves (`curves.png`) of a finished run."""
 
 import json
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ from transduce.training.cost import training_flops
 
 
 @dataclass(frozen=True)
-class Facts:
-    """What the card tells that the configuration does not."""
+class RunSummary:
+    """What the model card says beyond the configuration."""
 
     data: list[str]  # one line for each thing to know of the data
     parameters: int
@@ -29,14 +29,14 @@ class Facts:
     device: str
 
 
-def write_card(folder: RunFolder, config: Config, facts: Facts) -> None:
+def write_card(folder: RunFolder, config: Config, summary: RunSummary) -> None:
     """The model card: data, settings, scores with signatures, cost, use."""
     name = folder.path.resolve().name
     languages = " -> ".join(config.data.languages) or "sequence -> sequence"
     lines = [
         f"# {name}: {languages}",
         "",
-        f"A Transformer of {facts.parameters / 1e6:.1f} M parameters, trained with Transduce {__version__}.",
+        f"A Transformer of {summary.parameters / 1e6:.1f} M parameters, trained with Transduce {__version__}.",
         "",
         "## Use",
         "",
@@ -55,15 +55,15 @@ def write_card(folder: RunFolder, config: Config, facts: Facts) -> None:
         "",
         "## Data",
         "",
-        *(f"- {line}" for line in facts.data),
-        f"- vocabulary: {facts.source_size:,} source and {facts.target_size:,} target ids"
+        *(f"- {line}" for line in summary.data),
+        f"- vocabulary: {summary.source_size:,} source and {summary.target_size:,} target ids"
         + (" (one vocabulary for both)" if config.data.joint else ""),
         "",
         "## Training",
         "",
-        f"- {facts.steps:,} steps, {facts.target_tokens:,} target tokens",
-        f"- {facts.seconds / 60:.1f} minutes on {facts.device}",
-        f"- cost: {flops(config, facts):.2e} FLOPs (matrix products, forward and backward, real tokens)",
+        f"- {summary.steps:,} steps, {summary.target_tokens:,} target tokens",
+        f"- {summary.seconds / 60:.1f} minutes on {summary.device}",
+        f"- cost: {flops(config, summary):.2e} FLOPs (matrix products, forward and backward, real tokens)",
         "",
         "| setting | value |",
         "| --- | --- |",
@@ -73,10 +73,10 @@ def write_card(folder: RunFolder, config: Config, facts: Facts) -> None:
     write_text(folder.card, "\n".join(lines))
 
 
-def flops(config: Config, facts: Facts) -> float:
+def flops(config: Config, summary: RunSummary) -> float:
     passes = 2 if is_consistent(config.train) else 1
-    tokens = passes * facts.source_tokens, passes * facts.target_tokens
-    return training_flops(config.model, facts.target_size - 1, *tokens, facts.mean_length)
+    tokens = passes * summary.source_tokens, passes * summary.target_tokens
+    return training_flops(config.model, summary.target_size - 1, *tokens, summary.mean_length)
 
 
 def _settings(config: Config) -> dict[str, Any]:

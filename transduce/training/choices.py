@@ -42,18 +42,18 @@ FINE_TUNING_RATE = 0.25  # of the fitted learning rate: the weights are near a g
 
 
 @dataclass(frozen=True)
-class Wishes:
-    """What the user asked for: layers of settings, and what they add up to before anything is fitted."""
+class RequestedSettings:
+    """What the user asked for: layers of settings, and the configuration they give over the plain defaults."""
 
     layers: tuple[Layers, ...]
-    asked: Config
+    config: Config  # nothing is fitted to the data yet
 
     @property
     def start_from(self) -> str:
-        return self.asked.train.start_from
+        return self.config.train.start_from
 
 
-def wishes(
+def requested_settings(
     *,
     train: Files | None,
     valid: Files | None,
@@ -63,7 +63,7 @@ def wishes(
     settings: Settings | None,
     start_from: str | Path,
     inherited: Mapping[str, Mapping[str, Any]] | None = None,
-) -> Wishes:
+) -> RequestedSettings:
     """The layers above the fitted ones: inherited from a teacher < preset < file < options and `--set`."""
     if preset and preset not in PRESETS:
         raise SettingError(f"no preset '{preset}'; there are {', '.join(PRESETS)}")
@@ -84,11 +84,11 @@ def wishes(
     layers = tuple(_without_auto(layer) for layer in given)
     asked = assemble(*layers)  # a misspelt setting is refused before anything is read
     check_ranges(asked)
-    return Wishes(layers, asked)
+    return RequestedSettings(layers, asked)
 
 
 def _without_auto(layer: Mapping[str, Mapping[str, Any]]) -> Layers:
-    """`auto` is no wish: it leaves the choice to what is fitted."""
+    """Drop `auto`, which leaves the choice to what is fitted to the data."""
     return {
         section: {k: v for k, v in values.items() if not (section == "data" and v == "auto")}
         for section, values in layer.items()
@@ -108,12 +108,12 @@ def with_absolute_paths(config: Config) -> Config:
     return replace(config, data=files, train=replace(config.train, start_from=os.path.abspath(begin) if begin else ""))
 
 
-def found_again(stored: Config, wished: Wishes, run: Path) -> Config:
+def found_again(stored: Config, requested: RequestedSettings, run: Path) -> Config:
     """The settings of a run with its files where they are now: the run folder may have moved together with its data.
 
     What is given anew need not be found.
     """
-    data, given = stored.data, wished.asked.data
+    data, given = stored.data, requested.config.data
     files = replace(
         data,
         train=() if given.train else found_setting(data.train, run),
@@ -137,16 +137,21 @@ def _file_layer(path: str | Path) -> Layers:
 
 
 def settings_of_new(
-    scanned: Scan, wished: Wishes, start: ModelFolder | None, found: Mapping[str, Any], say: Say, begun: float
+    scanned: Scan,
+    requested: RequestedSettings,
+    start: ModelFolder | None,
+    found: Mapping[str, Any],
+    say: Say,
+    begun: float,
 ) -> Config:
     """Fitted to the data, the machine and the budget, or taken from the model it starts from, and over it what was asked
     for; the reasons are said. A budget in minutes counts from `begun`."""
-    asked, counted = merge(*wished.layers), counts(scanned, wished.asked.data.languages)
+    asked, counted = merge(*requested.layers), counts(scanned, requested.config.data.languages)
     around = Asked.of(merge(_as_layers(start.config) if start else {}, asked) | {"train": asked["train"]})
-    fitted = fit(counted, around, time_for(wished.asked.train, counted, around, begun))
-    taken = _taken_from(start, wished, fitted.layer) if start else {}
+    fitted = fit(counted, around, time_for(requested.config.train, counted, around, begun))
+    taken = _taken_from(start, requested, fitted.layer) if start else {}
     alone = with_absolute_paths(assemble(fitted.layer, taken, {"data": asked["data"]}))
-    config = with_absolute_paths(build(fitted.layer, taken, *wished.layers, {"data": found}))
+    config = with_absolute_paths(build(fitted.layer, taken, *requested.layers, {"data": found}))
     for reason in fitted.reasons if start is None else []:
         say(f"fitted to the data: {reason}")
     for warning in fitted.warnings:
@@ -159,7 +164,7 @@ def settings_of_new(
     if said:
         say(f"set by your options, file or preset: {', '.join(said)}")
     if start:
-        _say_what_changes(start.config, config, wished.start_from, say)
+        _say_what_changes(start.config, config, requested.start_from, say)
     return config
 
 
@@ -174,10 +179,10 @@ def _say_what_changes(old: Config, new: Config, start_from: str, say: Say) -> No
         say(f"changed from {start_from}: {', '.join(changes)}")
 
 
-def settings_of_resumed(stored: Config, wished: Wishes, run: Path) -> Config:
+def settings_of_resumed(stored: Config, requested: RequestedSettings, run: Path) -> Config:
     """Those it has, with another budget if one was asked for; what else would change is refused by name."""
-    found = found_again(stored, wished, run)
-    config = with_absolute_paths(build(_as_layers(found), *wished.layers))
+    found = found_again(stored, requested, run)
+    config = with_absolute_paths(build(_as_layers(found), *requested.layers))
     may_change = {one.name for one in all_settings() if one.about.resumable}
     for name, (old, new) in differences(found, config).items():
         if name not in may_change:
@@ -188,19 +193,19 @@ def settings_of_resumed(stored: Config, wished: Wishes, run: Path) -> Config:
     return config
 
 
-def _taken_from(start: ModelFolder, wished: Wishes, fitted: Layers) -> Layers:
-    """The layer that another model dictates; a wish that contradicts it is refused by name."""
+def _taken_from(start: ModelFolder, requested: RequestedSettings, fitted: Layers) -> Layers:
+    """The layer that another model dictates; a requested setting that contradicts it is refused by name."""
     stored = _as_layers(start.config)
     dictated = _inherited(stored, "always")
-    for section, values in merge(*wished.layers).items():
+    for section, values in merge(*requested.layers).items():
         for key, value in values.items():
             if key in dictated.get(section, {}) and value != dictated[section][key]:
                 raise SettingError(
-                    f"{section}.{key} = {value}: the model {wished.start_from} has {dictated[section][key]}, and "
+                    f"{section}.{key} = {value}: the model {requested.start_from} has {dictated[section][key]}, and "
                     "starting from it cannot change that"
                 )
     rate = float(fitted["train"]["learning_rate"]) * FINE_TUNING_RATE
-    usual: Layers = {"train": {"learning_rate": rate, "start_from": wished.start_from}}
+    usual: Layers = {"train": {"learning_rate": rate, "start_from": requested.start_from}}
     return merge(dictated, _inherited(stored, "default"), usual)
 
 

@@ -1,6 +1,6 @@
-"""What each step learns from, in order, from any step on: epochs planned one after the other, batches filled in.
+"""The training data and the batches of each step, in order and from any step on.
 
-On a GPU this runs ahead in a thread of its own, so that the device never waits for data.
+On a GPU the batches are prefetched in a thread, so that the device never waits for data.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,12 +13,12 @@ from transduce.data.batches import Batch, Ids, Pairs, Planner
 from transduce.text import Vocabularies
 from transduce.translator.evaluation import TestSet
 
-AHEAD = 8  # steps whose data a GPU has waiting
+PREFETCHED_STEPS = 8  # steps whose batches are prepared ahead for a GPU
 
 
 @dataclass(frozen=True)
-class Material:
-    """What a run learns from and is measured by."""
+class TrainingData:
+    """The training pairs of a run and its validation data, with the settings and vocabularies to read them."""
 
     config: Config
     vocabularies: Vocabularies
@@ -39,8 +39,8 @@ class Material:
 
 
 @dataclass(frozen=True)
-class Portion:
-    """The data of one step."""
+class StepBatches:
+    """The batches of one optimizer step."""
 
     batches: list[Batch]
     source_tokens: int
@@ -48,18 +48,18 @@ class Portion:
     ends_epoch: bool
 
 
-def portions(
-    material: Material, planner: Planner[Any], epoch: int, position: int, pinned: bool = False
-) -> Iterator[Portion]:
-    """Step after step without end, beginning at a position of an epoch."""
-    source_pad, target_pad = material.vocabularies.source.pad, material.vocabularies.target.pad
+def step_batches(
+    training_data: TrainingData, planner: Planner[Any], epoch: int, position: int, pinned: bool = False
+) -> Iterator[StepBatches]:
+    """The batches of every step, without end, starting at a position of an epoch."""
+    source_pad, target_pad = training_data.vocabularies.source.pad, training_data.vocabularies.target.pad
     while True:
-        pairs = material.pairs(epoch)
-        plan = planner.plan(pairs, epoch, material.passes(epoch))
+        pairs = training_data.pairs(epoch)
+        plan = planner.plan(pairs, epoch, training_data.passes(epoch))
         for number, step in enumerate(plan[position:], position + 1):
             batches = [planner.make(pairs, batch, source_pad, target_pad) for batch in step]
             numbers = [planner.pairs_of(batch) for batch in step]
-            yield Portion(
+            yield StepBatches(
                 batches=[batch.pinned() for batch in batches] if pinned else batches,
                 source_tokens=sum(int(pairs.source_lengths[n].sum()) for n in numbers),
                 target_tokens=sum(int(pairs.target_lengths[n].sum()) for n in numbers),

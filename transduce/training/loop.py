@@ -21,13 +21,13 @@ from transduce.device import Device
 from transduce.errors import TrainingError
 from transduce.model import Transformer
 from transduce.threads import prefetch
-from transduce.training.feed import AHEAD, Material, Portion, portions
-from transduce.training.keeper import Keeper
+from transduce.training.checkpoint_manager import CheckpointManager
+from transduce.training.feed import PREFETCHED_STEPS, StepBatches, TrainingData, step_batches
 from transduce.training.kept import holding, kept_weights, weights_of
 from transduce.training.optimizer import make_optimizer
 from transduce.training.plan import Costs, Plan, end_of_training, ends_early, lines_for, revise
-from transduce.training.progress import Cadence, last_step
-from transduce.training.report import Recorder, Voice
+from transduce.training.progress import Intervals, last_step
+from transduce.training.report import MetricsLogger, Reporter
 from transduce.training.schedule import make_schedule, share_left
 from transduce.training.stopping import StopSignals
 from transduce.training.update import GraphedUpdate, PlainUpdate, Update
@@ -55,28 +55,28 @@ class Trainer:
     def __init__(
         self,
         folder: RunFolder,
-        material: Material,
+        training_data: TrainingData,
         model: Transformer,
         device: Device,
-        voice: Voice,
+        reporter: Reporter,
         command_begun: float | None = None,  # on `time.perf_counter`: where the minutes of a budget begin
     ) -> None:
-        self.material, self.device, self.voice = material, device, voice
-        self.config = material.config.train
+        self.training_data, self.device, self.reporter = training_data, device, reporter
+        self.config = training_data.config.train
         self.model = model.to(device.torch)
-        self.translator = Translator.around(model, material.vocabularies, material.config, device)
+        self.translator = Translator.around(model, training_data.vocabularies, training_data.config, device)
         self.optimizer = make_optimizer(model, self.config)
-        self.schedule = make_schedule(material.config)
+        self.schedule = make_schedule(training_data.config)
         self.ema: Tensors = {}
-        self.keeper = Keeper(folder, self.config, material.vocabularies, voice)
-        self.progress = self.keeper.restore(self.model, self.optimizer, self.ema)
+        self.checkpoints = CheckpointManager(folder, self.config, training_data.vocabularies, reporter)
+        self.progress = self.checkpoints.restore(self.model, self.optimizer, self.ema)
         self.planner = self._make_planner()
         self.update: Update = self._make_update()
         epoch = self._planned(0)
         self.steps_per_epoch = len(epoch)
-        self.padding = padding_share(self.planner, epoch, material.train)
+        self.padding = padding_share(self.planner, epoch, training_data.train)
         batches = (batch for step in epoch for batch in step)
-        self.largest = max(batches, key=lambda batch: self.planner.places_of(batch, material.train))
+        self.largest = max(batches, key=lambda batch: self.planner.places_of(batch, training_data.train))
         self.begun = 0.0
         self.command_begun = (time.perf_counter() if command_begun is None else command_begun) - self.progress.spent
         checkpoint = 12 * self.parameters / BYTES_PER_SECOND
@@ -94,7 +94,7 @@ class Trainer:
         return kind(self.config.tokens_per_batch, places, self.config.seed)
 
     def _planned(self, epoch: int) -> list[list[Any]]:
-        return self.planner.plan(self.material.train, epoch, self.material.passes(epoch))
+        return self.planner.plan(self.training_data.train, epoch, self.training_data.passes(epoch))
 
     def _make_update(self) -> Update:
         graphed = self.device.kind == "cuda" and self.device.bf16 and self.progress.layout == "pages"
@@ -111,11 +111,11 @@ class Trainer:
 
     def run(self) -> None:
         """Train to the end of the budget; raises `Stopped` when a signal asks for it."""
-        if self._is_over() and self.keeper.is_complete(self.progress, self.last_step):
-            self.keeper.finish()
-            self.voice.say(f"already finished at step {self.progress.step:,}; a larger budget continues it")
+        if self._is_over() and self.checkpoints.is_complete(self.progress, self.last_step):
+            self.checkpoints.finish()
+            self.reporter.say(f"already finished at step {self.progress.step:,}; a larger budget continues it")
             return
-        self.recorder = Recorder(self.keeper.folder, self.progress, self.voice)
+        self.logger = MetricsLogger(self.checkpoints.folder, self.progress, self.reporter)
         self.begun = time.perf_counter() - self.progress.seconds
         try:
             with StopSignals() as signals, self._fed() as fed:
@@ -128,16 +128,18 @@ class Trainer:
                     self._after_step()
                 self._finish()
         finally:
-            self.recorder.close()
+            self.logger.close()
 
     @contextmanager
-    def _fed(self) -> Iterator[Iterator[Portion]]:
+    def _fed(self) -> Iterator[Iterator[StepBatches]]:
         on_gpu = self.device.kind == "cuda"
-        items = portions(self.material, self.planner, self.progress.epoch, self.progress.position, pinned=on_gpu)
+        items = step_batches(
+            self.training_data, self.planner, self.progress.epoch, self.progress.position, pinned=on_gpu
+        )
         if not on_gpu:
             yield items
         else:
-            with prefetch(items, AHEAD) as ready:
+            with prefetch(items, PREFETCHED_STEPS) as ready:
                 yield ready
 
     def _is_over(self) -> bool:
@@ -155,41 +157,41 @@ class Trainer:
         step = self.progress.step
         if step % self.config.log_every == 0:
             self._look()
-            self.recorder.log(self.progress, self.learning_rate, self.gradient_norm)
+            self.logger.log(self.progress, self.learning_rate, self.gradient_norm)
         if plan := self.progress.plan_for(self.config):
             self._keep_to(plan)
-        at_end, cadence = step >= self.last_step, Cadence.of(self.config, self.last_step, self.progress)
-        if step % cadence.validate_every == 0 and not at_end:
+        at_end, intervals = step >= self.last_step, Intervals.of(self.config, self.last_step, self.progress)
+        if step % intervals.validate_every == 0 and not at_end:
             self._validate()
-        if step % cadence.checkpoint_every == 0 and not at_end:
+        if step % intervals.checkpoint_every == 0 and not at_end:
             self._save()
 
     def _finish(self) -> None:
         """The last validation, the last checkpoint, and the average of the last few."""
         if self._out_of_patience():
-            self.voice.say(f"no better score in {self.progress.waited} validations: stopping early (train.patience)")
+            self.reporter.say(f"no better score in {self.progress.waited} validations: stopping early (train.patience)")
         self._save()  # before the last validation, which may take long
-        if self.progress.validated != self.progress.step or not self.keeper.has("best"):
+        if self.progress.validated != self.progress.step or not self.checkpoints.has("best"):
             self._validate()
             self._save()
         self._average()
-        self.keeper.finish()
+        self.checkpoints.finish()
 
     # --- one step ----------------------------------------------------------------------------------------------
 
-    def _step(self, portion: Portion, signals: StopSignals) -> bool:
+    def _step(self, data: StepBatches, signals: StopSignals) -> bool:
         """One optimizer update; False if a signal came first, and then nothing has changed."""
         progress = self.progress
         torch.manual_seed(int(np.random.SeedSequence([self.config.seed, progress.step]).generate_state(1)[0]))
-        for batch in portion.batches:
+        for batch in data.batches:
             if signals.received is not None:
                 self.update.forget()
                 return False
-            self.update.add(batch, portion.target_tokens)
+            self.update.add(batch, data.target_tokens)
         self.learning_rate = self.schedule(progress.step + 1, self._share_left(progress.step + 1))
         self.update.apply(self.learning_rate)
         self._update_ema()
-        self._advance(portion)
+        self._advance(data)
         return True
 
     def _share_left(self, step: int) -> float:
@@ -207,18 +209,18 @@ class Trainer:
                 self.ema |= {name: tensor.clone() for name, tensor in weights.items()}
             torch._foreach_lerp_([self.ema[name] for name in weights], list(weights.values()), 1 - self.config.ema)
 
-    def _advance(self, portion: Portion) -> None:
+    def _advance(self, data: StepBatches) -> None:
         progress = self.progress
         progress.step += 1
         progress.position += 1
-        progress.logged_tokens += portion.target_tokens
-        progress.target_tokens += portion.target_tokens
-        progress.source_tokens += portion.source_tokens
-        if portion.ends_epoch:
+        progress.logged_tokens += data.target_tokens
+        progress.target_tokens += data.target_tokens
+        progress.source_tokens += data.source_tokens
+        if data.ends_epoch:
             progress.epoch, progress.position = progress.epoch + 1, 0
         if self.device.kind == "cpu":  # looking costs a GPU's time: there it is done for the log
             self._look()
-        self.recorder.step(progress, self.last_step, portion.target_tokens)
+        self.logger.step(progress, self.last_step, data.target_tokens)
 
     def _look(self) -> None:
         """Fetch what the updates measured; a gradient that is not a number ends the run before anything is saved."""
@@ -242,7 +244,7 @@ class Trainer:
         except (MemoryError, RuntimeError) as error:
             if "memory" not in str(error).lower():
                 raise
-            places = self.planner.places_of(self.largest, self.material.train)
+            places = self.planner.places_of(self.largest, self.training_data.train)
             raise TrainingError(
                 f"the largest batch ({places:,} places) does not fit the memory of this device: "
                 "lower train.positions_per_microbatch or data.max_length"
@@ -251,11 +253,11 @@ class Trainer:
             self.update.forget()
         self.update.measured()
         if self.device.kind == "cuda":
-            self.voice.say(f"kernels ready after {time.perf_counter() - begun:.1f} s")
+            self.reporter.say(f"kernels ready after {time.perf_counter() - begun:.1f} s")
 
     def _largest_batch(self) -> Batch:
-        both = self.material.vocabularies
-        return self.planner.make(self.material.train, self.largest, both.source.pad, both.target.pad)
+        both = self.training_data.vocabularies
+        return self.planner.make(self.training_data.train, self.largest, both.source.pad, both.target.pad)
 
     # --- a budget in minutes -----------------------------------------------------------------------------------
 
@@ -288,25 +290,25 @@ class Trainer:
         progress, plan = self.progress, self.progress.plan_for(self.config)
         per_line = self._time_line()
         if plan is None:
-            lines = lines_for(self.config.minutes, per_line, len(self.material.valid_texts.sources))
+            lines = lines_for(self.config.minutes, per_line, len(self.training_data.valid_texts.sources))
             started = progress.plan.started if progress.plan else 0.0 if progress.step else self.spent
             plan = Plan(self.config.minutes, started, progress.step, 1.0, 0, 0, False, lines)
             progress.best_rank = -math.inf  # other lines: their scores are not to be compared with those before
-        self.costs.validation = per_line * min(plan.lines, len(self.material.valid_texts.sources))
+        self.costs.validation = per_line * min(plan.lines, len(self.training_data.valid_texts.sources))
         return plan
 
     def _time_line(self) -> float:
         """Seconds of a validation for each line of it."""
-        few = self.material.valid_texts.first(TIMED_LINES)
-        time_validation(self.translator, self.material.valid, few)  # the first one wakes the engine up
-        return time_validation(self.translator, self.material.valid, few) / len(few.sources)
+        few = self.training_data.valid_texts.first(TIMED_LINES)
+        time_validation(self.translator, self.training_data.valid, few)  # the first one wakes the engine up
+        return time_validation(self.translator, self.training_data.valid, few) / len(few.sources)
 
     def _say_plan(self) -> None:
         steps, plan, seconds = self.last_step, self.progress.plan_for(self.config), self._seconds_to_go()
         ends = time.strftime("%H:%M:%S", time.localtime(time.time() + seconds))
         over = self.spent + seconds - 60 * self.config.minutes
         late = f", {_duration(over)} over the budget: {_duration(plan.started)} went by before training" if plan else ""
-        self.voice.say(
+        self.reporter.say(
             f"plan: {self.parameters / 1e6:.2f} M parameters, {steps / self.steps_per_epoch:.2g} epochs, {steps:,} steps "
             f"of about {self.costs.step:.2g} s; {_duration(seconds)} to go, until about {ends}{late if over > 1 else ''}"
         )
@@ -341,7 +343,7 @@ class Trainer:
 
     def _revise(self, plan: Plan) -> None:
         self.progress.plan = revise(plan, self.progress.step, self.spent, self.costs)
-        self.recorder.planned(self.progress.step, self.progress.plan, self.costs)
+        self.logger.planned(self.progress.step, self.progress.plan, self.costs)
 
     # --- validation and keeping --------------------------------------------------------------------------------
 
@@ -357,31 +359,31 @@ class Trainer:
                 f"step {progress.step:,}: the validation loss is not a number; the last checkpoint before it stands: "
                 "lower train.learning_rate or set train.clip_norm=1"
             )
-        better = validation.rank > progress.best_rank or not self.keeper.has("best")
+        better = validation.rank > progress.best_rank or not self.checkpoints.has("best")
         progress.validated, progress.waited = progress.step, 0 if better else progress.waited + 1
         if better:
             progress.best_rank, progress.best_step = validation.rank, progress.step
             progress.best_score = str(validation.scores.main)
-            self.keeper.give("best", weights, progress.step, validation)
-        self.recorder.validated("valid", progress.step, validation, better)
+            self.checkpoints.give("best", weights, progress.step, validation)
+        self.logger.validated("valid", progress.step, validation, better)
 
     def _measure(self) -> Validation:
         """Validate the model as it is, on as many lines as a budget in minutes allows."""
         begun, plan = time.perf_counter(), self.progress.plan_for(self.config)
-        texts = self.material.valid_texts.first(plan.lines) if plan else self.material.valid_texts
-        validation = validate(self.translator, self.material.valid, texts, LOSS_PAIRS * plan.lines if plan else 0)
+        texts = self.training_data.valid_texts.first(plan.lines) if plan else self.training_data.valid_texts
+        validation = validate(self.translator, self.training_data.valid, texts, LOSS_PAIRS * plan.lines if plan else 0)
         self.costs.validation = time.perf_counter() - begun
-        few = len(texts.sources) < min(FEW_LINES, len(self.material.valid_texts.sources))
+        few = len(texts.sources) < min(FEW_LINES, len(self.training_data.valid_texts.sources))
         return replace(validation, few_lines=few)
 
     def _average(self) -> None:
         """`averaged`: the mean of the last checkpoints (section 6.1), validated like any other weights."""
-        averaged = self.keeper.averaged(self.progress, self.last_step)
+        averaged = self.checkpoints.averaged(self.progress, self.last_step)
         if averaged:
             load_weights(self.model, averaged, "the averaged weights")
             validation = self._measure()
-            self.keeper.give("averaged", averaged, self.progress.step, validation)
-            self.recorder.validated("averaged", self.progress.step, validation, better=False)
+            self.checkpoints.give("averaged", averaged, self.progress.step, validation)
+            self.logger.validated("averaged", self.progress.step, validation, better=False)
 
     def _save(self) -> None:
         self._look()
@@ -392,8 +394,8 @@ class Trainer:
             )
         begun = time.perf_counter()
         self.progress.seconds, self.progress.spent = begun - self.begun, self.spent
-        self.progress.metrics_size = self.recorder.size()
-        self.keeper.save(self.progress, self.model, self.optimizer, self.ema, self.last_step)
+        self.progress.metrics_size = self.logger.size()
+        self.checkpoints.save(self.progress, self.model, self.optimizer, self.ema, self.last_step)
         self.costs.checkpoint = time.perf_counter() - begun
 
 

@@ -33,8 +33,8 @@ from transduce.data import (
 )
 from transduce.errors import DamagedFile, DataError, RunError, SettingError
 from transduce.text import Vocabularies
-from transduce.training.choices import Say, Wishes, settings_of_new, settings_of_resumed
-from transduce.training.feed import Material
+from transduce.training.choices import RequestedSettings, Say, settings_of_new, settings_of_resumed
+from transduce.training.feed import TrainingData
 from transduce.training.output_limit import fit_output_limit
 from transduce.training.warm_up import warming_up
 from transduce.translator import (
@@ -56,19 +56,19 @@ VALIDATION_SAMPLE = 10_000  # pairs at most that are compared with the training 
 class Prepared:
     """A run ready to begin or to go on."""
 
-    material: Material
+    training_data: TrainingData
     start: ModelFolder | None  # the model a new run starts from
     about_data: list[str]
 
 
-def prepare(folder: RunFolder, wished: Wishes, say: Say, begun: float | None = None) -> Prepared:
+def prepare(folder: RunFolder, requested: RequestedSettings, say: Say, begun: float | None = None) -> Prepared:
     """A new run where there is none, else the one that is there; a budget in minutes counts from `begun`."""
-    for note in notes_on_old_names(*wished.layers):
+    for note in notes_on_old_names(*requested.layers):
         say(note)
     if folder.config.exists():
-        return _prepare_again(folder, wished, say)
+        return _prepare_again(folder, requested, say)
     check_free(folder)
-    return _prepare_new(folder, wished, say, time.perf_counter() if begun is None else begun)
+    return _prepare_new(folder, requested, say, time.perf_counter() if begun is None else begun)
 
 
 def check_free(folder: RunFolder) -> None:
@@ -87,45 +87,45 @@ def _is_free(folder: RunFolder) -> bool:
     return folder.path.is_dir() and all(p.name in ours or p.name.startswith(".") for p in folder.path.iterdir())
 
 
-def _prepare_new(folder: RunFolder, wished: Wishes, say: Say, begun: float) -> Prepared:
+def _prepare_new(folder: RunFolder, requested: RequestedSettings, say: Say, begun: float) -> Prepared:
     with tempfile.TemporaryDirectory() as scratch:
-        start = open_folder(wished.start_from) if wished.start_from else None
-        data = wished.asked.data
+        start = open_folder(requested.start_from) if requested.start_from else None
+        data = requested.config.data
         corpora = _corpora(data, Path(scratch), infers=True)
         for line in describe_columns(corpora.train):
             say(line)
         if not data.valid and not corpora.hold_out:
             corpora = _hold_out(corpora, say)
         scanned = _scan(corpora, data, say)
-        config = settings_of_new(scanned.train, wished, start, _found(corpora, data), say, begun)
+        config = settings_of_new(scanned.train, requested, start, _found(corpora, data), say, begun)
         for warning in data_warnings(scanned.train, scanned.valid, config.data):
             say(warning)
         cache = cache_folder(config.data.cache)
-        say("learning the vocabulary" if start is None else f"vocabulary and weights from {wished.start_from}")
+        say("learning the vocabulary" if start is None else f"vocabulary and weights from {requested.start_from}")
         with warming_up(config):
             both = start.vocabularies if start else learn_vocabularies(scanned.train, config.data, cache, notify=say)
-            material, about = _material(config, both, corpora, scanned, say)
-    material = _with_output_limit(material, wished, say)
-    _write_folder(folder, material, scanned)
-    return Prepared(material, start, about)
+            training_data, about = _training_data(config, both, corpora, scanned, say)
+    training_data = _with_output_limit(training_data, requested, say)
+    _write_folder(folder, training_data, scanned)
+    return Prepared(training_data, start, about)
 
 
-def _prepare_again(folder: RunFolder, wished: Wishes, say: Say) -> Prepared:
+def _prepare_again(folder: RunFolder, requested: RequestedSettings, say: Say) -> Prepared:
     stored = read_config(folder)
     _check_resumable(folder)
-    config = settings_of_resumed(stored, wished, folder.path)
-    for line in _moved(stored.data, config.data, wished):
+    config = settings_of_resumed(stored, requested, folder.path)
+    for line in _moved(stored.data, config.data, requested):
         say(line)
     with tempfile.TemporaryDirectory() as scratch:
         corpora = _corpora(config.data, Path(scratch))
         scanned = _scan(corpora, config.data, say)
         _check_unchanged(folder, scanned)
         with warming_up(config):
-            material, about = _material(config, read_vocabularies(folder, config), corpora, scanned, say)
+            training_data, about = _training_data(config, read_vocabularies(folder, config), corpora, scanned, say)
     if config != stored:
         write_config(folder, config)
     begun_from = config.train.start_from if not steps_saved(folder) else ""  # killed before its first checkpoint
-    return Prepared(material, open_folder(begun_from) if begun_from else None, about)
+    return Prepared(training_data, open_folder(begun_from) if begun_from else None, about)
 
 
 def _check_resumable(folder: RunFolder) -> None:
@@ -136,11 +136,11 @@ def _check_resumable(folder: RunFolder) -> None:
         raise RunError(f"{folder.path}: this run cannot be resumed: {error}") from None
 
 
-def _moved(stored: DataConfig, now: DataConfig, wished: Wishes) -> list[str]:
+def _moved(stored: DataConfig, now: DataConfig, requested: RequestedSettings) -> list[str]:
     """What to say of files that are no longer where they were; those that were given anew are not meant."""
     lines = []
     for name in ("train", "valid"):
-        was, is_now, given = (getattr(data, name) for data in (stored, now, wished.asked.data))
+        was, is_now, given = (getattr(data, name) for data in (stored, now, requested.config.data))
         if not given and absolute_setting(was) != is_now:
             files = " ".join(path for group in groups_from_setting(is_now) for path in group)
             lines.append(f"the {name} data moved: reading {files}")
@@ -233,9 +233,9 @@ def _oddities(scanned: Scan) -> str:
     return "".join(f", {count:,} {what}" for what, count in counts.items() if count)
 
 
-def _material(
+def _training_data(
     config: Config, both: Vocabularies, corpora: _Corpora, scanned: _Scans, say: Say
-) -> tuple[Material, list[str]]:
+) -> tuple[TrainingData, list[str]]:
     cache = cache_folder(config.data.cache)
     train = open_or_build(corpora.train, scanned.train, both, Rules.for_training(config.data), cache, notify=say)
     measured = Rules(max_length=min(LONGEST_SOURCE, config.model.max_positions))  # of the loss; the metric takes all
@@ -253,19 +253,19 @@ def _material(
     sources, targets = read_pairs(corpora.valid)
     merged = merges_references(config, sources)
     texts = TestSet.of(sources, targets, limit=config.train.validate_lines, merged=merged)
-    return Material(config, both, train, valid, texts), about
+    return TrainingData(config, both, train, valid, texts), about
 
 
-def _with_output_limit(material: Material, wished: Wishes, say: Say) -> Material:
-    as_asked = any("max_extra" in layer.get("search", {}) for layer in wished.layers)
-    lengths = material.train.source_lengths, material.train.target_lengths
-    return replace(material, config=fit_output_limit(material.config, *lengths, as_asked, say))
+def _with_output_limit(training_data: TrainingData, requested: RequestedSettings, say: Say) -> TrainingData:
+    as_asked = any("max_extra" in layer.get("search", {}) for layer in requested.layers)
+    lengths = training_data.train.source_lengths, training_data.train.target_lengths
+    return replace(training_data, config=fit_output_limit(training_data.config, *lengths, as_asked, say))
 
 
-def _write_folder(folder: RunFolder, material: Material, scanned: _Scans) -> None:
+def _write_folder(folder: RunFolder, training_data: TrainingData, scanned: _Scans) -> None:
     """The configuration last: a folder without one is no run yet."""
     folder.path.mkdir(parents=True, exist_ok=True)
-    both, config = material.vocabularies, material.config
+    both, config = training_data.vocabularies, training_data.config
     if config.data.joint:
         write_bytes(folder.vocabulary("joint"), both.source.model)
     else:

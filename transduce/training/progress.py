@@ -64,16 +64,16 @@ def last_step(train: TrainConfig, steps_per_epoch: int, progress: Progress) -> i
 
 
 @dataclass(frozen=True)
-class Cadence:
-    """How often a run stops to validate and to save, in steps."""
+class Intervals:
+    """How many steps lie between two validations, and between two checkpoints."""
 
     validate_every: int
     checkpoint_every: int
 
     @staticmethod
-    def of(train: TrainConfig, last: int, progress: Progress) -> "Cadence":
+    def of(train: TrainConfig, last: int, progress: Progress) -> "Intervals":
         """As set; where it is not set, by the plan if the minutes end the run, else in equal parts of the steps there are."""
         plan = progress.plan_for(train)
         by_plan = plan is not None and plan.last_step <= last
         usual = UNKNOWN_END if by_plan else max(20, last // PARTS)
-        return Cadence(train.validate_every or usual, train.checkpoint_every or usual)
+        return Intervals(train.validate_every or usual, train.checkpoint_every or usual)

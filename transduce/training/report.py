@@ -1,6 +1,6 @@
-"""What a run tells: people on stderr, programs in `metrics.jsonl`, TensorBoard in its events.
+"""Reports on a run: to people on stderr, to programs in `metrics.jsonl`, and to TensorBoard.
 
-Training calls this and knows nothing of how it looks. `Silent` is a report that tells nobody.
+Training calls a `Reporter` and does not know how its reports look. `SilentReporter` prints nothing.
 """
 
 import json
@@ -37,8 +37,8 @@ class StepReport:
     best: str  # the best score so far, or ""
 
 
-class Voice(Protocol):
-    """How people hear of a run."""
+class Reporter(Protocol):
+    """Shows the progress of a run to people."""
 
     def say(self, text: str) -> None: ...
     def step(self, report: StepReport) -> None: ...
@@ -46,8 +46,8 @@ class Voice(Protocol):
     def close(self) -> None: ...
 
 
-class Silent:
-    """Nobody is listening."""
+class SilentReporter:
+    """Prints nothing."""
 
     def say(self, text: str) -> None: ...
     def step(self, report: StepReport) -> None: ...
@@ -138,11 +138,11 @@ def _line(report: StepReport) -> str:
     )
 
 
-class Recorder:
-    """The log of a run: `metrics.jsonl`, TensorBoard events and the voice, from the same figures."""
+class MetricsLogger:
+    """Writes the figures of a run to `metrics.jsonl` and TensorBoard, and passes them to the reporter."""
 
-    def __init__(self, folder: RunFolder, progress: RunProgress, voice: Voice) -> None:
-        self.voice = voice
+    def __init__(self, folder: RunFolder, progress: RunProgress, reporter: Reporter) -> None:
+        self.reporter = reporter
         self._path = folder.metrics
         with disk_errors(self._path):
             self._file = open(self._path, "ab")  # noqa: SIM115 - closed by `close`
@@ -158,7 +158,7 @@ class Recorder:
         self._tokens += tokens
         if progress.logged_cross_entropy:
             self._loss = progress.logged_cross_entropy / progress.logged_tokens
-        self.voice.step(
+        self.reporter.step(
             StepReport(
                 step=progress.step,
                 last_step=last_step,
@@ -203,7 +203,7 @@ class Recorder:
             }
         )
         self._draw(step, event, figures | {score.name: score.value for score in validation.scores.all})
-        self.voice.validated(event, step, validation, better)
+        self.reporter.validated(event, step, validation, better)
         self._restart_clock()
 
     def size(self) -> int:
@@ -213,7 +213,7 @@ class Recorder:
             return os.fstat(self._file.fileno()).st_size
 
     def close(self) -> None:
-        self.voice.close()
+        self.reporter.close()
         self._file.close()
         if self._board is not None:
             self._board.close()
@@ -243,5 +243,5 @@ def _tensorboard(path: Path, step: int) -> Any:
     return SummaryWriter(str(path), purge_step=step or None)
 
 
-def make_voice(quiet: bool, verbose: bool = False) -> Voice:
-    return Silent() if quiet else Terminal(verbose)
+def make_reporter(quiet: bool, verbose: bool = False) -> Reporter:
+    return SilentReporter() if quiet else Terminal(verbose)

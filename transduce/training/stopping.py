@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a wish the loop grants at its next safe moment. A second Ctrl-C does not wait."""
+"""Ctrl-C and SIGTERM are recorded as requests to stop; the loop stops at its next safe point. A second Ctrl-C stops at once."""
 
 import signal
 from types import FrameType

@@ -1,4 +1,4 @@
-"""Keeps a run: saves checkpoints, finds the newest whole one, and gives out the best, last and averaged weights."""
+"""The checkpoint manager: saves checkpoints, restores the newest intact one, and writes the best and averaged weights."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -14,16 +14,16 @@ from transduce.model import Transformer
 from transduce.text import Vocabularies
 from transduce.training.kept import kept_weights, load_trained, trained_tensors
 from transduce.training.optimizer import load_optimizer, optimizer_tensors
-from transduce.training.progress import Cadence, Progress
-from transduce.training.report import Voice
+from transduce.training.progress import Intervals, Progress
+from transduce.training.report import Reporter
 from transduce.training.validation import Validation
 
 
-class Keeper:
-    """One run's folder."""
+class CheckpointManager:
+    """The checkpoints and weights in the folder of one run."""
 
-    def __init__(self, folder: RunFolder, config: TrainConfig, vocabularies: Vocabularies, voice: Voice) -> None:
-        self.folder, self.config, self.voice = folder, config, voice
+    def __init__(self, folder: RunFolder, config: TrainConfig, vocabularies: Vocabularies, reporter: Reporter) -> None:
+        self.folder, self.config, self.reporter = folder, config, reporter
         self.known = {
             "source_vocabulary": vocabularies.source.digest,
             "target_vocabulary": vocabularies.target.digest,
@@ -53,9 +53,9 @@ class Keeper:
                 load_trained(model, ema, saved)
                 load_optimizer(optimizer, model, saved.optimizer)
             except DamagedFile as error:
-                self.voice.say(f"{error}; trying the checkpoint before it")
+                self.reporter.say(f"{error}; trying the checkpoint before it")
                 continue
-            self.voice.say(f"resuming at step {progress.step:,}")
+            self.reporter.say(f"resuming at step {progress.step:,}")
             self._warn_of_threads(progress)
             return progress
         if steps:
@@ -72,11 +72,11 @@ class Keeper:
     def _warn_of_threads(self, progress: Progress) -> None:
         threads = torch.get_num_threads()
         if progress.threads != threads:
-            self.voice.say(f"this run had {progress.threads} threads and now has {threads}: its bits will differ")
+            self.reporter.say(f"this run had {progress.threads} threads and now has {threads}: its bits will differ")
 
     def to_average(self, progress: Progress, last_step: int) -> list[int]:
         """The newest regular checkpoints; one that a signal made is none of them, or stopping would change the run."""
-        every = Cadence.of(self.config, last_step, progress).checkpoint_every
+        every = Intervals.of(self.config, last_step, progress).checkpoint_every
         planned = {*progress.planned_checkpoints, last_step}
         regular = [step for step in checkpoint.steps_saved(self.folder) if step % every == 0 or step in planned]
         return regular[-self.config.average :] if self.config.average else []
@@ -93,7 +93,7 @@ class Keeper:
         try:
             checkpoint.read_tensors(path)
         except DamagedFile as error:
-            self.voice.say(f"{error}; left out of the average")
+            self.reporter.say(f"{error}; left out of the average")
             return False
         return True
 
