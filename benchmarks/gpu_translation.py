@@ -95,16 +95,16 @@ def timed(work: Callable[[], object]) -> float:
 
 
 def steps_of_device(ours: Translator) -> dict[str, Any]:
-    """What a step of the largest room takes when the host does nothing else; its slots are as their sentences left them."""
-    rooms = ours.engines.torch.rooms  # type: ignore[attr-defined]
-    room = max(rooms.values(), key=lambda room: room.places)
+    """What a step of the largest slot pool takes when the host does nothing else; its slots are as their sentences left them."""
+    pools = ours.engines.torch.batcher.idle_pools  # type: ignore[attr-defined]
+    pool = max(pools.values(), key=lambda pool: pool.positions)
     count = 50
-    seconds = timed(lambda: [room.step() for _ in range(count)])
+    seconds = timed(lambda: [pool.step() for _ in range(count)])
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
-        timed(lambda: [room.step() for _ in range(count)])
+        timed(lambda: [pool.step() for _ in range(count)])
     spent = Counter({event.key[:60]: event.self_device_time_total / count for event in profile.key_averages()})
     return {
-        "rows": len(room.fixed.place) * room.beam,
+        "rows": len(pool.search.position) * pool.beam,
         "step_ms": round(seconds / count * 1e3, 3),
         "kernels": sum(event.count for event in profile.key_averages()) // count,
         "step_us": {name: round(us, 1) for name, us in spent.most_common(PARTS)},

@@ -22,7 +22,7 @@ from transduce.model import Memory, Tokens, Transformer
 from transduce.search import Hypothesis, Penalty, length_penalty
 from transduce.text import EOS
 from transduce.translator import LoadOptions, SearchRequest, Translator
-from transduce.translator.engine import Engine, Ids
+from transduce.translator.engine import Block, Engine, Ids
 from transduce.translator.slot_engine import SlotEngine
 from transduce.translator.torch_engine import TorchEngine
 
@@ -67,11 +67,15 @@ def ways(run: Path, translator: Translator, request: SearchRequest) -> dict[str,
 
 
 def in_company(engine: Engine, request: SearchRequest) -> Search:
-    return lambda sources: [found[0] for found in engine.search(sources, [()] * len(sources), request)]
+    return lambda sources: [found[0] for found in searched(engine, sources, request)]
 
 
 def alone(engine: Engine, request: SearchRequest) -> Search:
-    return lambda sources: [engine.search([source], [()], request)[0][0] for source in sources]
+    return lambda sources: [searched(engine, [source], request)[0][0] for source in sources]
+
+
+def searched(engine: Engine, sources: list[Ids], request: SearchRequest) -> list[list[Hypothesis]]:
+    return next(iter(engine.stream([Block(sources, [()] * len(sources))], request)))
 
 
 def beside(found: list[Hypothesis], expected: list[Hypothesis]) -> dict[str, float]:

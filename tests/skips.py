@@ -29,7 +29,7 @@ GROUPS = [
     Group("onnx", "onnx", "pip install 'transduce[onnx]'"),
     Group("server", "fastapi|httpx|granian|prometheus|libretranslatepy|schemathesis", "pip install 'transduce[dev]'"),
     Group("detect", "lingua", "pip install 'transduce[detect]'"),
-    Group("triton", "triton|beam_kernel", "pip install triton, on Linux"),
+    Group("triton", "triton", "pip install triton, on Linux"),
     Group("gpu", "needs a GPU|marked gpu", "on a machine with a CUDA device: pytest -m gpu"),
     Group("slow", "marked slow", "make test-full"),
     Group("system", "this system|Linux|root|there is a GPU", "another operating system, user or machine"),

@@ -6,7 +6,7 @@ import itertools
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 import torch
@@ -14,14 +14,18 @@ from agreement import assert_hypotheses_agree
 from torch import Tensor
 
 from transduce.config import ModelConfig
+from transduce.continuous import BeamOptions, SentenceBlock, kernels, plain, pool
+from transduce.continuous.batcher import ContinuousBatcher
+from transduce.continuous.decoder import SlotDecoder, best_classes
+from transduce.continuous.pool import SlotPool
+from transduce.continuous.scheduler import Scheduler
 from transduce.device import Device
 from transduce.errors import SettingError
-from transduce.model import Tokens, Transformer, kernels
-from transduce.model.decoding import SlotDecoder, attend_to_past, attend_to_source, best, best_classes
-from transduce.search import Hypothesis
-from transduce.translator import room
+from transduce.model import Tokens, Transformer
+from transduce.model.kernels import HAVE_TRITON
+from transduce.search import Hypothesis, length_penalty
 from transduce.translator.engine import Block, SearchRequest
-from transduce.translator.slot_engine import Arrivals, Room, SlotEngine
+from transduce.translator.slot_engine import SlotEngine
 from transduce.translator.torch_engine import TorchEngine
 
 pytestmark = pytest.mark.usefixtures("few_threads")
@@ -51,37 +55,37 @@ def sources(*lengths: int) -> list[list[int]]:
 @pytest.mark.parametrize("changes", [{}, {"norm": "pre"}, {"positions": "learned"}, {"activation": "swiglu"}])
 @torch.no_grad()
 def test_a_decoder_in_slots_is_the_decoder(changes: dict[str, object]) -> None:
-    """Token by token, beams changing places every time."""
+    """Token by token, beams changing positions every time."""
     model, beams = make(**changes), 3
     memory = model.encode(Tokens.padded(sources(5, 9), PAD))
-    decoder = SlotDecoder(model, slots=2, beams=beams, places=8, source_places=12)
-    decoder.put(torch.tensor([0, 1]), decoder.read(memory))
+    decoder = SlotDecoder(model, slots=2, beams=beams, positions=8, source_positions=12)
+    decoder.put(torch.tensor([0, 1]), decoder.project_sources(memory))
     state = model.begin(memory).select(torch.tensor([0, 0, 0, 1, 1, 1]))
-    place = torch.zeros(2, dtype=torch.long)
+    position = torch.zeros(2, dtype=torch.long)
     for _ in range(8):
         tokens = torch.randint(0, PAD, (6,))
-        found = model.project(decoder.step(tokens, place))
+        found = model.project(decoder.step(tokens, position))
         torch.testing.assert_close(found, model.step(tokens, state), atol=2e-5, rtol=1e-4)
         parents = torch.cat([torch.randint(0, 3, (3,)), torch.randint(3, 6, (3,))])
-        decoder.follow(parents, place)
+        decoder.reorder(parents, position)
         state = state.select(parents)
-        place += 1
+        position += 1
 
 
 @pytest.mark.numerics
 @torch.no_grad()
 def test_a_slot_forgets_the_sentence_before() -> None:
     model = make()
-    decoder = SlotDecoder(model, slots=2, beams=1, places=8, source_places=12)
+    decoder = SlotDecoder(model, slots=2, beams=1, positions=8, source_positions=12)
     first, second = (model.encode(Tokens.padded(sources(n), PAD)) for n in (12, 4))
-    decoder.put(torch.tensor([1]), decoder.read(first))
-    place = torch.zeros(2, dtype=torch.long)
+    decoder.put(torch.tensor([1]), decoder.project_sources(first))
+    position = torch.zeros(2, dtype=torch.long)
     for _ in range(5):
-        decoder.step(torch.tensor([3, 4]), place)
-        place += 1
-    decoder.put(torch.tensor([1]), decoder.read(second))
-    place[1] = 0  # the other slot goes on at 5
-    found = model.project(decoder.step(torch.tensor([3, 7]), place))[1:]
+        decoder.step(torch.tensor([3, 4]), position)
+        position += 1
+    decoder.put(torch.tensor([1]), decoder.project_sources(second))
+    position[1] = 0  # the other slot goes on at 5
+    found = model.project(decoder.step(torch.tensor([3, 7]), position))[1:]
     torch.testing.assert_close(found, model.step(torch.tensor([7]), model.begin(second)), atol=2e-5, rtol=1e-4)
 
 
@@ -114,39 +118,55 @@ def near(found: Tensor, expected: Tensor) -> None:
 
 
 @pytest.mark.numerics
-@pytest.mark.skipif(not kernels.HAVE_TRITON, reason="triton is not installed")
-@pytest.mark.parametrize(("slots", "beams", "places"), [(1, 1, 5), (3, 1, 70), (2, 4, 40)])
-def test_kernels_attend_as_their_plain_forms(slots: int, beams: int, places: int) -> None:
+@pytest.mark.skipif(not HAVE_TRITON, reason="triton is not installed")
+@pytest.mark.parametrize(("slots", "beams", "positions"), [(1, 1, 5), (3, 1, 70), (2, 4, 40)])
+def test_kernels_attend_as_their_plain_forms(slots: int, beams: int, positions: int) -> None:
     torch.seed()
     dtype, rows, width, heads = torch.bfloat16 if GPU else torch.float32, slots * beams, 64, 2
     random = lambda *shape: torch.randn(*shape, device=DEVICE).to(dtype)  # noqa: E731
     product, bias = random(rows, 3 * width), random(3 * width)
-    keys, values = random(rows, places, width), random(rows, places, width)
+    keys, values = random(rows, positions, width), random(rows, positions, width)
     own = torch.arange(rows, device=DEVICE, dtype=torch.int32)[:, None] // beams * beams  # beams stay in their slot
-    table = own + torch.randint(0, beams, (rows, places), device=DEVICE, dtype=torch.int32)
-    place = torch.randint(0, places, (slots,), device=DEVICE)
-    ours = kernels.attend_to_past(product, bias, mine := keys.clone(), values.clone(), table, place, heads)
-    near(ours, attend_to_past(product, bias, theirs := keys.clone(), values.clone(), table, place, heads))
+    table = own + torch.randint(0, beams, (rows, positions), device=DEVICE, dtype=torch.int32)
+    position = torch.randint(0, positions, (slots,), device=DEVICE)
+    ours = kernels.attend_to_past(product, bias, mine := keys.clone(), values.clone(), table, position, heads)
+    near(ours, plain.attend_to_past(product, bias, theirs := keys.clone(), values.clone(), table, position, heads))
     near(mine, theirs)
     source, lengths = random(slots, 50, 2 * width), torch.randint(1, 51, (slots,), device=DEVICE, dtype=torch.int32)
     queries = random(rows, width)
-    near(kernels.attend_to_source(queries, source, lengths, heads), attend_to_source(queries, source, lengths, heads))
+    near(
+        kernels.attend_to_source(queries, source, lengths, heads),
+        plain.attend_to_source(queries, source, lengths, heads),
+    )
 
 
 @pytest.mark.numerics
-@pytest.mark.skipif(not kernels.HAVE_TRITON, reason="triton is not installed")
+@pytest.mark.skipif(not HAVE_TRITON, reason="triton is not installed")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize(("classes", "count"), [(5, 8), (40, 1), (64, 8), (2500, 8), (2500, 3), (4095, 1), (4095, 8)])
 def test_a_kernel_finds_the_best_classes(classes: int, count: int, dtype: torch.dtype) -> None:
     """Also where rows are so aligned that a GPU loads them otherwise; of equal logits either may be the better."""
     logits = (5 * torch.randn(4, classes + 1, device=DEVICE)).to(dtype)
     must = torch.tensor([3, -1, 0, classes - 1], device=DEVICE)
-    ours, plain = kernels.best(logits, classes, count, must), best(logits, classes, count, must)
-    torch.testing.assert_close(ours[0], plain[0], atol=1e-4, rtol=1e-5)
-    torch.testing.assert_close(ours[2], plain[2], atol=1e-4, rtol=1e-5)
+    ours, expected = kernels.best(logits, classes, count, must), plain.best(logits, classes, count, must)
+    torch.testing.assert_close(ours[0], expected[0], atol=1e-4, rtol=1e-5)
+    torch.testing.assert_close(ours[2], expected[2], atol=1e-4, rtol=1e-5)
     found = logits[:, :classes].float().log_softmax(-1).gather(1, ours[1])
-    torch.testing.assert_close(found, plain[0], atol=1e-4, rtol=1e-5)
+    torch.testing.assert_close(found, expected[0], atol=1e-4, rtol=1e-5)
     assert all(len(set(row)) == min(count, classes) for row in ours[1].tolist())
+
+
+def searched(
+    engine: TorchEngine, sources: list[list[int]], prefixes: list[list[int]], request: SearchRequest
+) -> list[list[Hypothesis]]:
+    """What an engine finds for one block."""
+    return next(engine.stream([Block(sources, prefixes)], request))
+
+
+def decoded(engine: SlotEngine, blocks: Iterable[Block], request: SearchRequest) -> Iterator[list[list[Hypothesis]]]:
+    """What `stream` gives, without its threads."""
+    options = BeamOptions(request.beam, request.n_best, length_penalty(request.length_penalty, request.alpha), True)
+    return engine.batcher.decode(engine._with_limits(blocks, request), options)
 
 
 def test_samples_of_one_line_differ_from_batch_to_batch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,17 +195,17 @@ def test_an_engine_of_slots_finds_what_the_other_finds(
     request_: SearchRequest, refill: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More sentences than slots, of all lengths, some with a beginning they must have."""
-    monkeypatch.setattr(SlotEngine, "ROWS", 12)
-    monkeypatch.setattr(SlotEngine, "WIDTH", 16)
-    monkeypatch.setattr(room, "REFILL", refill)
+    monkeypatch.setattr(ContinuousBatcher, "MAX_ROWS", 12)
+    monkeypatch.setattr(ContinuousBatcher, "SMALLEST", 16)
+    monkeypatch.setattr(pool, "REFILL", refill)
     request = dataclasses.replace(request_, max_extra=4)
     model = make()
     asked = sources(3, 9, 1, 7, 12, 25, 5, 5, 9, 2)
     prefixes = [[] if n % 3 else [5, 9][: n % 2 + 1] for n in range(len(asked))]
     engines = [kind(model, Device("cpu", bf16=False), PAD, PAD, END) for kind in (SlotEngine, TorchEngine)]
-    ours, theirs = (engine.search(asked, prefixes, request) for engine in engines)
+    ours, theirs = (searched(engine, asked, prefixes, request) for engine in engines)
     assert_hypotheses_agree(engines[1], request, asked, ours, theirs)
-    without = engines[0].search(asked, prefixes, request.but(figures="none"))
+    without = searched(engines[0], asked, prefixes, request.but(figures="none"))
     assert [[list(h.tokens) for h in one] for one in without] == [[h.tokens for h in one] for one in ours]
 
 
@@ -202,17 +222,17 @@ def test_an_engine_of_slots_takes_block_after_block() -> None:
     blocks = [Block(sources(3, 9), [[], []]), Block([], []), Block(sources(1, 7, 2), [[5], [], []])]
     found = list(engine.stream(iter(blocks), request))
     for block, hypotheses in zip(blocks, found, strict=True):
-        again = engine.search(block.sources, block.prefixes, request)
+        again = searched(engine, block.sources, block.prefixes, request)
         assert_hypotheses_agree(engine, request, block.sources, hypotheses, again)
 
 
 @pytest.mark.numerics
 def test_slots_that_a_block_leaves_go_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One stream takes fewer steps than its blocks one by one, also where some need a larger room, and says the same."""
-    monkeypatch.setattr(SlotEngine, "ROWS", 8)
-    monkeypatch.setattr(SlotEngine, "WIDTH", 16)
+    """One stream takes fewer steps than its blocks one by one, also where some need larger slots, and says the same."""
+    monkeypatch.setattr(ContinuousBatcher, "MAX_ROWS", 8)
+    monkeypatch.setattr(ContinuousBatcher, "SMALLEST", 16)
     steps = []
-    monkeypatch.setattr(Room, "_step", lambda room, step=Room._step: (steps.append(1), step(room))[1])
+    monkeypatch.setattr(SlotPool, "_step", lambda pool, step=SlotPool._step: (steps.append(1), step(pool))[1])
     request = SearchRequest(beam=1, max_extra=4)
     lengths = [
         (3, 9, 1, 7, 12, 5, 5, 9, 2, 30),
@@ -226,9 +246,9 @@ def test_slots_that_a_block_leaves_go_to_the_next(monkeypatch: pytest.MonkeyPatc
     blocks = [Block(sources(*some), [[]] * len(some)) for some in lengths]
 
     engine = SlotEngine(make(), Device("cpu", bf16=False), PAD, PAD, END)
-    apart = [line for block in blocks for line in engine.search(block.sources, block.prefixes, request)]
+    apart = [line for block in blocks for line in searched(engine, block.sources, block.prefixes, request)]
     alone = len(steps)
-    together = list(itertools.chain(*engine._flow(iter(blocks), request)))  # what `stream` does, without its threads
+    together = list(itertools.chain(*decoded(engine, blocks, request)))  # what `stream` does, without its threads
     flowing = len(steps) - alone
     asked = [source for block in blocks for source in block.sources]
     for found in (together, list(itertools.chain(*engine.stream(iter(blocks), request)))):
@@ -251,19 +271,19 @@ def test_an_engine_of_slots_does_not_wait_for_blocks_to_answer_those_it_has() ->
 
 
 def test_searches_of_one_engine_may_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A search while a stream is read, and two streams side by side: each has rooms of its own."""
-    monkeypatch.setattr(SlotEngine, "ROWS", 8)
+    """A search while a stream is read, and two streams side by side: each has slot pools of its own."""
+    monkeypatch.setattr(ContinuousBatcher, "MAX_ROWS", 8)
     engine, request = SlotEngine(make(), Device("cpu", bf16=False), PAD, PAD, END), SearchRequest(beam=1, max_extra=4)
     blocks = [Block(sources(*range(1, 12)), [[]] * 11) for _ in range(4)]
 
-    expected = [engine.search(block.sources, block.prefixes, request) for block in blocks]
+    expected = [searched(engine, block.sources, block.prefixes, request) for block in blocks]
 
     def check(found: list[list[Hypothesis]], number: int) -> None:
         assert_hypotheses_agree(engine, request, blocks[number].sources, found, expected[number])
 
     for number, found in enumerate(engine.stream(blocks, request)):
         check(found, number)
-        check(engine.search(blocks[0].sources, blocks[0].prefixes, request), 0)
+        check(searched(engine, blocks[0].sources, blocks[0].prefixes, request), 0)
     for number, both in enumerate(zip(engine.stream(blocks, request), engine.stream(blocks, request), strict=True)):
         for found in both:
             check(found, number)
@@ -293,7 +313,7 @@ def test_an_engine_of_slots_leaves_the_settings_of_the_process_alone() -> None:
         SlotEngine(make(), Device("cpu", bf16=False), PAD, PAD, END),
         (gc.get_threshold(), sys.getswitchinterval()),
     )
-    for _ in engine.stream([Block(sources(3), [[]])] * 3, Request(beam=1, max_extra=4)):
+    for _ in engine.stream([Block(sources(3), [[]])] * 3, SearchRequest(beam=1, max_extra=4)):
         assert (gc.get_threshold(), sys.getswitchinterval()) == usual
 
 
@@ -304,39 +324,39 @@ def test_blocks_before_one_that_fails_are_answered() -> None:
         yield from [Block(sources(3, 4), [[], []])] * 3
         raise SettingError("no more")
 
-    for answers in (engine._flow(blocks(), request), engine.stream(blocks(), request)):
+    for answers in (decoded(engine, blocks(), request), engine.stream(blocks(), request)):
         assert len(list(itertools.islice(answers, 3))) == 3
         with pytest.raises(SettingError, match="no more"):
             next(answers)
 
 
 def test_the_longest_sentences_of_all_open_blocks_go_first() -> None:
-    blocks = [Block(sources(*lengths), [[]] * len(lengths)) for lengths in ([3, 9, 4], [5, 300, 8])]
-    arrivals = Arrivals(iter(blocks), least=256, limits=lambda block: list(map(len, block.sources)))
-    arrivals.receive()
-    assert [len(one.source) for one in arrivals.take(256, 3)] == [9, 8, 5]
-    assert [len(one.source) for one in arrivals.take(512, 3)] == [300]
-    assert [len(one.source) for one in arrivals.take(256, 3)] == [4, 3]
-    assert not list(arrivals.sizes())
-    assert arrivals.take(256, 3) == []
+    blocks = [SentenceBlock(sources(*some), [[]] * len(some), some) for some in ([3, 9, 4], [5, 300, 8])]
+    scheduler = Scheduler(iter(blocks), smallest=256)
+    scheduler.receive()
+    assert [len(one.source) for one in scheduler.take(256, 3)] == [9, 8, 5]
+    assert [len(one.source) for one in scheduler.take(512, 3)] == [300]
+    assert [len(one.source) for one in scheduler.take(256, 3)] == [4, 3]
+    assert not list(scheduler.sizes())
+    assert scheduler.take(256, 3) == []
 
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_an_engine_of_slots_goes_on_after_a_search_that_was_left(beam: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody reads one block of two, while sentences of the other are in their slots."""
-    monkeypatch.setattr(SlotEngine, "ROWS", 12)
+    monkeypatch.setattr(ContinuousBatcher, "MAX_ROWS", 12)
     engine, request = (
         SlotEngine(make(), Device("cpu", bf16=False), PAD, PAD, END),
         SearchRequest(beam=beam, max_extra=3),
     )
     asked = sources(*range(1, 30))
-    expected = engine.search(asked, [[]] * len(asked), request)
+    expected = searched(engine, asked, [[]] * len(asked), request)
     short = sources(*[5] * 60)
-    left = engine._flow(iter([Block(of, [[]] * len(of)) for of in (sources(*range(20, 40)), short)]), request)
+    left = decoded(engine, [Block(of, [[]] * len(of)) for of in (sources(*range(20, 40)), short)], request)
     next(left)
     left.close()
-    assert not all(next(iter(engine.rooms.values())).fixed.finished)
-    assert engine.search(asked, [[]] * len(asked), request) == expected
+    assert not all(next(iter(engine.batcher.idle_pools.values())).search.finished)
+    assert searched(engine, asked, [[]] * len(asked), request) == expected
 
 
 @pytest.mark.numerics
@@ -346,14 +366,14 @@ def test_an_engine_of_slots_has_no_more_positions_than_were_learned(beam: int) -
     model, request = make(positions="learned", max_positions=40), SearchRequest(beam=beam, max_extra=50)
     engines = [kind(model, Device("cpu", bf16=False), PAD, PAD, END) for kind in (SlotEngine, TorchEngine)]
     asked = sources(3, 20, 37)
-    ours, theirs = (engine.search(asked, [[]] * 3, request) for engine in engines)
+    ours, theirs = (searched(engine, asked, [[]] * 3, request) for engine in engines)
     assert_hypotheses_agree(engines[1], request, asked, ours, theirs)
 
 
 def test_an_engine_of_slots_refuses_more_outputs_than_beams() -> None:
     engine = SlotEngine(make(), Device("cpu", bf16=False), PAD, PAD, END)
     with pytest.raises(SettingError, match="n_best"):
-        engine.search(sources(3), [[]], SearchRequest(beam=2, n_best=5))
+        searched(engine, sources(3), [[]], SearchRequest(beam=2, n_best=5))
 
 
 def test_an_engine_of_slots_leaves_the_rest_to_the_other() -> None:
@@ -361,11 +381,11 @@ def test_an_engine_of_slots_leaves_the_rest_to_the_other() -> None:
     device = Device("cpu", bf16=False)
     asked, request = sources(4), SearchRequest(beam=2, max_extra=3)
     ours, theirs = (
-        kind(model, device, PAD, PAD, END).search(asked, [[]], request) for kind in (SlotEngine, TorchEngine)
+        searched(kind(model, device, PAD, PAD, END), asked, [[]], request) for kind in (SlotEngine, TorchEngine)
     )
     assert [one.tokens for one in ours[0]] == [one.tokens for one in theirs[0]]
-    sampled = SlotEngine(make(), device, PAD, PAD, END).search(
-        sources(4), [[]], SearchRequest(sampling=True, max_extra=3)
+    sampled = searched(
+        SlotEngine(make(), device, PAD, PAD, END), sources(4), [[]], SearchRequest(sampling=True, max_extra=3)
     )
     assert len(sampled[0]) == 1
 
@@ -382,7 +402,7 @@ def test_an_engine_of_slots_finds_the_same_on_a_gpu(norm: str, beam: int) -> Non
     device, request = Device("cuda", bf16=True), SearchRequest(beam=beam, max_extra=3)
     asked = [torch.randint(1, 4000, (n,)).tolist() for n in range(1, 40)]
     ours, theirs = (
-        kind(model, device, 4095, 4095, END).search(asked, [[]] * len(asked), request)
+        searched(kind(model, device, 4095, 4095, END), asked, [[]] * len(asked), request)
         for kind in (SlotEngine, TorchEngine)
     )
     assert sum(one[0].tokens == other[0].tokens for one, other in zip(ours, theirs, strict=True)) > 0.7 * len(asked)

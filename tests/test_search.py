@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from transduce.continuous.search import SlotBeamSearch, SlotGreedySearch
 from transduce.errors import SettingError
 from transduce.search import Hypothesis, PaperPenalty, Penalty, PowerPenalty, length_penalty
 from transduce.search.beam import beam_search
 from transduce.search.constrained import constrained_search
-from transduce.search.fixed import FixedBeam, FixedWalk
 from transduce.search.lattice import Ranking
 from transduce.search.sampling import sample
 from transduce.search.step import forced_tokens, log_probabilities, top
@@ -526,10 +526,12 @@ def search_fixed(
     bounds, device = torch.tensor(limits), torch.device("cpu")
     forced = forced_tokens(bounds, prefix, END)
     places = forced.shape[1]
-    fixed: FixedWalk | FixedBeam = (beams := FixedBeam(slots, places, START, END, beam, penalty, device))
+    fixed: SlotGreedySearch | SlotBeamSearch = (
+        beams := SlotBeamSearch(slots, places, START, END, beam, penalty, device)
+    )
     beams.kernel = kernel
     if beam == 1:
-        fixed = FixedWalk(slots, places, START, END, device)
+        fixed = SlotGreedySearch(slots, places, START, END, device)
     state, waiting = Histories([(0,)] * slots * beam), list(range(len(models)))
     inside: dict[int, int] = {}
     found: dict[int, list[Hypothesis]] = {}
@@ -547,9 +549,9 @@ def search_fixed(
             if not inside:
                 return [found[number] for number in range(len(models))]
         log_probs = log_probabilities(step(fixed.tokens, state))
-        must = fixed.must.clamp(min=0)
+        must = fixed.forced_now.clamp(min=0)
         fixed.advance(*top(log_probs, min(2 * beam, log_probs.shape[1])), log_probs.gather(1, must[:, None])[:, 0])
-        if isinstance(fixed, FixedBeam):
+        if isinstance(fixed, SlotBeamSearch):
             state = state.select(fixed.parents)
     raise AssertionError("unreachable")
 
@@ -579,7 +581,7 @@ def test_searches_of_fixed_shape_find_the_same(
 @settings(max_examples=6, deadline=None)
 def test_the_kernel_decides_the_same(seed: int, beam: int, penalty: Penalty, with_prefix: bool) -> None:
     """Without a GPU it runs in Triton's interpreter."""
-    advance = pytest.importorskip("transduce.search.beam_kernel", reason="triton is not installed").advance
+    advance = pytest.importorskip("transduce.continuous.kernels.beam", reason="triton is not installed").advance
     drawn = random.Random(seed)
     models = [model(seed + n, vocabulary=11) for n in range(3)]
     limits = [drawn.randint(1, 7) for _ in models]

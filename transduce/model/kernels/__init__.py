@@ -1,7 +1,7 @@
 """The GPU's short cuts: each computes what some lines of plain PyTorch elsewhere do, in fewer passes over memory.
 
 Every kernel's plain form is its oracle (tests/test_kernels.py) and what runs where there is no GPU, in float32, and
-whenever a case is not covered here. Nothing outside `model` and the loss knows that kernels exist.
+whenever a case is not covered here. Only `model`, the loss and `continuous` know that kernels exist.
 
 Written in Triton, which comes with PyTorch's GPU builds. Under TRITON_INTERPRET=1 they also run on a CPU, for tests.
 """
@@ -26,7 +26,6 @@ if torch.cuda.is_available() or os.environ.get("TRITON_INTERPRET") == "1":  # el
 if HAVE_TRITON:
     from transduce.model.kernels.attention import fits_a_page
     from transduce.model.kernels.cross_entropy import projected_cross_entropy
-    from transduce.model.kernels.decoding import MOST_BEST, attend_to_past, attend_to_source, best
     from transduce.model.kernels.feed_forward import relu_product
     from transduce.model.kernels.r_drop import projected_r_drop
     from transduce.model.kernels.sublayers import Around, Last, feed_forward, leave, self_attention, source_attention
@@ -34,12 +33,8 @@ if HAVE_TRITON:
 __all__ = [
     "ALIGNED",
     "HEAD_WIDTHS",
-    "MOST_BEST",
     "Around",
     "Last",
-    "attend_to_past",
-    "attend_to_source",
-    "best",
     "feed_forward",
     "fits_a_page",
     "leave",

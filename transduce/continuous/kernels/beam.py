@@ -1,7 +1,7 @@
-"""A beam search's decisions of one step in one kernel: what `FixedBeam.advance` does in some sixty.
+"""All decisions of one step of beam search in one kernel, instead of some sixty in `SlotBeamSearch.advance`.
 
-A program decides for a slot. Imported only where there is a GPU, or Triton's interpreter.
-Axes: B slots, W beams, K = 2 W candidates of a row and of a slot, T places of an output.
+One program decides for one slot. Import this only where there is a GPU or Triton's interpreter.
+Axes: B slots, W beams, K = 2 W candidates of a row and of a slot, T positions of an output.
 """
 
 from typing import TYPE_CHECKING
@@ -12,20 +12,20 @@ import triton.language as tl
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from transduce.search.fixed import FixedBeam
+    from transduce.continuous.search import SlotBeamSearch
 
-MOST_BEAMS = 16  # candidates are looked for one after the other
-FREE = tl.constexpr(-1)  # as in `step`, whose number a kernel cannot see
+MAX_BEAM = 16  # candidates are found one after the other: for wider beams this is no faster
+FREE = tl.constexpr(-1)  # the value of `transduce.search.step.FREE`, which a kernel cannot import
 
 
-def advance(beam: "FixedBeam", values: Tensor, tokens: Tensor, of_forced: Tensor) -> None:
-    """What the method of this name does, which is its oracle."""
-    slots, places = beam.forced.shape
-    candidates, width = values.shape[1], beam.beam
+def advance(search: "SlotBeamSearch", values: Tensor, tokens: Tensor, forced_log_probs: Tensor) -> None:
+    """Do what `SlotBeamSearch.advance` does without this kernel; that method is the oracle of its test."""
+    slots, positions = search.forced.shape
+    candidates, width = values.shape[1], search.beam
     _advance[(slots,)](
-        values, tokens, of_forced, beam.forced, beam.place, beam.finished.view(torch.int8), beam.divisors, beam.penalties,
-        beam.alive.tokens, beam.alive.totals, beam.alive.slots, beam.parents, beam.pool.scores, beam.pool.lengths,
-        beam.pool.slots, beam.trail.tokens, beam.trail.log_probs, beam.trail.origins, slots, places, beam.end,
+        values, tokens, forced_log_probs, search.forced, search.position, search.finished.view(torch.int8), search.divisors, search.penalties,
+        search.alive.tokens, search.alive.totals, search.alive.slots, search.parents, search.pool.scores, search.pool.lengths,
+        search.pool.slots, search.trail.tokens, search.trail.log_probs, search.trail.origins, slots, positions, search.end,
         W=width, K=candidates, WIDE=triton.next_power_of_2(width), RANKS=triton.next_power_of_2(candidates),
         CELLS=triton.next_power_of_2(width * candidates), POOL=triton.next_power_of_2(2 * width), num_warps=1,
     )  # fmt: skip
@@ -33,7 +33,7 @@ def advance(beam: "FixedBeam", values: Tensor, tokens: Tensor, of_forced: Tensor
 
 @triton.jit
 def _first_best(scores, free, cells, COUNT: tl.constexpr):
-    """The cell of the best score among the free ones, the first of equals; with not-a-number among them any."""
+    """The free cell with the best score, and the first one of equal scores; any free cell if a score is not a number."""
     best = tl.max(tl.where(free, scores, float("-inf")), 0)
     first = tl.min(tl.where(free & (scores == best), cells, COUNT), 0)
     return tl.where(first < COUNT, first, tl.min(tl.where(free, cells, COUNT - 1), 0))
@@ -41,24 +41,24 @@ def _first_best(scores, free, cells, COUNT: tl.constexpr):
 
 @triton.jit
 def _advance(
-    values, tokens, of_forced, forced, place, finished, divisors, penalties,
+    values, tokens, forced_log_probs, forced, position, finished, divisors, penalties,
     alive_tokens, alive_totals, alive_slots, parents, pool_scores, pool_lengths, pool_slots,
     trail_tokens, trail_log_probs, trail_origins, B, T, end,
     W: tl.constexpr, K: tl.constexpr, WIDE: tl.constexpr, RANKS: tl.constexpr, CELLS: tl.constexpr, POOL: tl.constexpr,
 ):  # fmt: skip
     slot = tl.program_id(0).to(tl.int64)
-    now, done = tl.load(place + slot), tl.load(finished + slot) != 0
-    must, length = tl.load(forced + slot * T + now), now + 1
+    now, done = tl.load(position + slot), tl.load(finished + slot) != 0
+    forced_now, length = tl.load(forced + slot * T + now), now + 1
     rank, wide, pooled = tl.arange(0, RANKS), tl.arange(0, WIDE), tl.arange(0, POOL)
 
-    # Every continuation of every beam, and the best K of them by rank.
+    # Rank the best K among all continuations of all beams.
     cell = tl.arange(0, CELLS)
     free, beam = cell < W * K, cell // K
     value = tl.load(values + slot * W * K + cell, free, float("-inf"))
     token = tl.load(tokens + slot * W * K + cell, free, 0)
-    only = tl.load(of_forced + slot * W + beam, free, float("-inf"))
-    value = tl.where(must == FREE, value, tl.where(cell % K == 0, only, float("-inf")))
-    token = tl.where(must == FREE, token, must)
+    only = tl.load(forced_log_probs + slot * W + beam, free, float("-inf"))
+    value = tl.where(forced_now == FREE, value, tl.where(cell % K == 0, only, float("-inf")))
+    token = tl.where(forced_now == FREE, token, forced_now)
     total = tl.load(alive_totals + slot * W + beam, free, float("-inf")) + value.to(tl.float64)
     totals, log_probs = tl.zeros([RANKS], tl.float64), tl.zeros([RANKS], tl.float32)
     found, beams = tl.zeros([RANKS], tl.int64), tl.zeros([RANKS], tl.int32)
@@ -75,7 +75,7 @@ def _advance(
     tl.store(trail_log_probs + at, log_probs, real)
     tl.store(trail_origins + at, tl.load(alive_slots + slot * W + beams, real, 0), real)
 
-    # Those that end, among the first W, beside the hypotheses so far: the best W are kept.
+    # Add the continuations among the first W that end to the finished hypotheses, and keep the best W of both.
     ended = found == end
     counts = ended & (totals > float("-inf"))
     scores = tl.where(counts, totals / tl.load(penalties + length), float("-inf"))
@@ -95,7 +95,7 @@ def _advance(
         tl.store(pool_slots + slot * W + n, tl.sum(tl.where(chosen, origins, 0), 0))
         left = left & (pooled != tl.sum(tl.where(chosen, pooled, 0), 0))
 
-    # The first W that do not end go on, unless nothing can come of them any more.
+    # Continue with the first W that do not end, unless none of them can still beat the hypotheses kept.
     goes, ends = (real & (found != end)).to(tl.int32), (real & (found == end)).to(tl.int32)
     order = tl.where(goes > 0, tl.cumsum(goes, 0) - 1, tl.sum(goes, 0) + tl.cumsum(ends, 0) - 1)
     chosen = (order[None, :] == wide[:, None]) & real[None, :]
@@ -107,5 +107,5 @@ def _advance(
     tl.store(alive_totals + slot * W + wide, tl.where(over, float("-inf"), next_totals), inside)
     tl.store(alive_slots + slot * W + wide, tl.sum(tl.where(chosen, rank[None, :], 0), 1).to(tl.int64), inside)
     tl.store(parents + slot * W + wide, slot * W + tl.sum(tl.where(chosen, beams[None, :], 0), 1), inside)
-    tl.store(place + slot, tl.minimum(tl.where(over, now, length), T - 1))
+    tl.store(position + slot, tl.minimum(tl.where(over, now, length), T - 1))
     tl.store(finished + slot, over.to(tl.int8))
