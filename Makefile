@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check
 export OMP_WAIT_POLICY ?= PASSIVE
 export GOMP_SPINCOUNT ?= 10000
 
-.PHONY: setup demo test test-full test-numerics lint types clean
+.PHONY: setup demo test test-full test-numerics lint types docs clean
 
 setup: $(READY)
 
@@ -51,5 +51,10 @@ lint: $(DEV)
 types: $(DEV)
 	$(BIN)/mypy
 
+# The documentation as a website in site/; a dead link or a page outside the navigation is an error.
+docs: $(DEV)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "Built: open site/index.html, or run $(BIN)/python -m mkdocs serve."
+
 clean:
-	rm -rf $(VENV) demo build dist
+	rm -rf $(VENV) demo build dist site

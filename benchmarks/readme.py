@@ -1,6 +1,6 @@
-"""The tables of results, from the result files: nothing there is typed by hand.
+"""Writes the README's example and five figures, and docs/results.md, from the result files: no figure is typed by hand.
 
-python benchmarks/readme.py            writes the README's, between its two marks, and docs/results.md with all of them
+python benchmarks/readme.py            rewrites both pages; the README's parts stand between marks
 """
 
 import json
@@ -10,38 +10,85 @@ from typing import Any
 
 HERE = Path(__file__).parent
 README, RESULTS = HERE.parent / "README.md", HERE.parent / "docs" / "results.md"
-BEGIN, END = "<!-- results: python benchmarks/readme.py -->", "<!-- end of results -->"
+BEGIN, END = "<!-- {}: python benchmarks/readme.py -->", "<!-- end of {} -->"
 
 INTRODUCTION = """# Results
 
-Every figure comes from a script under `benchmarks/` and a file under `benchmarks/results/`, which has the command, the commit, the versions
-and the hardware; `python benchmarks/readme.py` writes this page from them. Ratios are of one run in which the systems took turns, with
-the least and the most. What was tried and did not help is in [the log](log.md).
+Every figure comes from a script under `benchmarks/` and a file under `benchmarks/results/`, which records the command, the commit,
+the versions and the hardware. `python benchmarks/readme.py` writes this page from these files. A ratio compares systems that took
+turns on the same machine; the range in brackets goes from the lowest to the highest round. [The log](log.md) also has what was tried
+and did not help.
 """
 
 
 def main() -> None:
-    before, _, rest = README.read_text(encoding="utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
-    README.write_text(f"{before}{BEGIN}\n{section()}\n{END}{after}", encoding="utf-8")
+    README.write_text(replaced(README.read_text(encoding="utf-8")), encoding="utf-8")
     RESULTS.write_text(page(), encoding="utf-8")
 
 
-def section() -> str:
+def replaced(text: str) -> str:
+    """The README with its generated parts up to date."""
+    for name, part in {"example": example(), "results": five_figures()}.items():
+        begin, end = BEGIN.format(name), END.format(name)
+        before, _, rest = text.partition(begin)
+        _, _, after = rest.partition(end)
+        text = f"{before}{begin}\n{part}\n{end}{after}"
+    return text
+
+
+def example() -> str:
+    """Translations of the last validation of the longest Europarl run, beside the reference."""
+    validations = [entry for entry in read("europarl-ours-8")["log"] if entry["event"] == "valid"]
+    rows = [f"| {one['source']} | {one['output']} |" for one in validations[-1]["samples"][::2]]
+    return "\n".join(["| German | the model's English |", "| --- | --- |", *rows])
+
+
+def five_figures() -> str:
     """What a visitor should see first."""
-    return table(
-        [
-            demo_row,
-            cmudict_row,
-            multi30k_row,
-            bpe_row,
-            europarl_rows,
-            kills_row,
-            gpu_rows,
-            cpu_training_rows,
-            gpu_translation_rows,
-        ]
+    figures = [europarl_figure(), multi30k_figure(), training_figure(), translation_figure(), kills_figure()]
+    return "\n".join(["| what | figure |", "| --- | --- |", *(f"| {what} | {figure} |" for what, figure in figures)])
+
+
+def europarl_figure() -> tuple[str, str]:
+    ours, peer = (read(f"europarl-{system}-8") for system in ("ours", "hf"))
+    (first, news), (_, their_news) = (
+        [score["value"] for score in record["scores"].values()] for record in (ours, peer)
     )
+    what = f"German to English after 8 minutes of training on Europarl, one {ours['hardware']['gpu']}"
+    figure = f"BLEU {first:.1f} on Europarl, {news:.1f} on newstest2014"
+    return what, f"{figure} (Hugging Face MarianMT in the same time: {their_news:.1f})"
+
+
+def multi30k_figure() -> tuple[str, str]:
+    record = read("multi30k-cpu")
+    what = f"English to German after {record['seconds'] / 60:.0f} minutes of training on Multi30k, {record['hardware']['cores']} CPU cores"
+    return what, f"BLEU {record['test']['scores']['BLEU']['value']:.1f}"
+
+
+def training_figure() -> tuple[str, str]:
+    record = read("train-speed-gpu")
+    report = record["results"]["base, 25.6k tokens a step"]["systems"]
+    ours, peer = report["ours"]["target_tokens_per_s"], report["HF MarianMT"]["ours_over_it"][0]
+    what = f"training speed of the paper's base model, one {record['hardware']['gpu']}"
+    return what, f"{ours:,} target tokens/s, {peer:.1f} times Hugging Face MarianMT"
+
+
+def translation_figure() -> tuple[str, str]:
+    gpu, cpu = read("translation-gpu"), read("cpu-translation")["results"]["file, beam 4"]
+    on_gpu = gpu["results"]["beam 4"]
+    figure = (
+        f"{on_gpu['target_tokens_per_s']:,} target tokens/s on one {gpu['hardware']['gpu']} and "
+        f"{cpu['systems']['ours']['sentences_per_s']:,.0f} sentences/s on 2 CPU cores; "
+        f"{on_gpu['ours_over_hf']:.0f} and {cpu['ours_over']['hf']['median']:.1f} times Hugging Face `generate`"
+    )
+    return "translation speed with beam 4", figure
+
+
+def kills_figure() -> tuple[str, str]:
+    records = [read(name) for name in ("kills", "kills-gpu")]
+    equal, kills = (sum(record[name] for record in records) for name in ("equal", "kills"))
+    what = "training runs killed with `kill -9` at random moments and resumed"
+    return what, f"{equal} of {kills} ended with bit-identical weights"
 
 
 def page() -> str:

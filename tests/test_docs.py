@@ -1,10 +1,14 @@
 """The documents keep their word: generated pages are up to date, links lead somewhere, every page is in the index."""
 
 import re
+import shlex
 import sys
 from pathlib import Path
 
 import pytest
+
+from transduce.cli.parser import make_parser
+from transduce.config import PRESETS, build, flatten
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -14,6 +18,12 @@ try:
     import command_line
 finally:
     sys.path.pop(0)
+
+
+GUIDES = [
+    page for page in PAGES if page.parent.name == "how-to" or page.name in ("tutorial.md", "serving.md", "explorer.md")
+]
+SETTINGS = set(flatten(build(PRESETS["base"])))
 
 
 def test_the_command_line_reference_is_generated() -> None:
@@ -61,3 +71,49 @@ def test_a_dead_link_is_found(tmp_path: Path) -> None:
         "[a](other.md#a-heading) [b](#here) [c](gone.md) [d](other.md#gone) [e](https://x.org) `[f](g)`\n\n## Here\n"
     )
     assert dead_links(page) == ["gone.md", "other.md#gone"]
+
+
+def commands(page: Path) -> list[str]:
+    """The commands of `transduce` in a page's blocks of code, a redirection and what follows a pipe aside."""
+    found = re.findall(r"^ *```(\w*)\n(.*?)^ *```", page.read_text(encoding="utf-8"), flags=re.S | re.M)
+    blocks = [block for language, block in found if language in ("", "sh")]
+    lines = [line.strip() for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+    matches = [re.search(r"(?:^|\| )(transduce .*?)(?: [<>|].*| +#.*)?$", line) for line in lines]
+    return [match[1] for match in matches if match]
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_commands_are_understood(page: Path) -> None:
+    """Every command parses, and every setting it names exists."""
+    for command in commands(page):
+        options = make_parser().parse_args(shlex.split(command)[1:])
+        named = {setting.partition("=")[0] for setting in getattr(options, "settings", [])}
+        assert named <= SETTINGS, command
+
+
+FILES = {"npz", "de", "en", "safetensors"}  # endings of files whose names look like settings: train.de
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_settings_exist(page: Path) -> None:
+    named = re.findall(r"`((?:model|data|train|search)\.(\w+))(?:=[^`]*)?`", page.read_text(encoding="utf-8"))
+    assert {setting for setting, ending in named if ending not in FILES} <= SETTINGS
+
+
+def test_commands_are_found() -> None:
+    assert sum(len(commands(page)) for page in GUIDES) > 30
+
+
+def test_every_page_can_be_reached_from_the_index() -> None:
+    """By links, from docs/README.md on: a page that nobody finds is not read."""
+    seen: set[Path] = set()
+    waiting = [DOCS / "README.md"]
+    while waiting:
+        page = waiting.pop()
+        seen.add(page)
+        links = [
+            page.parent / link.partition("#")[0] for link in re.findall(r"\]\(([^)\s]+\.md(?:#[^)]*)?)\)", prose(page))
+        ]
+        waiting += [link.resolve() for link in links if link.exists() and link.resolve() not in seen]
+    missing = [str(page.relative_to(ROOT)) for page in DOCS.rglob("*.md") if page not in seen]
+    assert missing == [], "link these pages from docs/README.md or from a page that is linked there"
