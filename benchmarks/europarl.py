@@ -26,11 +26,11 @@ from transduce.config import ModelConfig
 from transduce.data.batches import Batch, Batching, make_batch
 from transduce.metrics import translation_scores
 from transduce.model import Tokens
+from transduce.model.losses import smoothed_loss
 from transduce.threads import prefetch
 from transduce.training.choices import requested_settings
 from transduce.training.feed import PREFETCHED_STEPS, TrainingData
 from transduce.training.prepare import prepare
-from transduce.training.smoothing import smoothed_loss
 
 HERE = Path(__file__).parent
 END = 0  # the id of `</s>`

@@ -25,11 +25,11 @@ from transduce.data.batches import Batch, make_batch
 from transduce.data.packing import Widths, pages_of_epoch
 from transduce.data.pages import make_pages
 from transduce.device import choose_device
-from transduce.model import Tokens, Transformer
+from transduce.model import IGNORED, Tokens, Transformer
+from transduce.model.cost import weights_met
+from transduce.model.losses import smoothed_loss
 from transduce.model.positions import sinusoids
-from transduce.training.cost import weights_met
 from transduce.training.optimizer import make_optimizer
-from transduce.training.smoothing import smoothed_loss
 from transduce.training.update import GraphedUpdate
 
 PEAK = 790e12
@@ -224,7 +224,7 @@ def joey_step(case: Case, work: Work) -> Callable[[int], None]:
         asked: torch.Tensor = model(
             return_type="loss", src=batch.source.ids, src_mask=batch.source.real[:, None],
             src_length=batch.source.real.sum(1), trg_input=batch.target.ids, trg_mask=batch.target.real[:, None],
-            trg=labels.masked_fill(labels == Batch.IGNORED, pad),
+            trg=labels.masked_fill(labels == IGNORED, pad),
         )[0]  # fmt: skip
         return asked
 

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transduce.config import TrainConfig
-from transduce.data.batches import Batch, Batching, in_order, make_batch, padding_share
+from transduce.data.batches import Batching, in_order, make_batch, padding_share
+from transduce.model import IGNORED
 from transduce.training.progress import Progress, last_step
 
 
@@ -87,7 +88,7 @@ def test_a_batch_is_what_the_decoder_needs() -> None:
     batch = make_batch(memory, np.array([0, 1]), source_pad=98, target_pad=99)
     assert batch.target.ids[0].tolist() == [99, memory.targets[0][0], 99, 99]
     assert batch.target.ids[1].tolist() == [99, *memory.targets[1][:3]]
-    assert batch.labels[0].tolist() == [*memory.targets[0], Batch.IGNORED, Batch.IGNORED]
+    assert batch.labels[0].tolist() == [*memory.targets[0], IGNORED, IGNORED]
     assert batch.source.ids[1].tolist() == [*memory.sources[1], 98]
     assert batch.tokens == 6
     assert batch.padding == pytest.approx(3 / 14)

@@ -5,9 +5,9 @@ import pytest
 import torch
 from tiny import backward, batch_of, gradients, make_model
 
-from transduce.training.chunked import ROWS, chunked_loss
+from transduce.model.chunked_loss import ROWS, chunked_loss
+from transduce.model.losses import both_losses, smoothed_loss
 from transduce.training.loss import batch_loss
-from transduce.training.smoothing import both_losses, smoothed_loss
 
 pytestmark = pytest.mark.numerics
 

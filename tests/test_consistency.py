@@ -9,8 +9,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from transduce.config import ModelConfig, TrainConfig
 from transduce.data.batches import Batch
-from transduce.model import Tokens, Transformer
-from transduce.training.consistency import beside, r_drop_loss
+from transduce.model import IGNORED, Tokens, Transformer
 from transduce.training.loss import batch_loss
 
 pytestmark = [pytest.mark.numerics, pytest.mark.usefixtures("few_threads")]
@@ -34,11 +33,15 @@ def batch_of(rows: list[list[int]]) -> Batch:
     def tokens(sentences: list[list[int]], pad: int) -> Tokens:
         return Tokens.packed([[sentences[number] for number in row] for row in rows], pad)
 
-    labels = tokens(TARGETS, Batch.IGNORED)
+    labels = tokens(TARGETS, IGNORED)
     return Batch(tokens(SOURCES, PAD), tokens([[PAD, *t[:-1]] for t in TARGETS], PAD), labels.ids)
 
 
 PADDED, PACKED = batch_of([[0], [1], [2]]), batch_of([[0, 1], [2]])
+
+
+def doubled(batch: Batch) -> Batch:
+    return Batch(batch.source.doubled(), batch.target.doubled(), torch.cat([batch.labels, batch.labels]))
 
 
 def logits_of(model: Transformer, batch: Batch) -> Tensor:
@@ -48,7 +51,7 @@ def logits_of(model: Transformer, batch: Batch) -> Tensor:
 def literal(one: Tensor, other: Tensor, batch: Batch, smoothing: float) -> dict[str, Tensor]:
     """Sums over the places that have a label, class by class, `<pad>` not among them."""
     sums = {name: one.new_zeros(()) for name in ("first", "second", "forward", "backward")}
-    for place in zip(*torch.where(batch.labels != Batch.IGNORED), strict=True):
+    for place in zip(*torch.where(batch.labels != IGNORED), strict=True):
         label = int(batch.labels[place])
         p, q = one[place].softmax(-1), other[place].softmax(-1)
         assert len(p) == PAD
@@ -70,9 +73,9 @@ def test_r_drop_is_its_formula(batch: Batch) -> None:
     """Half of: both cross-entropies, and the weight times the mean of both divergences."""
     model = make()
     torch.manual_seed(3)
-    loss, plain = r_drop_loss(model, batch, 0.1, R_DROP)
+    loss, plain = batch_loss(model, batch, 0.1, R_DROP)
     torch.manual_seed(3)
-    one, other = logits_of(model, beside(batch, batch)).chunk(2)
+    one, other = logits_of(model, doubled(batch)).chunk(2)
     sums = literal(one, other, batch, 0.1)
     divergence = (sums["forward"] + sums["backward"]) / 2
     assert divergence.item() > 0.01
@@ -98,10 +101,10 @@ def test_padding_is_not_counted() -> None:
         ids, position, segment = tokens.ids, tokens.position, tokens.segment
         return Tokens(torch.cat([ids, more + PAD], 1), torch.cat([position, more], 1), torch.cat([segment, more], 1))
 
-    labels = torch.cat([PADDED.labels, torch.full((3, 3), Batch.IGNORED)], 1)
+    labels = torch.cat([PADDED.labels, torch.full((3, 3), IGNORED)], 1)
     wide = Batch(wider(PADDED.source), wider(PADDED.target), labels)
     model = make(dropout=0.0)
-    losses = (r_drop_loss(model, batch, 0.1, R_DROP) for batch in (wide, PADDED))
+    losses = (batch_loss(model, batch, 0.1, R_DROP) for batch in (wide, PADDED))
     for one, other in zip(*losses, strict=True):
         assert one.item() == pytest.approx(other.item(), rel=1e-5)
 

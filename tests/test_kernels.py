@@ -15,7 +15,7 @@ pytest.importorskip("triton", reason="triton is not installed: plain PyTorch run
 
 from transduce.config import ModelConfig
 from transduce.data.batches import Batch
-from transduce.model import Tokens, Transformer, kernels
+from transduce.model import IGNORED, Tokens, Transformer, kernels
 from transduce.model.kernels import Around, Last, attention, cross_entropy, r_drop, randomness, residual, sums
 from transduce.training.loss import batch_loss
 
@@ -284,7 +284,7 @@ def random_pairs(lengths: list[tuple[int, int]]) -> list[tuple[list[int], list[i
 def batch_of(rows: list[list[tuple[list[int], list[int]]]]) -> Batch:
     sources = Tokens.packed([[source for source, _ in row] for row in rows], PAD)
     inputs = Tokens.packed([[[PAD, *target[:-1]] for _, target in row] for row in rows], PAD)
-    labels = Tokens.packed([[target for _, target in row] for row in rows], Batch.IGNORED)
+    labels = Tokens.packed([[target for _, target in row] for row in rows], IGNORED)
     return Batch(sources, inputs, labels.ids).to(DEVICE)
 
 

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transduce.data.batches import Batch, padding_share
+from transduce.data.batches import padding_share
 from transduce.data.packing import GRAIN, WIDTH, Widths, pack, pages_of_epoch
 from transduce.data.pages import Paging, make_pages
+from transduce.model import IGNORED
 from transduce.threads import prefetch
 
 pytestmark = pytest.mark.numerics
@@ -130,7 +131,7 @@ def test_a_pages_batch_holds_whole_pairs_side_by_side() -> None:
             assert batch.labels[row][target].tolist() == [number] * memory.target_lengths[number]
             assert batch.target.ids[row][target].tolist() == [PAD, *batch.labels[row][target].tolist()[:-1]]
             assert batch.target.position[row][target].tolist() == list(range(memory.target_lengths[number]))
-    assert (batch.labels[~batch.target.real] == Batch.IGNORED).all()
+    assert (batch.labels[~batch.target.real] == IGNORED).all()
     assert (batch.source.ids[~batch.source.real] == PAD).all()
 
 

@@ -15,19 +15,18 @@ import transduce.model.transformer
 from transduce import checkpoint
 from transduce.config import PRESETS, Config, Counts, ModelConfig, SearchConfig, Side, build, fit
 from transduce.data import Corpus, learn_vocabularies, scan
-from transduce.data.batches import Batch, Batching, make_batch, padding_share
+from transduce.data.batches import Batching, make_batch, padding_share
 from transduce.device import Device
-from transduce.model import Tokens, Transformer, watch
+from transduce.model import IGNORED, Tokens, Transformer, training_flops, watch
 from transduce.model.attention import MultiHeadAttention, attention_weights
 from transduce.model.layers import FeedForward, Residual, make_norm
+from transduce.model.losses import smoothed_loss
 from transduce.model.positions import sinusoids
 from transduce.model.tokens import keep_same_sentence
 from transduce.search import length_penalty
 from transduce.text import EOS
-from transduce.training.cost import training_flops
 from transduce.training.optimizer import make_optimizer
 from transduce.training.schedule import make_schedule
-from transduce.training.smoothing import smoothed_loss
 from transduce.translator import SearchRequest
 from transduce.translator.torch_engine import TorchEngine
 
@@ -207,7 +206,7 @@ def test_the_decoders_input_is_its_target_moved_right() -> None:
     """Section 3.1: with outputs offset by one, place i is predicted from the outputs before i."""
     batch = make_batch(Sentences([[5, 6, EOS], [7, EOS]]), np.array([0, 1]), PAD, PAD)
     assert batch.target.ids.tolist() == [[PAD, 5, 6], [PAD, 7, PAD]]
-    assert batch.labels.tolist() == [[5, 6, EOS], [7, EOS, Batch.IGNORED]]
+    assert batch.labels.tolist() == [[5, 6, EOS], [7, EOS, IGNORED]]
     assert batch.target.real.tolist() == [[True, True, True], [True, True, False]]
 
 
@@ -335,7 +334,7 @@ def test_adam_has_the_papers_constants() -> None:
 def test_label_smoothing_is_its_formula() -> None:
     """Cross-entropy against 1 - e on the label plus e / V on each of the V classes, summed over real tokens."""
     logits, smoothing = torch.randn(2, 3, 7, dtype=torch.float64), 0.1
-    labels = torch.tensor([[1, 6, 0], [4, Batch.IGNORED, Batch.IGNORED]])
+    labels = torch.tensor([[1, 6, 0], [4, IGNORED, IGNORED]])
     expected = 0.0
     for row, column in [(0, 0), (0, 1), (0, 2), (1, 0)]:
         target = [smoothing / 7 + (1 - smoothing) * (c == int(labels[row, column])) for c in range(7)]

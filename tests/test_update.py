@@ -10,7 +10,7 @@ import torch
 from transduce.config import ModelConfig, TrainConfig
 from transduce.data.batches import Batch
 from transduce.device import Device
-from transduce.model import Tokens, Transformer
+from transduce.model import IGNORED, Tokens, Transformer
 from transduce.training.optimizer import make_optimizer
 from transduce.training.update import GraphedUpdate, PlainUpdate
 
@@ -30,7 +30,7 @@ def batch_of(rows: int, seed: int) -> Batch:
     return Batch(
         Tokens.packed([[s for s, _ in row] for row in pairs], PAD),
         Tokens.packed([[[PAD, *t[:-1]] for _, t in row] for row in pairs], PAD),
-        Tokens.packed([[t for _, t in row] for row in pairs], Batch.IGNORED).ids,
+        Tokens.packed([[t for _, t in row] for row in pairs], IGNORED).ids,
     )
 
 

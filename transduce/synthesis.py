@@ -65,7 +65,7 @@ def distill(
     reporter, taught = reporter or SilentReporter(), open_folder(teacher)
     data = taught.config.data
     if preset == "student" and not config:
-        settings = [*smaller_than(taught.config.model), *settings]
+        settings = [*smaller_than(taught.config.transformer), *settings]
     known = languages or data.languages
     inherited = {} if RunFolder(Path(run)).config.exists() else taught_by(taught)  # a run that exists has its settings
     if not train:

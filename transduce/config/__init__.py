@@ -21,6 +21,7 @@ from transduce.config.setting import Setting
 from transduce.config.settings import (
     Config,
     DataConfig,
+    FamilyConfig,
     ModelConfig,
     SearchConfig,
     TrainConfig,
@@ -36,6 +37,7 @@ __all__ = [
     "Config",
     "Counts",
     "DataConfig",
+    "FamilyConfig",
     "Fitted",
     "Layers",
     "Machine",

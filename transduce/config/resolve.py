@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from transduce.config.old_names import Layers, refuse_removed, with_current_names, without_removed
 from transduce.config.setting import KINDS
-from transduce.config.settings import SECTIONS, Config, DataConfig, ModelConfig, SearchConfig, TrainConfig, check
+from transduce.config.settings import FAMILIES, SECTIONS, Config, DataConfig, FamilyConfig, SearchConfig, TrainConfig, check
 from transduce.errors import SettingError
 
 T = TypeVar("T")
@@ -44,11 +44,19 @@ def assemble(*layers: Mapping[str, Mapping[str, Any]]) -> Config:
         if section not in SECTIONS:
             raise SettingError(f"unknown section [{section}]{_suggestion(section, SECTIONS)}")
     return Config(
-        model=_section("model", ModelConfig, merged["model"]),
+        model=_section("model", _family(merged["model"]), merged["model"]),
         data=_section("data", DataConfig, merged["data"]),
         train=_section("train", TrainConfig, merged["train"]),
         search=_section("search", SearchConfig, merged["search"]),
     )
+
+
+def _family(values: Mapping[str, Any]) -> type[FamilyConfig]:
+    """The settings of the family that is asked for."""
+    name = values.get("family", FamilyConfig.family)
+    if name not in FAMILIES:
+        raise SettingError(f"model.family = {name!r}: must be one of {', '.join(FAMILIES)}")
+    return FAMILIES[name]
 
 
 def assignments(items: Iterable[str]) -> Layers:

@@ -17,6 +17,8 @@ Task = Literal["auto", "translation", "symbols"]
 Units = Literal["auto", "bpe", "unigram", "char", "word"]
 Normalization = Literal["nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity"]
 
+Refusal = tuple[bool, str]  # whether it applies, and what to say
+
 UNITS = {
     "auto": "inferred from the data",
     "bpe": "subwords by byte-pair encoding",
@@ -27,10 +29,41 @@ UNITS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelConfig:
+class FamilyConfig:
+    """What every family of models has; each family adds settings of its own."""
+
+    family: str = setting("transformer", "The kind of model.", inherited="always")
+    d_model: int = setting(512, "Width of embeddings and hidden states.", least=1, most=100_000, inherited="always")
+    dropout: float = rate(0.1, "Dropout on the output of each sub-layer and on the sum of embedding and position.")
+
+    @property
+    def description(self) -> str:
+        """The shape in a few words."""
+        return f"{self.family}, d_model {self.d_model}"
+
+    @property
+    def longest_source(self) -> int | None:
+        """The most tokens or frames a source can have, where the model has a limit."""
+        return None
+
+    @property
+    def longest_target(self) -> int | None:
+        """The most tokens a target can have, `</s>` counted, where the model has a limit."""
+        return None
+
+    @property
+    def has_dropout(self) -> bool:
+        return self.dropout > 0
+
+    def contradictions(self, data: "DataConfig") -> list[Refusal]:
+        """Combinations of the family's settings that cannot work."""
+        return []
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig(FamilyConfig):
     """The shape of the Transformer."""
 
-    d_model: int = setting(512, "Width of embeddings and hidden states.", least=1, most=100_000, inherited="always")
     d_ff: int = setting(
         2048, "Width of the inner layer of the feed-forward networks.", least=1, most=100_000, inherited="always"
     )
@@ -43,7 +76,6 @@ class ModelConfig:
     d_v: int = setting(
         0, "Width of a head's values.", zero="d_model / num_heads", least=0, most=100_000, inherited="always"
     )
-    dropout: float = rate(0.1, "Dropout on the output of each sub-layer and on the sum of embedding and position.")
     attention_dropout: float = rate(0.0, "Dropout on the attention weights.")
     activation_dropout: float = rate(0.0, "Dropout on the inner layer of the feed-forward networks.")
     norm: Literal["post", "pre"] = setting(
@@ -104,6 +136,58 @@ class ModelConfig:
     @property
     def value_width(self) -> int:
         return self.d_v or self.d_model // self.num_heads
+
+    @property
+    def description(self) -> str:
+        return (
+            f"{self.num_encoder_layers} + {self.num_decoder_layers} layers of {self.num_heads} heads, "
+            f"d_model {self.d_model}"
+        )
+
+    @property
+    def longest_source(self) -> int | None:
+        return self.max_positions if self.positions == "learned" else None
+
+    @property
+    def longest_target(self) -> int | None:
+        return self.longest_source
+
+    @property
+    def has_dropout(self) -> bool:
+        return bool(self.dropout or self.attention_dropout or self.activation_dropout)
+
+    def contradictions(self, data: "DataConfig") -> list[Refusal]:
+        split_evenly = self.d_model % self.num_heads == 0
+        return [
+            (
+                self.positions == "learned" and data.max_length > self.max_positions,
+                f"data.max_length = {data.max_length} is over model.max_positions = {self.max_positions}: raise the latter",
+            ),
+            (
+                not split_evenly and not (self.d_k and self.d_v),
+                f"model.d_model = {self.d_model} does not divide by model.num_heads = {self.num_heads}: "
+                "change one, or set model.d_k and model.d_v",
+            ),
+            (
+                self.positions in ("sinusoidal", "marian") and self.d_model % 2 == 1,
+                f"model.d_model = {self.d_model}: sinusoids come in pairs, so it must be even",
+            ),
+            (
+                self.positions == "marian" and self.d_model < 4,
+                f"model.d_model = {self.d_model}: Marian's sinusoids need at least two pairs, so at least 4",
+            ),
+            (
+                self.positions == "rotary" and self.key_width % 2 == 1,
+                f"model.d_k = {self.key_width}: rotary positions turn pairs, so it must be even",
+            ),
+            (
+                self.tie == "all" and not data.joint,
+                'model.tie = "all" needs one vocabulary for both sides: set data.joint=true or model.tie="target"',
+            ),
+        ]
+
+
+FAMILIES: dict[str, type[FamilyConfig]] = {"transformer": ModelConfig}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -347,10 +431,17 @@ class SearchConfig:
 class Config:
     """All settings of a run; `config.toml` is exactly this."""
 
-    model: ModelConfig = field(default_factory=ModelConfig)
+    model: FamilyConfig = field(default_factory=ModelConfig)
     data: DataConfig = field(default_factory=DataConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
     search: SearchConfig = field(default_factory=SearchConfig)
+
+    @property
+    def transformer(self) -> ModelConfig:
+        """The model's settings, for what serves Transformers only: kernels, exports, pictures of attention."""
+        if not isinstance(self.model, ModelConfig):
+            raise SettingError(f"model.family = {self.model.family}: this is available for Transformers only")
+        return self.model
 
 
 SECTIONS: dict[str, type] = {"model": ModelConfig, "data": DataConfig, "train": TrainConfig, "search": SearchConfig}
@@ -375,9 +466,11 @@ def check(config: Config) -> None:
 
 def check_ranges(config: Config) -> None:
     """Refuse what is wrong for any data; the rest of `check` needs settings that are fitted to the data."""
-    for one in all_settings():
-        if refusal := one.refusal(getattr(getattr(config, one.section), one.key)):
-            raise SettingError(refusal)
+    for section in SECTIONS:
+        values = getattr(config, section)
+        for one in settings_of(section, type(values)):
+            if refusal := one.refusal(getattr(values, one.key)):
+                raise SettingError(refusal)
     for refused, message in (
         *_language_refusals(config.data),
         *_weight_refusals(config.data),
@@ -385,9 +478,6 @@ def check_ranges(config: Config) -> None:
     ):
         if refused:
             raise SettingError(message)
-
-
-Refusal = tuple[bool, str]  # whether it applies, and what to say
 
 
 def _language_refusals(data: DataConfig) -> list[Refusal]:
@@ -426,36 +516,11 @@ def _column_refusals(data: DataConfig) -> list[Refusal]:
 
 def _contradictions(config: Config) -> list[Refusal]:
     model, data, train = config.model, config.data, config.train
-    split_evenly = model.d_model % model.num_heads == 0
     return [
+        *model.contradictions(data),
         (
             bool(data.valid) and data.hold_out > 0,
             f"data.hold_out = {data.hold_out} with validation data: give one of the two",
-        ),
-        (
-            model.positions == "learned" and data.max_length > model.max_positions,
-            f"data.max_length = {data.max_length} is over model.max_positions = {model.max_positions}: raise the latter",
-        ),
-        (
-            not split_evenly and not (model.d_k and model.d_v),
-            f"model.d_model = {model.d_model} does not divide by model.num_heads = {model.num_heads}: "
-            "change one, or set model.d_k and model.d_v",
-        ),
-        (
-            model.positions in ("sinusoidal", "marian") and model.d_model % 2 == 1,
-            f"model.d_model = {model.d_model}: sinusoids come in pairs, so it must be even",
-        ),
-        (
-            model.positions == "marian" and model.d_model < 4,
-            f"model.d_model = {model.d_model}: Marian's sinusoids need at least two pairs, so at least 4",
-        ),
-        (
-            model.positions == "rotary" and model.key_width % 2 == 1,
-            f"model.d_k = {model.key_width}: rotary positions turn pairs, so it must be even",
-        ),
-        (
-            model.tie == "all" and not data.joint,
-            'model.tie = "all" needs one vocabulary for both sides: set data.joint=true or model.tie="target"',
         ),
         (
             data.joint and data.source_units != data.target_units,
@@ -475,7 +540,7 @@ def _contradictions(config: Config) -> list[Refusal]:
             "train.warmup_steps = 0: the inverse_sqrt schedule needs at least 1",
         ),
         (
-            train.r_drop > 0 and not (model.dropout or model.attention_dropout or model.activation_dropout),
+            train.r_drop > 0 and not model.has_dropout,
             f"train.r_drop = {train.r_drop} without dropout, where two passes are the same: set model.dropout",
         ),
         (

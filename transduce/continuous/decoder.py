@@ -45,7 +45,7 @@ class SlotDecoder:
         self.lengths = torch.zeros(slots, dtype=torch.int32, device=like.device)
         self.row = torch.arange(rows, dtype=torch.int32, device=like.device)
         self.table = self.row[:, None].repeat(1, positions)  # the row whose cache holds a position of this row
-        self.longest = min(positions, model.target_positions.limit or positions)
+        self.longest = min(positions, model.config.longest_target or positions)
 
     @staticmethod
     def supports(model: Transformer) -> bool:

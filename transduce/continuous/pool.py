@@ -108,7 +108,7 @@ class SlotPool:
         return self.worker.to_device(torch.cat((rows, rows[-1:].expand(-len(rows) % self.group, *rows.shape[1:]))))
 
     def _encoder(self, longest: int) -> SourceEncoder:
-        most = self.worker.model.source_positions.limit or self.size
+        most = self.worker.model.config.longest_source or self.size
         width = max(longest, min(-(-longest // WIDTH_STEP) * WIDTH_STEP, self.size, most))
         if width not in self.encoders:
             ids = self.forced.new_full((self.max_encoded, width), self.worker.source_pad)

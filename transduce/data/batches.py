@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from transduce.model import Tokens
+from transduce.model import IGNORED, Source, Tokens, collate
 from transduce.text import Vocabularies
 
 Ids = NDArray[np.integer]
@@ -41,11 +41,9 @@ class Pairs(Protocol):
 
 @dataclass(frozen=True)
 class Batch:
-    """Sources, decoder inputs, and the token to be predicted at each place of those."""
+    """Sources, decoder inputs, and the token to be predicted at each position of those."""
 
-    IGNORED = -100  # the label of a padding place
-
-    source: Tokens
+    source: Source
     target: Tokens
     labels: Tensor
 
@@ -56,9 +54,14 @@ class Batch:
 
     @property
     def padding(self) -> float:
-        """The share of places on both sides that hold no token."""
-        places = self.source.ids.numel() + self.target.ids.numel()
-        return 1 - (int(self.source.real.sum()) + int(self.target.real.sum())) / places
+        """The share of positions on both sides that hold no token."""
+        positions = self.source.real.numel() + self.target.real.numel()
+        return 1 - (int(self.source.real.sum()) + int(self.target.real.sum())) / positions
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Batches of the same shape can be copied into each other."""
+        return (*self.source.shape, *self.target.shape)
 
     def to(self, device: torch.device | str) -> "Batch":
         return Batch(self.source.to(device), self.target.to(device), self.labels.to(device, non_blocking=True))
@@ -77,10 +80,8 @@ class Batch:
 
     def copy_(self, other: "Batch") -> None:
         """Take over another batch of the same shape."""
-        for mine, others in ((self.source, other.source), (self.target, other.target)):
-            mine.ids.copy_(others.ids, non_blocking=True)
-            mine.position.copy_(others.position, non_blocking=True)
-            mine.segment.copy_(others.segment, non_blocking=True)
+        self.source.copy_(other.source)
+        self.target.copy_(other.target)
         self.labels.copy_(other.labels, non_blocking=True)
 
 
@@ -159,12 +160,12 @@ def make_batch(pairs: Pairs, numbers: Ids, source_pad: int, target_pad: int) -> 
     Differs from the paper: it begins with `<pad>`, whose embedding is zero, where the paper has no word on it.
     """
     targets = [pairs.target(int(n)) for n in numbers]
-    labels = Tokens.padded(targets, Batch.IGNORED)
+    labels = Tokens.padded(targets, IGNORED)
     inputs = torch.roll(labels.ids, 1, dims=1)
     inputs[:, 0] = target_pad
     inputs = torch.where(labels.real, inputs, target_pad)
     return Batch(
-        source=Tokens.padded([pairs.source(int(n)) for n in numbers], source_pad),
+        source=collate([pairs.source(int(n)) for n in numbers], source_pad),
         target=Tokens(inputs, labels.position, labels.segment),
         labels=labels.ids,
     )

@@ -30,11 +30,11 @@ class Widths:
     target: int
 
     @staticmethod
-    def fitting(source_tokens: int, target_tokens: int) -> "Widths":
+    def fitting(source_tokens: int, target_tokens: int, width: int = WIDTH) -> "Widths":
         """The side with fewer tokens gets narrower rows, so that both fill up together."""
         longer = max(source_tokens, target_tokens, 1)
         source, target = (
-            max(GRAIN, -(-tokens * WIDTH // longer // GRAIN) * GRAIN) for tokens in (source_tokens, target_tokens)
+            max(GRAIN, -(-tokens * width // longer // GRAIN) * GRAIN) for tokens in (source_tokens, target_tokens)
         )
         return Widths(source, target)
 

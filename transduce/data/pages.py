@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from transduce.data.batches import Batch, Ids, Pairs
-from transduce.data.packing import Pages, Widths, pages_of_epoch
-from transduce.model import Tokens
+from transduce.data.packing import WIDTH, Pages, Widths, pages_of_epoch
+from transduce.model import IGNORED, Tokens
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,7 @@ class Paging:
     tokens_per_batch: int
     places: int  # of a side that are computed at once, at most; a step of more is several batches
     seed: int
+    width: int = WIDTH  # positions of a row on its longer side
 
     def plan(self, pairs: Pairs, epoch: int, passes: Sequence[Ids] = ()) -> list[list[Pages]]:
         """The steps of an epoch, in random order."""
@@ -31,7 +32,7 @@ class Paging:
             pairs.target_lengths,
             numbers,
             self.tokens_per_batch // batches_per_step,
-            Widths.fitting(int(pairs.source_lengths.sum()), int(pairs.target_lengths.sum())),
+            Widths.fitting(int(pairs.source_lengths.sum()), int(pairs.target_lengths.sum()), self.width),
             np.random.default_rng([self.seed, epoch]),
         )
         return [batches[begin : begin + batches_per_step] for begin in range(0, len(batches), batches_per_step)]
@@ -54,7 +55,7 @@ def make_pages(pairs: Pairs, pages: Pages, source_pad: int, target_pad: int) -> 
     source = _lay_out(pairs.sources(pages.pairs), pairs.source_lengths[pages.pairs], row, segment)
     target = _lay_out(pairs.targets(pages.pairs), pairs.target_lengths[pages.pairs], row, segment)
     inputs = np.where(target.position == 0, target_pad, np.roll(target.ids, 1))
-    labels = torch.full((pages.rows, pages.widths.target), Batch.IGNORED, dtype=torch.int32)
+    labels = torch.full((pages.rows, pages.widths.target), IGNORED, dtype=torch.int32)
     labels.view(-1).numpy()[target.place(pages.widths.target)] = target.ids
     return Batch(
         source=source.tokens(pages.rows, pages.widths.source, source_pad),

@@ -47,7 +47,7 @@ def require() -> None:
 
 
 def refuse(opened: ModelFolder) -> None:
-    reason = refusal(opened.config.model)
+    reason = refusal(opened.config.transformer)
     if reason:
         raise SettingError(f"CTranslate2: {reason}; try --to onnx")
 
@@ -55,7 +55,7 @@ def refuse(opened: ModelFolder) -> None:
 def write(opened: ModelFolder, model: Transformer, folder: Path) -> None:
     """The model, the vocabularies it names its tokens by, and the sentencepiece models that make them of text."""
     arrays = {name: tensor.detach().numpy() for name, tensor in model.named_parameters()}
-    spec = make_spec(arrays, opened.config.model, opened.vocabularies)
+    spec = make_spec(arrays, opened.config.transformer, opened.vocabularies)
     spec.config.add_source_eos = True  # so that the pieces of a sentence are all its users need
     spec.optimize(quantization="float32")
     spec.save(str(folder))

@@ -11,7 +11,7 @@ from transduce.device import choose_device
 from transduce.errors import DataError, RunError, SettingError
 from transduce.exchange import ct2, hf, hf_runtime, onnx_graphs, onnx_runtime
 from transduce.exchange.verification import Ours, Runtime, Verified, verify
-from transduce.model import Transformer
+from transduce.model import Transformer, as_transformer
 from transduce.translator import ModelFolder, Translator, open_folder
 
 Say = Callable[[str], None]
@@ -93,7 +93,7 @@ def export_model(
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         _make(temporary, target)
-        form.write(opened, translator.model, temporary)
+        form.write(opened, as_transformer(translator.model), temporary)
         say(f"written; translating {len(lines)} sentences there and here to compare")
         verified = _verify(form, opened, translator, temporary, lines)
         os.replace(temporary, target)

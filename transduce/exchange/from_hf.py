@@ -41,16 +41,16 @@ def read_hf(folder: Path) -> Imported:
     both, notes = numbering.vocabularies()
     tables = _tables(folder, config, theirs, numbering)
     ours = settled(_config(folder, config, both, numbering, tables))  # no size of it is without bounds
-    _check_width(folder, ours.model, tables)
+    _check_width(folder, ours.transformer, tables)
     read = _Reader(folder, theirs)
-    positions = _positions(read, ours.model)
+    positions = _positions(read, ours.transformer)
     ours = settled(replace(ours, model=positions.model))
-    tensors = {entry.ours: to_ours(read, entry) for entry in entries(ours.model, hf_names)}
-    if ours.model.norm == "pre":
+    tensors = {entry.ours: to_ours(read, entry) for entry in entries(ours.transformer, hf_names)}
+    if ours.transformer.norm == "pre":
         for side in ("encoder", "decoder"):
             for kind in ("weight", "bias"):
                 tensors[f"{side}_norm.{kind}"] = alternating(read(f"model.{side}.layer_norm.{kind}"), 0)
-    tensors |= tables.tensors(ours.model) | positions.tensors
+    tensors |= tables.tensors(ours.transformer) | positions.tensors
     return Imported(f"Hugging Face {config['model_type']} model {folder.resolve().name}", ours, both, tensors, notes)
 
 

@@ -83,9 +83,9 @@ def read_marian(path: Path) -> Imported:
     read = _Reader(path, arrays)
     tables = _tables(read, options, both)
     config = _config(path, options, decoder, training, both, tables)
-    tensors = {entry.ours: to_ours(read, entry) for entry in entries(config.model, marian_names)}
+    tensors = {entry.ours: to_ours(read, entry) for entry in entries(config.transformer, marian_names)}
     version = str(options.get("version", "")).split(" ")[0]
-    return Imported(f"Marian {version} model {path.name}", config, both, tensors | tables.tensors(config.model))
+    return Imported(f"Marian {version} model {path.name}", config, both, tensors | tables.tensors(config.transformer))
 
 
 # --- weights ---------------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ LONGEST_OUTPUT = 512  # tokens; `generate` has one limit for all sentences where
 
 def refuse(opened: ModelFolder) -> None:
     """What Marian and Pegasus have no form for, by the name of its setting."""
-    model = opened.config.model
+    model = opened.config.transformer
     head = model.d_model // model.num_heads
     wrong = [
         (model.activation == "swiglu", 'model.activation = "swiglu"'),
@@ -120,14 +120,14 @@ def _table(positions: Positions, places: int) -> Tensor:
 
 def places(config: Config) -> int:
     """The longest sentence there are positions for."""
-    if config.model.positions == "learned":
-        return config.model.max_positions
+    if limit := config.model.longest_target:
+        return limit
     return LONGEST_SOURCE + min(config.search.max_extra, LONGEST_SOURCE)
 
 
 def hf_settings(config: Config, size: int) -> dict[str, Any]:
     """config.json."""
-    model = config.model
+    model = config.transformer
     kind = {"post": ("marian", "MarianMTModel"), "pre": ("pegasus", "PegasusForConditionalGeneration")}[model.norm]
     return {
         "model_type": kind[0],
@@ -185,7 +185,7 @@ def _generation(config: Config, size: int) -> dict[str, Any]:
 
 
 def _write_tokenizer(config: Config, both: Vocabularies, size: int, folder: Path) -> None:
-    apart = config.model.tie != "all"
+    apart = config.transformer.tie != "all"
     source_language, target_language = config.data.languages or (None, None)
     (folder / "source.spm").write_bytes(both.source.model)
     (folder / "target.spm").write_bytes(both.target.model)

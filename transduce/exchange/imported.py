@@ -17,7 +17,7 @@ from transduce.config.settings import Normalization
 from transduce.errors import DataError
 from transduce.exchange.naming import alternating
 from transduce.exchange.pieces import falls_back_to_bytes, normalization, units
-from transduce.model import Transformer
+from transduce.model import make_model, stored_tensors
 from transduce.text import Vocabularies
 from transduce.translator import check_shapes, load_weights, parameter_shapes, write_config
 
@@ -41,9 +41,9 @@ def write_imported(found: Imported, folder: RunFolder) -> int:
     both, config = found.vocabularies, found.config
     shapes = {name: tensor.shape for name, tensor in found.tensors.items()}
     check_shapes(parameter_shapes(config.model, both), shapes, found.origin)  # before memory is asked for
-    model = Transformer(config.model, both.source.size, both.target.size)
+    model = make_model(config.model, both.source.size, both.target.size)
     load_weights(model, found.tensors, found.origin)
-    for name, parameter in model.named_parameters():
+    for name, parameter in stored_tensors(model).items():
         if not bool(torch.isfinite(parameter).all()):
             raise DataError(f"{found.origin}: {name} holds something that is not a number")
     folder.path.mkdir(parents=True, exist_ok=True)
@@ -53,7 +53,7 @@ def write_imported(found: Imported, folder: RunFolder) -> int:
         write_bytes(folder.vocabulary("source"), both.source.model)
         write_bytes(folder.vocabulary("target"), both.target.model)
     about = {"source_vocabulary": both.source.digest, "target_vocabulary": both.target.digest, "origin": found.origin}
-    write_tensors(folder.weights("best"), dict(model.named_parameters()), about)
+    write_tensors(folder.weights("best"), stored_tensors(model), about)
     parameters = sum(p.numel() for p in model.parameters())
     write_text(folder.card, _card(found, folder.path, parameters))
     write_config(folder, config)  # last: a folder without one is no model yet

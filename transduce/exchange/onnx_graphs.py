@@ -148,8 +148,8 @@ def write(opened: ModelFolder, model: Transformer, folder: Path) -> None:
 
 def manifest(opened: ModelFolder, names: Names) -> dict[str, Any]:
     """What a program must know to run the graphs."""
-    model, both = opened.config.model, opened.vocabularies
-    limit = model.max_positions if model.positions == "learned" else PLACES
+    model, both = opened.config.transformer, opened.vocabularies
+    limit = model.longest_target or PLACES
     return {
         "format": "transduce-onnx",
         "transduce": __version__,

@@ -16,7 +16,7 @@ from transduce.explore.character import Kinds, characters
 from transduce.explore.inside import Inside, Pair, Seen
 from transduce.explore.runs import training_view
 from transduce.explore.tree import Tree
-from transduce.model import Head
+from transduce.model import Head, as_transformer
 from transduce.model.positions import Positions, sinusoids
 from transduce.model.tokens import Keep, keep_earlier, keep_same_sentence, keep_source
 from transduce.search import Hypothesis, length_penalty
@@ -185,7 +185,7 @@ def _characters(seen: Seen, asked: list[str], read: list[str]) -> View:
 
 def _positions(inside: Inside, pair: Pair) -> View:
     """What tells the places apart, a row each: what is added to the embeddings, or how far rotary positions turn."""
-    model = inside.model
+    model = as_transformer(inside.model)
 
     def rows(positions: Positions, length: int) -> Any:
         places = torch.arange(length)

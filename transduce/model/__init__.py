@@ -1,23 +1,41 @@
-"""The Transformer of the paper and its variants; sees ids and vectors only."""
+"""Models: the Transformer of the paper and its variants. Sees ids and vectors only."""
 
 from transduce.model.ablation import Head, without_heads
 from transduce.model.attention import MultiHeadAttention
 from transduce.model.ensemble import Ensemble
+from transduce.model.families import FAMILIES, Family, make_model, training_flops
+from transduce.model.losses import IGNORED, Loss
+from transduce.model.model import Matrices, Model, State, stored_tensors
 from transduce.model.taps import AttentionMaps, watch
-from transduce.model.tokens import Tokens
-from transduce.model.transformer import DecoderState, Memory, Transformer
+from transduce.model.tokens import Frames, Source, SourceItem, Tokens, collate
+from transduce.model.transformer import DecoderState, Memory, Transformer, as_transformer
 from transduce.model.unfilled import parameter_shapes, unfilled_model
 
 __all__ = [
+    "FAMILIES",
+    "IGNORED",
     "AttentionMaps",
     "DecoderState",
     "Ensemble",
+    "Family",
+    "Frames",
     "Head",
+    "Loss",
+    "Matrices",
     "Memory",
+    "Model",
     "MultiHeadAttention",
+    "Source",
+    "SourceItem",
+    "State",
     "Tokens",
     "Transformer",
+    "as_transformer",
+    "collate",
+    "make_model",
     "parameter_shapes",
+    "stored_tensors",
+    "training_flops",
     "unfilled_model",
     "watch",
     "without_heads",

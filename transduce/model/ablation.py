@@ -11,8 +11,8 @@ from torch import nn
 
 from transduce.errors import SettingError
 from transduce.model.attention import MultiHeadAttention
+from transduce.model.model import Model
 from transduce.model.taps import attentions
-from transduce.model.transformer import Transformer
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Head:
     number: int
 
 
-def without_heads(model: Transformer, heads: Sequence[Head] = ()) -> Transformer:
+def without_heads(model: Model, heads: Sequence[Head] = ()) -> Model:
     """A model of its own, with the same parameters, in which these heads output nothing.
 
     A head's output meets its columns of W^O and nothing else, so with zeros there it is off for every engine and
@@ -44,7 +44,7 @@ def _silence(attention: MultiHeadAttention, head: Head) -> None:
     attention.output.weight = nn.Parameter(weight, requires_grad=False)
 
 
-def _attention(model: Transformer, head: Head) -> MultiHeadAttention:
+def _attention(model: Model, head: Head) -> MultiHeadAttention:
     uses = attentions(model)
     if head.part not in uses:
         raise SettingError(f"{head.part!r}: heads are those of {', '.join(uses)}")

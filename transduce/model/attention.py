@@ -3,7 +3,7 @@
 Knows vectors only: which token may see which comes in as `keep`.
 A tap is a function given the attention weights of a module; with no tap nothing of it is computed.
 
-Axes: R rows, Q places that ask, K places that are asked, D d_model, H heads, E width of a head.
+Axes: R rows, Q query positions, K key positions, D d_model, H heads, E width of a head.
 """
 
 from collections.abc import Callable
@@ -96,17 +96,19 @@ class MultiHeadAttention(nn.Module):
     def to_self(
         self, x: Float[Tensor, "R Q D"], position: Int[Tensor, "R Q"], keep: Keep | None, cache: Cache | None = None
     ) -> Float[Tensor, "R Q D"]:
-        """Queries, keys and values all from `x`; with a cache, keys and values of earlier places too."""
+        """Queries, keys and values all from `x`; with a cache, keys and values of earlier positions too."""
         queries, keys, values = map(self._split, self.stacked(x).split(self.widths, dim=-1))
         if self.rotary:
             queries, keys = rotate(queries, position), rotate(keys, position)
-        asked = KeysValues(keys, values)
-        return self._attend(queries, cache.append(asked) if cache else asked, keep)
+        new = KeysValues(keys, values)
+        return self._attend(queries, cache.append(new) if cache else new, keep)
 
-    def to_memory(self, x: Float[Tensor, "R Q D"], asked: KeysValues, keep: Keep | None) -> Float[Tensor, "R Q D"]:
+    def to_memory(
+        self, x: Float[Tensor, "R Q D"], keys_values: KeysValues, keep: Keep | None
+    ) -> Float[Tensor, "R Q D"]:
         """Queries from the decoder, keys and values from the encoder's output (`keys_values`)."""
         weight, bias = self.stacked.weight[: self.widths[0]], self.stacked.bias[: self.widths[0]]
-        return self._attend(self._split(linear(x, weight, bias)), asked, keep)
+        return self._attend(self._split(linear(x, weight, bias)), keys_values, keep)
 
     def keys_values(self, memory: Float[Tensor, "R K D"]) -> KeysValues:
         """The encoder's output as this attention's keys and values: computed once, however long the target."""
@@ -117,16 +119,16 @@ class MultiHeadAttention(nn.Module):
     def _split(self, x: Float[Tensor, "R W HE"]) -> Float[Tensor, "R H W E"]:
         return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
-    def _attend(self, queries: Tensor, asked: KeysValues, keep: Keep | None) -> Tensor:
+    def _attend(self, queries: Tensor, keys_values: KeysValues, keep: Keep | None) -> Tensor:
         mask = None if keep is None else keep.mask
         if self.tap is not None:
-            self.tap(attention_weights(queries, asked.keys, mask))
+            self.tap(attention_weights(queries, keys_values.keys, mask))
         dropout = self.dropout if self.training else 0.0
         if dropout and queries.device.type == "cpu":  # torch's kernel draws from the one generator of all threads
-            weights = attention_weights(queries, asked.keys, mask)
-            heads = (weights * random_scale(weights, dropout)).to(asked.values.dtype) @ asked.values
+            weights = attention_weights(queries, keys_values.keys, mask)
+            heads = (weights * random_scale(weights, dropout)).to(keys_values.values.dtype) @ keys_values.values
         else:
-            heads = scaled_dot_product_attention(queries, asked.keys, asked.values, mask, dropout)
+            heads = scaled_dot_product_attention(queries, keys_values.keys, keys_values.values, mask, dropout)
         return self.output(heads.transpose(1, 2).flatten(-2))
 
 

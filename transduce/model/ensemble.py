@@ -1,25 +1,26 @@
 """Several models that translate together: each predicts by itself, and the mean of their probabilities decides.
 
-Has the functions of `Transformer` that a search drives. The models share both vocabularies; in shape they may differ.
+Has the functions of `Model` that a search calls. The models share both vocabularies; in shape they may differ.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from transduce.model.model import Model, State
 from transduce.model.shapes import Float, Int
-from transduce.model.tokens import Tokens
-from transduce.model.transformer import DecoderState, Memory, Transformer
+from transduce.model.tokens import Source, Tokens
 
 
 @dataclass
 class EnsembleState:
     """Every model's own state."""
 
-    states: list[DecoderState]
+    states: list[State]
 
     def select(self, rows: Int[Tensor, "N"]) -> "EnsembleState":
         for state in self.states:
@@ -31,20 +32,20 @@ class EnsembleState:
 class Ensemble:
     """The models, of which the first is the one to be looked into."""
 
-    models: Sequence[Transformer]
+    models: Sequence[Model]
 
-    def encode(self, source: Tokens) -> list[Memory]:
+    def encode(self, source: Source) -> list[Any]:
         return [model.encode(source) for model in self.models]
 
-    def begin(self, memories: list[Memory]) -> EnsembleState:
+    def begin(self, memories: list[Any]) -> EnsembleState:
         return EnsembleState([model.begin(memory) for model, memory in zip(self.models, memories, strict=True)])
 
     def step(self, tokens: Int[Tensor, "R"], state: EnsembleState) -> Float[Tensor, "R V"]:
         """Log-probabilities of the token after these: logits that need no further normalising, and bear it."""
         return _mean([model.step(tokens, own) for model, own in zip(self.models, state.states, strict=True)])
 
-    def predict(self, target: Tokens, memories: list[Memory]) -> Float[Tensor, "R W V"]:
-        """The same for all places at once."""
+    def predict(self, target: Tokens, memories: list[Any]) -> Float[Tensor, "R W V"]:
+        """The same for all positions at once."""
         pairs = zip(self.models, memories, strict=True)
         return _mean([model.project(model.decode(target, memory)) for model, memory in pairs])
 

@@ -31,14 +31,14 @@ def covers(layer: EncoderLayer | DecoderLayer, x: Tensor, keeps: Sequence[Keep])
         and x.shape[-1] % kernels.ALIGNED == 0
         and feed_forward.inner.out_features % kernels.ALIGNED == 0
         and attention.d_k in kernels.HEAD_WIDTHS
-        and all(kernels.fits_a_page(keep.asking, keep.asked, attention.d_k) for keep in keeps)
+        and all(kernels.fits_a_page(keep.query, keep.key, attention.d_k) for keep in keeps)
     )
 
 
 def attend_to_self(attention: MultiHeadAttention, residual: Residual, x: Tensor, keep: Keep) -> Tensor:
     stacked, heads = attention.stacked, attention.heads
     last, beside = last_of(attention.output, residual), around(residual)
-    return kernels.self_attention(x, stacked.weight, stacked.bias, last, beside, keep.asking, heads, keep.causal)
+    return kernels.self_attention(x, stacked.weight, stacked.bias, last, beside, keep.query, heads, keep.causal)
 
 
 def attend_to_source(
@@ -46,9 +46,7 @@ def attend_to_source(
 ) -> Tensor:
     stacked, heads = attention.stacked, attention.heads
     last, beside = last_of(attention.output, residual), around(residual)
-    return kernels.source_attention(
-        x, memory, stacked.weight, stacked.bias, last, beside, keep.asking, keep.asked, heads
-    )
+    return kernels.source_attention(x, memory, stacked.weight, stacked.bias, last, beside, keep.query, keep.key, heads)
 
 
 def feed(feed_forward: FeedForward, residual: Residual, x: Tensor) -> Tensor:

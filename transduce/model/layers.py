@@ -1,6 +1,6 @@
 """The layers of both stacks (section 3.1): attention and feed-forward sub-layers, each in a residual connection.
 
-Axes: R rows, W or Q places, K places that are asked, D d_model.
+Axes: R rows, W or Q positions, K key positions, D d_model.
 """
 
 from collections.abc import Callable
@@ -62,7 +62,7 @@ class FeedForward(nn.Module):
     def forward(self, x: Float[Tensor, "R W D"]) -> Float[Tensor, "R W D"]:
         return self.outer(self.dropout(self.hidden(x)))
 
-    def hidden(self, x: Float[Tensor, "*places D"]) -> Float[Tensor, "*places F"]:
+    def hidden(self, x: Float[Tensor, "*positions D"]) -> Float[Tensor, "*positions F"]:
         """The d_ff features in between."""
         inner = self.inner(x)
         if not self.gated:
@@ -110,7 +110,7 @@ class DecoderLayer(nn.Module):
             x = fused.attend_to_self(self.attention, self.attention_residual, x, keep)
             x = fused.attend_to_source(self.source_attention, self.source_attention_residual, x, source, source_keep)
             return fused.feed(self.feed_forward, self.feed_forward_residual, x)
-        asked = source if isinstance(source, KeysValues) else self.source_attention.keys_values(source)
+        keys_values = source if isinstance(source, KeysValues) else self.source_attention.keys_values(source)
         x = self.attention_residual(x, lambda y: self.attention.to_self(y, position, keep, cache))
-        x = self.source_attention_residual(x, lambda y: self.source_attention.to_memory(y, asked, source_keep))
+        x = self.source_attention_residual(x, lambda y: self.source_attention.to_memory(y, keys_values, source_keep))
         return self.feed_forward_residual(x, self.feed_forward)

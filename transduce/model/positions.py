@@ -1,6 +1,6 @@
 """Where in its sentence a token stands: sinusoids (section 3.5), learned vectors, rotations, or nothing.
 
-Axes: R rows, W places, D d_model, H heads, K width of a head.
+Axes: R rows, W positions, D d_model, H heads, K width of a head.
 """
 
 import torch
@@ -10,7 +10,7 @@ from transduce.config import ModelConfig
 from transduce.model.shapes import Float, Int
 
 
-def sinusoids(position: Int[Tensor, "*places"], width: int, last: int = 0) -> Float[Tensor, "*places {width}"]:
+def sinusoids(position: Int[Tensor, "*positions"], width: int, last: int = 0) -> Float[Tensor, "*positions {width}"]:
     """PE(pos, 2i) = sin(pos / 10000^(2i/width)) and PE(pos, 2i+1) = the cosine at that very frequency.
 
     With `last` = width - 2 the slowest frequency is 1/10000 itself, as in Marian and tensor2tensor.
@@ -39,7 +39,7 @@ SINUSOIDS = ("sinusoidal", "marian")
 class Positions(nn.Module):
     """What is added to the embeddings; the rotary kind acts inside attention and adds nothing here."""
 
-    TABLE = 1024  # places whose sinusoids are computed once; later ones are computed as they come
+    TABLE = 1024  # positions whose sinusoids are computed once; later ones are computed when they occur
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -68,6 +68,6 @@ class Positions(nn.Module):
             return embedded + added.to(embedded.dtype)
         return embedded
 
-    def sinusoids(self, position: Int[Tensor, "*places"]) -> Float[Tensor, "*places D"]:
+    def sinusoids(self, position: Int[Tensor, "*positions"]) -> Float[Tensor, "*positions D"]:
         """Those of any position, however far."""
         return sinusoids(position, self.d_model, self.last)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from transduce.model.attention import MultiHeadAttention
-from transduce.model.transformer import Transformer
+from transduce.model.model import Model
+from transduce.model.transformer import as_transformer
 
 
 @dataclass(frozen=True)
@@ -19,18 +20,19 @@ class AttentionMaps:
     source: list[Tensor] = field(default_factory=list)
 
 
-def attentions(model: Transformer) -> dict[str, list[MultiHeadAttention]]:
+def attentions(model: Model) -> dict[str, list[MultiHeadAttention]]:
     """The layers' attentions in each of their uses."""
+    transformer = as_transformer(model)
     return {
-        "encoder": [layer.attention for layer in model.encoder],
-        "decoder": [layer.attention for layer in model.decoder],
-        "source": [layer.source_attention for layer in model.decoder],
+        "encoder": [layer.attention for layer in transformer.encoder],
+        "decoder": [layer.attention for layer in transformer.decoder],
+        "source": [layer.source_attention for layer in transformer.decoder],
     }
 
 
 @contextmanager
-def watch(model: Transformer) -> Iterator[AttentionMaps]:
-    """Open the taps for a while: what `encode` and `decode` attend to is added to the maps."""
+def watch(model: Model) -> Iterator[AttentionMaps]:
+    """Record the attention weights of every `encode` and `decode` inside the context."""
     maps = AttentionMaps()
     tapped = [(attention, part) for part, layers in attentions(model).items() for attention in layers]
     for attention, part in tapped:

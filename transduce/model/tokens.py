@@ -1,29 +1,88 @@
-"""A batch of tokens, and who may attend to whom.
+"""A batch of tokens or frames, and which positions may attend to which.
 
-One small type covers the ordinary padded batch (one sentence a row) and the packed one (several whole sentences a
-row): `segment` numbers the sentences of a row from 1, and 0 is padding. Padding is known from `segment` alone,
-never from ids. Knows nothing of text: ids are numbers.
+One small type covers the ordinary padded batch (one sentence per row) and the packed one (several whole sentences per
+row): `segment` numbers the sentences of a row from 1, and 0 is padding. Padding is known from `segment` alone, never from
+ids. Knows nothing about text: ids are numbers.
 
-Axes: R rows, W places of a row, Q places that ask, K places that are asked.
+Axes: R rows, W positions of a row, Q query positions, K key positions, F values of a frame.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import chain
+from typing import Any, Protocol, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from transduce.model.shapes import Bool, Int
+from transduce.model.shapes import Bool, Float, Int
 
 Sentence = Sequence[int] | NDArray[np.integer]  # ids
+SourceItem = Sequence[int] | NDArray[Any]  # what one source is: ids, or an array of frames
+
+
+class Source(Protocol):
+    """What a batch needs to know about its sources, whether they are tokens or frames."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def real(self) -> Bool[Tensor, "R W"]: ...
+    def to(self, device: torch.device | str) -> Self: ...
+    def rows(self, rows: slice) -> Self: ...
+    def doubled(self) -> Self: ...
+    def pinned(self) -> Self: ...
+    def copy_(self, other: Any) -> None: ...
+
+
+class _Rows:
+    """A batch whose fields are tensors with one entry per row: what tokens and frames have in common."""
+
+    segment: Int[Tensor, "R W"]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows and positions, and whatever each position holds."""
+        first: Tensor = getattr(self, fields(self)[0].name)  # type: ignore[arg-type]
+        return tuple(first.shape)
+
+    @property
+    def width(self) -> int:
+        return self.segment.shape[1]
+
+    @property
+    def real(self) -> Bool[Tensor, "R W"]:
+        """True where there is a token or a frame, False where there is padding."""
+        return self.segment != 0
+
+    def to(self, device: torch.device | str) -> Self:
+        return self._each(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def rows(self, rows: slice) -> Self:
+        return self._each(lambda tensor: tensor[rows])
+
+    def doubled(self) -> Self:
+        """The same rows twice, one after the other."""
+        return self._each(lambda tensor: torch.cat([tensor, tensor]))
+
+    def pinned(self) -> Self:
+        """The same in page-locked memory, from which a GPU copies asynchronously."""
+        return self._each(Tensor.pin_memory)
+
+    def copy_(self, other: Self) -> None:
+        """Overwrite the tensors with those of another batch of the same shape."""
+        for field in fields(self):  # type: ignore[arg-type]
+            getattr(self, field.name).copy_(getattr(other, field.name), non_blocking=True)
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Self:
+        return type(self)(*(change(getattr(self, field.name)) for field in fields(self)))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
-class Tokens:
+class Tokens(_Rows):
     """Ids, the position of each in its sentence, and the sentence of its row it belongs to (0: padding)."""
 
     ids: Int[Tensor, "R W"]
@@ -59,52 +118,56 @@ class Tokens:
                 segment[r, place] = number
         return Tokens(ids, position, segment)
 
-    @property
-    def width(self) -> int:
-        return self.ids.shape[1]
 
-    @property
-    def real(self) -> Bool[Tensor, "R W"]:
-        """True where there is a token rather than padding."""
-        return self.segment != 0
+@dataclass(frozen=True)
+class Frames(_Rows):
+    """Vectors of numbers, such as the log-mel energies of speech, in place of ids; otherwise the same as tokens."""
 
-    def to(self, device: torch.device | str) -> "Tokens":
-        return Tokens(
-            self.ids.to(device, non_blocking=True),
-            self.position.to(device, non_blocking=True),
-            self.segment.to(device, non_blocking=True),
+    values: Float[Tensor, "R W F"]
+    position: Int[Tensor, "R W"]
+    segment: Int[Tensor, "R W"]
+
+    @staticmethod
+    def padded(sources: Sequence[NDArray[np.floating]]) -> "Frames":
+        """One source per row."""
+        lengths = torch.tensor([len(source) for source in sources])
+        values = torch.nn.utils.rnn.pad_sequence(
+            [torch.as_tensor(np.asarray(source, np.float32)) for source in sources], batch_first=True
         )
+        position = torch.arange(values.shape[1]).expand(len(sources), -1)
+        real = position < lengths[:, None]
+        return Frames(values, position * real, real.long())
 
-    def rows(self, rows: slice) -> "Tokens":
-        return Tokens(self.ids[rows], self.position[rows], self.segment[rows])
 
-    def pinned(self) -> "Tokens":
-        """The same in memory from which a GPU copies while others work."""
-        return Tokens(self.ids.pin_memory(), self.position.pin_memory(), self.segment.pin_memory())
+def collate(sources: Sequence[SourceItem], pad: int) -> Tokens | Frames:
+    """One source per row: tokens where the sources are ids, frames where each is an array of vectors."""
+    if sources and isinstance(sources[0], np.ndarray) and sources[0].ndim == 2:
+        return Frames.padded(sources)  # type: ignore[arg-type]
+    return Tokens.padded(sources, pad)
 
 
 @dataclass(frozen=True)
 class Keep:
-    """Who may attend to whom: places of the same sentence; with `causal`, none that is later in the row.
+    """The attention mask: positions of the same sentence; with `causal`, none that is later in the row.
 
-    A padding place may see anything: a query without a single key would be not-a-number, and nobody looks at it.
+    A padding position may attend to everything: without a single key its result would be not-a-number. It is never used.
     """
 
-    asking: Int[Tensor, "R Q"]  # the segments of the places that ask
-    asked: Int[Tensor, "R K"]
+    query: Int[Tensor, "R Q"]  # the segments of the query positions
+    key: Int[Tensor, "R K"]
     causal: bool = False
 
     @cached_property
     def mask(self) -> Bool[Tensor, "R 1 Q K"]:
         """True = may be attended to."""
-        asking, asked = self.asking[:, None, :, None], self.asked[:, None, None, :]
-        keep = (asking == asked) | (asking == 0)
+        query, key = self.query[:, None, :, None], self.key[:, None, None, :]
+        keep = (query == key) | (query == 0)
         if not self.causal:
             return keep
         return keep & torch.ones(keep.shape[-2:], dtype=torch.bool, device=keep.device).tril()
 
     def select(self, rows: Int[Tensor, "N"]) -> "Keep":
-        return Keep(self.asking.index_select(0, rows), self.asked.index_select(0, rows), self.causal)
+        return Keep(self.query.index_select(0, rows), self.key.index_select(0, rows), self.causal)
 
 
 def keep_same_sentence(segment: Int[Tensor, "R W"]) -> Keep:

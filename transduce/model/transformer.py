@@ -1,9 +1,9 @@
 """The Transformer: `encode(source) -> Memory`, `decode(target, memory) -> hidden`, `project(hidden) -> logits`.
 
-Sees ids, never text, files, loss or search. The last id of a vocabulary is `<pad>`: the decoder starts from it, its
+Sees ids, never text, files or search. The last id of a vocabulary is `<pad>`: the decoder starts from it, its
 embedding stays zero, and it is no class of the output, so that the same weights mean the same in every runtime.
 
-Axes: R rows, S source places, W target places, D d_model, V target classes (all ids but `<pad>`).
+Axes: R rows, S source positions, W target positions, D d_model, V target classes (all ids but `<pad>`).
 """
 
 from collections.abc import Sequence
@@ -11,16 +11,17 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import embedding, linear
+from torch.nn.functional import embedding
 
 from transduce.config import ModelConfig
-from transduce.errors import DataError
-from transduce.model.attention import Cache, KeysValues
+from transduce.errors import DataError, SettingError
+from transduce.model.attention import Cache, KeysValues, MultiHeadAttention
 from transduce.model.dropout import Dropout
-from transduce.model.layers import DecoderLayer, EncoderLayer, make_norm
+from transduce.model.layers import DecoderLayer, EncoderLayer, FeedForward, make_norm
+from transduce.model.model import Matrices, Model
 from transduce.model.positions import Positions
 from transduce.model.shapes import Float, Int
-from transduce.model.tokens import Keep, Tokens, keep_earlier, keep_same_sentence, keep_source
+from transduce.model.tokens import Keep, Source, Tokens, keep_earlier, keep_same_sentence, keep_source
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,11 @@ class DecoderState:
         return self
 
 
-class Transformer(nn.Module):
+class Transformer(Model):
     """Figure 1 of the paper, with the variants that `ModelConfig` names."""
+
+    page_width = 128  # positions that the attention kernel covers at once
+    config: ModelConfig
 
     def __init__(self, config: ModelConfig, source_size: int, target_size: int) -> None:
         super().__init__()
@@ -77,8 +81,9 @@ class Transformer(nn.Module):
         self.encoder_norm = make_norm(config) if pre else nn.Identity()
         self.decoder_norm = make_norm(config) if pre else nn.Identity()
 
-    def encode(self, source: Tokens) -> Memory:
+    def encode(self, source: Source) -> Memory:
         """The source as the decoder will see it."""
+        assert isinstance(source, Tokens)
         self._check_length(source.width, self.source_positions)
         x = self._embed(self.source_embedding, source.ids)
         x = self.embedding_dropout(self.source_positions(x, source.position, source.width))
@@ -88,7 +93,7 @@ class Transformer(nn.Module):
         return Memory(self.encoder_norm(x), source.segment)
 
     def decode(self, target: Tokens, memory: Memory) -> Float[Tensor, "R W D"]:
-        """The hidden states from which each next token is predicted, all places at once."""
+        """The hidden states from which each next token is predicted, for all positions at once."""
         keep = keep_earlier(target.segment)
         source_keep = keep_source(target.segment, memory.segment)
         x = self.embed_target(target.ids, target.position, target.width)
@@ -96,17 +101,16 @@ class Transformer(nn.Module):
             x = layer(x, target.position, keep, memory.hidden, source_keep)
         return self.decoder_norm(x)
 
-    def project(self, hidden: Float[Tensor, "*places D"]) -> Float[Tensor, "*places V"]:
-        """Logits over every target id but `<pad>`, which is the last and so is cut off.
-
-        Differs from the paper: there every id is a class. A `<pad>` nobody predicts need not be learned away.
-        """
-        return linear(hidden, *self.classes)
-
-    @property
-    def classes(self) -> tuple[Float[Tensor, "V D"], Float[Tensor, "V"] | None]:
-        """The matrix and the bias of `project`."""
-        return self.output_embedding.weight[: self.target_pad], self.output_bias
+    def matrices(self) -> Matrices:
+        """W^Q, W^K and W^V are stacked in one parameter, as are both halves of a gated feed-forward layer."""
+        stacked: Matrices = {}
+        for module in self.modules():
+            if isinstance(module, MultiHeadAttention):
+                stacked[module.stacked.weight] = module.widths
+            elif isinstance(module, FeedForward) and module.gated:
+                stacked[module.inner.weight] = 2 * [module.outer.in_features]
+        inside = [parameter for layer in [*self.encoder, *self.decoder] for parameter in layer.parameters()]
+        return {matrix: stacked.get(matrix, [matrix.shape[0]]) for matrix in inside if matrix.dim() == 2}
 
     def begin(self, memory: Memory) -> DecoderState:
         """The state before the first target token; the encoder's output is projected here, once."""
@@ -140,6 +144,13 @@ class Transformer(nn.Module):
                 f"a row of {width} tokens, but model.max_positions = {positions.limit} positions were learned: "
                 "shorten the sentence, or train with sinusoidal positions"
             )
+
+
+def as_transformer(model: Model) -> Transformer:
+    """The same model; others have no attention heads to look at, no kernels and no export."""
+    if not isinstance(model, Transformer):
+        raise SettingError(f"model.family = {model.config.family}: this is available for Transformers only")
+    return model
 
 
 def make_embedding(size: int, d_model: int) -> nn.Embedding:

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from transduce.config import ModelConfig
-from transduce.model.transformer import Transformer
+from transduce.config import FamilyConfig
+from transduce.model.families import make_model
+from transduce.model.model import Model, stored_tensors
 
 FILLING = {
     nn.init.normal_, nn.init.uniform_, nn.init.xavier_uniform_, nn.init.kaiming_uniform_,
@@ -49,14 +50,14 @@ class _ShapesOnly(_Unfilled):
         return made[:1] if function is torch.arange and len(args) == 1 else made
 
 
-def unfilled_model(config: ModelConfig, source_size: int, target_size: int) -> Transformer:
+def unfilled_model(config: FamilyConfig, source_size: int, target_size: int) -> Model:
     """A model whose every parameter is still to be loaded."""
     with _Unfilled():
-        return Transformer(config, source_size, target_size)
+        return make_model(config, source_size, target_size)
 
 
-def parameter_shapes(config: ModelConfig, source_size: int, target_size: int) -> dict[str, torch.Size]:
-    """The name and shape of every parameter of a model; none of them is allocated."""
+def parameter_shapes(config: FamilyConfig, source_size: int, target_size: int) -> dict[str, torch.Size]:
+    """The name and shape of every tensor that the model's checkpoints hold; none of them is allocated."""
     with _ShapesOnly():
-        model = Transformer(config, source_size, target_size)
-    return {name: parameter.shape for name, parameter in model.named_parameters()}
+        model = make_model(config, source_size, target_size)
+    return {name: tensor.shape for name, tensor in stored_tensors(model).items()}

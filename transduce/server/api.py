@@ -251,9 +251,5 @@ def _names(attention: Attention) -> dict[str, Any]:
 
 
 def _model_answer(model: Model) -> ModelAnswer:
-    config = model.translator.config.model
-    description = (
-        f"{config.num_encoder_layers} + {config.num_decoder_layers} layers of {config.num_heads} heads, "
-        f"d_model {config.d_model}"
-    )
+    description = model.translator.config.model.description
     return ModelAnswer(name=model.of.name, source=model.of.source, target=model.of.target, description=description)

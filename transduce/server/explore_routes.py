@@ -86,7 +86,7 @@ def explore_routes(service: Service) -> APIRouter:
 
 def check_heads(model: Model, off: Sequence[Head]) -> None:
     """Refuse heads that the model does not have."""
-    config = model.translator.config.model
+    config = model.translator.config.transformer
     for part, layer, head in off:
         layers = config.num_encoder_layers if part == "encoder" else config.num_decoder_layers
         if layer >= layers or head >= config.num_heads:

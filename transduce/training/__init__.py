@@ -16,7 +16,7 @@ from transduce.config import Layers
 from transduce.data import Files
 from transduce.device import choose_device
 from transduce.errors import DamagedFile, RunError
-from transduce.model import Transformer
+from transduce.model import make_model
 from transduce.training.card import RunSummary, draw_curves, write_card
 from transduce.training.choices import Settings, requested_settings
 from transduce.training.loop import Stopped, Trainer
@@ -112,7 +112,7 @@ def make_trainer(folder: RunFolder, prepared: Prepared, reporter: Reporter, begu
         None if prepared.start is None else prepared.start.model()
     )  # refused before ours, of the same size, is built
     torch.manual_seed(config.train.seed)
-    model = Transformer(config.model, training_data.vocabularies.source.size, training_data.vocabularies.target.size)
+    model = make_model(config.model, training_data.vocabularies.source.size, training_data.vocabularies.target.size)
     if start is not None and prepared.start is not None:
         load_weights(model, dict(start.named_parameters()), str(prepared.start.folder.path))
     trainer = Trainer(folder, training_data, model, device, reporter, begun)

@@ -9,8 +9,7 @@ from transduce import __version__
 from transduce.checkpoint import RunFolder, read_about, write_text
 from transduce.config import Config, flatten
 from transduce.errors import DamagedFile
-from transduce.training.consistency import is_consistent
-from transduce.training.cost import training_flops
+from transduce.model import training_flops
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ def write_card(folder: RunFolder, config: Config, summary: RunSummary) -> None:
 
 
 def flops(config: Config, summary: RunSummary) -> float:
-    passes = 2 if is_consistent(config.train) else 1
+    passes = 2 if config.train.r_drop else 1
     tokens = passes * summary.source_tokens, passes * summary.target_tokens
     return training_flops(config.model, summary.target_size - 1, *tokens, summary.mean_length)
 

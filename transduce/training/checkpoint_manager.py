@@ -10,7 +10,7 @@ from transduce import checkpoint
 from transduce.checkpoint import Checkpoint, RunFolder, Tensors, read_about
 from transduce.config import TrainConfig
 from transduce.errors import DamagedFile, RunError
-from transduce.model import Transformer
+from transduce.model import Model
 from transduce.text import Vocabularies
 from transduce.training.kept import kept_weights, load_trained, trained_tensors
 from transduce.training.optimizer import load_optimizer, optimizer_tensors
@@ -29,7 +29,7 @@ class CheckpointManager:
             "target_vocabulary": vocabularies.target.digest,
         }
 
-    def save(self, progress: Progress, model: Transformer, optimizer: Optimizer, ema: Tensors, last_step: int) -> None:
+    def save(self, progress: Progress, model: Model, optimizer: Optimizer, ema: Tensors, last_step: int) -> None:
         """A checkpoint of this moment; older ones are thinned out."""
         progress.threads = torch.get_num_threads()
         kept = kept_weights(model, ema)
@@ -43,7 +43,7 @@ class CheckpointManager:
         """Once the run is over: keep the newest state, which a larger budget resumes from, and no others."""
         checkpoint.prune(self.folder, set(), full_states=1)
 
-    def restore(self, model: Transformer, optimizer: Optimizer, ema: Tensors) -> Progress:
+    def restore(self, model: Model, optimizer: Optimizer, ema: Tensors) -> Progress:
         """The newest checkpoint that is whole, loaded; a run without one is at its beginning."""
         steps = checkpoint.steps_saved(self.folder)
         for step in reversed(steps):

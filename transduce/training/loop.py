@@ -18,8 +18,8 @@ from transduce.checkpoint import RunFolder, Tensors
 from transduce.data.batches import Batch, Batching, Planner, padding_share
 from transduce.data.pages import Paging
 from transduce.device import Device
-from transduce.errors import TrainingError
-from transduce.model import Transformer
+from transduce.errors import SettingError, TrainingError
+from transduce.model import Model
 from transduce.threads import prefetch
 from transduce.training.checkpoint_manager import CheckpointManager
 from transduce.training.feed import PREFETCHED_STEPS, StepBatches, TrainingData, step_batches
@@ -56,7 +56,7 @@ class Trainer:
         self,
         folder: RunFolder,
         training_data: TrainingData,
-        model: Transformer,
+        model: Model,
         device: Device,
         reporter: Reporter,
         command_begun: float | None = None,  # on `time.perf_counter`: where the minutes of a budget begin
@@ -85,13 +85,19 @@ class Trainer:
         self.learning_rate = self.gradient_norm = 0.0
 
     def _make_planner(self) -> Planner[Any]:
-        """Pages on a GPU, padded rows on a CPU; a run keeps what it began with, wherever it goes on."""
-        by_device = "pages" if self.device.kind == "cuda" else "padded"
+        """Pages on a GPU, padded rows on a CPU; a run keeps its layout, whatever machine resumes it."""
+        width = self.model.page_width
+        by_device = "pages" if self.device.kind == "cuda" and width else "padded"
         layout = by_device if self.config.layout == "auto" else self.config.layout
         self.progress.layout = layout = self.progress.layout or layout
         places = self.config.positions_per_microbatch or PLACES[self.device.kind]
-        kind = Paging if layout == "pages" else Batching
-        return kind(self.config.tokens_per_batch, places, self.config.seed)
+        if layout == "padded":
+            return Batching(self.config.tokens_per_batch, places, self.config.seed)
+        if not width:
+            raise SettingError(
+                f"train.layout = pages: models of the family {self.model.config.family} need padded rows"
+            )
+        return Paging(self.config.tokens_per_batch, places, self.config.seed, width)
 
     def _planned(self, epoch: int) -> list[list[Any]]:
         return self.planner.plan(self.training_data.train, epoch, self.training_data.passes(epoch))

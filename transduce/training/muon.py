@@ -10,27 +10,12 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from transduce.model import MultiHeadAttention, Transformer
-from transduce.model.layers import FeedForward
+from transduce.model import Matrices
 
 MOMENTUM = 0.95
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the quintic: steep at zero, so that five rounds are enough
 ROUNDS = 5
 ADAMS_RMS = 0.2  # of an update of Adam (Liu et al. 2025): scaled to it, one learning rate serves both
-
-Heights = dict[Tensor, list[int]]  # of the matrices that are stacked in a parameter
-
-
-def layer_matrices(model: Transformer) -> Heights:
-    """The matrices inside the layers, and the heights of those that are stacked in one: W^Q, W^K and W^V are three."""
-    stacked: Heights = {}
-    for module in model.modules():
-        if isinstance(module, MultiHeadAttention):
-            stacked[module.stacked.weight] = module.widths
-        elif isinstance(module, FeedForward) and module.gated:
-            stacked[module.inner.weight] = 2 * [module.outer.in_features]
-    inside = [parameter for layer in [*model.encoder, *model.decoder] for parameter in layer.parameters()]
-    return {matrix: stacked.get(matrix, [matrix.shape[0]]) for matrix in inside if matrix.dim() == 2}
 
 
 def orthogonalised(matrices: Tensor) -> Tensor:
@@ -47,7 +32,7 @@ def orthogonalised(matrices: Tensor) -> Tensor:
 class Muon(Optimizer):
     """Muon on `matrices`, `rest` on the other parameters, both at the learning rate of `param_groups`."""
 
-    def __init__(self, matrices: Heights, weight_decay: float, rest: Optimizer) -> None:
+    def __init__(self, matrices: Matrices, weight_decay: float, rest: Optimizer) -> None:
         super().__init__([{"params": list(matrices), "weight_decay": weight_decay}], {"lr": 0.0})
         for parameter in matrices:
             self.state[parameter] = {"momentum": torch.zeros_like(parameter)}

@@ -13,21 +13,21 @@ from torch.optim import Adam, AdamW, Optimizer
 from transduce.checkpoint import Tensors
 from transduce.config import TrainConfig
 from transduce.errors import DamagedFile
-from transduce.model import Transformer
-from transduce.training.muon import Muon, layer_matrices
+from transduce.model import Model
+from transduce.training.muon import Muon
 
 
-def make_optimizer(model: Transformer, config: TrainConfig) -> Optimizer:
+def make_optimizer(model: Model, config: TrainConfig) -> Optimizer:
     """Weight decay, where asked for, applies to matrices: not to biases, norms or embeddings."""
     named = dict(model.named_parameters())
     if config.optimizer == "muon":
-        matrices = layer_matrices(model)
+        matrices = model.matrices()
         rest = {name: parameter for name, parameter in named.items() if parameter not in matrices}
         return Muon(matrices, config.weight_decay, _adam(AdamW, rest, config))
     return _adam(AdamW if config.optimizer == "adamw" else Adam, named, config)
 
 
-def optimizer_tensors(optimizer: Optimizer, model: Transformer) -> Tensors:
+def optimizer_tensors(optimizer: Optimizer, model: Model) -> Tensors:
     """`{"parameter.moment": tensor}`, the tensors themselves; what no parameter owns has the name it has in the state."""
     names: dict[Any, str] = {parameter: name for name, parameter in model.named_parameters()}
     return {
@@ -37,7 +37,7 @@ def optimizer_tensors(optimizer: Optimizer, model: Transformer) -> Tensors:
     }
 
 
-def load_optimizer(optimizer: Optimizer, model: Transformer, tensors: Tensors) -> None:
+def load_optimizer(optimizer: Optimizer, model: Model, tensors: Tensors) -> None:
     """Copy what `optimizer_tensors` gave into the state, in place."""
     for name, tensor in optimizer_tensors(optimizer, model).items():
         if name not in tensors:

@@ -238,7 +238,9 @@ def _training_data(
 ) -> tuple[TrainingData, list[str]]:
     cache = cache_folder(config.data.cache)
     train = open_or_build(corpora.train, scanned.train, both, Rules.for_training(config.data), cache, notify=say)
-    measured = Rules(max_length=min(LONGEST_SOURCE, config.model.max_positions))  # of the loss; the metric takes all
+    measured = Rules(
+        max_length=min(LONGEST_SOURCE, config.model.longest_target or LONGEST_SOURCE)
+    )  # of the loss; the metric takes all
     valid = open_or_build(corpora.valid, scanned.valid, both, measured, cache, notify=say)
     mixture = Mixture.of(train.groups, config.data.weights)
     mixture.check()

@@ -20,21 +20,21 @@ from torch import nn
 
 from transduce.model.dropout import drawing_from
 
-Model = TypeVar("Model", bound=nn.Module)
+AnyModule = TypeVar("AnyModule", bound=nn.Module)
 Shard = TypeVar("Shard")
 Summed = TypeVar("Summed", float, NDArray[np.float64])
 
 MOST = 4  # workers: a shard of a batch of 2,048 places should not become too small to be worth a thread
 
 
-class Replicas(Generic[Model]):
+class Replicas(Generic[AnyModule]):
     """The model and its doubles: the same weights, other gradients."""
 
-    def __init__(self, model: Model, count: int) -> None:
+    def __init__(self, model: AnyModule, count: int) -> None:
         self.models = [model, *(_double(model) for _ in range(count - 1))]
         self.pool = ThreadPoolExecutor(max_workers=max(1, count - 1), thread_name_prefix="replica")
 
-    def accumulate(self, shards: Sequence[Shard], backward: Callable[[Model, Shard], Summed]) -> Summed:
+    def accumulate(self, shards: Sequence[Shard], backward: Callable[[AnyModule, Shard], Summed]) -> Summed:
         """Add every shard's gradient to the model's; the sum of what `backward` returned for each."""
         if len(self.models) == 1:
             return reduce(add, (backward(self.models[0], shard) for shard in shards))
@@ -75,7 +75,7 @@ def count_replicas(threads: int) -> int:
     return max(count for count in range(1, MOST + 1) if threads % count == 0)
 
 
-def _double(model: Model) -> Model:
+def _double(model: AnyModule) -> AnyModule:
     """A copy of the modules whose weights are the very same memory."""
     shared: dict[int, object] = {id(buffer): buffer for buffer in model.buffers()}
     shared |= {id(p): nn.Parameter(p.detach(), p.requires_grad) for p in model.parameters()}

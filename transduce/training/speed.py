@@ -8,12 +8,22 @@ from dataclasses import dataclass
 
 import torch
 
-from transduce.config import Asked, Counts, Machine, ModelConfig, Time, TrainConfig, cpu_machine, gpu_machine
+from transduce.config import (
+    Asked,
+    Counts,
+    FamilyConfig,
+    Machine,
+    ModelConfig,
+    Time,
+    TrainConfig,
+    cpu_machine,
+    gpu_machine,
+)
 from transduce.config.budget import REFERENCE, REFERENCE_LENGTH, REFERENCE_VOCABULARY
 from transduce.config.fitted import may_take_long
 from transduce.data.batches import Batch
 from transduce.device import Device, choose_device
-from transduce.model import Tokens, Transformer
+from transduce.model import Tokens, make_model
 from transduce.training.loss import batch_loss
 from transduce.training.optimizer import make_optimizer
 from transduce.training.update import PlainUpdate
@@ -76,7 +86,7 @@ def measure_cpu(device: Device, seconds: float = TIMING_SECONDS) -> Machine:
 
 
 def tokens_per_second(
-    model: ModelConfig, train: TrainConfig, sentences: Sentences, device: Device, seconds: float
+    model: FamilyConfig, train: TrainConfig, sentences: Sentences, device: Device, seconds: float
 ) -> float:
     """Target tokens a second in training, from at least one update after a small one that warms up, for about `seconds`."""
     update = _make_update(model, train, sentences, device)
@@ -89,17 +99,17 @@ def tokens_per_second(
     return updates * batch.tokens / (time.perf_counter() - begun)
 
 
-def one_update(model: ModelConfig, train: TrainConfig, sentences: Sentences, device: Device) -> None:
+def one_update(model: FamilyConfig, train: TrainConfig, sentences: Sentences, device: Device) -> None:
     """A small update in the precision that training uses, for what it loads and compiles."""
     kind = torch.bfloat16 if device.bf16 else torch.float32
-    network = Transformer(model, sentences.source_vocabulary, sentences.target_vocabulary).to(device.torch, kind)
+    network = make_model(model, sentences.source_vocabulary, sentences.target_vocabulary).to(device.torch, kind)
     batch = sentences.batch(2 * sentences.target_length).to(device.torch)
     batch_loss(network.train(), batch, train.label_smoothing, train).minimised.backward()
     make_optimizer(network, train).step()
 
 
-def _make_update(model: ModelConfig, train: TrainConfig, sentences: Sentences, device: Device) -> PlainUpdate:
-    network = Transformer(model, sentences.source_vocabulary, sentences.target_vocabulary).to(device.torch)
+def _make_update(model: FamilyConfig, train: TrainConfig, sentences: Sentences, device: Device) -> PlainUpdate:
+    network = make_model(model, sentences.source_vocabulary, sentences.target_vocabulary).to(device.torch)
     return PlainUpdate(network, make_optimizer(network, train), train, device)
 
 

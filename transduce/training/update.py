@@ -22,7 +22,7 @@ from transduce.config import TrainConfig
 from transduce.data.batches import Batch
 from transduce.device import Device, captured
 from transduce.memory import keep_freed_memory
-from transduce.model import Transformer
+from transduce.model import Model
 from transduce.training.loss import batch_loss
 from transduce.training.replicas import Replicas, count_replicas
 
@@ -56,9 +56,7 @@ class Update(Protocol):
 class PlainUpdate:
     """Operation by operation, as written; on a CPU the rows of a batch are shared out among threads."""
 
-    def __init__(
-        self, model: Transformer, optimizer: torch.optim.Optimizer, config: TrainConfig, device: Device
-    ) -> None:
+    def __init__(self, model: Model, optimizer: torch.optim.Optimizer, config: TrainConfig, device: Device) -> None:
         self.model, self.optimizer, self.config, self.device = model, optimizer, config, device
         on_cpu = device.kind == "cpu"
         self.replicas = Replicas(model, count_replicas(torch.get_num_threads()) if on_cpu else 1)
@@ -72,7 +70,7 @@ class PlainUpdate:
         shares = batch.shares(len(self.replicas.models))
         self.added += self.replicas.accumulate(shares, lambda model, share: self._backward(model, share, tokens))
 
-    def _backward(self, model: Transformer, batch: Batch, tokens: int) -> NDArray[np.float64]:
+    def _backward(self, model: Model, batch: Batch, tokens: int) -> NDArray[np.float64]:
         with self.device.mixed_precision():
             loss = batch_loss(model, batch.to(self.device.torch), self.config.label_smoothing, self.config)
         (loss.minimised / tokens).backward()
@@ -105,9 +103,7 @@ class GraphedUpdate:
 
     ALIGNED = 64  # elements: where a weight's gradient may begin in the one vector of all gradients
 
-    def __init__(
-        self, model: Transformer, optimizer: torch.optim.Optimizer, config: TrainConfig, device: Device
-    ) -> None:
+    def __init__(self, model: Model, optimizer: torch.optim.Optimizer, config: TrainConfig, device: Device) -> None:
         self.model, self.optimizer, self.config = model, optimizer, config
         self.twin = copy.deepcopy(model).to(torch.bfloat16).train()
         self.masters: list[Tensor] = list(model.parameters())
@@ -129,7 +125,7 @@ class GraphedUpdate:
         self.added = 0
 
     def add(self, batch: Batch, tokens: int) -> None:
-        shape = (*batch.source.ids.shape, *batch.target.ids.shape)
+        shape = batch.shape
         first = self.added == 0
         if shape not in self.batches:
             self.batches[shape] = batch.to(self.rate.device)

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import torch
 
-from transduce.config import Config
+from transduce.config import Config, ModelConfig
 from transduce.data.packing import WIDTH
 from transduce.device import Device, choose_device
 from transduce.training.speed import Sentences, one_update
@@ -23,7 +23,7 @@ NAME = "transduce-warm-up"
 def warming_up(config: Config) -> Iterator[None]:
     """What is done inside goes on while the device becomes ready; at the end both are done."""
     device = choose_device(config.train.device, config.train.precision, config.train.threads)
-    if device.kind != "cuda":
+    if device.kind != "cuda" or not isinstance(config.model, ModelConfig):
         yield
         return
     thread = threading.Thread(target=_warm_up, args=(config, device), name=NAME, daemon=True)
@@ -36,8 +36,8 @@ def warming_up(config: Config) -> Iterator[None]:
 
 def _warm_up(config: Config, device: Device) -> None:
     """One update of a model with a single layer on each side; the others are compiled with it."""
+    model = replace(config.transformer, num_encoder_layers=1, num_decoder_layers=1)
     size = config.data.vocabulary_size
-    model = replace(config.model, num_encoder_layers=1, num_decoder_layers=1)
     try:
         one_update(model, config.train, Sentences(size, size, WIDTH, WIDTH), device)
         torch.cuda.empty_cache()

@@ -98,7 +98,7 @@ def _key(opened: ModelFolder, weights: Path) -> str:
     vocabularies = opened.vocabularies
     made_from = [
         read_about(weights).get("sha256", ""),
-        repr(opened.config.model),
+        repr(opened.config.transformer),
         vocabularies.source.digest,
         vocabularies.target.digest,
         ctranslate2.__version__,
@@ -131,9 +131,9 @@ def _keep(opened: ModelFolder, weights: Path, quantization: Quantization, kept: 
 
 def _build(opened: ModelFolder, weights: Path, quantization: Quantization, path: Path, key: str) -> None:
     vocabularies = opened.vocabularies
-    expected = expected_shapes(opened.config.model, vocabularies.source.size, vocabularies.target.size)
+    expected = expected_shapes(opened.config.transformer, vocabularies.source.size, vocabularies.target.size)
     check_shapes(expected, read_shapes(weights), str(weights))  # before anything is read that may not fit
-    spec = make_spec(read_arrays(weights), opened.config.model, vocabularies)
+    spec = make_spec(read_arrays(weights), opened.config.transformer, vocabularies)
     if opened.folder.shortlist.exists():
         spec.register_vocabulary_mapping(str(opened.folder.shortlist))
     spec.optimize(quantization=stored_as(quantization))

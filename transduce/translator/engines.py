@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from transduce.checkpoint import read_about
+from transduce.config import ModelConfig
 from transduce.cores import thread_refusal
 from transduce.errors import MissingExtra, RunError, SettingError
 from transduce.text import EOS, Vocabularies
@@ -20,7 +21,7 @@ from transduce.translator.folder import ModelFolder, open_folder, shortlist_dige
 
 if TYPE_CHECKING:
     from transduce.device import Device
-    from transduce.model import Transformer
+    from transduce.model import Model
     from transduce.translator.ct2_engine import Ct2Engine
     from transduce.translator.torch_engine import TorchEngine
 
@@ -103,7 +104,7 @@ class OneEngine:
 
 
 def torch_engine(
-    model: "Transformer", device: "Device", vocabularies: Vocabularies, others: Sequence["Transformer"] = ()
+    model: "Model", device: "Device", vocabularies: Vocabularies, others: Sequence["Model"] = ()
 ) -> "TorchEngine":
     """PyTorch's engine for this device: sentences in slots where kernels serve, batches elsewhere."""
     from transduce.translator.slot_engine import SlotEngine
@@ -179,7 +180,7 @@ class FolderEngines:
         quantization, threads = self.loading.quantization, self.loading.threads
         check_runs(quantization)
         model = open_model(self.folder, self.loading.weights, quantization, self.loading.say)
-        config, both = self.folder.config.model, self.folder.vocabularies
+        config, both = self.folder.config.transformer, self.folder.vocabularies
         return Ct2Engine(model, config, both, quantization, threads, self.loading.shortlist)
 
     def searching(self, request: SearchRequest) -> Engine:
@@ -220,8 +221,10 @@ class FolderEngines:
         if self.loading.ensemble:
             return "it takes one model, not an ensemble"
         config = self.folder.config.model
-        # Learned positions end where they end, whoever searches.
-        longest = 0 if config.positions == "learned" else self.longest_source + request.max_extra
+        if not isinstance(config, ModelConfig):
+            return f"model.family = {config.family}: it runs Transformers only"
+        # A model's own limit holds for every engine.
+        longest = 0 if config.longest_target else self.longest_source + request.max_extra
         return ct2_spec.refusal(config) or ct2_engine.refusal(request, longest)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from transduce import __version__
 from transduce.checkpoint import RunFolder, Tensors, read_about, read_shapes, read_tensors, write_text
-from transduce.config import Config, Layers, ModelConfig, build, from_toml, to_toml, without_removed
+from transduce.config import Config, FamilyConfig, Layers, build, from_toml, to_toml, without_removed
 from transduce.errors import DamagedFile, RunError, SettingError
 from transduce.files import read_plain
 from transduce.text import Vocabularies, Vocabulary
@@ -18,7 +18,7 @@ from transduce.text import Vocabularies, Vocabulary
 if TYPE_CHECKING:
     from torch import nn
 
-    from transduce.model import Transformer
+    from transduce.model import Model
 
 Shapes = Mapping[str, Sequence[int]]
 LARGEST_CONFIG = 10_000_000  # bytes
@@ -43,7 +43,7 @@ class ModelFolder:
         self._check_vocabularies(path)
         return path
 
-    def model(self, which: str = "auto") -> "Transformer":
+    def model(self, which: str = "auto") -> "Model":
         """The model with these weights, ready to translate."""
         from transduce.model import unfilled_model
 
@@ -54,7 +54,7 @@ class ModelFolder:
         return model.eval()
 
     def shapes(self) -> Shapes:
-        """The name and shape of every parameter that the settings ask for."""
+        """The name and shape of every tensor that a model with these settings has."""
         return parameter_shapes(self.config.model, self.vocabularies)
 
     def _check_vocabularies(self, path: Path) -> None:
@@ -211,7 +211,7 @@ def _rank(about: dict[str, str]) -> float:
     return float(about.get("rank", "-inf"))
 
 
-def parameter_shapes(config: ModelConfig, vocabularies: Vocabularies) -> Shapes:
+def parameter_shapes(config: FamilyConfig, vocabularies: Vocabularies) -> Shapes:
     """The name and shape of every parameter of a model; none of them is allocated."""
     from transduce import model
 
@@ -230,11 +230,13 @@ def check_shapes(expected: Shapes, found: Shapes, where: str) -> None:
 
 
 def load_weights(model: "nn.Module", tensors: Tensors, where: str) -> None:
-    """Copy tensors into the parameters of the same name; what does not fit is refused by name."""
+    """Copy tensors into the parameters and buffers of the same name; what does not fit is refused by name."""
     import torch
 
-    parameters = dict(model.named_parameters())
-    check_shapes({n: p.shape for n, p in parameters.items()}, {n: t.shape for n, t in tensors.items()}, where)
+    from transduce.model import stored_tensors
+
+    own = stored_tensors(model)
+    check_shapes({n: t.shape for n, t in own.items()}, {n: t.shape for n, t in tensors.items()}, where)
     with torch.no_grad():
-        for name, parameter in parameters.items():
-            parameter.copy_(tensors[name])
+        for name, tensor in own.items():
+            tensor.copy_(tensors[name])

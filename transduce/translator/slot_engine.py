@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from transduce.continuous import BeamOptions, ContinuousBatcher, SentenceBlock, SlotDecoder
 from transduce.device import Device
-from transduce.model import Transformer
+from transduce.model import Model, Transformer, as_transformer
 from transduce.search import Hypothesis, length_penalty
 from transduce.translator.engine import Block, SearchRequest
 from transduce.translator.torch_engine import TorchEngine
@@ -26,10 +26,10 @@ class SlotEngine(TorchEngine):
         source_pad: int,
         target_pad: int,
         end: int,
-        others: Sequence[Transformer] = (),
+        others: Sequence[Model] = (),
     ) -> None:
         super().__init__(model, device, source_pad, target_pad, end, others)
-        self.batcher = ContinuousBatcher(self.model, device, source_pad, target_pad, end)
+        self.batcher = ContinuousBatcher(model, device, source_pad, target_pad, end)
 
     def stream(self, blocks: Iterable[Block], request: SearchRequest) -> Iterator[list[list[Hypothesis]]]:
         """The hypotheses of each block in turn; blocks are tokenised and detokenised while others are decoded."""
@@ -46,4 +46,4 @@ class SlotEngine(TorchEngine):
 
     def _serves(self, request: SearchRequest) -> bool:
         other = request.sampling or request.constrained or not request.allow_unknown
-        return not other and len(self.ensemble.models) == 1 and SlotDecoder.supports(self.model)
+        return not other and len(self.ensemble.models) == 1 and SlotDecoder.supports(as_transformer(self.model))

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, TypeVar
 import torch
 
 from transduce.device import Device
-from transduce.model import Ensemble, Tokens, Transformer, watch
+from transduce.model import Ensemble, Model, Source, Tokens, collate, watch
 from transduce.search import Hypothesis, length_penalty
 from transduce.search.beam import beam_search
 from transduce.search.constrained import constrained_search
@@ -27,12 +27,12 @@ class TorchEngine:
 
     def __init__(
         self,
-        model: Transformer,
+        model: Model,
         device: Device,
         source_pad: int,
         target_pad: int,
         end: int,
-        others: Sequence[Transformer] = (),
+        others: Sequence[Model] = (),
     ) -> None:
         self.model, self.device = model.to(device.torch), device
         self.source_pad, self.target_pad, self.end = source_pad, target_pad, end
@@ -112,11 +112,11 @@ class TorchEngine:
         self, block: Block, request: SearchRequest, draws: torch.Generator, observer: Observer | None = None
     ) -> list[list[Hypothesis]]:
         predictor = self._predictor
-        tokens = Tokens.padded(block.sources, self.source_pad).to(self.device.torch)
+        source = collate(block.sources, self.source_pad).to(self.device.torch)
         penalty = length_penalty(request.length_penalty, request.alpha)
         never = () if request.allow_unknown else (UNKNOWN,)
         with self.device.mixed_precision():
-            state = predictor.begin(predictor.encode(tokens))  # type: ignore[arg-type]
+            state = predictor.begin(predictor.encode(source))
             common: dict[str, Any] = {
                 "start": self.target_pad, "end": self.end, "limits": torch.tensor(request.limits(block, self.longest), device=self.device.torch),
                 "penalty": penalty, "prefix": block.prefixes, "never": never,
@@ -135,13 +135,13 @@ class TorchEngine:
             )
 
     @property
-    def _predictor(self) -> Transformer | Ensemble:
+    def _predictor(self) -> Model | Ensemble:
         return self.ensemble if len(self.ensemble.models) > 1 else self.model
 
     @property
     def longest(self) -> int:
         """The most tokens an output can have: learned positions end somewhere."""
-        return min(model.target_positions.limit or UNBOUNDED for model in self.ensemble.models)
+        return min(model.config.longest_target or UNBOUNDED for model in self.ensemble.models)
 
     def _score(self, sources: list[Ids], targets: list[Ids]) -> list[list[float]]:
         source, target = self._pairs(sources, targets)
@@ -161,10 +161,8 @@ class TorchEngine:
         looked = weights.masked_fill((places >= ends[:, None].clamp(min=1))[:, None], -1.0).argmax(-1).tolist()
         return [row[: len(ids) - 1] for row, ids in zip(looked, targets, strict=True)]
 
-    def _pairs(self, sources: list[Ids], targets: list[Ids]) -> tuple[Tokens, Tokens]:
-        """What the encoder is given, and the decoder: each target shifted by one."""
+    def _pairs(self, sources: list[Ids], targets: list[Ids]) -> tuple[Source, Tokens]:
+        """The inputs of the encoder and of the decoder: each target is shifted by one."""
         shifted = [[self.target_pad, *target[:-1]] for target in targets]
-        return tuple(  # type: ignore[return-value]
-            Tokens.padded(rows, pad).to(self.device.torch)
-            for rows, pad in ((sources, self.source_pad), (shifted, self.target_pad))
-        )
+        target = Tokens.padded(shifted, self.target_pad)
+        return collate(sources, self.source_pad).to(self.device.torch), target.to(self.device.torch)

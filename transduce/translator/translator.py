@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from transduce.config import Config, ModelConfig
+from transduce.config import Config, FamilyConfig
 from transduce.errors import DataError
 from transduce.search import Hypothesis
 from transduce.text import EOS, UNKNOWN, Vocabularies
@@ -21,7 +21,7 @@ from transduce.translator.folder import open_folder
 
 if TYPE_CHECKING:
     from transduce.device import Device
-    from transduce.model import AttentionMaps, Transformer
+    from transduce.model import AttentionMaps, Model
 
 T = TypeVar("T")
 
@@ -172,12 +172,12 @@ class Translator:
         return Translator(engines, opened.vocabularies, opened.config)
 
     @staticmethod
-    def around(model: "Transformer", vocabularies: Vocabularies, config: Config, device: "Device") -> "Translator":
+    def around(model: "Model", vocabularies: Vocabularies, config: Config, device: "Device") -> "Translator":
         """The translator of a model in memory."""
         return Translator(OneEngine(torch_engine(model, device, vocabularies)), vocabularies, config)
 
     @property
-    def model(self) -> "Transformer":
+    def model(self) -> "Model":
         return self.engines.torch.model
 
     @property
@@ -245,14 +245,14 @@ class Translator:
         """Every head of every layer for this pair; without a target, for the model's own translation."""
         import torch
 
-        from transduce.model import Tokens, watch
+        from transduce.model import Tokens, collate, watch
 
         text = self.translate([source])[0] if target is None else target
         asked = self.source_ids(source)
         given = [self.vocabularies.target.pad, *self.vocabularies.target.encode([text])[0][:-1]]
         device = self.device.torch
         with torch.inference_mode(), watch(self.model.eval()) as maps:
-            memory = self.model.encode(Tokens.padded([asked], self.vocabularies.source.pad).to(device))
+            memory = self.model.encode(collate([asked], self.vocabularies.source.pad).to(device))
             self.model.decode(Tokens.padded([given], self.vocabularies.target.pad).to(device), memory)
         return Attention(self.vocabularies.source.pieces(asked), self.vocabularies.target.pieces(given), maps)
 
@@ -355,6 +355,6 @@ class Translator:
         return ids if len(ids) <= self.longest_source else [*ids[: self.longest_source - 1], EOS]
 
 
-def longest_source(config: ModelConfig) -> int:
+def longest_source(config: FamilyConfig) -> int:
     """The tokens of a line that are translated."""
-    return min(config.max_positions, LONGEST_SOURCE) if config.positions == "learned" else LONGEST_SOURCE
+    return min(config.longest_source or LONGEST_SOURCE, LONGEST_SOURCE)

@@ -5,7 +5,7 @@ pass wants them: no transposes, no copies. Who may see whom comes from segments,
 of the products are added here too, as far as they matter: softmax does not see that of the keys, which is the same for
 all of them, and weights that sum to 1 hand on that of the values as it is. Their gradients are summed on the way out.
 
-Axes: R rows, Q places that ask, K places that are asked, H heads, E width of a head.
+Axes: R rows, Q query positions, K key positions, H heads, E width of a head.
 """
 
 import math
@@ -54,14 +54,21 @@ def chip_of(device: torch.device) -> Chip:
     return Chip(seen["multiprocessor_count"], seen["max_shared_mem"])
 
 
-def fits_a_page(asking: Tensor, asked: Tensor, head: int) -> bool:
+def fits_a_page(query_segment: Tensor, key_segment: Tensor, head: int) -> bool:
     """Whether rows of this many places, and heads of this width, are for a program to hold, and a grid has so many rows."""
-    places = max(asking.shape[1], asked.shape[1])
-    return places <= WIDEST and len(asking) <= MOST_ROWS and (head <= NARROW or chip_of(asking.device).roomy)
+    places = max(query_segment.shape[1], key_segment.shape[1])
+    return (
+        places <= WIDEST and len(query_segment) <= MOST_ROWS and (head <= NARROW or chip_of(query_segment.device).roomy)
+    )
 
 
 def attend(
-    inputs: tuple[Tensor, ...], biases: tuple[Tensor, ...], asking: Tensor, asked: Tensor, heads: int, causal: bool
+    inputs: tuple[Tensor, ...],
+    biases: tuple[Tensor, ...],
+    query_segment: Tensor,
+    key_segment: Tensor,
+    heads: int,
+    causal: bool,
 ) -> tuple[Tensor, Tensor]:
     """All heads of softmax(Q K^T / sqrt(E)) V side by side, and the logarithms of what softmax divided by, for the way
     back. Each of Q, K, V [R, places, H E] may be part of a wider row."""
@@ -70,7 +77,7 @@ def attend(
     shape = _shape(queries, keys, heads)
     levels = torch.empty(queries.shape[0], heads, shape["Q"], dtype=torch.float32, device=out.device)
     _attend_forward[(heads, queries.shape[0])](
-        queries, keys, values, biases[0], biases[2], asking, asked, out, levels,
+        queries, keys, values, biases[0], biases[2], query_segment, key_segment, out, levels,
         queries.stride(1), keys.stride(1), out.stride(1), BITS * shape["E"] ** -0.5,
         CAUSAL=causal, num_warps=FORWARD_WARPS, maxnreg=REGISTERS if shape["E"] <= NARROW else None, **shape,
     )  # fmt: skip
@@ -79,14 +86,14 @@ def attend(
 
 def attend_backward(
     gradient: Tensor, levels: Tensor, inputs: tuple[Tensor, ...], biases: tuple[Tensor, ...],
-    outputs: tuple[Tensor, ...], asking: Tensor, asked: Tensor, heads: int, causal: bool,
+    outputs: tuple[Tensor, ...], query_segment: Tensor, key_segment: Tensor, heads: int, causal: bool,
 ) -> Tensor:  # fmt: skip
     """The gradients of Q, K, V, written into `outputs`, and [3 H E]: those of their biases."""
     rows, width = gradient.shape[0], gradient.shape[2]
     sums = torch.empty(rows, 3 * width, dtype=torch.float32, device=gradient.device)
     shape, chip = _shape(inputs[0], inputs[1], heads), chip_of(gradient.device)
     _attend_backward[(min(chip.processors, heads * rows),)](
-        gradient, *inputs, biases[0], asking, asked, levels, *outputs, sums,
+        gradient, *inputs, biases[0], query_segment, key_segment, levels, *outputs, sums,
         gradient.stride(1), inputs[0].stride(1), inputs[1].stride(1), shape["E"] ** -0.5, BITS * shape["E"] ** -0.5,
         heads * rows, CAUSAL=causal, AHEAD=2 if shape["E"] <= NARROW and chip.roomy else 1,
         num_warps=BACKWARD_WARPS, **shape,
@@ -95,9 +102,11 @@ def attend_backward(
 
 
 def _shape(queries: Tensor, keys: Tensor, heads: int) -> dict[str, int]:
-    asking, asked = queries.shape[1], keys.shape[1]
-    blocks = {name: max(16, triton.next_power_of_2(n)) for name, n in (("BLOCK_Q", asking), ("BLOCK_K", asked))}
-    return {"Q": asking, "K": asked, "E": queries.shape[2] // heads, "H": heads, **blocks}
+    query_count, key_count = queries.shape[1], keys.shape[1]
+    blocks = {
+        name: max(16, triton.next_power_of_2(n)) for name, n in (("BLOCK_Q", query_count), ("BLOCK_K", key_count))
+    }
+    return {"Q": query_count, "K": key_count, "E": queries.shape[2] // heads, "H": heads, **blocks}
 
 
 @triton.jit
@@ -125,62 +134,65 @@ def _with(value, bias, head, E: tl.constexpr):
 
 
 @triton.jit
-def _scores(queries, keys, asking, asked, row, q_places, k_places, Q, K, CAUSAL: tl.constexpr):
+def _scores(queries, keys, query_segment, key_segment, row, q_positions, k_positions, Q, K, CAUSAL: tl.constexpr):
     """Q K^T where a place may see another, and less than anything elsewhere."""
-    q_segment = tl.load(asking + row * Q + q_places, q_places < Q, -1)[:, None]
-    k_segment = tl.load(asked + row * K + k_places, k_places < K, -2)[None, :]
+    q_segment = tl.load(query_segment + row * Q + q_positions, q_positions < Q, -1)[:, None]
+    k_segment = tl.load(key_segment + row * K + k_positions, k_positions < K, -2)[None, :]
     keep = q_segment == k_segment
     if CAUSAL:
-        keep = keep & (q_places[:, None] >= k_places[None, :])
+        keep = keep & (q_positions[:, None] >= k_positions[None, :])
     return tl.where(keep, tl.dot(queries, tl.trans(keys), input_precision="ieee"), float("-inf"))
 
 
 @triton.jit
 def _attend_forward(
-    queries, keys, values, q_bias, v_bias, asking, asked, out, levels, q_stride, k_stride, out_stride, bits,
+    queries, keys, values, q_bias, v_bias, query_segment, key_segment, out, levels, q_stride, k_stride, out_stride, bits,
     Q: tl.constexpr, K: tl.constexpr, E: tl.constexpr, H: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
     CAUSAL: tl.constexpr,
 ):  # fmt: skip
     head, row = tl.program_id(0), tl.program_id(1).to(tl.int64)  # heads of a row lie side by side
-    q_places, k_places = tl.arange(0, BLOCK_Q), tl.arange(0, BLOCK_K)
-    q = _with(_load(queries, row, head, q_places, Q, q_stride, E), q_bias, head, E)
-    k = _load(keys, row, head, k_places, K, k_stride, E)
-    v = _load(values, row, head, k_places, K, k_stride, E)
-    scores = _scores(q, k, asking, asked, row, q_places, k_places, Q, K, CAUSAL)
+    q_positions, k_positions = tl.arange(0, BLOCK_Q), tl.arange(0, BLOCK_K)
+    q = _with(_load(queries, row, head, q_positions, Q, q_stride, E), q_bias, head, E)
+    k = _load(keys, row, head, k_positions, K, k_stride, E)
+    v = _load(values, row, head, k_positions, K, k_stride, E)
+    scores = _scores(q, k, query_segment, key_segment, row, q_positions, k_positions, Q, K, CAUSAL)
     most = tl.maximum(tl.max(scores, 1), LOWEST) * bits  # of padding that sees nothing, too, it is a number
     powers = tl.exp2(scores * bits - most[:, None])
     seen = tl.sum(powers, 1)
     whole = tl.maximum(seen, 1e-30)
     result = tl.dot(powers.to(v.dtype), v, input_precision="ieee") * (1 / whole)[:, None]
     result += (seen / whole)[:, None] * tl.load(v_bias + head * E + tl.arange(0, E)).to(tl.float32)[None, :]
-    _put(out, result, row, head, q_places, Q, out_stride, E)
-    tl.store(levels + (row * H + head) * Q + q_places, most + tl.log2(whole), q_places < Q)
+    _put(out, result, row, head, q_positions, Q, out_stride, E)
+    tl.store(levels + (row * H + head) * Q + q_positions, most + tl.log2(whole), q_positions < Q)
 
 
 @triton.jit
 def _attend_backward(
-    gradient, queries, keys, values, q_bias, asking, asked, levels, d_queries, d_keys, d_values, sums,
+    gradient, queries, keys, values, q_bias, query_segment, key_segment, levels, d_queries, d_keys, d_values, sums,
     out_stride, q_stride, k_stride, scale, bits, tiles,
     Q: tl.constexpr, K: tl.constexpr, E: tl.constexpr, H: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
     CAUSAL: tl.constexpr, AHEAD: tl.constexpr,
 ):  # fmt: skip
-    q_places, k_places = tl.arange(0, BLOCK_Q), tl.arange(0, BLOCK_K)
+    q_positions, k_positions = tl.arange(0, BLOCK_Q), tl.arange(0, BLOCK_K)
     for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0), num_stages=AHEAD):
         head, row = tile % H, tl.cast(tile // H, tl.int64)
-        q = _with(_load(queries, row, head, q_places, Q, q_stride, E), q_bias, head, E)
-        k = _load(keys, row, head, k_places, K, k_stride, E)
-        v = _load(values, row, head, k_places, K, k_stride, E)
-        of_out = _load(gradient, row, head, q_places, Q, out_stride, E)
-        level = tl.load(levels + (row * H + head) * Q + q_places, q_places < Q, float("inf"))
-        weights = tl.exp2(_scores(q, k, asking, asked, row, q_places, k_places, Q, K, CAUSAL) * bits - level[:, None])
+        q = _with(_load(queries, row, head, q_positions, Q, q_stride, E), q_bias, head, E)
+        k = _load(keys, row, head, k_positions, K, k_stride, E)
+        v = _load(values, row, head, k_positions, K, k_stride, E)
+        of_out = _load(gradient, row, head, q_positions, Q, out_stride, E)
+        level = tl.load(levels + (row * H + head) * Q + q_positions, q_positions < Q, float("inf"))
+        weights = tl.exp2(
+            _scores(q, k, query_segment, key_segment, row, q_positions, k_positions, Q, K, CAUSAL) * bits
+            - level[:, None]
+        )
         of_weights = tl.dot(of_out, tl.trans(v), input_precision="ieee")
         of_scores = (weights * (of_weights - tl.sum(weights * of_weights, 1)[:, None])).to(q.dtype)
         of_values = tl.dot(tl.trans(weights.to(v.dtype)), of_out, input_precision="ieee")
         of_keys = tl.dot(tl.trans(of_scores), q, input_precision="ieee") * scale
         of_queries = tl.dot(of_scores, k, input_precision="ieee") * scale
-        _put(d_queries, of_queries, row, head, q_places, Q, q_stride, E)
-        _put(d_keys, of_keys, row, head, k_places, K, k_stride, E)
-        _put(d_values, of_values, row, head, k_places, K, k_stride, E)
+        _put(d_queries, of_queries, row, head, q_positions, Q, q_stride, E)
+        _put(d_keys, of_keys, row, head, k_positions, K, k_stride, E)
+        _put(d_values, of_values, row, head, k_positions, K, k_stride, E)
         out = sums + row * 3 * H * E + head * E + tl.arange(0, E)
         tl.store(out, tl.sum(of_queries, 0))
         tl.store(out + H * E, tl.sum(of_keys, 0))

@@ -61,12 +61,23 @@ def self_attention(
 
 
 def source_attention(
-    x: Tensor, memory: Tensor, stacked: Tensor, bias: Tensor, last: Last, around: Around, asking: Tensor, asked: Tensor,
+    x: Tensor, memory: Tensor, stacked: Tensor, bias: Tensor, last: Last, around: Around, query_segment: Tensor, key_segment: Tensor,
     heads: int,
 ) -> Tensor:  # fmt: skip
     """The same around attention of `x` to the encoder's output."""
     return _SourceAttention.apply(  # type: ignore[no-any-return]
-        x, memory, stacked, bias, last.weight, last.bias, last.gain, last.shift, around, asking, asked, heads
+        x,
+        memory,
+        stacked,
+        bias,
+        last.weight,
+        last.bias,
+        last.gain,
+        last.shift,
+        around,
+        query_segment,
+        key_segment,
+        heads,
     )
 
 
@@ -131,30 +142,32 @@ class _SourceAttention(Function):
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, memory: Tensor, stacked: Tensor, stacked_bias: Tensor, weight: Tensor, bias: Tensor,
-        gain: Tensor, shift: Tensor, around: Around, asking: Tensor, asked: Tensor, heads: int,
+        gain: Tensor, shift: Tensor, around: Around, query_segment: Tensor, key_segment: Tensor, heads: int,
     ) -> Tensor:  # fmt: skip
         width = x.shape[-1]
         y, source = _enter(ctx, x.flatten(0, -2), gain, shift, around), memory.flatten(0, -2)
         queries = (y @ stacked[:width].t()).view(*x.shape[:-1], -1)
         product = (source @ stacked[width:].t()).view(*memory.shape[:-1], -1)
         inputs = queries, *product.chunk(2, -1)
-        attended, levels = attend(inputs, stacked_bias.chunk(3), asking, asked, heads, causal=False)
+        attended, levels = attend(inputs, stacked_bias.chunk(3), query_segment, key_segment, heads, causal=False)
         attended = attended.flatten(0, -2)
         ctx.save_for_backward(
-            y, source, stacked, stacked_bias, queries, product, attended, levels, weight, asking, asked
+            y, source, stacked, stacked_bias, queries, product, attended, levels, weight, query_segment, key_segment
         )
         ctx.heads, ctx.memory_shape = heads, memory.shape
         return _leave(ctx, x, attended @ weight.t(), Last(weight, bias, gain, shift), around)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        y, source, stacked, stacked_bias, queries, product, attended, levels, weight, asking, asked = ctx.saved_tensors
+        y, source, stacked, stacked_bias, queries, product, attended, levels, weight, query_segment, key_segment = (
+            ctx.saved_tensors
+        )
         dx, dz, d_bias = _leave_backward(ctx, gradient)
         d_weight = dz.t() @ attended
         of_queries, of_product = torch.empty_like(queries), torch.empty_like(product)
         d_stacked_bias = attend_backward(
             (dz @ weight).view(*gradient.shape[:-1], -1), levels, (queries, *product.chunk(2, -1)),
-            stacked_bias.chunk(3), (of_queries, *of_product.chunk(2, -1)), asking, asked, ctx.heads, causal=False,
+            stacked_bias.chunk(3), (of_queries, *of_product.chunk(2, -1)), query_segment, key_segment, ctx.heads, causal=False,
         )  # fmt: skip
         width, through, of_source = gradient.shape[-1], of_queries.flatten(0, -2), of_product.flatten(0, -2)
         d_stacked = torch.empty_like(stacked)

@@ -1,4 +1,4 @@
-"""What a run costs in floating-point operations, as the last columns of the paper's Table 2 have it.
+"""The floating-point operations of training a Transformer, as in the last columns of the paper's Table 2.
 
 Counted, not timed: 2 operations for each weight of a matrix and token that meets it, three times over for forward and
 backward, and the products of attention. The paper multiplied GPU hours by a rate instead.
@@ -7,7 +7,7 @@ backward, and the products of attention. The paper multiplied GPU hours by a rat
 from transduce.config import ModelConfig
 
 
-def training_flops(
+def transformer_flops(
     config: ModelConfig, classes: int, source_tokens: int, target_tokens: int, mean_length: float
 ) -> float:
     """Operations to train on this many real tokens of sentences of about `mean_length`."""

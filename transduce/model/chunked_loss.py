@@ -1,7 +1,7 @@
-"""The loss of `transduce/training/loss.py` for CPUs: projection, softmax and their gradients, a few rows at a time.
+"""Projection, cross-entropy and their gradients for CPUs, computed a few rows at a time.
 
-The logits of a whole batch are the largest tensor of a step by far, and torch walks over it six times. A chunk of
-them stays in the cache of a core, becomes its own gradient in place, and is forgotten: docs/log.md has the figures.
+The logits of a whole batch are by far the largest tensor of a step, and PyTorch passes over them six times. A chunk of
+them fits the cache of a core, is turned into its own gradient in place, and is dropped; docs/log.md has the figures.
 
 Axes: N tokens, D d_model, V target classes.
 """
@@ -12,18 +12,18 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from transduce.training.smoothing import Loss
-
 ROWS = 128  # of a chunk: 4 MB of logits at 8,000 classes; half and twice as many were slower
 
 
-def chunked_loss(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float) -> Loss:
-    """Smoothed cross-entropy of `hidden weight^T + bias`, summed over all N labels; none of them is padding."""
-    return Loss(*_ChunkedLoss.apply(hidden, weight, bias, labels, smoothing, torch.is_grad_enabled()))
+def chunked_loss(
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float
+) -> tuple[Tensor, Tensor]:
+    """Smoothed and plain cross-entropy of `hidden weight^T + bias`, each summed over all N labels, none of them padding."""
+    return _ChunkedLoss.apply(hidden, weight, bias, labels, smoothing, torch.is_grad_enabled())
 
 
 class _ChunkedLoss(torch.autograd.Function):
-    """Computes its gradients on the way forward, while the logits are at hand; backward only scales them."""
+    """Computes its gradients in the forward pass, while the logits are in the cache; backward only scales them."""
 
     @staticmethod
     def forward(
@@ -68,6 +68,6 @@ class _ChunkedLoss(torch.autograd.Function):
 
 
 def _to_gradient(logp: Tensor, labels: Tensor, smoothing: float) -> Tensor:
-    """The gradient by the logits, probabilities minus what was wanted, in the place of the logarithms."""
+    """Turn log-probabilities into the gradient by the logits, in place: probabilities minus the smoothed labels."""
     gradient = logp.exp_().sub_(smoothing / logp.shape[1])
     return gradient.scatter_add_(1, labels[:, None], gradient.new_full((len(labels), 1), smoothing - 1))

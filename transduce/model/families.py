@@ -1,0 +1,37 @@
+"""The families of models, and the one place where a model is made from its settings."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from transduce.config import FamilyConfig
+from transduce.model.cost import transformer_flops
+from transduce.model.model import Model
+from transduce.model.transformer import Transformer
+
+
+@dataclass(frozen=True)
+class Family:
+    """How a family's models are made, and what training them costs."""
+
+    make: Callable[[Any, int, int], Model]  # settings, size of the source, target vocabulary
+    training_flops: Callable[[Any, int, int, int, float], float]
+
+
+FAMILIES = {"transformer": Family(Transformer, transformer_flops)}
+
+
+def make_model(config: FamilyConfig, source_size: int, target_size: int) -> Model:
+    """A new model of the family that the settings name.
+
+    `source_size` is the size of the source vocabulary, or the number of values in a frame where sources are frames.
+    """
+    return FAMILIES[config.family].make(config, source_size, target_size)
+
+
+def training_flops(
+    config: FamilyConfig, classes: int, source_tokens: int, target_tokens: int, mean_length: float
+) -> float:
+    """Floating-point operations to train on this many real tokens of sentences of about `mean_length`."""
+    count = FAMILIES[config.family].training_flops
+    return count(config, classes, source_tokens, target_tokens, mean_length)

@@ -1,0 +1,107 @@
+"""What the rest of the program knows of a model, whatever its family.
+
+Training, search, translation and exchange call these functions and no others. A family (`transduce/model/families.py`) is
+a subclass with settings of its own: the Transformer, and later recurrent and convolutional models, a decoder without an
+encoder, and models that read frames of sound.
+
+Axes: R rows, W target positions, D width of the hidden states, V target classes (all ids but `<pad>`).
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Protocol, Self
+
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from transduce.config import FamilyConfig
+from transduce.model.losses import Loss, OutputLayer, projected_loss, projected_r_drop
+from transduce.model.shapes import Float, Int
+from transduce.model.tokens import Source, Tokens
+
+Matrices = dict[Tensor, list[int]]  # parameters, and the heights of the matrices that are stacked in each
+
+
+class State(Protocol):
+    """A search in progress, one hypothesis a row."""
+
+    def select(self, rows: Int[Tensor, "N"]) -> Self:
+        """Keep these rows in this order; rows may be repeated."""
+        ...
+
+
+class Model(nn.Module, ABC):
+    """A sequence-to-sequence model that predicts one target token after the other.
+
+    `encode` returns a memory and `begin` a state; only the family knows what is in them.
+    """
+
+    page_width: ClassVar[int | None] = None
+    """How many positions a packed row has in training on a GPU; None if the family needs one pair per row."""
+
+    config: FamilyConfig
+    output_embedding: nn.Embedding
+    output_bias: nn.Parameter | None
+    target_pad: int
+
+    @abstractmethod
+    def encode(self, source: Source) -> Any:
+        """Read the source. A model without an encoder gets sources of no tokens and returns what it likes."""
+
+    @abstractmethod
+    def decode(self, target: Tokens, memory: Any) -> Float[Tensor, "R W D"]:
+        """The hidden states from which each next token is predicted, for all target positions at once."""
+
+    @abstractmethod
+    def begin(self, memory: Any) -> State:
+        """The state before the first target token."""
+
+    @abstractmethod
+    def step(self, tokens: Int[Tensor, "R"], state: Any) -> Float[Tensor, "R V"]:
+        """Logits of the next token of each row, given its newest one; the state moves on."""
+
+    def project(self, hidden: Float[Tensor, "*positions D"]) -> Float[Tensor, "*positions V"]:
+        """Logits over every target id but `<pad>`, which is the last and so is cut off.
+
+        Differs from the paper: there every id is a class. A `<pad>` nobody predicts need not be learned away.
+        """
+        return linear(hidden, *self.classes)
+
+    @property
+    def classes(self) -> OutputLayer:
+        """The matrix and the bias of `project`."""
+        return self.output_embedding.weight[: self.target_pad], self.output_bias
+
+    def loss(self, source: Source, target: Tokens, labels: Int[Tensor, "R W"], smoothing: float) -> Loss:
+        """Label-smoothed cross-entropy of a batch, summed over its target tokens."""
+        hidden = self.decode(target, self.encode(source))
+        return projected_loss(hidden, self.output_embedding.weight, self.output_bias, labels, smoothing)
+
+    def r_drop_loss(
+        self, source: Source, target: Tokens, labels: Int[Tensor, "R W"], smoothing: float, weight: float
+    ) -> Loss:
+        """R-Drop (Liang et al. 2021): two passes with different dropout, and the divergence between them.
+
+        Both passes are one batch of twice the rows. Differs from the paper, which has one pass.
+        """
+        hidden = self.decode(target.doubled(), self.encode(source.doubled()))
+        table, bias = self.output_embedding.weight, self.output_bias
+        return projected_r_drop(hidden, table, bias, labels, smoothing, weight)
+
+    def matrices(self) -> Matrices:
+        """The matrices inside the layers, which the optimizer Muon treats as such; stacked ones are listed by height."""
+        return {
+            parameter: [parameter.shape[0]]
+            for name, parameter in self.named_parameters()
+            if parameter.dim() == 2 and "embedding" not in name
+        }
+
+
+def stored_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """What a checkpoint has to hold, by name: parameters, each once, and persistent buffers such as running statistics."""
+    skipped = {
+        f"{prefix}.{name}" if prefix else name
+        for prefix, module in model.named_modules()
+        for name in module._non_persistent_buffers_set
+    }
+    buffers = {name: buffer for name, buffer in model.named_buffers() if name not in skipped}
+    return {**dict(model.named_parameters()), **buffers}
