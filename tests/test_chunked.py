@@ -6,7 +6,7 @@ import torch
 from tiny import backward, batch_of, gradients, make_model
 
 from transduce.model.chunked_loss import ROWS, chunked_loss
-from transduce.model.losses import both_losses, smoothed_loss
+from transduce.model.losses import Loss, both_losses, smoothed_loss
 from transduce.training.loss import batch_loss
 
 pytestmark = pytest.mark.numerics
@@ -21,7 +21,7 @@ def test_the_chunked_loss_is_cross_entropy_and_so_are_its_gradients(count: int, 
     bias = torch.randn(30, requires_grad=True) if biased else None
     labels = torch.randint(30, (count,))
     inputs = [hidden, weight] + ([] if bias is None else [bias])
-    loss = chunked_loss(hidden, weight, bias, labels, smoothing)
+    loss = Loss(*chunked_loss(hidden, weight, bias, labels, smoothing))
     logits = torch.nn.functional.linear(hidden, weight, bias)
     ours, plain = loss.minimised, smoothed_loss(logits, labels, smoothing)
     torch.testing.assert_close(ours, plain)
@@ -34,7 +34,7 @@ def test_the_chunked_loss_is_cross_entropy_and_so_are_its_gradients(count: int, 
 def test_hopeless_and_certain_labels_stay_finite() -> None:
     """A probability that underflows has a finite logarithm."""
     hidden, weight = torch.tensor([[400.0], [400.0]]), torch.tensor([[1.0], [-1.0]])
-    assert float(chunked_loss(hidden, weight, None, torch.tensor([0, 1]), 0.0).minimised) == pytest.approx(800)
+    assert float(chunked_loss(hidden, weight, None, torch.tensor([0, 1]), 0.0)[0]) == pytest.approx(800)
 
 
 @pytest.mark.parametrize("tie", ["all", "none"])

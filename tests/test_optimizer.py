@@ -11,7 +11,7 @@ from transduce.config import ModelConfig, TrainConfig
 from transduce.errors import DamagedFile
 from transduce.model import Transformer
 from transduce.training.kept import holding, kept_weights, trained_tensors
-from transduce.training.muon import COEFFICIENTS, layer_matrices, orthogonalised
+from transduce.training.muon import COEFFICIENTS, orthogonalised
 from transduce.training.optimizer import load_optimizer, make_optimizer, optimizer_tensors
 
 pytestmark = pytest.mark.numerics
@@ -138,7 +138,7 @@ def one_by_one(matrix: Tensor) -> Tensor:
 
 def test_muon_takes_the_matrices_of_the_layers_only() -> None:
     model = make()
-    found = layer_matrices(model)
+    found = model.matrices()
     names = {name for name, p in model.named_parameters() if p in found}
     assert names == {n for n, p in model.named_parameters() if p.dim() == 2 and n.startswith(("encoder.", "decoder."))}
     assert len(names) == 4 + 2 * 6  # stacked, output, inner, outer; a decoder layer has a second attention
@@ -152,7 +152,7 @@ def test_an_update_of_muon_is_as_large_as_one_of_adam() -> None:
     before = clones(dict(model.named_parameters()))
     take_steps(model, optimizer, 0, 1)
     for name, parameter in model.named_parameters():
-        if parameter in layer_matrices(model):
+        if parameter in model.matrices():
             moved = (parameter - before[name]).square().mean().sqrt() / RATES[0]
             assert 0.12 < moved < 0.26, name
 

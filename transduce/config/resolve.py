@@ -13,7 +13,16 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from transduce.config.old_names import Layers, refuse_removed, with_current_names, without_removed
 from transduce.config.setting import KINDS
-from transduce.config.settings import FAMILIES, SECTIONS, Config, DataConfig, FamilyConfig, SearchConfig, TrainConfig, check
+from transduce.config.settings import (
+    FAMILIES,
+    SECTIONS,
+    Config,
+    DataConfig,
+    FamilyConfig,
+    SearchConfig,
+    TrainConfig,
+    check,
+)
 from transduce.errors import SettingError
 
 T = TypeVar("T")

@@ -447,10 +447,10 @@ class Config:
 SECTIONS: dict[str, type] = {"model": ModelConfig, "data": DataConfig, "train": TrainConfig, "search": SearchConfig}
 
 
-def all_settings() -> Iterator[Setting]:
-    """Every setting, section by section."""
+def all_settings(family: str = "transformer") -> Iterator[Setting]:
+    """Every setting, section by section, with those of this family of models."""
     for section, kind in SECTIONS.items():
-        yield from settings_of(section, kind)
+        yield from settings_of(section, FAMILIES[family] if section == "model" else kind)
 
 
 # --- what is refused -------------------------------------------------------------------------------------------

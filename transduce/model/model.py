@@ -8,7 +8,7 @@ Axes: R rows, W target positions, D width of the hidden states, V target classes
 """
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 from torch.nn.functional import linear
@@ -21,10 +21,11 @@ from transduce.model.tokens import Source, Tokens
 Matrices = dict[Tensor, list[int]]  # parameters, and the heights of the matrices that are stacked in each
 
 
+@runtime_checkable
 class State(Protocol):
     """A search in progress, one hypothesis a row."""
 
-    def select(self, rows: Int[Tensor, "N"]) -> Self:
+    def select(self, rows: Int[Tensor, "N"]) -> "State":
         """Keep these rows in this order; rows may be repeated."""
         ...
 

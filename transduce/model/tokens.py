@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import chain
-from typing import Any, Protocol, Self
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -24,18 +24,7 @@ Sentence = Sequence[int] | NDArray[np.integer]  # ids
 SourceItem = Sequence[int] | NDArray[Any]  # what one source is: ids, or an array of frames
 
 
-class Source(Protocol):
-    """What a batch needs to know about its sources, whether they are tokens or frames."""
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-    @property
-    def real(self) -> Bool[Tensor, "R W"]: ...
-    def to(self, device: torch.device | str) -> Self: ...
-    def rows(self, rows: slice) -> Self: ...
-    def doubled(self) -> Self: ...
-    def pinned(self) -> Self: ...
-    def copy_(self, other: Any) -> None: ...
+Batched = TypeVar("Batched", bound="_Rows")
 
 
 class _Rows:
@@ -58,26 +47,26 @@ class _Rows:
         """True where there is a token or a frame, False where there is padding."""
         return self.segment != 0
 
-    def to(self, device: torch.device | str) -> Self:
+    def to(self: Batched, device: torch.device | str) -> Batched:
         return self._each(lambda tensor: tensor.to(device, non_blocking=True))
 
-    def rows(self, rows: slice) -> Self:
+    def rows(self: Batched, rows: slice) -> Batched:
         return self._each(lambda tensor: tensor[rows])
 
-    def doubled(self) -> Self:
+    def doubled(self: Batched) -> Batched:
         """The same rows twice, one after the other."""
         return self._each(lambda tensor: torch.cat([tensor, tensor]))
 
-    def pinned(self) -> Self:
+    def pinned(self: Batched) -> Batched:
         """The same in page-locked memory, from which a GPU copies asynchronously."""
         return self._each(Tensor.pin_memory)
 
-    def copy_(self, other: Self) -> None:
+    def copy_(self, other: Any) -> None:
         """Overwrite the tensors with those of another batch of the same shape."""
         for field in fields(self):  # type: ignore[arg-type]
             getattr(self, field.name).copy_(getattr(other, field.name), non_blocking=True)
 
-    def _each(self, change: Callable[[Tensor], Tensor]) -> Self:
+    def _each(self: Batched, change: Callable[[Tensor], Tensor]) -> Batched:
         return type(self)(*(change(getattr(self, field.name)) for field in fields(self)))  # type: ignore[arg-type]
 
 
@@ -139,7 +128,10 @@ class Frames(_Rows):
         return Frames(values, position * real, real.long())
 
 
-def collate(sources: Sequence[SourceItem], pad: int) -> Tokens | Frames:
+Source = Tokens | Frames
+
+
+def collate(sources: Sequence[SourceItem], pad: int) -> Source:
     """One source per row: tokens where the sources are ids, frames where each is an array of vectors."""
     if sources and isinstance(sources[0], np.ndarray) and sources[0].ndim == 2:
         return Frames.padded(sources)  # type: ignore[arg-type]

@@ -212,7 +212,7 @@ def _taken_from(start: ModelFolder, requested: RequestedSettings, fitted: Layers
 def _inherited(stored: Layers, how: str) -> Layers:
     """The settings of a model that fine-tuning inherits in this way."""
     layer: Layers = {}
-    for one in all_settings():
+    for one in all_settings(stored["model"]["family"]):
         if one.about.inherited == how:
             layer.setdefault(one.section, {})[one.key] = stored[one.section][one.key]
     return layer

@@ -107,11 +107,14 @@ def torch_engine(
     model: "Model", device: "Device", vocabularies: Vocabularies, others: Sequence["Model"] = ()
 ) -> "TorchEngine":
     """PyTorch's engine for this device: sentences in slots where kernels serve, batches elsewhere."""
+    from transduce.model import Transformer
     from transduce.translator.slot_engine import SlotEngine
     from transduce.translator.torch_engine import TorchEngine
 
-    kind = SlotEngine if device.kind == "cuda" and device.bf16 else TorchEngine
-    return kind(model, device, vocabularies.source.pad, vocabularies.target.pad, EOS, others)
+    ids = vocabularies.source.pad, vocabularies.target.pad, EOS
+    if device.kind == "cuda" and device.bf16 and isinstance(model, Transformer):
+        return SlotEngine(model, device, *ids, others)
+    return TorchEngine(model, device, *ids, others)
 
 
 class FolderEngines:
