@@ -214,7 +214,7 @@ def defines(module: Path, names: list[str]) -> bool:
 
 
 def names_of(node: ast.stmt) -> list[str]:
-    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return [node.name]
     targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
     return [target.id for target in targets if isinstance(target, ast.Name)]
