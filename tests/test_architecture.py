@@ -388,10 +388,25 @@ def test_nothing_is_pickled(module: Path) -> None:
 
 
 def test_all_is_what_is_exported() -> None:
+    """The package, the names it shows to type checkers and `transduce.api` have the same public names."""
+    from transduce import api
+
     tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
-    defined = {name for node in tree.body for name in names_of(node)} - {"__all__"}
-    assert set(transduce.__all__) == defined
-    assert transduce.__all__ == sorted(transduce.__all__)
+    shown = [n for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.module == "transduce.api"]
+    assert [alias.name for node in shown for alias in node.names] == api.__all__
+    assert transduce.__all__ == sorted([*api.__all__, "__version__"])
+    assert [name for name in api.__all__ if getattr(transduce, name) is not getattr(api, name)] == []
+    assert set(transduce.__all__) < set(dir(transduce))
+    with pytest.raises(AttributeError, match="module 'transduce' has no attribute 'tranlsate'"):
+        transduce.tranlsate  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_every_public_function_has_an_example() -> None:
+    from transduce import api
+
+    functions = [getattr(api, name) for name in api.__all__ if not isinstance(getattr(api, name), type)]
+    assert len(functions) == 13
+    assert [function.__name__ for function in functions if "Example:\n" not in function.__doc__] == []
 
 
 def test_exported_functions_stay_functions() -> None:

@@ -66,7 +66,7 @@ def test_several_folders_translate_together(tmp_path: Path, capsys: pytest.Captu
     both = Translator.load(one, dataclasses.replace(TORCH, ensemble=(str(other),)))
     found = list(both.stream(asked, both.request(beam=3)))
     assert [f.text for f in found] != alone.translate(asked)
-    scored = both.score(asked, [f.text for f in found])
+    scored = both.score_tokens(asked, [f.text for f in found])
     for translation, pair in zip(found, scored, strict=True):
         if len(pair.token_log_probabilities) == len(translation.outputs[0].tokens) + 1:  # segmented as it was
             assert pair.log_probability == pytest.approx(translation.outputs[0].log_probability, abs=1e-4)
@@ -75,14 +75,14 @@ def test_several_folders_translate_together(tmp_path: Path, capsys: pytest.Captu
     assert main([*command, "--threads", "1"]) == 0
     printed = capsys.readouterr()
     assert printed.out.splitlines() == [f.text for f in found]
-    assert "not by ct2: it takes one model, not an ensemble" in printed.err
+    assert "instead of ct2: it does not support ensembles" in printed.err
     assert main([*command, "--engine", "ct2"]) == 2
 
 
 def test_an_ensemble_shares_its_vocabulary(tmp_path: Path) -> None:
     other = write_folder(tmp_path / "other", joint=True)
     translator = Translator.load(FROZEN, dataclasses.replace(TORCH, ensemble=(str(other),)))
-    with pytest.raises(RunError, match=r"other: another source vocabulary than .*: no ensemble of these"):
+    with pytest.raises(RunError, match=r"other: its source vocabulary differs from that of .*; the models of an"):
         translator.translate(["a"])
 
 
@@ -103,14 +103,14 @@ def test_terms_occur_in_every_output(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert outputs["2"] == ["  "]
     free = [f" {one.text} " for one in next(Translator.load(FROZEN, TORCH).stream(["winter"])).outputs]
     assert free[0] in outputs["1"]
-    assert "not by ct2: it cannot be made to say given phrases" in printed.err
+    assert "instead of ct2: it does not support terms that must occur" in printed.err
 
 
 def test_terms_without_room_and_missing_lines_are_refused() -> None:
     translator = Translator.load(FROZEN, TORCH)
     with pytest.raises(DataError, match="fewer lines of terms than lines: give one for each line"):
         list(translator.stream(["a", "b"], terms=[["Z"]]))
-    with pytest.raises(SettingError, match="cannot be sampled"):
+    with pytest.raises(SettingError, match="terms need beam search"):
         list(translator.stream(["a"], translator.request(sampling=True), terms=[["Z"]]))
     long = next(iter(translator.stream(["a"], translator.request(max_extra=0, beam=2), terms=[["Z M Z N", "N Z"]])))
     assert "Z M Z N" in long.text, "the limit makes room for what must be there"
@@ -150,7 +150,7 @@ def test_alignments_are_printed_and_in_json(tmp_path: Path, capsys: pytest.Captu
     command = ["translate", str(run), "--input", str(tmp_path / "in"), "--threads", "1", "--alignments", "pharaoh"]
     assert main(command) == 0
     printed = capsys.readouterr()
-    assert "read off attention" in printed.err
+    assert "alignments need attention weights" in printed.err
     rows = printed.out.split("\n")
     assert rows[1] == " ||| "  # as many fields as any line
     for row, source in ((rows[0], "the cat sat"), (rows[2], "seven dogs")):
@@ -221,4 +221,4 @@ def test_replacing_is_idle_where_bytes_spell_everything(tmp_path: Path, capsys: 
     assert main(["translate", str(run), "--input", str(tmp_path / "in"), "--replace-unknown", "--threads", "1"]) == 0
     said = capsys.readouterr().err
     assert "--replace-unknown changes nothing: this model spells unknown words in bytes" in said
-    assert "read off attention" not in said
+    assert "alignments need attention weights" not in said

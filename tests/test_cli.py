@@ -401,7 +401,7 @@ def test_the_python_api(model: Path, tmp_path: Path) -> None:
     assert len(seen.maps.source) == 1
     assert seen.target[0] == "<pad>"
     assert len(loaded.sample(["ab"], 3, seed=2)[0].outputs) == 3
-    with pytest.raises(TypeError, match="give a list of lines"):
+    with pytest.raises(TypeError, match="pass a list of strings"):
         loaded.translate("ab")
 
 

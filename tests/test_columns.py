@@ -234,7 +234,7 @@ def test_features_are_recognised_by_training(inflection: Path) -> None:
     data = read_config(RunFolder(inflection)).data
     assert data.columns == ("source=1", "features=2", "target=3")
     assert (data.task, data.skip_blank_lines) == ("symbols", True)
-    vocabulary = transduce.load(inflection, engine="torch").translator.vocabularies.source
+    vocabulary = transduce.load(inflection, engine="torch").vocabularies.source
     assert ";PST" in vocabulary.pieces(range(vocabulary.size))
 
 

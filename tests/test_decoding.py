@@ -171,7 +171,7 @@ def decoded(engine: SlotEngine, blocks: Iterable[Block], request: SearchRequest)
 
 def test_samples_of_one_line_differ_from_batch_to_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each line is a batch, and each block two: none repeats the random numbers of another; the same seed does."""
-    monkeypatch.setattr(TorchEngine, "PLACES", {"cpu": 1, "cuda": 1})
+    monkeypatch.setattr(TorchEngine, "POSITIONS", {"cpu": 1, "cuda": 1})
     engine, request = (
         TorchEngine(make(), Device("cpu", bf16=False), PAD, PAD, END),
         SearchRequest(sampling=True, max_extra=3),
@@ -368,12 +368,6 @@ def test_an_engine_of_slots_has_no_more_positions_than_were_learned(beam: int) -
     asked = sources(3, 20, 37)
     ours, theirs = (searched(engine, asked, [[]] * 3, request) for engine in engines)
     assert_hypotheses_agree(engines[1], request, asked, ours, theirs)
-
-
-def test_an_engine_of_slots_refuses_more_outputs_than_beams() -> None:
-    engine = SlotEngine(make(), Device("cpu", bf16=False), PAD, PAD, END)
-    with pytest.raises(SettingError, match="n_best"):
-        searched(engine, sources(3), [[]], SearchRequest(beam=2, n_best=5))
 
 
 def test_an_engine_of_slots_leaves_the_rest_to_the_other() -> None:

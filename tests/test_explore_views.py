@@ -100,7 +100,7 @@ def test_looking_leaves_the_translator_alone(translator: Translator) -> None:
 def test_a_given_target_is_looked_at_and_scored(translator: Translator) -> None:
     view = attention_view(translator, SENTENCE, target="der Hund läuft")
     assert view["target"]["text"] == "der Hund läuft"
-    [scored] = translator.score([SENTENCE], ["der Hund läuft"])
+    [scored] = translator.score_tokens([SENTENCE], ["der Hund läuft"])
     assert view["target"]["log_probabilities"] == pytest.approx(scored.token_log_probabilities, abs=2e-4)
 
 

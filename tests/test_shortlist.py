@@ -34,7 +34,7 @@ def pairs(tmp_path: Path) -> str:
 def test_a_shortlist_lists_what_looked_at_each_letter(run: Path, pairs: str) -> None:
     said: list[str] = []
     path = make_shortlist(run, [(pairs,)], say=said.append)
-    assert said == [f"looked at {len(WORDS)} pairs"]
+    assert said == [f"aligned {len(WORDS)} pairs"]
     first, *rest = (line.split("\t") for line in path.read_text().removesuffix("\n").split("\n"))
     assert first[0] == ""
     assert "</s>" in first[1].split()
@@ -51,7 +51,7 @@ def test_outputs_are_of_listed_tokens_and_nearly_the_same(
     (tmp_path / "in").write_text("\n".join(WORDS) + "\n")
     command = ["translate", str(run), "--input", str(tmp_path / "in"), "--threads", "1", "--shortlist"]
     assert main(command) == 2
-    assert "shortlist.txt: not there; `transduce shortlist" in capsys.readouterr().err
+    assert "shortlist.txt: no such file; `transduce shortlist" in capsys.readouterr().err
     assert main(["shortlist", str(run), "--train", pairs, "--threads", "1"]) == 0
     assert "--shortlist" in capsys.readouterr().err
     assert main(command) == 0
@@ -84,14 +84,14 @@ def test_an_altered_shortlist_is_refused(run: Path, pairs: str) -> None:
 
 
 def test_what_a_shortlist_is_not_for_is_refused(run: Path, tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match="a shortlist is for the ct2 engine"):
+    with pytest.raises(SettingError, match="a shortlist needs the ct2 engine"):
         LoadOptions(engine="torch", shortlist=True)
-    with pytest.raises(RunError, match=r"shortlist\.txt: not there"):
+    with pytest.raises(RunError, match=r"shortlist\.txt: no such file"):
         Translator.load(run, LoadOptions(shortlist=True))
     (tmp_path / "empty.tsv").write_text(" \tx\n")
-    with pytest.raises(DataError, match="not a single pair"):
+    with pytest.raises(DataError, match="has no pair to learn"):
         make_shortlist(run, [(str(tmp_path / "empty.tsv"),)])
     (run / "shortlist.txt").write_text("\t</s>\n")
     translator = Translator.load(run, LoadOptions(shortlist=True, threads=1))
-    with pytest.raises(SettingError, match="use engine torch and no shortlist"):
+    with pytest.raises(SettingError, match="use engine torch without a shortlist"):
         list(translator.stream(["a"], terms=[["Z"]]))

@@ -662,7 +662,7 @@ def test_sampled_segmentation_resumes_to_the_same(reversal: dict[str, str], tmp_
 def test_learned_positions_translate_whatever_comes(reversal: dict[str, str], tmp_path: Path) -> None:
     learned = ["model.positions=learned", "model.max_positions=12", "data.max_length=12", "train.steps=3"]
     run_training(tmp_path / "learned", reversal, *learned)
-    found = list(transduce.load(tmp_path / "learned").translator.stream(["a b", "a b c d e f a b c d e f a b", "c"]))
+    found = list(transduce.load(tmp_path / "learned").stream(["a b", "a b c d e f a b c d e f a b", "c"]))
     assert len(found) == 3
     assert found[1].cut == 3
 
@@ -891,7 +891,7 @@ def test_starting_from_another_run(finished: Path, reversal: dict[str, str], tmp
     )  # fmt: skip
     assert result.steps == 1
     tuned = read_tensors(RunFolder(tmp_path / "tuned").weights("last"))
-    start = transduce.load(finished).translator.model
+    start = transduce.load(finished).model
     for name, parameter in start.named_parameters():
         torch.testing.assert_close(tuned[name], parameter.detach(), atol=1e-6, rtol=0)
     assert (tmp_path / "tuned" / "vocabulary.spm").read_bytes() == (finished / "vocabulary.spm").read_bytes()

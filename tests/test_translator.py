@@ -13,7 +13,7 @@ from transduce.device import Device
 from transduce.errors import DataError, SettingError
 from transduce.model import Tokens, Transformer
 from transduce.text import EOS, UNKNOWN, Vocabularies, Vocabulary, train_vocabulary
-from transduce.translator import SearchRequest, Translator, translator
+from transduce.translator import SearchRequest, Translator, inputs
 from transduce.translator.engine import Block
 from transduce.translator.torch_engine import TorchEngine
 
@@ -75,7 +75,7 @@ def test_small_batches_give_what_large_ones_give(
 ) -> None:
     lines = random_lines(30, seed=3)
     expected = list(ours.stream(lines, request_))
-    monkeypatch.setattr(TorchEngine, "PLACES", {"cpu": 60})
+    monkeypatch.setattr(TorchEngine, "POSITIONS", {"cpu": 60})
     assert len(list(ours.engines.torch._batches(ours.vocabularies.source.encode(lines), request_.beam))) > 4
     assert_translations_agree(ours, request_, list(ours.stream(lines, request_)), expected)
 
@@ -183,7 +183,7 @@ def test_outputs_begin_with_their_prefixes(ours: Translator, request_: SearchReq
 def test_prefixes_and_terms_for_other_lines_are_refused(ours: Translator) -> None:
     with pytest.raises(DataError, match="fewer prefixes than lines"):
         list(ours.stream(["the cat", "a mat"], GREEDY, ["x"]))
-    with pytest.raises(DataError, match="more prefixes than lines: give one for each line"):
+    with pytest.raises(DataError, match="more prefixes than lines: give exactly one for each line"):
         list(ours.stream(["the cat"], GREEDY, ["the", "a"]))
     with pytest.raises(DataError, match="more lines of terms than lines"):
         list(ours.stream(["the cat"], GREEDY, terms=[["cat"], []]))
@@ -210,7 +210,7 @@ def test_scoring_text_gives_what_the_translation_said(words: Vocabulary) -> None
     lines = random_lines(20, seed=7)
     found = [one for one in translator_.stream(lines, BEAM) if "<unk>" not in one.outputs[0].tokens]
     assert len(found) > 10
-    scored = translator_.score([one.source for one in found], [one.text for one in found])
+    scored = translator_.score_tokens([one.source for one in found], [one.text for one in found])
     for one, values in zip(found, scored, strict=True):
         assert values.token_log_probabilities == pytest.approx(one.outputs[0].token_log_probabilities, abs=1e-4)
 
@@ -230,7 +230,7 @@ def test_scoring_needs_pairs(ours: Translator) -> None:
 
 
 def test_streaming_reads_no_further_than_a_block(ours: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(translator, "LINES_AT_ONCE", 4)
+    monkeypatch.setattr(inputs, "LINES_AT_ONCE", 4)
     lines, read = random_lines(10, seed=8), 0
 
     def pulled() -> Iterator[str]:

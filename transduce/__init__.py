@@ -4,77 +4,61 @@
     transduce.train("runs/en-de", train=("train.en", "train.de"), valid=("valid.en", "valid.de"))
     transduce.load("runs/en-de").translate(["a sentence"])
 
-Importing this loads no torch; calling does.
+`import transduce` is quick: the functions below are imported from `transduce.api` when they are first used, and torch
+when it is first needed.
 """
 
-from collections.abc import Iterable
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from transduce.api import Model
-    from transduce.data import Files
-    from transduce.training import Result
-    from transduce.training.choices import Settings
+    from transduce.api import (
+        LoadOptions,
+        SearchRequest,
+        Translator,
+        attention,
+        average,
+        backtranslate,
+        distill,
+        evaluate,
+        export,
+        import_model,
+        load,
+        score,
+        serve,
+        shortlist,
+        train,
+        translate,
+    )
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "load", "train"]
+__all__ = [
+    "LoadOptions",
+    "SearchRequest",
+    "Translator",
+    "__version__",
+    "attention",
+    "average",
+    "backtranslate",
+    "distill",
+    "evaluate",
+    "export",
+    "import_model",
+    "load",
+    "score",
+    "serve",
+    "shortlist",
+    "train",
+    "translate",
+]
 
 
-def load(
-    folder: str | Path,
-    *,
-    weights: Literal["auto", "best", "last", "averaged"] = "auto",
-    engine: Literal["auto", "torch", "ct2"] = "auto",
-    device: Literal["auto", "cpu", "cuda"] = "auto",
-    threads: int = 0,
-    quantization: Literal["int8", "bfloat16", "float32"] = "int8",
-) -> "Model":
-    """The model of a run folder; the engine is CTranslate2 (ct2) where it is installed and can serve, else PyTorch."""
-    from transduce.api import Model
-    from transduce.translator import LoadOptions, Translator
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'transduce' has no attribute {name!r}")
+    from transduce import api
 
-    loading = LoadOptions(weights=weights, engine=engine, device=device, threads=threads, quantization=quantization)
-    return Model(Translator.load(folder, loading).ready())
+    return getattr(api, name)
 
 
-def train(
-    run: str | Path,
-    *,
-    train: "Files | None" = None,
-    valid: "Files | None" = None,
-    languages: Iterable[str] | None = None,
-    preset: str = "",
-    config: str | Path = "",
-    settings: "Settings | None" = None,
-    start_from: str | Path = "",
-    minutes: float = 0.0,
-    steps: int = 0,
-    epochs: float = 0.0,
-    quiet: bool = False,
-) -> "Result":
-    """Train a model, or resume a run.
-
-    `minutes`, `steps` and `epochs` are the budget: whichever ends first. Without one it is fitted to the data.
-
-    `train` and `valid` are a source and a target file, ("train.en", "train.de"), one .tsv or .jsonl file, or a list of
-    these. `settings` is a dictionary, {"model.d_model": 64} or {"model": {"d_model": 64}}, or a list of texts,
-    ["model.d_model=64"].
-    """
-    from transduce.config import merge, settings_layer
-    from transduce.training import make_reporter
-    from transduce.training import train as run_training
-
-    given = {"minutes": minutes, "steps": steps, "epochs": epochs}
-    budget = {name: value for name, value in given.items() if value}
-    return run_training(
-        run,
-        train=train,
-        valid=valid,
-        languages=languages,
-        preset=preset,
-        config=config,
-        settings=merge(settings_layer(settings or ()), {"train": budget}),
-        start_from=start_from,
-        reporter=make_reporter(quiet),
-    )
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,86 +1,535 @@
-"""The Python API: what the command line does, for programs.
+"""The public functions: every verb of the command line as a Python function, importable from `transduce`.
 
-model = transduce.load("runs/en-de")
-model.translate(["a sentence"])
+Functions that take a model accept a run folder or a `Translator` that `load` returned. Importing this module does not import
+torch; the first call that needs torch does.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Literal, NoReturn
 
-from transduce.translator import Attention, Translation, Translator
-from transduce.translator.evaluation import Evaluation, TestSet, evaluate, merges_references
+from transduce.config import Layers, merge, settings_layer
+from transduce.cores import tune_idle_threads
+from transduce.data import Files, groups_of, without_pipes
+from transduce.errors import MissingExtra, SettingError
+from transduce.translator import Attention, LoadOptions, SearchRequest, Translator
+from transduce.translator.engines import Say, say_to_stderr
 
+if TYPE_CHECKING:
+    from transduce.exchange import Taken, Verified
+    from transduce.synthesis import Made
+    from transduce.training import Result
+    from transduce.training.choices import Settings
+    from transduce.translator.evaluation import Evaluation
 
-class Model:
-    """A trained model: text in, text out."""
+__all__ = [
+    "LoadOptions",
+    "SearchRequest",
+    "Translator",
+    "attention",
+    "average",
+    "backtranslate",
+    "distill",
+    "evaluate",
+    "export",
+    "import_model",
+    "load",
+    "score",
+    "serve",
+    "shortlist",
+    "train",
+    "translate",
+]
 
-    def __init__(self, translator: Translator) -> None:
-        self.translator = translator
-
-    def translate(self, lines: Sequence[str], *, beam: int | None = None, alpha: float | None = None) -> list[str]:
-        """The best translation of each line."""
-        return self.translator.translate(_lines(lines), self.translator.request(beam=beam, alpha=alpha))
-
-    def n_best(self, lines: Sequence[str], n: int, *, alpha: float | None = None) -> list[Translation]:
-        """The `n` best translations of each line, with tokens and scores."""
-        beam = max(n, self.translator.config.search.beam)
-        request = self.translator.request(beam=beam, alpha=alpha, n_best=n)
-        return list(self.translator.stream(_lines(lines), request))
-
-    def sample(
-        self,
-        lines: Sequence[str],
-        n: int = 1,
-        *,
-        temperature: float = 1.0,
-        top_k: int = 0,
-        top_p: float = 1.0,
-        seed: int = 1,
-    ) -> list[Translation]:
-        """`n` translations of each line drawn from the model."""
-        request = self.translator.request(
-            sampling=True, n_best=n, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed
-        )
-        return list(self.translator.stream(_lines(lines), request))
-
-    def evaluate(
-        self,
-        sources: Sequence[str],
-        *references: Sequence[str],
-        beam: int | None = None,
-        alpha: float | None = None,
-        metrics: Sequence[str] = (),
-        merge: Literal["auto", "separate", "merged"] = "auto",
-    ) -> Evaluation:
-        """Scores with signatures, given one or several lists of references, line by line.
-
-        `metrics` are names as `transduce evaluate --metrics` takes them; without them, those of the task. `merge` says
-        whether equal sources on several lines are one source with several references.
-        """
-        merged = merges_references(self.translator.config, _lines(sources), merge)
-        test = TestSet.of(sources, *map(_lines, references), merged=merged)
-        named = (metrics,) if isinstance(metrics, str) else metrics
-        return evaluate(self.translator, test, self.translator.request(beam=beam, alpha=alpha), named)
-
-    def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[float]:
-        """The log-probability of each given pair."""
-        return [scored.log_probability for scored in self.translator.score(_lines(sources), _lines(targets))]
-
-    def attention(self, source: str, target: str | None = None, *, picture: str | Path = "") -> Attention:
-        """Every layer's and head's weights for a pair, drawn to a file if one is named."""
-        attention = self.translator.attention(source, target)
-        if picture:
-            from transduce.explore import draw_attention
-
-            draw_attention(attention, picture)
-        return attention
+Weights = Literal["auto", "best", "last", "averaged"]
+Model = str | Path | Translator
 
 
-def _lines(lines: Sequence[str]) -> Sequence[str]:
-    if isinstance(lines, str):
-        raise TypeError("give a list of lines, not one string")
-    for line in lines:
-        if not isinstance(line, str):
-            raise TypeError(f"give a list of strings: {line!r} is none (a word and its features are 'word\tFEATURES')")
-    return lines
+# --- using a model -----------------------------------------------------------------------------------------------
+
+
+def load(
+    folder: str | Path,
+    *,
+    weights: Weights = "auto",
+    engine: Literal["auto", "torch", "ct2"] = "auto",
+    device: Literal["auto", "cpu", "cuda"] = "auto",
+    threads: int = 0,
+    quantization: Literal["int8", "bfloat16", "float32"] = "int8",
+    shortlist: bool = False,
+    ensemble: Sequence[str | Path] = (),
+    lazy: bool = False,
+    quiet: bool = False,
+) -> Translator:
+    """Load the model of a run folder.
+
+    Args:
+        folder: A run folder that `train`, `average` or `import_model` wrote.
+        weights: Which weights of the run; "auto" is the better validated of "best" and "averaged".
+        engine: "ct2" (CTranslate2) is faster on CPUs. "auto" chooses it where it is installed and can serve the request.
+        device: "auto" is a GPU if there is one.
+        threads: CPU threads; 0 means one for each core.
+        quantization: Number format of the weights in the ct2 engine.
+        shortlist: Consider only the output tokens that `transduce.shortlist` listed (ct2 engine only).
+        ensemble: Run folders of further models with the same vocabularies that translate together with this one.
+        lazy: Load the weights when they are first needed instead of now.
+        quiet: Print no messages to stderr.
+
+    Returns:
+        A translator with the methods `translate`, `n_best`, `sample`, `stream`, `evaluate`, `score` and `attention`.
+
+    Example:
+        >>> translator = transduce.load("runs/en-de")
+        >>> translator.translate(["a sentence"], beam=4)
+        ['ein Satz']
+    """
+    options = LoadOptions(
+        weights=weights,
+        engine=engine,
+        device=device,
+        threads=threads,
+        quantization=quantization,
+        shortlist=shortlist,
+        ensemble=tuple(map(str, ensemble)),
+        say=_reporting(quiet),
+    )
+    tune_idle_threads()
+    translator = Translator.load(folder, options)
+    return translator if lazy else translator.ready()
+
+
+def translate(model: Model, lines: Sequence[str], *, beam: int | None = None, alpha: float | None = None) -> list[str]:
+    """Translate lines. To translate more than once, `load` the model and call its `translate`.
+
+    Args:
+        model: A run folder or a translator.
+        lines: Sentences, one per string.
+        beam: Beam size; 1 is greedy search. By default the setting of the model.
+        alpha: Strength of the length penalty, from 0 to 10. By default the setting of the model.
+
+    Returns:
+        The best translation of each line, in order.
+
+    Example:
+        >>> transduce.translate("runs/en-de", ["a sentence"])
+        ['ein Satz']
+    """
+    return _opened(model).translate(lines, beam=beam, alpha=alpha)
+
+
+def evaluate(
+    model: Model,
+    sources: Sequence[str],
+    *references: Sequence[str],
+    request: SearchRequest | None = None,
+    beam: int | None = None,
+    alpha: float | None = None,
+    metrics: Sequence[str] = (),
+    merge: Literal["auto", "separate", "merged"] = "auto",
+) -> "Evaluation":
+    """Translate sources and score the translations against references.
+
+    Args:
+        model: A run folder or a translator.
+        sources: Source sentences.
+        *references: One or more lists of references, each aligned with the sources.
+        request: All search settings at once; by default those of the model.
+        beam: Beam size; 1 is greedy search.
+        alpha: Strength of the length penalty.
+        metrics: Names as in `transduce evaluate --metrics`; by default the metrics of the task.
+        merge: Whether equal sources become one source with several references, as in a dictionary.
+
+    Returns:
+        Scores with their signatures, the translations, and the speed.
+
+    Example:
+        >>> print(transduce.evaluate("runs/en-de", ["a sentence"], ["ein Satz"], metrics=["bleu"]).scores)
+        BLEU 100.0
+    """
+    return _opened(model).evaluate(
+        sources, *references, request=request, beam=beam, alpha=alpha, metrics=metrics, merge=merge
+    )
+
+
+def score(model: Model, sources: Sequence[str], targets: Sequence[str]) -> list[float]:
+    """The log-probability of each target given its source.
+
+    Example:
+        >>> transduce.score("runs/en-de", ["a sentence"], ["ein Satz"])
+        [-0.71]
+    """
+    return _opened(model).score(sources, targets)
+
+
+def attention(model: Model, source: str, target: str | None = None, *, output: str | Path = "") -> Attention:
+    """The attention weights of every head in every layer for a sentence pair.
+
+    Args:
+        model: A run folder or a translator.
+        source: The source sentence.
+        target: The target sentence; by default the model's own translation.
+        output: Also write a picture (.png, .pdf, .svg) or an interactive page (.html) to this file.
+
+    Example:
+        >>> seen = transduce.attention("runs/en-de", "a sentence", output="attention.png")
+        >>> seen.maps.source[0].shape  # of the first layer: [1, heads, target, source]
+    """
+    from transduce.explore import PAGE, PICTURES, check_picture_path
+
+    if not source.strip():
+        raise SettingError("the sentence is empty: give a sentence to translate")
+    path = check_picture_path(output, (*PICTURES, PAGE)) if output else None
+    translator = _opened(model)
+    if path is None or path.suffix.lower() != PAGE:
+        return translator.attention(source, target, picture=path or "")
+    from transduce.explore.standalone import write_standalone
+    from transduce.explore.views import attention_view
+
+    view = attention_view(translator, source, target)
+    write_standalone(view, path)
+    return translator.attention(source, view["target"]["text"])
+
+
+# --- making a model ----------------------------------------------------------------------------------------------
+
+
+def train(
+    run: str | Path,
+    *,
+    train: Files | None = None,
+    valid: Files | None = None,
+    languages: Iterable[str] | None = None,
+    preset: str = "",
+    config: str | Path = "",
+    settings: "Settings | None" = None,
+    start_from: str | Path = "",
+    minutes: float | None = None,
+    steps: int | None = None,
+    epochs: float | None = None,
+    quiet: bool = False,
+    verbose: bool = False,
+    started_at: float | None = None,
+) -> "Result":
+    """Train a model, or resume a run.
+
+    Training ends when the first of `minutes`, `steps` and `epochs` is reached; without any of them, the budget is fitted to
+    the data. Call it again with the same folder to resume; the result is bit-identical to an uninterrupted run.
+
+    Args:
+        run: The run folder to create or resume.
+        train: Training data: a source and a target file, `("train.en", "train.de")`, one .tsv or .jsonl file, or a list
+            of these.
+        valid: Validation data, in the same forms. Without it, some of the training data is held out.
+        languages: Language codes of source and target, such as `("en", "de")`.
+        preset: A named recipe instead of settings fitted to the data.
+        config: A TOML file of settings.
+        settings: `{"model.d_model": 64}`, `{"model": {"d_model": 64}}` or `["model.d_model=64"]`.
+        start_from: A run folder whose weights to start from.
+        minutes: Budget in minutes for the whole call.
+        steps: Budget in optimizer steps.
+        epochs: Budget in passes over the training data.
+        quiet: Print nothing.
+        verbose: Print several sample outputs with their references at every validation.
+        started_at: The `time.perf_counter()` from which `minutes` count; by default the beginning of this call.
+
+    Returns:
+        The number of steps, the time, and the validation score of the best weights.
+
+    Example:
+        >>> transduce.train("runs/en-de", train=("train.en", "train.de"), valid=("valid.en", "valid.de"), minutes=30)
+    """
+    tune_idle_threads()
+    from transduce.training import make_reporter
+    from transduce.training import train as run_training
+
+    return run_training(
+        run,
+        train=train,
+        valid=valid,
+        languages=languages,
+        preset=preset,
+        config=config,
+        settings=_with_budget(settings, minutes, steps, epochs),
+        start_from=start_from,
+        reporter=make_reporter(quiet, verbose),
+        begun=started_at,
+    )
+
+
+def distill(
+    teacher: str | Path,
+    run: str | Path,
+    *,
+    train: Files,
+    valid: Files | None = None,
+    languages: Iterable[str] | None = None,
+    preset: str = "student",
+    config: str | Path = "",
+    settings: "Settings | None" = None,
+    keep_original: bool = False,
+    beam: int | None = None,
+    minutes: float | None = None,
+    steps: int | None = None,
+    epochs: float | None = None,
+    options: LoadOptions | None = None,
+    quiet: bool = False,
+    verbose: bool = False,
+) -> "Result":
+    """Train a small model on the translations of a large one (Kim and Rush 2016). Call it again to resume.
+
+    Args:
+        teacher: The run folder of the large model.
+        run: The run folder of the student to create or resume.
+        train: Training data whose sources the teacher translates.
+        valid: Validation data, not translated by the teacher.
+        languages: Language codes; by default those of the teacher.
+        preset: The shape of the student.
+        config: A TOML file of settings of the student.
+        settings: Settings of the student, as in `train`.
+        keep_original: Also train on the original targets.
+        beam: The beam size of the teacher.
+        minutes: Budget of the student's training in minutes; translating does not count.
+        steps: Budget in optimizer steps.
+        epochs: Budget in passes over the training data.
+        options: How to load the teacher.
+        quiet: Print nothing.
+        verbose: Print several sample outputs with their references at every validation.
+
+    Example:
+        >>> transduce.distill("runs/en-de", "runs/student", train=("train.en", "train.de"))
+    """
+    tune_idle_threads()
+    from transduce.synthesis import distill as run_distillation
+    from transduce.training import make_reporter
+
+    return run_distillation(
+        teacher,
+        run,
+        train=groups_of(train),
+        valid=groups_of(valid or ()),
+        languages=tuple(languages or ()),
+        preset=preset,
+        config=str(config),
+        settings=_with_budget(settings, minutes, steps, epochs),
+        keep_original=keep_original,
+        beam=beam,
+        loading=options,
+        reporter=make_reporter(quiet, verbose),
+    )
+
+
+def backtranslate(
+    model: str | Path,
+    lines: Iterable[str],
+    folder: str | Path,
+    *,
+    beam: int | None = None,
+    sampling: bool = False,
+    seed: int = 1,
+    options: LoadOptions | None = None,
+    quiet: bool = False,
+) -> "Made":
+    """Make training pairs from monolingual text with a model that translates from target to source language.
+
+    The work is saved in parts; call it again with the same arguments to resume.
+
+    Args:
+        model: The run folder of a model that translates from the target language to the source language.
+        lines: Lines of the target language.
+        folder: Where to write made.txt (the sources) and given.txt (the targets).
+        beam: Beam size.
+        sampling: Sample the sources instead of searching for the best ones.
+        seed: Another seed gives other samples.
+        options: How to load the model.
+        quiet: Print nothing.
+
+    Returns:
+        The two files, the number of pairs, and the number of lines left out because one side was empty.
+
+    Example:
+        >>> made = transduce.backtranslate("runs/de-en", open("mono.de"), "backtranslated")
+        >>> transduce.train("runs/en-de", train=[("train.en", "train.de"), (made.made, made.given)])
+    """
+    tune_idle_threads()
+    from transduce.synthesis import backtranslate as run_backtranslation
+
+    say = _reporting(quiet)
+    return run_backtranslation(
+        model,
+        (line.rstrip("\r\n") for line in lines),
+        folder,
+        beam=beam,
+        sampling=sampling,
+        seed=seed,
+        loading=options or LoadOptions(say=say),
+        say=say,
+    )
+
+
+def average(runs: Sequence[str | Path], folder: str | Path, *, weights: Weights = "auto") -> Path:
+    """Write a new model folder with the mean of the weights of several models of one shape and vocabulary.
+
+    Example:
+        >>> transduce.average(["runs/a", "runs/b"], "runs/mean")
+        PosixPath('runs/mean')
+    """
+    tune_idle_threads()
+    from transduce.averaging import average as write_average
+
+    return write_average(runs, folder, weights)
+
+
+def shortlist(run: str | Path, train: Files | None = None, *, threads: int = 0, quiet: bool = False) -> Path:
+    """Write a lexical shortlist for a model, with which `load(run, shortlist=True)` translates faster on CPUs.
+
+    Args:
+        run: A run folder.
+        train: Pairs to learn the shortlist from; by default the training data of the run.
+        threads: CPU threads; 0 means one for each core.
+        quiet: Print nothing.
+
+    Returns:
+        The file that was written, `RUN/shortlist.txt`.
+
+    Example:
+        >>> transduce.shortlist("runs/en-de")
+        PosixPath('runs/en-de/shortlist.txt')
+    """
+    tune_idle_threads()
+    from transduce.shortlisting import make_shortlist
+
+    say = _reporting(quiet)
+    with TemporaryDirectory() as scratch:
+        pairs = without_pipes(groups_of(train), Path(scratch))
+        return make_shortlist(run, pairs, options=LoadOptions(engine="torch", threads=threads, say=say), say=say)
+
+
+# --- other toolkits, and other programs --------------------------------------------------------------------------
+
+
+def export(
+    run: str | Path,
+    folder: str | Path,
+    to: Literal["hf", "ct2", "onnx"],
+    *,
+    weights: Weights = "auto",
+    sample: str | Path = "",
+    threads: int = 0,
+    quiet: bool = False,
+) -> "Verified":
+    """Export a model for Hugging Face transformers, CTranslate2 or onnxruntime.
+
+    The export is kept only if the other runtime gives the same logits and translations on sample sentences.
+
+    Args:
+        run: A run folder.
+        folder: The folder to create.
+        to: "hf", "ct2" or "onnx"; each needs the extra of its name, as in `pip install "transduce[hf]"`.
+        weights: Which weights of the run.
+        sample: A file of source lines to compare on; by default the validation data of the run.
+        threads: CPU threads; 0 means one for each core.
+        quiet: Print no messages to stderr.
+
+    Returns:
+        What was compared, and how far the runtimes differed.
+
+    Example:
+        >>> transduce.export("runs/en-de", "exported", "hf").summary()
+    """
+    tune_idle_threads()
+    from transduce.exchange import export_model
+
+    return export_model(run, folder, to, weights=weights, sample=str(sample), threads=threads, say=_reporting(quiet))
+
+
+def import_model(source: str | Path, run: str | Path) -> "Taken":
+    """Convert a Marian model, in Hugging Face's or in Marian's own format, to a run folder.
+
+    Example:
+        >>> transduce.import_model("opus-mt-en-de", "runs/opus-en-de").notes
+    """
+    tune_idle_threads()
+    from transduce.exchange import import_model as write_imported
+
+    return write_imported(source, run)
+
+
+def serve(
+    models: Sequence[str],
+    *,
+    host: str = "127.0.0.1",
+    port: int = 5000,
+    allowed_hosts: Sequence[str] = (),
+    keys: str | Path = "",
+    open: bool = False,
+    batch_lines: int = 16,
+    queue_requests: int = 128,
+    characters: int = 50_000,
+    options: LoadOptions | None = None,
+) -> NoReturn:
+    """Serve models over HTTP until SIGTERM or Ctrl-C, then end the process. Needs the extra `transduce[serve]`.
+
+    Args:
+        models: Run folders, or `SOURCE-TARGET=FOLDER` as in "en-de=runs/mine".
+        host: The address to listen on.
+        port: The port to listen on.
+        allowed_hosts: Host names under which clients reach the server, besides localhost and IP addresses.
+        keys: A file of API keys; only requests with a key are then answered.
+        open: Accept requests from other machines without keys.
+        batch_lines: The maximum number of lines in a batch.
+        queue_requests: The maximum number of requests at a time; further ones are refused.
+        characters: The maximum number of characters in the texts of a request.
+        options: How to load the models.
+
+    Example:
+        >>> transduce.serve(["runs/en-de"], port=8080)
+    """
+    _require("fastapi", "granian", "prometheus_client", extra="serve")
+    tune_idle_threads()
+    from transduce.server.running import serve as run_server
+    from transduce.server.settings import Settings
+
+    settings = Settings(
+        host=host,
+        port=port,
+        allowed_hosts=tuple(allowed_hosts),
+        keys=str(keys),
+        open=open,
+        batch_lines=batch_lines,
+        queue_requests=queue_requests,
+        characters=characters,
+    )
+    run_server(models, settings, options or LoadOptions())
+
+
+# --- shared by the functions above -------------------------------------------------------------------------------
+
+
+def _opened(model: Model) -> Translator:
+    return model if isinstance(model, Translator) else load(model, lazy=True)
+
+
+def _reporting(quiet: bool) -> Say:
+    return _say_nothing if quiet else say_to_stderr
+
+
+def _say_nothing(text: str) -> None:
+    pass
+
+
+def _with_budget(settings: "Settings | None", minutes: float | None, steps: int | None, epochs: float | None) -> Layers:
+    """The settings with the budget, which takes precedence."""
+    given = {"minutes": minutes, "steps": steps, "epochs": epochs}
+    for name, value in given.items():
+        if value is not None and not value > 0:
+            raise SettingError(f"{name} = {value:g}: must be more than 0")
+    budget = {name: value for name, value in given.items() if value is not None}
+    return merge(settings_layer(settings or ()), {"train": budget})
+
+
+def _require(*packages: str, extra: str) -> None:
+    for package in packages:
+        if find_spec(package) is None:
+            raise MissingExtra(package, extra)

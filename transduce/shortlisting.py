@@ -1,8 +1,8 @@
-"""Which output tokens a sentence can need, learned from what the model looks at: a smaller vocabulary for every sentence.
+"""Lexical shortlists: the output tokens that a sentence is likely to need, learned from attention.
 
-The product with the output embeddings is half the work of a small model's decoder. For each source token the target
-tokens that looked at it in real pairs are listed, and those that are common anywhere; CTranslate2 then considers those
-of the sentences at hand only. Faster, and not quite as good: docs/log.md has figures.
+Half the work of a small model's decoder is the product with the output embeddings. A shortlist has, for each source token,
+the target tokens that attended to it in real pairs, and the tokens that are common everywhere. CTranslate2 then
+considers only the tokens listed for the sentences at hand, which is faster and slightly worse (docs/log.md).
 """
 
 from collections import Counter, defaultdict
@@ -15,29 +15,31 @@ from transduce.errors import DataError
 from transduce.text import EOS
 from transduce.translator import LoadOptions, Translator, open_folder, write_shortlist
 
-PAIRS = 20_000  # looked at
+PAIRS = 20_000  # that the shortlist is learned from
 PAIRS_AT_ONCE = 1_024
 LISTED = 100  # target tokens for each source token, at most
-COMMON = 100  # target tokens that every sentence may need
+COMMON = 100  # target tokens that are listed for every sentence
 
 Say = Callable[[str], None]
 Pair = tuple[str, str]
 
 
 def make_shortlist(
-    run: str | Path, pairs: Sequence[tuple[str, ...]] = (), *, loading: LoadOptions | None = None, say: Say = print
+    run: str | Path, pairs: Sequence[tuple[str, ...]] = (), *, options: LoadOptions | None = None, say: Say = print
 ) -> Path:
-    """`RUN/shortlist.txt`, from these pairs or, without any, from those the model was trained on."""
+    """Write `RUN/shortlist.txt`, learned from these pairs or, without any, from the training data of the run."""
     opened = open_folder(run)
     data = opened.config.data
     groups = tuple(pairs) or groups_from_setting(found_setting(data.train, Path(run)))
     if not groups:
-        raise DataError(f"{run}: it does not name its training data: give pairs by --train SOURCE TARGET")
-    translator = Translator.load(run, loading or LoadOptions(engine="torch"))
+        raise DataError(f"{run}: the run does not record its training data; give pairs with --train SOURCE TARGET")
+    translator = Translator.load(run, options or LoadOptions(engine="torch"))
     read = islice(_pairs(Corpus.of(groups, data)), PAIRS)
     seen, count = _look(translator, read, say)
     if not count:
-        raise DataError("there is not a single pair to learn a shortlist from")
+        raise DataError(
+            "the training data has no pair to learn a shortlist from: give pairs with --train SOURCE TARGET"
+        )
     write_shortlist(opened.folder, _as_text(translator, seen))
     return opened.folder.shortlist
 
@@ -48,7 +50,7 @@ def _pairs(corpus: Corpus) -> Iterator[Pair]:
 
 
 def _look(translator: Translator, pairs: Iterator[Pair], say: Say) -> tuple[dict[int, Counter[int]], int]:
-    """How often each target token looked at each source token, and how many pairs there were."""
+    """How often each target token attended most to each source token, and the number of pairs."""
     seen: dict[int, Counter[int]] = defaultdict(Counter)
     count, both = 0, translator.vocabularies
     while block := list(islice(pairs, PAIRS_AT_ONCE)):
@@ -61,12 +63,12 @@ def _look(translator: Translator, pairs: Iterator[Pair], say: Say) -> tuple[dict
             for at, token in zip(looks, target, strict=False):
                 seen[source[at]][token] += 1
         count += len(fitting)
-        say(f"looked at {count:,} pairs")
+        say(f"aligned {count:,} pairs")
     return seen, count
 
 
 def _as_text(translator: Translator, seen: dict[int, Counter[int]]) -> str:
-    """As CTranslate2 reads it: a source token, a tab, its target tokens; first those for every sentence."""
+    """In CTranslate2's format: a source token, a tab, its target tokens; the first line is for every sentence."""
     both, total = translator.vocabularies, Counter[int]()
     for looked in seen.values():
         total.update(looked)

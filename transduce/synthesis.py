@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from transduce.checkpoint import RunFolder, write_text
-from transduce.config import PRESETS, Layers, ModelConfig
+from transduce.config import PRESETS, Layers, ModelConfig, merge, settings_layer
 from transduce.data import Corpus, without_pipes
 from transduce.errors import DataError, RunError, SettingError
 from transduce.files import disk_errors, synchronize_open
 from transduce.training import Reporter, Result, SilentReporter
 from transduce.training import train as train_model
-from transduce.training.choices import requested_settings
+from transduce.training.choices import Settings, requested_settings
 from transduce.training.prepare import check_free
 from transduce.translator import Loading, ModelFolder, Request, Translator, open_folder
 
@@ -55,7 +55,7 @@ def distill(
     languages: tuple[str, ...] = (),
     preset: str = "student",
     config: str = "",
-    settings: Sequence[str] = (),
+    settings: Settings = (),
     keep_original: bool = False,
     beam: int | None = None,
     loading: Loading | None = None,
@@ -65,7 +65,7 @@ def distill(
     reporter, taught = reporter or SilentReporter(), open_folder(teacher)
     data = taught.config.data
     if preset == "student" and not config:
-        settings = [*smaller_than(taught.config.transformer), *settings]
+        settings = merge(settings_layer(smaller_than(taught.config.transformer)), settings_layer(settings))
     known = languages or data.languages
     inherited = {} if RunFolder(Path(run)).config.exists() else taught_by(taught)  # a run that exists has its settings
     if not train:

@@ -115,8 +115,6 @@ def translate(options: Options) -> int:
         constrained=bool(options.terms),
         figures="tokens" if options.json else "outputs" if options.n_best > 1 else "none",
     )
-    if options.beam is None and options.n_best > request.beam and not options.sample:
-        request = request.but(beam=options.n_best)
     translator.ready(request)
     _say_what_is_awaited(options)
     lines = Lines(options.input)
@@ -228,7 +226,7 @@ def score(options: Options) -> int:
         sources, targets = _read_pairs(_read_as(open_folder(options.run).config.data, options), files)
     translator = _load(options)
     noted = Noted(_expects_features(translator))
-    for scored in translator.score(sources, targets):
+    for scored in translator.score_tokens(sources, targets):
         noted.cut += scored.cut > 0
         if options.json:
             _print_json({"log_probability": scored.log_probability, **asdict(scored)})
@@ -329,7 +327,7 @@ def shortlist(options: Options) -> int:
     loading = LoadOptions(engine="torch", threads=options.threads, say=say)
     with TemporaryDirectory() as scratch:
         pairs = without_pipes(tuple(tuple(group) for group in options.train), Path(scratch))
-        made = make_shortlist(options.run, pairs, loading=loading, say=say)
+        made = make_shortlist(options.run, pairs, options=loading, say=say)
     print(f"{made}: use it by `transduce translate {options.run} --shortlist`", file=sys.stderr)
     return 0
 

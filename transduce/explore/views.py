@@ -47,8 +47,7 @@ def translate_view(translator: Translator, text: str, n_best: int = 4, alternati
     }
     if text.strip():
         inside = Inside(translator)
-        request = translator.request(beam=max(n_best, translator.config.search.beam), n_best=n_best)
-        found = inside.search(source, request)
+        found = inside.search(source, translator.request(n_best=n_best))
         view["outputs"] = [_output(translator, inside, source, one, alternatives) for one in found]
     return view
 

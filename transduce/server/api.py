@@ -172,14 +172,13 @@ async def _translate(service: Service, body: TranslateBody) -> bytes:
 
 
 def _request(model: Model, body: TranslateBody) -> Request:
-    request = model.translator.request(
+    return model.translator.request(
         n_best=body.n_best,
         beam=body.beam,
         alpha=body.alpha,
         length_penalty=body.length_penalty,
         figures="tokens" if body.tokens else "outputs",
     )
-    return request.but(beam=max(request.beam, body.n_best))
 
 
 def _written(name: str, translated: list[Translated], with_tokens: bool, alignments: list[Alignment]) -> bytes:

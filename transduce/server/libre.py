@@ -138,8 +138,7 @@ def _ranks(translated: list[Translated], outputs: int) -> list[list[str]]:
 
 
 def _request(model: Model, outputs: int) -> Request:
-    request = model.translator.request(n_best=outputs, figures="none")
-    return request.but(beam=max(request.beam, outputs))
+    return model.translator.request(n_best=outputs, figures="none")
 
 
 def _answer(body: LibreBody, texts: list[str], others: list[list[str]], detected: Detected | None) -> LibreAnswer:

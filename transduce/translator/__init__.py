@@ -18,7 +18,8 @@ from transduce.translator.folder import (
     write_config,
     write_shortlist,
 )
-from transduce.translator.translator import LONGEST_SOURCE, Attention, Output, Scored, Translation, Translator
+from transduce.translator.outputs import Attention, Output, Scored, Translation
+from transduce.translator.translator import LONGEST_SOURCE, Translator
 
 __all__ = [
     "LONGEST_SOURCE",

@@ -1,18 +1,18 @@
-"""Which source word an output word comes from, read off attention; and what to do with it.
+"""Word alignments: from the source token that each output token attends to most, to pairs of words.
 
-Knows pieces and words, no model: an engine says which source token each output token looks at most.
+Knows pieces and words, but no model: an engine provides the alignment of tokens.
 """
 
 from collections.abc import Iterator, Sequence
 
-BLANK = "▁"  # how sentencepiece marks the beginning of a word
-UNKNOWN = "<unk>"  # its name for a token it does not have: taken for a word of its own
+BLANK = "▁"  # sentencepiece's mark for the beginning of a word
+UNKNOWN = "<unk>"  # sentencepiece's name for an unknown token, which counts as a word
 
 Pairs = list[tuple[int, int]]  # (source word, output word), counted from 0
 
 
 def word_numbers(pieces: Sequence[str]) -> list[int]:
-    """The word each piece belongs to."""
+    """For each piece, the index of its word."""
     return list(_word_numbers(pieces))
 
 
@@ -24,20 +24,20 @@ def _word_numbers(pieces: Sequence[str]) -> Iterator[int]:
 
 
 def word_pairs(source: Sequence[str], target: Sequence[str], looks_at: Sequence[int]) -> Pairs:
-    """Words that stand for each other, given the pieces of both sides and the source piece of each target piece."""
+    """Aligned words, given the pieces of both sides and the source piece of each target piece."""
     from_words, to_words = word_numbers(source), word_numbers(target)
     return sorted({(from_words[at], word) for at, word in zip(looks_at, to_words, strict=True)})
 
 
 def pharaoh(pairs: Pairs) -> str:
-    """As aligners write it: `0-0 1-2 2-1`."""
+    """The alignment in the Pharaoh format: `0-0 1-2 2-1`."""
     return " ".join(f"{source}-{target}" for source, target in pairs)
 
 
 def with_source_words(text: str, mark: str, words: Sequence[str]) -> str:
-    """The text with these words where the marks of unknown tokens are, in their order."""
+    """The text with the marks of unknown tokens replaced by these words, in order."""
     parts = text.split(mark)
-    if len(parts) != len(words) + 1:  # the mark itself was said too: nobody knows which is which
+    if len(parts) != len(words) + 1:  # the output contains the mark as text too, so they cannot be told apart
         return text
     spaced = [part for pair in zip(parts, [*words, ""], strict=True) for part in pair]
     return " ".join(" ".join(spaced).split())

@@ -1,10 +1,11 @@
-"""The CTranslate2 engine: ids in, hypotheses out, on CPUs, in int8 unless asked otherwise. Needs no torch.
+"""The CTranslate2 engine: searches and scores ids on CPUs, in int8 by default. Does not import torch.
 
-A block is searched in batches of similar length, one core a batch. A few batches are in flight at a time, so that the
-next block is read and tokenised while this one is searched.
+A block is searched in batches of similar length, one core for each batch. Several batches are in flight at a time, so
+that the next block is read and tokenised while this one is searched.
 
-CTranslate2 has one length limit a call where we have one a line, breaks an output off there where we end it by
-`</s>`, and counts a forced beginning for nothing: such lines are searched once more by themselves, or scored again.
+CTranslate2 differs from our search in three ways: it has one length limit for each call instead of one for each line, it
+breaks an output off at the limit instead of ending it with `</s>`, and it ignores the log-probability of a prefix. Lines
+where this matters are searched again by themselves, or scored again.
 """
 
 import math
@@ -20,39 +21,39 @@ import ctranslate2
 from transduce.config import ModelConfig
 from transduce.cores import available_cores
 from transduce.errors import SettingError
-from transduce.search import Hypothesis, Penalty, check_beam, length_penalty
+from transduce.search import Hypothesis, Penalty, length_penalty
 from transduce.text import EOS, Vocabularies
 from transduce.translator.ct2_model import Ct2Model, Quantization, not_loaded
 from transduce.translator.ct2_spec import POSITIONS, longest_output
 from transduce.translator.engine import Block, Ids, SearchRequest
 
-# A beam ends when this many times `beam` outputs are complete, where ours ends when none can be better. In float32 it
-# goes on for long enough to find what ours finds. Rounded weights change a few outputs anyway, so there it ends as soon
-# as quality does not suffer: at 1, CTranslate2's default, it did, more than from rounding (docs/log.md).
+# CTranslate2 ends a search when `patience * beam` outputs are complete; our search ends when no better output is possible.
+# In float32 the patience is high enough to find the same outputs. Quantized weights change a few outputs anyway, so there
+# it is the lowest that does not reduce quality: 1, CTranslate2's default, reduced it more than quantization (docs/log.md).
 PATIENCE: dict[str, dict[str, float]] = {"best": {"float32": 4, "rounded": 1.5}, "lists": {"float32": 16, "rounded": 2}}
-IMPOSSIBLE = -1e9  # CTranslate2 marks what must not be chosen by sums below this
+IMPOSSIBLE = -1e9  # CTranslate2 gives outputs that must not be chosen a log-probability below this
 
 
 def refusal(request: SearchRequest, longest: int) -> str:
-    """Why this request, for outputs of up to `longest` tokens, cannot be made of CTranslate2, or nothing."""
+    """Why CTranslate2 cannot serve this request for outputs of up to `longest` tokens; empty if it can."""
     if request.constrained:
-        return "it cannot be made to say given phrases"
+        return "it does not support terms that must occur"
     if request.aligned or request.replace_unknown:
-        return "which word comes from which is read off attention, which it does not show"
+        return "alignments need attention weights, which it does not return"
     beam_ranks = request.beam > 1 and not request.sampling
     if beam_ranks and request.length_penalty == "paper" and request.alpha != 0:
-        return 'it knows the length penalty n^alpha only, not length_penalty = "paper"'
+        return 'it supports the length penalty n^alpha only, not length_penalty = "paper"'
     if longest > POSITIONS:
-        return f"max_extra = {request.max_extra}: it has positions for outputs of {POSITIONS} tokens"
+        return f"max_extra = {request.max_extra} is too large: its outputs have at most {POSITIONS} tokens"
     return ""
 
 
 @dataclass
 class Found:
-    """An output as CTranslate2 has it."""
+    """An output of CTranslate2."""
 
     tokens: list[int]  # without `</s>`
-    ended: bool  # by `</s>`, not broken off at the limit
+    ended: bool  # with `</s>`; otherwise it was broken off at the limit
     score: float = math.nan  # its log-probability / n^alpha
 
 
@@ -61,16 +62,16 @@ class Job:
     """A block being searched."""
 
     block: Block
-    limits: list[int]  # of each line's output, `</s>` counted
+    limits: list[int]  # the maximum number of tokens of the outputs of each line, including `</s>`
     workers: Any
     found: list[list[Found]]
     power: float = 0  # scores are divided by n^power
-    waiting: int = 0  # batches not yet here
+    waiting: int = 0  # batches that are not finished
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Lines of a job, and their results to come."""
+    """Lines of a job, and their future results."""
 
     job: Job
     numbers: list[int]
@@ -82,9 +83,9 @@ class Ct2Engine:
 
     concurrent: ClassVar = True
     spares_cores: ClassVar = False
-    PLACES = 512  # rows x width of the sources searched at once by a core, beams counted
-    WIDE = 1_024  # d_model from which one sentence is worth several threads; below, they wait for one another
-    AHEAD = 4  # batches in flight for each core: enough that none waits, few enough that an end comes soon
+    BATCH_POSITIONS = 512  # of the sources that a core searches at once, each counted once per beam
+    WIDE = 1_024  # d_model from which several threads for one sentence pay off
+    AHEAD = 4  # batches in flight for each core: enough to keep all cores busy, few enough to stop soon
 
     def __init__(
         self,
@@ -106,14 +107,8 @@ class Ct2Engine:
 
     # --- searching -----------------------------------------------------------------------------------------------
 
-    def search(self, sources: Sequence[Ids], prefixes: Sequence[Ids], request: SearchRequest) -> list[list[Hypothesis]]:
-        """The hypotheses for each source, best first, in the order of the sources."""
-        return next(self.stream([Block(sources, prefixes)], request))
-
     def stream(self, blocks: Iterable[Block], request: SearchRequest) -> Iterator[list[list[Hypothesis]]]:
-        """The same for each block in turn; the next one is taken while this one is being searched."""
-        if not request.sampling:
-            check_beam(request.beam, request.n_best)
+        """For each block, the hypotheses for each of its sources, best first; the next block is read meanwhile."""
         jobs: deque[Job] = deque()
         flying: deque[Batch] = deque()
         for number, block in enumerate(blocks):
@@ -142,7 +137,7 @@ class Ct2Engine:
         for number, (limit, prefix) in enumerate(zip(limits, block.prefixes, strict=True)):
             if len(prefix) >= limit:
                 raise SettingError(
-                    f"sentence {number}: a prefix of {len(prefix)} tokens and </s> is over the length limit of {limit}"
+                    f"sentence {number}: its prefix of {len(prefix)} tokens and </s> exceed the length limit of {limit} tokens"
                 )
         if request.sampling:
             workers = self._seeded(request.seed)
@@ -151,16 +146,15 @@ class Ct2Engine:
         return Job(block, limits, workers, [[] for _ in limits], _power(request))
 
     def _batches(self, job: Job, request: SearchRequest) -> Iterator[list[int]]:
-        """Numbers of lines of similar length, longest first; those with a forced beginning by themselves."""
+        """Indices of lines of similar length, longest first; lines with a prefix are separate from the others."""
         lengths = [len(source) for source in job.block.sources]
-        beam = request.n_best if request.sampling else request.beam
         order = sorted(range(len(lengths)), key=lambda n: (not job.block.prefixes[n], -lengths[n]))
         for _, group in groupby(order, key=lambda n: not job.block.prefixes[n]):
             numbers = list(group)
-            share = math.ceil(len(numbers) / self.threads)  # a few lines are still work for every core
+            share = math.ceil(len(numbers) / self.threads)  # even a few lines are spread over all cores
             begin = 0
             while begin < len(numbers):
-                rows = max(1, min(share, self.PLACES // (lengths[numbers[begin]] * beam)))
+                rows = max(1, min(share, self.BATCH_POSITIONS // (lengths[numbers[begin]] * request.width)))
                 yield numbers[begin : begin + rows]
                 begin += rows
 
@@ -186,14 +180,14 @@ class Ct2Engine:
         return self._hypotheses(job, request)
 
     def _cut(self, job: Job) -> None:
-        """End what is over its own limit there: one path is the same up to there, whatever it would have become."""
+        """Cut outputs at the limit of their own line; without a beam, what follows does not affect what precedes."""
         for found, limit in zip(job.found, job.limits, strict=True):
             for one in found:
                 if len(one.tokens) >= limit:
                     one.tokens, one.ended = one.tokens[: limit - 1], False
 
     def _search_again(self, job: Job, request: SearchRequest) -> None:
-        """Lines that ran into a limit, or over their own, each with its own: beams that are full go on otherwise."""
+        """Search lines whose outputs exceed their limit again, each with its own limit, which can change the whole beam."""
         over = [
             n
             for n, (found, limit) in enumerate(zip(job.found, job.limits, strict=True))
@@ -204,7 +198,7 @@ class Ct2Engine:
             sorted(over, key=lambda n: self._alike(job, n)), key=lambda n: self._alike(job, n)
         ):
             numbers = list(group)
-            options = self._options(request, limit, self._most(request)) | {"max_batch_size": self.PLACES}
+            options = self._options(request, limit, self._most(request)) | {"max_batch_size": self.BATCH_POSITIONS}
             results = self._translate(job, numbers, batch_type="tokens", asynchronous=True, **options)
             asked.append(Batch(job, numbers, results))
         for batch in asked:
@@ -217,19 +211,19 @@ class Ct2Engine:
         return job.limits[number], bool(job.block.prefixes[number])
 
     def _most(self, request: SearchRequest) -> int:
-        """How many outputs to ask for when we rank them ourselves: all that CTranslate2 completes.
+        """The number of outputs to request when we rank them ourselves: all that CTranslate2 completes.
 
-        CTranslate2 ignores the log-probability of a forced beginning, and that of `</s>` in an output that is broken off
-        at the length limit. By its ranking, outputs broken off at the limit would hide better ones that ended before it.
+        CTranslate2 ignores the log-probability of a prefix, and that of `</s>` in an output that is broken off at the length
+        limit. In its ranking, outputs broken off at the limit would displace better ones that ended before it.
         """
         if request.sampling or request.beam == 1:
             return request.n_best
         return round(request.beam * PATIENCE["lists"][self.rounding])
 
     def _options(self, request: SearchRequest, limit: int, outputs: int) -> dict[str, Any]:
-        """How CTranslate2 is asked for so many outputs of fewer than `limit` tokens, and `</s>`."""
+        """CTranslate2's options for this many outputs of up to `limit` tokens, including `</s>`."""
         if request.sampling:
-            # The most probable token alone is no draw to CTranslate2, and cannot be had several times.
+            # With top_k = 1 CTranslate2 searches greedily and returns a single output.
             how: dict[str, Any] = {
                 "beam_size": 1,
                 "num_hypotheses": 1 if request.top_k == 1 else request.n_best,
@@ -246,7 +240,7 @@ class Ct2Engine:
                 "return_scores": request.beam > 1 or request.figures != "none",
             }
         lengths = {"max_decoding_length": max(1, limit - 1), "min_decoding_length": 0, "max_input_length": 0}
-        # It rules `<unk>` out before the softmax, we after it: the other tokens' figures differ by what `<unk>` had.
+        # It excludes `<unk>` before the softmax, we after it: log-probabilities differ by the share of `<unk>`.
         which = {"disable_unk": not request.allow_unknown, "use_vmap": self.shortlist}
         return {"return_end_token": True, **which, **lengths, **how}
 
@@ -271,7 +265,7 @@ class Ct2Engine:
     # --- figures -------------------------------------------------------------------------------------------------
 
     def _hypotheses(self, job: Job, request: SearchRequest) -> list[list[Hypothesis]]:
-        """Each line's outputs with the figures that are wanted, best first."""
+        """The outputs of each line, best first, with the log-probabilities that the request needs."""
         again = [n for n, found in enumerate(job.found) if self._must_score(job, n, found, request)]
         pairs = [(n, one) for n in again for one in job.found[n]]
         targets = [[*one.tokens, EOS] for _, one in pairs]
@@ -284,7 +278,7 @@ class Ct2Engine:
         ]
 
     def _must_score(self, job: Job, number: int, found: list[Found], request: SearchRequest) -> bool:
-        """Whether CTranslate2's own figures will not do."""
+        """Whether the outputs must be scored again because CTranslate2's own scores are not enough."""
         if request.figures == "none" and (request.sampling or request.beam == 1):
             return False
         forced, broken_off = bool(job.block.prefixes[number]), not all(one.ended for one in found)
@@ -308,7 +302,7 @@ class Ct2Engine:
         results = workers.score_batch(
             [[self.source_names[i] for i in source] for source in sources],
             [[self.target_names[i] for i in target[:-1]] for target in targets],
-            max_batch_size=self.PLACES,
+            max_batch_size=self.BATCH_POSITIONS,
             batch_type="tokens",
             max_input_length=0,
         )
@@ -318,16 +312,16 @@ class Ct2Engine:
 
     @cached_property
     def _one(self) -> Any:
-        """The quickest answer to a single request: all cores on it, where there is enough to share."""
+        """The worker for a single sentence: all cores share its work if the model is large enough."""
         return self._load(1, self.threads) if self.config.d_model >= self.WIDE else self._many
 
     @cached_property
     def _many(self) -> Any:
-        """A core a batch: the most lines."""
+        """One worker for each core: the highest throughput."""
         return self._load(self.threads, 1)
 
     def _seeded(self, seed: int) -> Any:
-        """A worker that draws the same as any other with this seed: its thread takes the seed when it first draws."""
+        """A new worker that samples with this seed; its thread takes the seed when it first samples."""
         ctranslate2.set_random_seed(seed % 2**32)
         return self._load(1, self.threads)
 
@@ -341,24 +335,26 @@ class Ct2Engine:
                 intra_threads=threads,
                 max_queued_batches=-1,
             )
-        except (RuntimeError, ValueError, IndexError) as error:  # its words for a file that makes no sense
+        except (RuntimeError, ValueError, IndexError) as error:  # what it raises for damaged files
             raise not_loaded(self.model, error) from None
 
 
 def check_runs(quantization: Quantization) -> None:
-    """Refuse what this CPU has no instructions for: CTranslate2 would quietly take another."""
+    """Refuse a quantization that this CPU does not support: CTranslate2 would silently use another."""
     able = ctranslate2.get_supported_compute_types("cpu")
     if quantization not in able:
-        raise SettingError(f"quantization = {quantization}: CTranslate2 cannot on this CPU: use int8 or float32")
+        raise SettingError(
+            f"quantization = {quantization}: not supported by CTranslate2 on this CPU; use int8 or float32"
+        )
 
 
 def _power(request: SearchRequest) -> float:
-    """CTranslate2's alpha. At 0 it stops at the first output, which is the best but not yet the n best."""
+    """CTranslate2's alpha. At 0 it would stop at the first complete output, before there are n of them."""
     return request.alpha if request.alpha or request.n_best == 1 else 1e-9
 
 
 def _hypothesis(one: Found, log_probs: list[float] | None, power: float, penalty: Penalty) -> Hypothesis:
-    """An output with our figures; CTranslate2's score is its log-probability / n^power."""
+    """An output with our score; CTranslate2's score is the log-probability / n^power."""
     length = float(len(one.tokens) + 1)
     total = one.score * length**power if log_probs is None else sum(log_probs)
     return Hypothesis(one.tokens, total / penalty(length), total, log_probs or [])

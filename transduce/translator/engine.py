@@ -1,4 +1,4 @@
-"""What an engine is: ids in, hypotheses out. Knows nothing of text, and needs no torch itself."""
+"""What an engine is: ids in, hypotheses out. Knows no text, and does not import torch."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -9,19 +9,22 @@ from transduce.errors import SettingError
 from transduce.search import Hypothesis, check_sampling
 
 Ids = Sequence[int]
-UNBOUNDED = 10**9  # the longest output of a model whose positions have no end
+UNBOUNDED = 10**9  # the longest output of a model without a limit on positions
 LIMITS = {
     "beam": (1, 1_000),
     "n_best": (1, 1_000),
     "max_extra": (0, 100_000),
-    "alpha": (0, 10),  # below 0 the shortest output wins, and that is the empty one
+    "alpha": (0, 10),  # below 0, the empty output would always win
     "seed": (0, 2**63 - 1),
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class SearchRequest:
-    """How to look for translations: beam search, or sampling when `sampling` is set."""
+    """How to search for translations: by beam search, or by sampling if `sampling` is set.
+
+    A list of `n_best` outputs needs a beam that is at least as wide, so `beam` is widened to `n_best` where it is narrower.
+    """
 
     beam: int = 4
     alpha: float = 0.6
@@ -34,11 +37,11 @@ class SearchRequest:
     top_k: int = 0
     top_p: float = 1.0
     seed: int = 1
-    constrained: bool = False  # whether a block's phrases must occur in the outputs
-    aligned: bool = False  # whether to say which source word each output word comes from
-    replace_unknown: bool = False  # `<unk>` in an output becomes the source word it comes from
-    # Which log-probabilities are wanted: none (only texts are), of each output, or of each token too. An engine may leave
-    # out the others.
+    constrained: bool = False  # whether the outputs must contain the phrases of a block
+    aligned: bool = False  # whether outputs have word alignments
+    replace_unknown: bool = False  # whether `<unk>` in an output is replaced by the source word it is aligned with
+    # Which log-probabilities are needed: none (texts only), those of whole outputs, or those of each token too. An engine
+    # may leave out the others.
     figures: Literal["none", "outputs", "tokens"] = "tokens"
 
     def __post_init__(self) -> None:
@@ -51,7 +54,9 @@ class SearchRequest:
         if self.sampling:
             check_sampling(self.n_best, self.temperature, self.top_k, self.top_p)
         if self.sampling and self.constrained:
-            raise SettingError("phrases that must occur are for beam search: they cannot be sampled")
+            raise SettingError("terms need beam search: leave out sampling, or the terms")
+        if not self.sampling and self.n_best > self.beam:
+            object.__setattr__(self, "beam", self.n_best)
 
     @staticmethod
     def of(config: SearchConfig) -> "SearchRequest":
@@ -65,24 +70,34 @@ class SearchRequest:
         )
 
     def but(self, **changes: float | bool | str | None) -> "SearchRequest":
-        """The same with some things asked otherwise; None leaves them."""
+        """A copy with changes; None keeps a value."""
         return replace(self, **{name: value for name, value in changes.items() if value is not None})  # type: ignore[arg-type]
 
     def limits(self, block: "Block", longest: int = UNBOUNDED) -> list[int]:
-        """The most tokens each output may have, `</s>` counted: `max_extra` more than its source.
+        """The maximum number of tokens of each output, including `</s>`.
 
-        At least enough for what must be in it, at most `longest`, which is as far as the model goes.
+        That is `output_limit` of its source, but enough for its prefix and phrases, and never above `longest`, the longest
+        output of the model.
         """
         pairs = zip(block.sources, block.prefixes, strict=True)
-        asked = [(len(source) + self.max_extra, len(prefix) + 1) for source, prefix in pairs]
+        asked = [(self.output_limit(len(source)), len(prefix) + 1) for source, prefix in pairs]
         if block.at_most:
             asked = [(min(most, limit), must) for most, (limit, must) in zip(block.at_most, asked, strict=True)]
         if block.phrases:
             asked = [(n, must + sum(map(len, these))) for these, (n, must) in zip(block.phrases, asked, strict=True)]
         return [min(longest, max(both)) for both in asked]
 
+    def output_limit(self, source_tokens: int) -> int:
+        """The maximum number of tokens of an output for a source of this length."""
+        return source_tokens + self.max_extra
+
+    @property
+    def width(self) -> int:
+        """The number of hypotheses for each sentence that are computed at once."""
+        return self.n_best if self.sampling else self.beam
+
     def drawing(self, number: int) -> "SearchRequest":
-        """The same for the block of this number, which draws by a seed of its own."""
+        """The request for the block of this number: when sampling, each block has its own seed."""
         return self.but(seed=(self.seed + number) % 2**63) if self.sampling else self
 
 
@@ -112,22 +127,18 @@ class Block:
 
 
 class Engine(Protocol):
-    """A model that searches and scores."""
+    """A model that can search for outputs and score given ones."""
 
-    concurrent: ClassVar[bool]  # whether several threads may use it at once
-    spares_cores: ClassVar[bool]  # whether others may use all of the CPU while it searches
+    concurrent: ClassVar[bool]  # whether several threads may search at once
+    spares_cores: ClassVar[bool]  # whether the CPU is free for other work while it searches
 
     @property
     def longest(self) -> int:
-        """The most tokens an output can have, `</s>` counted."""
-        ...
-
-    def search(self, sources: Sequence[Ids], prefixes: Sequence[Ids], request: SearchRequest) -> list[list[Hypothesis]]:
-        """The hypotheses for each source, best first, in the order of the sources."""
+        """The maximum number of tokens of an output, including `</s>`."""
         ...
 
     def stream(self, blocks: Iterable[Block], request: SearchRequest) -> Iterator[list[list[Hypothesis]]]:
-        """The same for each block in turn; an engine may take a few ahead while it works."""
+        """For each block, the hypotheses for each of its sources, best first; an engine may read a few blocks ahead."""
         ...
 
     def score(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[list[float]]:

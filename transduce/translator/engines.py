@@ -1,6 +1,6 @@
-"""Which engine serves a request: PyTorch always can; CTranslate2 is faster on CPUs and cannot express everything.
+"""Chooses the engine for a request: PyTorch serves every request; CTranslate2 is faster on CPUs but does not serve all.
 
-Each is loaded when it is first needed, so that nobody waits for the other, least of all for importing torch.
+An engine is loaded when it is first needed, so that translating with CTranslate2 does not import torch.
 """
 
 import os
@@ -34,40 +34,42 @@ def say_to_stderr(text: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class LoadOptions:
-    """How a model is to be loaded."""
+    """How to load a model: which weights, which engine, on which device."""
 
     weights: str = "auto"  # or best, last, averaged
     engine: Literal["auto", "torch", "ct2"] = "auto"
     device: str = "auto"  # or cpu, cuda
     threads: int = 0  # CPU threads; 0: one per core
-    quantization: Literal["int8", "bfloat16", "float32"] = "int8"  # of the ct2 engine
-    shortlist: bool = False  # whether the ct2 engine considers only tokens that `transduce shortlist` listed
-    ensemble: tuple[str, ...] = ()  # folders of models that translate together with this one
-    say: Say = say_to_stderr
+    quantization: Literal["int8", "bfloat16", "float32"] = "int8"  # for the ct2 engine
+    shortlist: bool = False  # whether the ct2 engine considers only the tokens in the shortlist of the model
+    ensemble: tuple[str, ...] = ()  # run folders of further models of an ensemble
+    say: Say = say_to_stderr  # called with each message
 
     def __post_init__(self) -> None:
         if refused := thread_refusal(self.threads):
             raise SettingError(refused)
         if self.shortlist and (self.engine == "torch" or self.device == "cuda"):
-            raise SettingError("a shortlist is for the ct2 engine: leave out --shortlist, or --engine torch")
+            raise SettingError(
+                "a shortlist needs the ct2 engine on a CPU: leave out --shortlist, or choose --engine ct2 --device cpu"
+            )
         if self.engine == "ct2" and self.device == "cuda":
-            raise SettingError("engine ct2 runs on CPUs: use device cpu, or engine torch")
+            raise SettingError("the ct2 engine runs on CPUs only: use device cpu, or engine torch")
 
 
 Loading = LoadOptions  # its earlier name
 
 
 class Engines(Protocol):
-    """What a translator asks for an engine."""
+    """The engines of a translator."""
 
     @property
     def torch(self) -> "TorchEngine":
-        """The engine whose inside can be looked at."""
+        """The PyTorch engine, whose attention can be inspected."""
         ...
 
     @property
     def digest(self) -> str:
-        """Of what is loaded: whoever has another model has another."""
+        """A hash that identifies the model."""
         ...
 
     def searching(self, request: SearchRequest) -> Engine:
@@ -75,23 +77,23 @@ class Engines(Protocol):
         ...
 
     def concurrent(self, request: SearchRequest) -> bool:
-        """Whether several threads may search so at once; loads nothing."""
+        """Whether several threads may search with this request at once. Loads nothing."""
         ...
 
     def scoring(self) -> Engine:
-        """The engine for given pairs."""
+        """The engine that scores given pairs."""
         ...
 
 
 @dataclass(frozen=True)
 class OneEngine:
-    """A model that is in memory already, as in training."""
+    """The engine of a model that is already in memory, as during training."""
 
     torch: "TorchEngine"
 
     @property
     def digest(self) -> str:
-        return ""  # it may change with every step
+        return ""  # the weights may change with every step
 
     def searching(self, request: SearchRequest) -> Engine:
         return self.torch
@@ -106,7 +108,7 @@ class OneEngine:
 def torch_engine(
     model: "Model", device: "Device", vocabularies: Vocabularies, others: Sequence["Model"] = ()
 ) -> "TorchEngine":
-    """PyTorch's engine for this device: sentences in slots where kernels serve, batches elsewhere."""
+    """The PyTorch engine for this device: slots on GPUs with bfloat16, batches elsewhere."""
     from transduce.model import Transformer
     from transduce.translator.slot_engine import SlotEngine
     from transduce.translator.torch_engine import TorchEngine
@@ -120,22 +122,24 @@ def torch_engine(
 class FolderEngines:
     """The engines of a model folder."""
 
-    def __init__(self, folder: ModelFolder, loading: LoadOptions, longest_source: int) -> None:
-        self.folder, self.loading, self.longest_source = folder, loading, longest_source
+    def __init__(self, folder: ModelFolder, options: LoadOptions, longest_source: int) -> None:
+        self.folder, self.options, self.longest_source = folder, options, longest_source
         self._said: set[str] = set()
-        self._process = 0  # that loaded an engine; 0: none is loaded yet
-        if (loading.engine == "ct2" or loading.shortlist) and not _is_installed():
+        self._process = 0  # the process that loaded an engine; 0 before any is loaded
+        if (options.engine == "ct2" or options.shortlist) and not _is_installed():
             raise MissingExtra("ctranslate2", "ct2")
-        if loading.shortlist and not folder.folder.shortlist.exists():
-            raise RunError(f"{folder.folder.shortlist}: not there; `transduce shortlist {folder.folder.path}` makes it")
+        if options.shortlist and not folder.folder.shortlist.exists():
+            raise RunError(
+                f"{folder.folder.shortlist}: no such file; `transduce shortlist {folder.folder.path}` creates it"
+            )
 
     @property
     def digest(self) -> str:
-        of_weights = read_about(self.folder.weights(self.loading.weights)).get("sha256", "")
-        both, loading = self.folder.vocabularies, self.loading
-        quantization = loading.quantization if self._may_be_ct2() and loading.engine != "torch" else ""
-        others = [str(read_about(open_folder(o).weights(loading.weights)).get("sha256", o)) for o in loading.ensemble]
-        if loading.shortlist:
+        of_weights = read_about(self.folder.weights(self.options.weights)).get("sha256", "")
+        both, options = self.folder.vocabularies, self.options
+        quantization = options.quantization if self._may_be_ct2() and options.engine != "torch" else ""
+        others = [str(read_about(open_folder(o).weights(options.weights)).get("sha256", o)) for o in options.ensemble]
+        if options.shortlist:
             others.append(shortlist_digest(self.folder.folder))
         return " ".join([of_weights, both.source.digest, both.target.digest, quantization, *others])
 
@@ -150,11 +154,11 @@ class FolderEngines:
         return self._ct2
 
     def _check_process(self) -> None:
-        """Refuse a process that was forked after an engine was loaded: its threads are not there, and it would wait forever."""
+        """Refuse to run in a process that was forked after an engine was loaded: without its threads it would wait forever."""
         if self._process not in (0, os.getpid()):
             raise RunError(
-                f"{self.folder.folder.path}: this model was loaded before the process was forked, and its threads stayed behind: "
-                'load it in the new process, start processes by multiprocessing.get_context("spawn"), or use threads'
+                f"{self.folder.folder.path}: this model was loaded before the process was forked, and its threads do not exist in "
+                'the new process: load the model there, start processes with multiprocessing.get_context("spawn"), or use threads'
             )
         self._process = os.getpid()
 
@@ -162,16 +166,17 @@ class FolderEngines:
     def _torch(self) -> "TorchEngine":
         from transduce.device import choose_device
 
-        device = choose_device(self.loading.device, "auto", self.loading.threads)
-        others = [self._other(path).model(self.loading.weights) for path in self.loading.ensemble]
-        return torch_engine(self.folder.model(self.loading.weights), device, self.folder.vocabularies, others)
+        device = choose_device(self.options.device, "auto", self.options.threads)
+        others = [self._other(path).model(self.options.weights) for path in self.options.ensemble]
+        return torch_engine(self.folder.model(self.options.weights), device, self.folder.vocabularies, others)
 
     def _other(self, path: str) -> ModelFolder:
         other = open_folder(path)
         for side in ("source", "target"):
             if getattr(other.vocabularies, side).digest != getattr(self.folder.vocabularies, side).digest:
                 raise RunError(
-                    f"{path}: another {side} vocabulary than {self.folder.folder.path}: no ensemble of these"
+                    f"{path}: its {side} vocabulary differs from that of {self.folder.folder.path}; "
+                    "the models of an ensemble must share their vocabularies"
                 )
         return other
 
@@ -180,54 +185,56 @@ class FolderEngines:
         from transduce.translator.ct2_engine import Ct2Engine, check_runs
         from transduce.translator.ct2_model import open_model
 
-        quantization, threads = self.loading.quantization, self.loading.threads
+        quantization, threads = self.options.quantization, self.options.threads
         check_runs(quantization)
-        model = open_model(self.folder, self.loading.weights, quantization, self.loading.say)
+        model = open_model(self.folder, self.options.weights, quantization, self.options.say)
         config, both = self.folder.config.transformer, self.folder.vocabularies
-        return Ct2Engine(model, config, both, quantization, threads, self.loading.shortlist)
+        return Ct2Engine(model, config, both, quantization, threads, self.options.shortlist)
 
     def searching(self, request: SearchRequest) -> Engine:
-        """CTranslate2 wherever it can serve, unless asked otherwise; why it cannot is said once."""
-        if self.loading.engine == "torch" or not self._may_be_ct2():
+        """CTranslate2 if it can serve the request, else PyTorch; the reason for PyTorch is reported once."""
+        if self.options.engine == "torch" or not self._may_be_ct2():
             return self.torch
         reason = self._reason_against(request)
         if not reason:
             return self.ct2
-        if self.loading.engine == "ct2" or self.loading.shortlist:
-            raise SettingError(f"engine ct2: {reason}: use engine torch{' and no shortlist' * self.loading.shortlist}")
+        if self.options.engine == "ct2" or self.options.shortlist:
+            raise SettingError(
+                f"the ct2 engine cannot serve this: {reason}; use engine torch{' without a shortlist' * self.options.shortlist}"
+            )
         if reason not in self._said:
             self._said.add(reason)
-            self.loading.say(f"translating by the torch engine, not by ct2: {reason}")
+            self.options.say(f"using the torch engine instead of ct2: {reason}")
         return self.torch
 
     def concurrent(self, request: SearchRequest) -> bool:
-        """Whether several threads may search so at once: CTranslate2's workers may be asked by any."""
-        return self.loading.engine != "torch" and self._may_be_ct2() and not self._reason_against(request)
+        """Whether several threads may search with this request at once: only with CTranslate2."""
+        return self.options.engine != "torch" and self._may_be_ct2() and not self._reason_against(request)
 
     def scoring(self) -> Engine:
-        """PyTorch unless asked otherwise: its figures are those of the weights as they are."""
-        return self.searching(SearchRequest(beam=1, max_extra=0)) if self.loading.engine == "ct2" else self.torch
+        """PyTorch unless ct2 was chosen: it scores with the weights as they were trained, without quantization."""
+        return self.searching(SearchRequest(beam=1, max_extra=0)) if self.options.engine == "ct2" else self.torch
 
     def _may_be_ct2(self) -> bool:
-        """Whether it is there and there is no GPU that would be faster."""
-        if self.loading.engine == "ct2" or self.loading.shortlist:
+        """Whether CTranslate2 is installed and there is no GPU, which would be faster."""
+        if self.options.engine == "ct2" or self.options.shortlist:
             return True
-        if self.loading.device == "cuda" or not _is_installed():
+        if self.options.device == "cuda" or not _is_installed():
             return False
         import ctranslate2
 
-        return self.loading.device == "cpu" or ctranslate2.get_cuda_device_count() == 0
+        return self.options.device == "cpu" or ctranslate2.get_cuda_device_count() == 0
 
     def _reason_against(self, request: SearchRequest) -> str:
         from transduce.translator import ct2_engine, ct2_spec
 
-        if self.loading.ensemble:
-            return "it takes one model, not an ensemble"
+        if self.options.ensemble:
+            return "it does not support ensembles"
         config = self.folder.config.model
         if not isinstance(config, ModelConfig):
             return f"model.family = {config.family}: it runs Transformers only"
         # A model's own limit holds for every engine.
-        longest = 0 if config.longest_target else self.longest_source + request.max_extra
+        longest = 0 if config.longest_target else request.output_limit(self.longest_source)
         return ct2_spec.refusal(config) or ct2_engine.refusal(request, longest)
 
 

@@ -1,4 +1,4 @@
-"""From a model and a test set to scores one can quote. Knows text and translators, not training."""
+"""Translates a test set and scores it with the metrics of the task. Knows text and translators, not training."""
 
 import time
 from collections.abc import Sequence
@@ -18,31 +18,34 @@ from transduce.metrics import (
     translation_metrics,
 )
 from transduce.translator.engine import SearchRequest
-from transduce.translator.translator import Translation, Translator
+from transduce.translator.outputs import Translation
+from transduce.translator.translator import Translator
 
-WORDS_A_SOURCE = 1.2  # in the mean: a list of words, with a few that are written apart
+WORDS_A_SOURCE = 1.2  # on average, up to which sources are taken for a list of words
 
 
 @dataclass(frozen=True)
 class TestSet:
-    """Sources, each with every reference it has."""
+    """Sources, each with all of its references."""
 
-    __test__ = False  # not a test class, whatever its name says to pytest
+    __test__ = False  # tells pytest that this is not a class of tests
 
     sources: list[str]
     references: list[list[str]]
-    merged: bool = False  # whether there were equal sources whose references were put together
+    merged: bool = False  # whether equal sources were merged
 
     @staticmethod
     def of(sources: Sequence[str], *references: Sequence[str], limit: int = 0, merged: bool = False) -> "TestSet":
-        """The test set of aligned lines; with a limit, that many sources spread evenly over it.
+        """The test set of aligned lines, or with a limit that many sources spread evenly over it.
 
-        `merged` makes equal sources one source with all their references, as a dictionary lists the pronunciations of a
-        word. Otherwise each line is scored by itself, as sacreBLEU's command does.
+        With `merged`, equal sources become one source with all their references, as a dictionary lists the pronunciations
+        of a word. Otherwise each line is scored by itself, as the `sacrebleu` command does.
         """
         for lines in references:
             if len(sources) != len(lines):
-                raise DataError(f"{len(sources)} sources but {len(lines)} references: they must be line by line")
+                raise DataError(
+                    f"{len(sources)} sources but {len(lines)} references: give one reference for each source"
+                )
         kept, accepted = list(sources), [list(texts) for texts in zip(*references, strict=True)]
         if merged:
             kept, accepted = group_references(sources, accepted)
@@ -50,15 +53,16 @@ class TestSet:
         return whole.first(limit) if limit else whole
 
     def first(self, count: int) -> "TestSet":
-        """So many sources, spread evenly over all."""
+        """This many sources, spread evenly over all."""
         every = max(1, len(self.sources) // count)
         return TestSet(self.sources[: every * count : every], self.references[: every * count : every], self.merged)
 
 
 def merges_references(config: Config, sources: Sequence[str], asked: str = "auto") -> bool:
-    """Whether equal sources on several lines are one source with several references: as asked, as set, or by the data.
+    """Whether equal sources on several lines are one source with several references.
 
-    A dictionary's are: its sources are words, and a word has all the pronunciations or forms that are listed for it.
+    `asked` decides, then the setting `data.references`, then the data: in a dictionary the sources are words, and all the
+    pronunciations or forms listed for a word are correct.
     """
     setting = config.data.references if asked == "auto" else asked
     if setting != "auto":
@@ -69,13 +73,13 @@ def merges_references(config: Config, sources: Sequence[str], asked: str = "auto
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Scores with their signatures, and how fast they were had."""
+    """Scores with their signatures, the translations, and the speed."""
 
     scores: Scores
     translations: list[Translation]
     sentences: int
     seconds: float
-    tokens: int  # target tokens produced
+    tokens: int  # of the outputs
 
     @property
     def outputs(self) -> list[str]:
@@ -83,7 +87,7 @@ class Evaluation:
 
     @property
     def outputs_at_limit(self) -> int:
-        """How many outputs reached the length limit, and were probably cut there."""
+        """The number of outputs that reached the length limit and are probably incomplete."""
         return sum(translation.outputs_at_limit for translation in self.translations)
 
     @property
@@ -98,7 +102,8 @@ class Evaluation:
 def evaluate(
     translator: Translator, test: TestSet, request: SearchRequest | None = None, metrics: Sequence[str] = ()
 ) -> Evaluation:
-    """Translate the test set and score it by these metrics, or by those of its task."""
+    """Translate the test set and score it with these metrics, or with those of the task."""
+    named = (metrics,) if isinstance(metrics, str) else metrics
     wanted = (request or translator.request()).but(figures="none")
     translator.ready(wanted)
     begun = time.perf_counter()
@@ -106,7 +111,7 @@ def evaluate(
     seconds = time.perf_counter() - begun
     outputs = [translation.text for translation in translations]
     return Evaluation(
-        scores=score_texts(outputs, test, translator.config, metrics=metrics),
+        scores=score_texts(outputs, test, translator.config, metrics=named),
         translations=translations,
         sentences=len(outputs),
         seconds=seconds,
@@ -117,7 +122,7 @@ def evaluate(
 def score_texts(
     outputs: Sequence[str], test: TestSet, config: Config, ter: bool = True, metrics: Sequence[str] = ()
 ) -> Scores:
-    """The scores of outputs by these metrics, or by those of the task: of a translation with or without TER, which is slow."""
+    """Score outputs with these metrics, or with those of the task; `ter` says whether these include TER, which is slow."""
     language = config.data.languages[1] if config.data.languages else ""
     usual: tuple[str, ...]
     if config.data.task == "symbols":
@@ -131,7 +136,7 @@ def score_texts(
 
 
 def _is_pronunciation(config: Config, test: TestSet) -> bool:
-    """Whether words, letter by letter, become phonemes with spaces between them."""
+    """Whether the sources are spelled words and the targets phonemes separated by spaces."""
     data = config.data
     spelled = data.source_units == "char" and data.target_units == "word"
     return spelled and not (data.layout and data.layout.features) and are_phonemes(test.references)

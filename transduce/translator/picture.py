@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from transduce.errors import SettingError
-from transduce.translator.translator import Attention
+from transduce.translator.outputs import Attention
 
 PICTURES = (".png", ".pdf", ".svg")
 PAGE = ".html"  # one file to look around in, made by `standalone`

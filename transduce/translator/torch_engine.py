@@ -1,4 +1,4 @@
-"""The PyTorch engine: ids in, hypotheses out. Batches by length; knows nothing of text."""
+"""The PyTorch engine: searches and scores ids in batches of similar length. Knows no text."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar, TypeVar
@@ -19,11 +19,11 @@ T = TypeVar("T")
 
 
 class TorchEngine:
-    """A model on a device; with others beside it they translate together."""
+    """A model on a device, or an ensemble of models."""
 
-    concurrent: ClassVar = False  # whoever looks at attention would see that of others
+    concurrent: ClassVar = False  # attention weights of concurrent searches would be mixed up
     spares_cores: ClassVar = False
-    PLACES: ClassVar = {"cpu": 4_096, "cuda": 65_536}  # rows x width of the sources searched at once, beams counted
+    POSITIONS: ClassVar = {"cpu": 4_096, "cuda": 65_536}  # of the sources searched at once, each counted once per beam
 
     def __init__(
         self,
@@ -52,23 +52,23 @@ class TorchEngine:
     def _in_batches(self, block: Block, request: SearchRequest, draws: torch.Generator) -> list[list[Hypothesis]]:
         self.model.eval()
         found: list[list[Hypothesis]] = [[] for _ in block.sources]
-        for numbers in self._batches(block.sources, request.n_best if request.sampling else request.beam):
+        for numbers in self._batches(block.sources, request.width):
             for number, hypotheses in zip(numbers, self._search(block.only(numbers), request, draws), strict=True):
                 found[number] = hypotheses
         return found
 
     def _draws(self, request: SearchRequest) -> torch.Generator:
-        """Where sampling draws from, batch after batch: each draws other numbers."""
+        """The random numbers for sampling; each batch takes the next ones."""
         return torch.Generator(self.device.torch).manual_seed(request.seed)
 
     @torch.inference_mode()
     def search_watched(self, source: Ids, request: SearchRequest, observer: Observer) -> list[Hypothesis]:
-        """The hypotheses for one source, by a search whose every step is shown."""
+        """The hypotheses for one source; the observer is called at every step of the search."""
         self.model.eval()
         return self._search(Block([source], [()]), request, self._draws(request), observer)[0]
 
     def stream(self, blocks: Iterable[Block], request: SearchRequest) -> Iterator[list[list[Hypothesis]]]:
-        """The same for each block in turn."""
+        """For each block, the hypotheses for each of its sources, best first."""
         draws = self._draws(request)
         for block in blocks:
             with torch.inference_mode():
@@ -82,9 +82,9 @@ class TorchEngine:
 
     @torch.inference_mode()
     def align(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[list[int]]:
-        """Which source token each token of each given target looks at most, `</s>` of both sides left out.
+        """The source token that each token of each given target attends to most, without `</s>` on either side.
 
-        By the mean of all heads in the layer before the last, which says it best (Garg et al. 2019).
+        Uses the mean of all heads in the last layer but one, which aligns best (Garg et al. 2019).
         """
         return self._by_pair(sources, targets, self._align)
 
@@ -100,11 +100,11 @@ class TorchEngine:
         return results
 
     def _batches(self, sources: Sequence[Ids], beam: int) -> Iterator[list[int]]:
-        """Numbers of sources of similar length, longest first, under the budget of places."""
+        """Indices of sources of similar length, longest first, within the budget of positions."""
         order = sorted(range(len(sources)), key=lambda n: -len(sources[n]))
         begin = 0
         while begin < len(order):
-            rows = max(1, self.PLACES[self.device.kind] // (len(sources[order[begin]]) * beam))
+            rows = max(1, self.POSITIONS[self.device.kind] // (len(sources[order[begin]]) * beam))
             yield order[begin : begin + rows]
             begin += rows
 
@@ -140,7 +140,7 @@ class TorchEngine:
 
     @property
     def longest(self) -> int:
-        """The most tokens an output can have: learned positions end somewhere."""
+        """The maximum number of tokens of an output; learned positions have a limit."""
         return min(model.config.longest_target or UNBOUNDED for model in self.ensemble.models)
 
     def _score(self, sources: list[Ids], targets: list[Ids]) -> list[list[float]]:
@@ -157,12 +157,12 @@ class TorchEngine:
             self.model.decode(target, self.model.encode(source))
         weights = maps.source[max(0, len(maps.source) - 2)].float().mean(1)  # [R, W, S]
         ends = torch.tensor([len(ids) - 1 for ids in sources], device=weights.device)
-        places = torch.arange(weights.shape[2], device=weights.device)
-        looked = weights.masked_fill((places >= ends[:, None].clamp(min=1))[:, None], -1.0).argmax(-1).tolist()
+        positions = torch.arange(weights.shape[2], device=weights.device)
+        looked = weights.masked_fill((positions >= ends[:, None].clamp(min=1))[:, None], -1.0).argmax(-1).tolist()
         return [row[: len(ids) - 1] for row, ids in zip(looked, targets, strict=True)]
 
     def _pairs(self, sources: list[Ids], targets: list[Ids]) -> tuple[Source, Tokens]:
-        """The inputs of the encoder and of the decoder: each target is shifted by one."""
+        """The inputs of the encoder and of the decoder; the targets are shifted right by one."""
         shifted = [[self.target_pad, *target[:-1]] for target in targets]
         target = Tokens.padded(shifted, self.target_pad)
         return collate(sources, self.source_pad).to(self.device.torch), target.to(self.device.torch)

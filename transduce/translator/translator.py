@@ -1,174 +1,51 @@
-"""Text in, text out, whatever the engine: a line in is a line out, in order.
+"""The translator: lines of text in, translations out, in order, with any engine.
 
-What had to be cut, was unknown or ran into the length limit is counted on each translation, never silent.
+Each translation counts what was cut, what was unknown and what reached the length limit, so that nothing is lost silently.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal
 
 from transduce.config import Config, FamilyConfig
 from transduce.errors import DataError
 from transduce.search import Hypothesis
 from transduce.text import EOS, UNKNOWN, Vocabularies
-from transduce.translator.alignment import Pairs, with_source_words, word_numbers, word_pairs
+from transduce.translator.alignment import with_source_words, word_numbers, word_pairs
 from transduce.translator.engine import Block, Engine, SearchRequest
 from transduce.translator.engines import Engines, FolderEngines, LoadOptions, OneEngine, torch_engine
 from transduce.translator.folder import open_folder
+from transduce.translator.inputs import InputLines, LineBlock, check_lines
+from transduce.translator.outputs import Attention, Output, Scored, Translation
 
 if TYPE_CHECKING:
     from transduce.device import Device
-    from transduce.model import AttentionMaps, Model
+    from transduce.model import Model
+    from transduce.translator.evaluation import Evaluation
 
-T = TypeVar("T")
-
-LONGEST_SOURCE = 1_024  # tokens; a longer line is cut there, and the translation says so
-LINES_AT_ONCE = 4_096  # lines sorted and searched together: memory stays bounded for any file
-
-
-@dataclass(frozen=True)
-class Output:
-    """One way to translate a line."""
-
-    text: str
-    tokens: list[str]  # may be left out where only texts are asked for
-    score: float
-    log_probability: float
-    token_log_probabilities: list[float]
-    alignment: Pairs = field(default_factory=list)  # (source word, output word), where asked for
-    length: int = 0  # in tokens, counting `</s>`
-    at_limit: bool = False  # whether it has as many tokens as it may: then it was probably cut
-
-
-@dataclass(frozen=True)
-class Translation:
-    """A line's outputs, best first, and what a reader of them should know."""
-
-    source: str
-    outputs: list[Output]
-    source_tokens: int = 0
-    cut: int = 0  # source tokens beyond the longest source, not translated
-    unknown: int = 0  # source tokens the vocabulary does not have
-    newlines: int = 0  # line breaks in the outputs, turned into spaces
-    outputs_at_limit: int = 0  # outputs that reached the length limit, and were probably cut there
-
-    @property
-    def text(self) -> str:
-        """The best output; nothing for a line of nothing."""
-        return self.outputs[0].text if self.outputs else ""
-
-
-@dataclass(frozen=True)
-class Scored:
-    """How probable a given target is."""
-
-    token_log_probabilities: list[float]  # `</s>` last
-    cut: int = 0  # tokens of the longer side beyond what the model takes
-
-    @property
-    def log_probability(self) -> float:
-        return sum(self.token_log_probabilities)
-
-
-@dataclass(frozen=True)
-class Attention:
-    """Who looks at whom in one sentence pair."""
-
-    source: list[str]
-    target: list[str]  # what the decoder is given: `<pad>`, then the output
-    maps: "AttentionMaps"
-
-    @property
-    def written(self) -> list[str]:
-        """What the decoder writes at each of its places: the output, then `</s>`."""
-        return [*self.target[1:], "</s>"]
-
-
-@dataclass(frozen=True)
-class Lines:
-    """A block of lines as text and as ids; lines of nothing are not searched."""
-
-    texts: list[str]
-    ids: list[list[int]]
-    searched: list[int]  # the numbers of those that are
-    limits: list[int]  # the most tokens that the outputs of each of those may have
-
-
-@dataclass(frozen=True)
-class Asked:
-    """Lines, and what was asked for each of them besides."""
-
-    lines: Iterator[str]
-    prefixes: Iterator[str] | None
-    terms: Iterator[Sequence[str]] | None
-    paused: Callable[[], bool] | None
-    at_most: Iterator[int] | None = None
-
-    @staticmethod
-    def of(
-        lines: Iterable[str],
-        prefixes: Iterable[str] | None = None,
-        terms: Iterable[Sequence[str]] | None = None,
-        paused: Callable[[], bool] | None = None,
-        at_most: Iterable[int] | None = None,
-    ) -> "Asked":
-        given = iter(lines), None if prefixes is None else iter(prefixes), None if terms is None else iter(terms)
-        return Asked(*given, paused, None if at_most is None else iter(at_most))
-
-    def some_lines(self) -> tuple[list[str], bool]:
-        """The next lines, and whether they are not more because no further one is there yet."""
-        if self.paused is None:
-            return list(islice(self.lines, LINES_AT_ONCE)), False
-        taken: list[str] = []
-        for line in self.lines:
-            taken.append(line)
-            if len(taken) == LINES_AT_ONCE:
-                break
-            if self.paused():
-                return taken, True
-        return taken, False
-
-    def prefixes_of(self, count: int) -> list[str]:
-        """What each of the next outputs must begin with."""
-        return _take(self.prefixes, count, "prefixes")
-
-    def terms_of(self, count: int) -> list[Sequence[str]]:
-        """The phrases each of the next outputs must have."""
-        return _take(self.terms, count, "lines of terms")
-
-    def at_most_of(self, count: int) -> list[int]:
-        """The most tokens each of the next outputs may have."""
-        return _take(self.at_most, count, "length limits")
-
-    def check_done(self) -> None:
-        """Refuse what is left when the lines are over: it was meant for others."""
-        for items, what in ((self.prefixes, "prefixes"), (self.terms, "lines of terms")):
-            if items is not None and list(islice(items, 1)):
-                raise DataError(f"more {what} than lines: give one for each line")
-
-
-def _take(items: Iterator[T] | None, count: int, what: str) -> list[T]:
-    taken = list(islice(items, count)) if items is not None else []
-    if items is not None and len(taken) != count:
-        raise DataError(f"fewer {what} than lines: give one for each line (it may be empty)")
-    return taken
+LONGEST_SOURCE = 1_024  # tokens; longer lines are cut, and their translations say so
 
 
 class Translator:
-    """A model that takes strings."""
+    """A trained model that translates strings. `transduce.load` returns one.
+
+    Example:
+        >>> translator = transduce.load("runs/en-de")
+        >>> translator.translate(["a sentence"], beam=4)
+        ['ein Satz']
+    """
 
     def __init__(self, engines: Engines, vocabularies: Vocabularies, config: Config) -> None:
         self.engines, self.vocabularies, self.config = engines, vocabularies, config
         self.longest_source = longest_source(config.model)
 
     @staticmethod
-    def load(folder: str | Path, loading: LoadOptions | None = None) -> "Translator":
-        """The translator of a run folder; an engine is loaded when it is first needed, or by `ready`."""
+    def load(folder: str | Path, options: LoadOptions | None = None) -> "Translator":
+        """The translator of a run folder. An engine is loaded when it is first needed, or by `ready`."""
         opened = open_folder(folder)
-        engines = FolderEngines(opened, loading or LoadOptions(), longest_source(opened.config.model))
+        engines = FolderEngines(opened, options or LoadOptions(), longest_source(opened.config.model))
         return Translator(engines, opened.vocabularies, opened.config)
 
     @staticmethod
@@ -178,33 +55,102 @@ class Translator:
 
     @property
     def model(self) -> "Model":
+        """The PyTorch model."""
         return self.engines.torch.model
 
     @property
     def device(self) -> "Device":
+        """The device of the PyTorch model."""
         return self.engines.torch.device
 
     @property
     def digest(self) -> str:
-        """Of weights, settings and vocabularies: another model has another."""
+        """A hash of weights, settings and vocabularies that identifies the model."""
         return self.engines.digest
 
+    @property
+    def reads_features(self) -> bool:
+        """Whether the training data had a column of features, so that sources are `word<TAB>FEATURES`."""
+        columns = self.config.data.layout
+        return columns is not None and bool(columns.features)
+
+    @property
+    def outputs_unknown(self) -> bool:
+        """Whether an output can contain `<unk>`. A model that spells unknown words in bytes never writes it."""
+        data = self.config.data
+        return not (data.unknown == "bytes" and data.target_units in ("bpe", "unigram"))
+
     def ready(self, request: SearchRequest | None = None) -> "Translator":
-        """Load what this request needs now, so that what is wrong with it is known before anything is read."""
+        """Load the engine for this request now, so that errors appear before any input is read."""
         self.engines.searching(request or self.request())
         return self
 
     def request(self, **changes: float | bool | str | None) -> SearchRequest:
-        """This model's way of searching, with changes."""
+        """The search settings of this model, with changes; None keeps a setting."""
         return SearchRequest.of(self.config.search).but(**changes)
 
-    def translate(self, lines: Sequence[str], request: SearchRequest | None = None) -> list[str]:
-        """The best translation of each line."""
-        wanted = (request or self.request()).but(figures="none", n_best=1, constrained=False)
+    def translate(
+        self,
+        lines: Sequence[str],
+        request: SearchRequest | None = None,
+        *,
+        beam: int | None = None,
+        alpha: float | None = None,
+    ) -> list[str]:
+        """The best translation of each line.
+
+        Args:
+            lines: Sentences, one per string. An empty line gives an empty translation.
+            request: All search settings at once; by default those that the model was trained with.
+            beam: Beam size; 1 is greedy search.
+            alpha: Strength of the length penalty, from 0 to 10.
+
+        Example:
+            >>> transduce.load("runs/en-de").translate(["a sentence"], beam=4)
+            ['ein Satz']
+        """
+        wanted = (request or self.request()).but(beam=beam, alpha=alpha, figures="none", n_best=1, constrained=False)
         if wanted.replace_unknown:
-            return [translation.text for translation in self.stream(lines, wanted)]
-        blocks = self._searched(Asked.of(lines), wanted)
+            return [translation.text for translation in self.stream(check_lines(lines), wanted)]
+        blocks = self._searched(InputLines.of(check_lines(lines)), wanted)
         return [text for block, found in blocks for text in self._best(block, found)]
+
+    def n_best(
+        self, lines: Sequence[str], n: int, *, beam: int | None = None, alpha: float | None = None
+    ) -> list[Translation]:
+        """The `n` best translations of each line, with tokens and scores. The beam is at least `n` wide.
+
+        Example:
+            >>> [found] = transduce.load("runs/en-de").n_best(["a sentence"], 4)
+            >>> [(output.text, output.score) for output in found.outputs]
+        """
+        return list(self.stream(check_lines(lines), self.request(beam=beam, alpha=alpha, n_best=n)))
+
+    def sample(
+        self,
+        lines: Sequence[str],
+        n: int = 1,
+        *,
+        temperature: float = 1.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        seed: int = 1,
+    ) -> list[Translation]:
+        """Sample `n` translations of each line from the model.
+
+        Args:
+            lines: Sentences, one per string.
+            n: Samples per line.
+            temperature: Below 1, probable tokens become more probable; above 1, less.
+            top_k: Sample from the `top_k` most probable tokens; 0 means all.
+            top_p: Sample from the most probable tokens whose probabilities sum to `top_p`.
+            seed: Another seed gives other samples.
+
+        Example:
+            >>> transduce.load("runs/en-de").sample(["a sentence"], 3, top_p=0.9)[0].outputs
+        """
+        request = self.request(sampling=True, n_best=n, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
+        return list(self.stream(check_lines(lines), request))
 
     def stream(
         self,
@@ -215,19 +161,69 @@ class Translator:
         paused: Callable[[], bool] | None = None,
         at_most: Iterable[int] | None = None,
     ) -> Iterator[Translation]:
-        """A translation for every line, in order, holding no more than a few blocks of lines at a time.
+        """Translate an iterable of any length; only a few blocks of lines are in memory at a time.
 
-        Each line may have a prefix its outputs begin with, terms that occur in them, and a number of tokens that they
-        have `at_most`. `paused` says whether no further line is there yet: those that are do not wait for it.
+        Args:
+            lines: Sentences, one per string.
+            request: Search settings; by default those that the model was trained with.
+            prefixes: For each line, the beginning that its outputs must have.
+            terms: For each line, the phrases that its outputs must contain.
+            paused: Returns whether no further line has arrived yet; the lines so far are then translated at once.
+            at_most: For each line, the maximum number of tokens of its outputs.
+
+        Yields:
+            A translation for every line, in order.
         """
         wanted = (request or self.request()).but(constrained=terms is not None)
-        for block, found in self._searched(Asked.of(lines, prefixes, terms, paused, at_most), wanted):
+        for block, found in self._searched(InputLines.of(lines, prefixes, terms, paused, at_most), wanted):
             yield from self._translations(block, found, wanted)
 
-    def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[Scored]:
-        """The log-probability of each target given its source; what is too long for the model is cut, and says so."""
-        if len(sources) != len(targets):
-            raise DataError(f"{len(sources)} sources but {len(targets)} targets: score needs one for one")
+    def evaluate(
+        self,
+        sources: Sequence[str],
+        *references: Sequence[str],
+        request: SearchRequest | None = None,
+        beam: int | None = None,
+        alpha: float | None = None,
+        metrics: Sequence[str] = (),
+        merge: Literal["auto", "separate", "merged"] = "auto",
+    ) -> "Evaluation":
+        """Translate sources and score the translations against references.
+
+        Args:
+            sources: Source sentences.
+            *references: One or more lists of references, each aligned with the sources.
+            request: All search settings at once; by default those that the model was trained with.
+            beam: Beam size; 1 is greedy search.
+            alpha: Strength of the length penalty.
+            metrics: Names as in `transduce evaluate --metrics`; by default the metrics of the task.
+            merge: Whether equal sources become one source with several references, as in a dictionary.
+
+        Returns:
+            Scores with their signatures, the translations, and the speed.
+
+        Example:
+            >>> transduce.load("runs/en-de").evaluate(["a sentence"], ["ein Satz"]).scores
+        """
+        from transduce.translator.evaluation import TestSet, evaluate, merges_references
+
+        merged = merges_references(self.config, check_lines(sources), merge)
+        test = TestSet.of(sources, *map(check_lines, references), merged=merged)
+        return evaluate(self, test, (request or self.request()).but(beam=beam, alpha=alpha), metrics)
+
+    def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[float]:
+        """The log-probability of each target given its source.
+
+        Example:
+            >>> transduce.load("runs/en-de").score(["a sentence"], ["ein Satz"])
+            [-0.71]
+        """
+        return [scored.log_probability for scored in self.score_tokens(sources, targets)]
+
+    def score_tokens(self, sources: Sequence[str], targets: Sequence[str]) -> list[Scored]:
+        """The log-probability of each token of each target; sequences too long for the model are cut and say so."""
+        if len(check_lines(sources)) != len(check_lines(targets)):
+            raise DataError(f"{len(sources)} sources but {len(targets)} targets: give one target for each source")
         encoded, given = (
             self.vocabularies.source.encode(self._as_learned(sources)),
             self.vocabularies.target.encode(targets),
@@ -238,54 +234,78 @@ class Translator:
         return [Scored(tokens, cut) for tokens, cut in zip(scored, over, strict=True)]
 
     def source_ids(self, text: str) -> list[int]:
-        """A line as the model takes it: cut where it is too long, `</s>` last."""
+        """The ids of a line as the model takes them: cut if it is too long, `</s>` last."""
         return self._cut(self.vocabularies.source.encode(self._as_learned([text]))[0])
 
-    def attention(self, source: str, target: str | None = None) -> Attention:
-        """Every head of every layer for this pair; without a target, for the model's own translation."""
+    def attention(self, source: str, target: str | None = None, *, picture: str | Path = "") -> Attention:
+        """The attention weights of every head in every layer for a sentence pair.
+
+        Args:
+            source: The source sentence.
+            target: The target sentence; by default the model's own translation.
+            picture: Also draw the weights to this .png, .pdf or .svg file.
+
+        Example:
+            >>> seen = transduce.load("runs/en-de").attention("a sentence", picture="attention.png")
+            >>> seen.maps.source  # one tensor for each layer: [1, heads, target, source]
+        """
+        from transduce.translator.picture import check_picture_path, draw_attention
+
+        if picture:
+            check_picture_path(picture)
+        text = self.translate([source])[0] if target is None else target
+        attention = self._attention(source, text)
+        if picture:
+            draw_attention(attention, picture)
+        return attention
+
+    def _attention(self, source: str, text: str) -> Attention:
         import torch
 
         from transduce.model import Tokens, collate, watch
 
-        text = self.translate([source])[0] if target is None else target
-        asked = self.source_ids(source)
+        ids = self.source_ids(source)
         given = [self.vocabularies.target.pad, *self.vocabularies.target.encode([text])[0][:-1]]
         device = self.device.torch
         with torch.inference_mode(), watch(self.model.eval()) as maps:
-            memory = self.model.encode(collate([asked], self.vocabularies.source.pad).to(device))
+            memory = self.model.encode(collate([ids], self.vocabularies.source.pad).to(device))
             self.model.decode(Tokens.padded([given], self.vocabularies.target.pad).to(device), memory)
-        return Attention(self.vocabularies.source.pieces(asked), self.vocabularies.target.pieces(given), maps)
+        return Attention(self.vocabularies.source.pieces(ids), self.vocabularies.target.pieces(given), maps, text)
 
-    def _searched(self, asked: "Asked", request: SearchRequest) -> Iterator[tuple[Lines, list[list[Hypothesis]]]]:
-        """What is found for every block of lines."""
-        taken: deque[Lines] = deque()
+    def _searched(
+        self, inputs: InputLines, request: SearchRequest
+    ) -> Iterator[tuple[LineBlock, list[list[Hypothesis]]]]:
+        """The hypotheses found for every block of lines."""
+        taken: deque[LineBlock] = deque()
         engine = self.engines.searching(request)
-        for found in engine.stream(self._blocks(asked, taken, engine, request), request):
+        for found in engine.stream(self._blocks(inputs, taken, engine, request), request):
             yield taken.popleft(), found
 
-    def _blocks(self, asked: "Asked", taken: "deque[Lines]", engine: Engine, request: SearchRequest) -> Iterator[Block]:
-        """Blocks of ids to search, whose lines are left in `taken`."""
-        while (some := asked.some_lines())[0]:
-            texts, paused = self._as_learned(some[0]), some[1]
+    def _blocks(
+        self, inputs: InputLines, taken: deque[LineBlock], engine: Engine, request: SearchRequest
+    ) -> Iterator[Block]:
+        """Blocks of ids to search; their lines are appended to `taken`."""
+        while (block := inputs.next_lines())[0]:
+            texts, paused = self._as_learned(block[0]), block[1]
             ids = self.vocabularies.source.encode(texts, every_core=engine.spares_cores)
-            prefixes = [row[:-1] for row in self.vocabularies.target.encode(asked.prefixes_of(len(texts)))]
-            phrases = [[row[:-1] for row in self.vocabularies.target.encode(t)] for t in asked.terms_of(len(texts))]
+            prefixes = [row[:-1] for row in self.vocabularies.target.encode(inputs.next_prefixes(len(texts)))]
+            phrases = [[row[:-1] for row in self.vocabularies.target.encode(t)] for t in inputs.next_terms(len(texts))]
             searched = [n for n, text in enumerate(texts) if text.strip()]
-            cut, at_most = [self._cut(row) for row in ids], asked.at_most_of(len(texts))
-            block = Block(cut, prefixes or [()] * len(ids), phrases, at_most, paused).only(searched)
-            taken.append(Lines(texts, ids, searched, request.limits(block, engine.longest)))
-            yield block
-        asked.check_done()
+            cut, at_most = [self._cut(row) for row in ids], inputs.next_limits(len(texts))
+            searching = Block(cut, prefixes or [()] * len(ids), phrases, at_most, paused).only(searched)
+            taken.append(LineBlock(texts, ids, searched, request.limits(searching, engine.longest)))
+            yield searching
+        inputs.check_exhausted()
 
     def _as_learned(self, lines: Sequence[str]) -> list[str]:
-        """Lines with tabs as the training data were read, where these had features: `gehen<TAB>V;PST` is `gehen ;V;PST`."""
+        """Lines in the form of the training data: with features, `gehen<TAB>V;PST` becomes `gehen ;V;PST`."""
         columns = self.config.data.layout
-        if columns is None or not columns.features:
+        if columns is None or not self.reads_features:
             return list(lines)
         return [columns.source_of_line(line) for line in lines]
 
-    def _best(self, lines: Lines, searched: list[list[Hypothesis]]) -> list[str]:
-        """The text of each line's best output; nothing for a line of nothing."""
+    def _best(self, lines: LineBlock, searched: list[list[Hypothesis]]) -> list[str]:
+        """The text of the best output of each line; empty for an empty line."""
         texts = [""] * len(lines.texts)
         found = [(number, best[0].tokens) for number, best in zip(lines.searched, searched, strict=True) if best]
         decoded = self.vocabularies.target.decode([tokens for _, tokens in found])
@@ -294,7 +314,7 @@ class Translator:
         return texts
 
     def _translations(
-        self, lines: Lines, searched: list[list[Hypothesis]], request: SearchRequest
+        self, lines: LineBlock, searched: list[list[Hypothesis]], request: SearchRequest
     ) -> Iterator[Translation]:
         decoded = self.vocabularies.target.decode_counted([one.tokens for found in searched for one in found])
         outputs, newlines = self._outputs(lines, searched, decoded.texts, request), iter(decoded.newlines)
@@ -314,9 +334,9 @@ class Translator:
             )
 
     def _outputs(
-        self, lines: Lines, searched: list[list[Hypothesis]], texts: list[str], request: SearchRequest
+        self, lines: LineBlock, searched: list[list[Hypothesis]], texts: list[str], request: SearchRequest
     ) -> Iterator[Output]:
-        """Every hypothesis of every line as an output."""
+        """The outputs of all lines, one for each hypothesis."""
         pairs = [(n, one) for n, found in zip(lines.searched, searched, strict=True) for one in found]
         limits = [limit for limit, found in zip(lines.limits, searched, strict=True) for _ in found]
         looks = self._looks(lines, pairs) if request.aligned or request.replace_unknown else [[]] * len(pairs)
@@ -339,12 +359,12 @@ class Translator:
                 at_limit=len(one.tokens) + 1 >= limit,
             )
 
-    def _looks(self, lines: Lines, pairs: list[tuple[int, Hypothesis]]) -> list[list[int]]:
-        """The source token that each token of each output looks at."""
+    def _looks(self, lines: LineBlock, pairs: list[tuple[int, Hypothesis]]) -> list[list[int]]:
+        """The source token that each token of each output attends to most."""
         sources = [self._cut(lines.ids[number]) for number, _ in pairs]
         return self.engines.torch.align(sources, [[*one.tokens, EOS] for _, one in pairs])
 
-    def _without_unknown(self, text: str, lines: Lines, number: int, one: Hypothesis, looks_at: list[int]) -> str:
+    def _without_unknown(self, text: str, lines: LineBlock, number: int, one: Hypothesis, looks_at: list[int]) -> str:
         words = lines.texts[number].split()
         of_piece = word_numbers(self.vocabularies.source.written(lines.texts[number]))
         asked = [of_piece[at] for at, token in zip(looks_at, one.tokens, strict=True) if token == UNKNOWN]
@@ -356,5 +376,5 @@ class Translator:
 
 
 def longest_source(config: FamilyConfig) -> int:
-    """The tokens of a line that are translated."""
+    """The maximum number of tokens of a line that are translated."""
     return min(config.longest_source or LONGEST_SOURCE, LONGEST_SOURCE)
