@@ -34,14 +34,14 @@ lengths = st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), min_size=1
 
 @given(lengths, st.integers(20, 400), st.integers(30, 400), st.integers(0, 5), st.integers(0, 5))
 @settings(max_examples=60, deadline=None)
-def test_a_plan_has_every_pair_once(pairs: list, tokens: int, places: int, seed: int, epoch: int) -> None:
+def test_a_plan_has_every_pair_once(pairs: list, tokens: int, positions: int, seed: int, epoch: int) -> None:
     memory = Memory(pairs)
-    plan = Batching(tokens, places, seed).plan(memory, epoch)
+    plan = Batching(tokens, positions, seed).plan(memory, epoch)
     batches = [batch for step in plan for batch in step]
     assert sorted(np.concatenate(batches)) == list(range(len(pairs)))
     for batch in batches:
         width = max(memory.source_lengths[batch].max(), memory.target_lengths[batch].max())
-        assert len(batch) == 1 or (len(batch) * width <= places and memory.target_lengths[batch].sum() <= tokens)
+        assert len(batch) == 1 or (len(batch) * width <= positions and memory.target_lengths[batch].sum() <= tokens)
 
 
 def test_a_plan_is_a_function_of_seed_and_epoch() -> None:

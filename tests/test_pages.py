@@ -41,10 +41,10 @@ lengths = st.lists(st.tuples(st.integers(1, 300), st.integers(1, 300)), min_size
 @given(lengths, st.integers(50, 2000), st.integers(50, 2000), st.integers(0, 3), st.integers(0, 3))
 @settings(max_examples=60, deadline=None)
 def test_a_plan_has_every_pair_once_and_no_row_too_full(
-    pairs: list[tuple[int, int]], tokens: int, places: int, seed: int, epoch: int
+    pairs: list[tuple[int, int]], tokens: int, positions: int, seed: int, epoch: int
 ) -> None:
     memory = Memory(pairs)
-    batches = [batch for step in Paging(tokens, places, seed).plan(memory, epoch) for batch in step]  # type: ignore[arg-type]
+    batches = [batch for step in Paging(tokens, positions, seed).plan(memory, epoch) for batch in step]  # type: ignore[arg-type]
     assert sorted(np.concatenate([batch.pairs for batch in batches])) == list(range(len(pairs)))
     for batch in batches:
         assert len(batch.counts) <= batch.rows
@@ -82,7 +82,7 @@ def test_every_batch_of_a_width_has_the_same_shape() -> None:
 
 def test_a_step_of_more_than_fits_is_several_batches() -> None:
     memory = Memory([(20, 20)] * 2000)
-    plan = Paging(tokens_per_batch=4096, places=1024, seed=1).plan(memory, 0)  # type: ignore[arg-type]
+    plan = Paging(tokens_per_batch=4096, max_positions=1024, seed=1).plan(memory, 0)  # type: ignore[arg-type]
     assert {len(step) for step in plan[:-1]} == {4}
     sizes = [sum(20 * len(batch.pairs) for batch in step) for step in plan[:-1]]
     assert np.mean(sizes) == pytest.approx(4096, rel=0.1)
@@ -110,7 +110,7 @@ def test_rows_fill_up_on_a_real_corpus(shared_data: Path) -> None:
         for language in ("en", "de")
     ]
     memory = Memory(list(zip(*sides, strict=True)))
-    paging = Paging(tokens_per_batch=4096, places=100_000, seed=1)
+    paging = Paging(tokens_per_batch=4096, max_positions=100_000, seed=1)
     assert padding_share(paging, paging.plan(memory, 0), memory) < 0.06  # type: ignore[arg-type]
 
 

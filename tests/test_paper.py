@@ -376,7 +376,7 @@ def test_batches_group_similar_lengths_under_a_token_budget() -> None:
     """Section 5.1: every pair once, about `tokens_per_batch` target tokens a step, little padding."""
     lengths = np.random.default_rng(0).integers(2, 60, 3_000)
     pairs = Sentences([[5] * int(n) for n in lengths])
-    batching = Batching(tokens_per_batch=1_000, places=500, seed=1)
+    batching = Batching(tokens_per_batch=1_000, max_positions=500, seed=1)
     plan = batching.plan(pairs, epoch=0)
     batches = [batch for step in plan for batch in step]
     assert sorted(np.concatenate(batches)) == list(range(3_000))

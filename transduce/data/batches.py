@@ -1,10 +1,11 @@
-"""From a store of ids to batches under a token budget, in an order that anyone can compute again.
+"""From a store of ids to padded batches under a token budget, in an order that can be recomputed.
 
-The plan of an epoch is a pure function of (lengths, seed, epoch): a killed run recomputes it and goes on at its
-position. Knows ids and tensors; the model's `Tokens` are what it makes, text and files it never sees.
+The plan of an epoch is a pure function of (lengths, seed, epoch): a run that was killed recomputes it and resumes at its
+position. This module knows ids and tensors (it makes the model's `Tokens`), and neither text nor files.
 
-A *step* is what one optimizer update sees, about `tokens_per_batch` real target tokens. A *batch* is what the device
-sees at once, at most `places` padded places a side. A step is one batch, or several whose gradients add up.
+A *step* is what one optimizer update sees: about `tokens_per_batch` real target tokens. A *batch* is what the device
+sees at once: at most `max_positions` positions on each side, padding included. A step is one batch, or several batches
+whose gradients are added.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,11 +27,11 @@ WINDOW = 1 << 20  # pairs sorted by length together: enough for tight batches, a
 
 
 class Pairs(Protocol):
-    """What batches are made from; the store is one."""
+    """The pairs that batches are made from, such as a store."""
 
     source_lengths: NDArray[np.int32]
     target_lengths: NDArray[np.int32]
-    groups: tuple[int, ...]  # how many pairs each corpus has, one after the other
+    groups: tuple[int, ...]  # how many pairs each corpus has, in order
 
     def source(self, index: int) -> Ids: ...
     def target(self, index: int) -> Ids: ...
@@ -41,7 +42,7 @@ class Pairs(Protocol):
 
 @dataclass(frozen=True)
 class Batch:
-    """Sources, decoder inputs, and the token to be predicted at each position of those."""
+    """Sources, decoder inputs, and the token to predict at each position of the decoder inputs."""
 
     source: Source
     target: Tokens
@@ -60,14 +61,14 @@ class Batch:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Batches of the same shape can be copied into each other."""
+        """The shapes of both sides; a batch can be copied into another one of the same shape."""
         return (*self.source.shape, *self.target.shape)
 
     def to(self, device: torch.device | str) -> "Batch":
         return Batch(self.source.to(device), self.target.to(device), self.labels.to(device, non_blocking=True))
 
     def shares(self, count: int) -> list["Batch"]:
-        """Its rows in so many parts, or as many as there are rows."""
+        """The rows divided into `count` parts, or into one part per row if there are fewer rows."""
         parts = np.array_split(np.arange(len(self.labels)), min(count, len(self.labels)))
         return [self._rows(slice(int(rows[0]), int(rows[-1]) + 1)) for rows in parts]
 
@@ -75,38 +76,41 @@ class Batch:
         return Batch(self.source.rows(rows), self.target.rows(rows), self.labels[rows])
 
     def pinned(self) -> "Batch":
-        """The same in memory from which a GPU copies while others work."""
+        """A copy in pinned memory, from which a GPU can copy asynchronously."""
         return Batch(self.source.pinned(), self.target.pinned(), self.labels.pin_memory())
 
     def copy_(self, other: "Batch") -> None:
-        """Take over another batch of the same shape."""
+        """Overwrite this batch with another one of the same shape."""
         self.source.copy_(other.source)
         self.target.copy_(other.target)
         self.labels.copy_(other.labels, non_blocking=True)
 
 
-Planned = TypeVar("Planned")  # what a planner knows a batch by
+Planned = TypeVar("Planned")  # how a planner describes a batch
 
 
 class Planner(Protocol[Planned]):
-    """How pairs become steps: padded rows (`Batching`) or pages (`Paging`)."""
+    """How pairs become steps: in padded rows (`Batching`) or in pages (`Paging`)."""
 
     def plan(self, pairs: Pairs, epoch: int, passes: Sequence[Ids] = ()) -> list[list[Planned]]: ...
     def make(self, pairs: Pairs, batch: Planned, source_pad: int, target_pad: int) -> Batch: ...
     def pairs_of(self, batch: Planned) -> Ids: ...
-    def places_of(self, batch: Planned, pairs: Pairs) -> int: ...
+    def positions_of(self, batch: Planned, pairs: Pairs) -> int: ...
 
 
 @dataclass(frozen=True)
 class Batching:
-    """One pair a row; everything the order depends on."""
+    """Batches with one pair per row; the fields are everything their order depends on."""
 
     tokens_per_batch: int
-    places: int
+    max_positions: int  # of a batch on each side, padding included
     seed: int
 
     def plan(self, pairs: Pairs, epoch: int, passes: Sequence[Ids] = ()) -> list[Step]:
-        """The steps of an epoch: similar lengths of a pass together, in random order; no passes: every pair once."""
+        """The steps of an epoch in random order; a batch has pairs of similar length from one pass.
+
+        Without `passes`, every pair is used once.
+        """
         order = np.random.default_rng([self.seed, epoch])
         batches: list[Ids] = []
         for numbers in passes or [np.arange(len(pairs.source_lengths))]:
@@ -117,35 +121,35 @@ class Batching:
         return self._group(batches, pairs.target_lengths)
 
     def make(self, pairs: Pairs, batch: Ids, source_pad: int, target_pad: int) -> Batch:
-        """A batch of the plan, filled in."""
+        """The tensors of a batch of the plan."""
         return make_batch(pairs, batch, source_pad, target_pad)
 
     def pairs_of(self, batch: Ids) -> Ids:
         return batch
 
-    def places_of(self, batch: Ids, pairs: Pairs) -> int:
-        """How many places a batch of the plan takes on both sides."""
+    def positions_of(self, batch: Ids, pairs: Pairs) -> int:
+        """How many positions a batch of the plan has on both sides, padding included."""
         return len(batch) * int(pairs.source_lengths[batch].max() + pairs.target_lengths[batch].max())
 
     def cut(self, pairs: Pairs, numbers: Ids) -> list[Ids]:
-        """Sorted by target length, then source length, and cut where another row would break the budget."""
+        """Batches of these pairs, sorted by target and source length and cut where another row would exceed the budget."""
         source, target = pairs.source_lengths[numbers], pairs.target_lengths[numbers]
         by_length = np.lexsort((source, target))
         numbers, source, target = numbers[by_length], source[by_length], target[by_length]
         widths, totals = np.maximum(source, target), np.cumsum(target)
         batches, begin = [], 0
         while begin < len(numbers):
-            ahead = slice(begin, begin + self.places)
-            width = np.maximum.accumulate(widths[ahead])
-            tokens = totals[ahead] - (totals[begin] - target[begin])
-            fits = (width * np.arange(1, len(width) + 1) <= self.places) & (tokens <= self.tokens_per_batch)
+            following = slice(begin, begin + self.max_positions)
+            width = np.maximum.accumulate(widths[following])
+            tokens = totals[following] - (totals[begin] - target[begin])
+            fits = (width * np.arange(1, len(width) + 1) <= self.max_positions) & (tokens <= self.tokens_per_batch)
             end = begin + max(1, int(np.argmin(fits)) if not fits.all() else len(fits))
             batches.append(numbers[begin:end])
             begin = end
         return batches
 
     def _group(self, batches: list[Ids], target_lengths: NDArray[np.int32]) -> list[Step]:
-        """Batches one after the other, each in the step its middle token falls in."""
+        """Batches grouped into steps, in order: each batch belongs to the step that its middle token falls into."""
         sizes = np.array([int(target_lengths[batch].sum()) for batch in batches])
         step_of = ((np.cumsum(sizes) - sizes / 2) // self.tokens_per_batch).astype(int)
         steps: dict[int, Step] = {}
@@ -155,9 +159,9 @@ class Batching:
 
 
 def make_batch(pairs: Pairs, numbers: Ids, source_pad: int, target_pad: int) -> Batch:
-    """One sentence a row. The decoder's input is its target moved right.
+    """A batch with one pair per row. The decoder's input is its target shifted right by one.
 
-    Differs from the paper: it begins with `<pad>`, whose embedding is zero, where the paper has no word on it.
+    Differs from the paper: the input begins with `<pad>`, whose embedding is zero; the paper does not specify it.
     """
     targets = [pairs.target(int(n)) for n in numbers]
     labels = Tokens.padded(targets, IGNORED)
@@ -171,17 +175,17 @@ def make_batch(pairs: Pairs, numbers: Ids, source_pad: int, target_pad: int) -> 
     )
 
 
-def in_order(pairs: Pairs, places: int, limit: int = 0) -> Iterator[Ids]:
-    """Every pair once, or `limit` of them spread evenly, the same way every time: for validation, where nothing is random."""
-    batching = Batching(tokens_per_batch=places, places=places, seed=0)
+def in_order(pairs: Pairs, max_positions: int, limit: int = 0) -> Iterator[Ids]:
+    """Batches for validation, in a fixed order: of all pairs, or of `limit` pairs spread evenly over them."""
+    batching = Batching(tokens_per_batch=max_positions, max_positions=max_positions, seed=0)
     every = max(1, len(pairs.source_lengths) // limit) if limit else 1
     numbers = np.arange(0, len(pairs.source_lengths), every)
     return iter(batching.cut(pairs, numbers[:limit] if limit else numbers))
 
 
 def padding_share(planner: Planner[Planned], plan: list[list[Planned]], pairs: Pairs) -> float:
-    """The share of places without a token over these steps, from lengths alone."""
+    """The share of positions without a token in these steps, computed from lengths alone."""
     batches = [batch for step in plan for batch in step]
-    places = sum(planner.places_of(batch, pairs) for batch in batches)
+    positions = sum(planner.positions_of(batch, pairs) for batch in batches)
     numbers = np.concatenate([planner.pairs_of(batch) for batch in batches])
-    return 1 - float(pairs.source_lengths[numbers].sum() + pairs.target_lengths[numbers].sum()) / places
+    return 1 - float(pairs.source_lengths[numbers].sum() + pairs.target_lengths[numbers].sum()) / positions

@@ -1,8 +1,8 @@
-"""Pages: several whole pairs side by side in a row, so that a GPU computes on tokens and hardly on padding.
+"""Packing: several whole pairs share a row, so that a GPU computes on tokens and hardly on padding.
 
-Row r of the sources and row r of the targets hold the same pairs, in the same order. Every row of a batch has the same
-width and every batch of that width the same number of rows, whatever is in them: shapes that never change are compiled
-once. A pair too long for the usual width gets a wider page, never a cut. Knows lengths, not ids.
+Row r of the sources and row r of the targets hold the same pairs, in the same order. All rows of a batch have the same
+width, and all batches of that width have the same number of rows, so that there are few shapes and each is captured once.
+A pair that is too long for the usual width goes into a wider page; no pair is cut. This module knows lengths, not ids.
 """
 
 import math
@@ -15,23 +15,23 @@ from numpy.typing import NDArray
 Numbers = NDArray[np.integer]
 Shares = NDArray[np.float64]
 
-WIDTH = 128  # places of a row on its longer side; attention within it fits one program of a GPU
+WIDTH = 128  # positions of a row on its longer side; attention within it fits one program of a GPU
 GRAIN = 2  # widths are multiples of this
-WINDOW = 1 << 17  # pairs packed together
-ALIKE = 4096  # rows that share out what they were offered
-ROUNDING = 1e-9  # shares are sums of fractions
+WINDOW = 1 << 17  # pairs that are packed together
+ALIKE = 4096  # rows that are matched with as many pairs at a time, by how much more they need on one side
+ROUNDING = 1e-9  # tolerance, because shares are sums of fractions
 
 
 @dataclass(frozen=True)
 class Widths:
-    """Places of a row on each side."""
+    """How many positions a row has on each side."""
 
     source: int
     target: int
 
     @staticmethod
     def fitting(source_tokens: int, target_tokens: int, width: int = WIDTH) -> "Widths":
-        """The side with fewer tokens gets narrower rows, so that both fill up together."""
+        """Widths in proportion to the tokens of each side, so that both sides fill up together."""
         longer = max(source_tokens, target_tokens, 1)
         source, target = (
             max(GRAIN, -(-tokens * width // longer // GRAIN) * GRAIN) for tokens in (source_tokens, target_tokens)
@@ -42,13 +42,13 @@ class Widths:
         return Widths(2 * self.source, 2 * self.target)
 
     def share(self, source: Numbers, target: Numbers) -> Shares:
-        """How much of a row each pair needs, on the side where it needs more."""
+        """The share of a row that each pair needs, on the side where it needs more."""
         return np.maximum(source / self.source, target / self.target)
 
 
 @dataclass(frozen=True)
 class Pages:
-    """The rows of one batch: the pairs of all rows one after the other, and how many each row has."""
+    """The rows of one batch: the pairs of all rows in order, and how many pairs each row has."""
 
     pairs: Numbers
     counts: Numbers
@@ -56,14 +56,15 @@ class Pages:
     widths: Widths
 
     @property
-    def places(self) -> int:
+    def positions(self) -> int:
+        """On both sides, padding included."""
         return self.rows * (self.widths.source + self.widths.target)
 
 
 def pack(source: Numbers, target: Numbers, widths: Widths) -> list[Numbers]:
-    """Row after row of positions in these arrays; no side of a row holds more than its width.
+    """Rows as lists of indices into these arrays of lengths; neither side of a row exceeds its width.
 
-    Rows are as many as the tokens need; what they cannot take begins rows of its own.
+    There are as many rows as the tokens need at least; pairs that do not fit into them get further rows.
     """
     left = np.arange(len(source))
     rows: list[Numbers] = []
@@ -76,12 +77,12 @@ def pack(source: Numbers, target: Numbers, widths: Widths) -> list[Numbers]:
 
 
 def _fill(source: Numbers, target: Numbers, left: Numbers, count: int, widths: Widths) -> Numbers:
-    """What each of `count` rows takes of the pairs `left`: one line a row, -1 where there is nothing.
+    """The pairs among `left` that each of `count` rows takes: one line per row, filled with -1.
 
-    Best fit, every row at once: round after round each row, the emptiest first, is offered the longest pair left that fits
-    it, by the target in one round, by the source in the next, by the longer side in the third. Rows that are about as
-    empty share out what they were offered, so that who has more room for the source gets a pair that is longer there:
-    both sides fill up together. A pair that does not fit waits.
+    This is best fit for all rows at once. In each round every row, the emptiest first, is offered the longest remaining
+    pair that fits: measured by the target in the first round, by the source in the second, and by the longer side in the
+    third. Among rows that are about equally empty, the rows with more space on the source side get the pairs with longer
+    sources, so that both sides fill up together. A pair that does not fit waits for a later round.
     """
     needs = Sides(source / widths.source, target / widths.target)
     free = Sides(np.ones(count), np.ones(count))
@@ -89,31 +90,31 @@ def _fill(source: Numbers, target: Numbers, left: Numbers, count: int, widths: W
     turn, idle = np.arange(count), 0
     while len(left) and idle < len(MEASURES):
         measure = MEASURES[(len(columns) + idle) % len(MEASURES)]
-        need, room = measure(needs, np.maximum), measure(free, np.minimum)
+        need, space = measure(needs, np.maximum), measure(free, np.minimum)
         left = left[np.lexsort((-needs.both[left], -need[left]))]
-        rows = np.lexsort((-free.both, -room))
-        longest = np.searchsorted(-need[left], -room[rows] - ROUNDING)  # that fits
-        places = np.maximum.accumulate(longest - turn) + turn  # each row another one
-        rows, places = rows[places < len(left)], places[places < len(left)]
+        rows = np.lexsort((-free.both, -space))
+        longest = np.searchsorted(-need[left], -space[rows] - ROUNDING)  # the longest pair that fits
+        ranks = np.maximum.accumulate(longest - turn) + turn  # a different pair for each row
+        rows, ranks = rows[ranks < len(left)], ranks[ranks < len(left)]
         alike = np.arange(len(rows)) // ALIKE
-        rows, places = (
+        rows, ranks = (
             rows[np.lexsort((free.leaning[rows], alike))],
-            places[np.lexsort((needs.leaning[left[places]], alike))],
+            ranks[np.lexsort((needs.leaning[left[ranks]], alike))],
         )
-        fits = needs.fit(left[places], free, rows)
-        rows, places = rows[fits], places[fits]
+        fits = needs.fit(left[ranks], free, rows)
+        rows, ranks = rows[fits], ranks[fits]
         idle = 0 if len(rows) else idle + 1
         if len(rows):
             columns.append(np.full(count, -1))
-            columns[-1][rows] = left[places]
-            free.take(rows, needs, left[places])
-            left = np.delete(left, places)
+            columns[-1][rows] = left[ranks]
+            free.take(rows, needs, left[ranks])
+            left = np.delete(left, ranks)
     return np.stack(columns, axis=1)
 
 
 @dataclass(frozen=True)
 class Sides:
-    """Shares of a row's width, on both sides: what pairs need, or what rows have free."""
+    """Shares of a row's width on both sides: what each pair needs, or what each row has free."""
 
     source: Shares
     target: Shares
@@ -124,7 +125,7 @@ class Sides:
 
     @property
     def leaning(self) -> Shares:
-        """How much more it is on the side of the source."""
+        """How much more it is on the source side than on the target side."""
         return self.source - self.target
 
     def fit(self, pairs: Numbers, free: "Sides", rows: Numbers) -> NDArray[np.bool_]:
@@ -136,7 +137,7 @@ class Sides:
         self.target[rows] -= needs.target[pairs]
 
 
-# How a round measures both sides: the needs of a pair by the larger one, the room of a row by the smaller one.
+# How a round measures both sides: what a pair needs by the larger side, what a row has free by the smaller side.
 MEASURES: list[Callable[[Sides, np.ufunc], Shares]] = [
     lambda sides, extreme: sides.target,
     lambda sides, extreme: sides.source,
@@ -147,7 +148,7 @@ MEASURES: list[Callable[[Sides, np.ufunc], Shares]] = [
 def pages_of_epoch(
     source: Numbers, target: Numbers, numbers: Numbers, tokens: int, widths: Widths, order: np.random.Generator
 ) -> list[Pages]:
-    """Every one of the pairs `numbers` once, in batches of about `tokens` target tokens, in random order."""
+    """Each of the pairs `numbers` once, in batches of about `tokens` target tokens, in random order."""
     shuffled = order.permutation(numbers)
     share = widths.share(source[shuffled], target[shuffled])
     batches: list[Pages] = []

@@ -1,6 +1,6 @@
-"""Steps of packed pages: the plan of an epoch, and the tensors of one batch of it.
+"""Packed batches for GPUs: the plan of an epoch in pages, and the tensors of one batch.
 
-The same promises as for padded rows: the plan is a pure function of (lengths, seed, epoch), and every pair is in it.
+As for padded batches, the plan is a pure function of (lengths, seed, epoch), and it contains every pair.
 """
 
 from collections.abc import Sequence
@@ -16,17 +16,17 @@ from transduce.model import IGNORED, Tokens
 
 @dataclass(frozen=True)
 class Paging:
-    """Several pairs a row; everything the order depends on."""
+    """Batches with several pairs per row; the fields are everything their order depends on."""
 
     tokens_per_batch: int
-    places: int  # of a side that are computed at once, at most; a step of more is several batches
+    max_positions: int  # of a batch on each side; a step with more of them is several batches
     seed: int
     width: int = WIDTH  # positions of a row on its longer side
 
     def plan(self, pairs: Pairs, epoch: int, passes: Sequence[Ids] = ()) -> list[list[Pages]]:
         """The steps of an epoch, in random order."""
         numbers = np.concatenate(passes) if passes else np.arange(len(pairs.source_lengths))
-        batches_per_step = max(1, -(-self.tokens_per_batch // self.places))
+        batches_per_step = max(1, -(-self.tokens_per_batch // self.max_positions))
         batches = pages_of_epoch(
             pairs.source_lengths,
             pairs.target_lengths,
@@ -43,12 +43,12 @@ class Paging:
     def pairs_of(self, batch: Pages) -> Ids:
         return batch.pairs
 
-    def places_of(self, batch: Pages, pairs: Pairs) -> int:
-        return batch.places
+    def positions_of(self, batch: Pages, pairs: Pairs) -> int:
+        return batch.positions
 
 
 def make_pages(pairs: Pairs, pages: Pages, source_pad: int, target_pad: int) -> Batch:
-    """Several pairs a row, as packed; rows that are left over are padding."""
+    """A batch with several pairs per row; rows without pairs are padding."""
     row = np.repeat(np.arange(len(pages.counts)), pages.counts)
     first = np.repeat(np.cumsum(pages.counts) - pages.counts, pages.counts)
     segment = np.arange(len(pages.pairs)) - first + 1
@@ -56,7 +56,7 @@ def make_pages(pairs: Pairs, pages: Pages, source_pad: int, target_pad: int) -> 
     target = _lay_out(pairs.targets(pages.pairs), pairs.target_lengths[pages.pairs], row, segment)
     inputs = np.where(target.position == 0, target_pad, np.roll(target.ids, 1))
     labels = torch.full((pages.rows, pages.widths.target), IGNORED, dtype=torch.int32)
-    labels.view(-1).numpy()[target.place(pages.widths.target)] = target.ids
+    labels.view(-1).numpy()[target.index(pages.widths.target)] = target.ids
     return Batch(
         source=source.tokens(pages.rows, pages.widths.source, source_pad),
         target=replace(target, ids=inputs).tokens(pages.rows, pages.widths.target, target_pad),
@@ -66,7 +66,7 @@ def make_pages(pairs: Pairs, pages: Pages, source_pad: int, target_pad: int) -> 
 
 @dataclass(frozen=True)
 class _Layout:
-    """The tokens of one side in a line, and where in the pages each stands."""
+    """The tokens of one side end to end, and the row and column of each in the pages."""
 
     ids: Ids
     position: Ids
@@ -74,15 +74,16 @@ class _Layout:
     row: Ids
     column: Ids
 
-    def place(self, width: int) -> Ids:
+    def index(self, width: int) -> Ids:
+        """Where each token stands in the flattened pages."""
         return self.row * width + self.column
 
     def tokens(self, rows: int, width: int, pad: int) -> Tokens:
         parts = torch.zeros(3, rows * width, dtype=torch.int32)
         parts[0] = pad
-        place = self.place(width)
+        index = self.index(width)
         for part, values in zip(parts.numpy(), (self.ids, self.position, self.segment), strict=True):
-            part[place] = values
+            part[index] = values
         return Tokens(*parts.view(3, rows, width))
 
 

@@ -76,7 +76,7 @@ class Trainer:
         self.steps_per_epoch = len(epoch)
         self.padding = padding_share(self.planner, epoch, training_data.train)
         batches = (batch for step in epoch for batch in step)
-        self.largest = max(batches, key=lambda batch: self.planner.places_of(batch, training_data.train))
+        self.largest = max(batches, key=lambda batch: self.planner.positions_of(batch, training_data.train))
         self.begun = 0.0
         self.command_begun = (time.perf_counter() if command_begun is None else command_begun) - self.progress.spent
         checkpoint = 12 * self.parameters / BYTES_PER_SECOND
@@ -250,7 +250,7 @@ class Trainer:
         except (MemoryError, RuntimeError) as error:
             if "memory" not in str(error).lower():
                 raise
-            places = self.planner.places_of(self.largest, self.training_data.train)
+            places = self.planner.positions_of(self.largest, self.training_data.train)
             raise TrainingError(
                 f"the largest batch ({places:,} places) does not fit the memory of this device: "
                 "lower train.positions_per_microbatch or data.max_length"
