@@ -92,12 +92,17 @@ def kills_figure() -> tuple[str, str]:
 
 
 def page() -> str:
-    """Every figure there is."""
-    makers = [
-        demo_row, cmudict_row, multi30k_row, bpe_row, europarl_rows, kills_row, flips_row, prepare_row, gpu_rows, extras_rows,
-        budget_rows, cpu_training_rows, gpu_translation_rows, cpu_translation_rows, same_outputs_rows, round_trip_rows, student_rows, server_rows,
-    ]  # fmt: skip
-    return f"{INTRODUCTION}\n{table(makers)}\n"
+    """Every figure there is, by subject."""
+    subjects = {
+        "Quality": [demo_row, cmudict_row, multi30k_row, bpe_row, europarl_rows],
+        "Quality for a budget in minutes": [budget_rows],
+        "Training speed": [gpu_rows, extras_rows, cpu_training_rows, prepare_row],
+        "Translation speed": [gpu_translation_rows, cpu_translation_rows, student_rows],
+        "Equal outputs": [same_outputs_rows, round_trip_rows],
+        "Safety of runs": [kills_row, flips_row],
+        "Server": [server_rows],
+    }
+    return "\n".join([INTRODUCTION, *(f"## {name}\n\n{table(makers)}\n" for name, makers in subjects.items())])
 
 
 def table(makers: list[Callable[[], list[str]]]) -> str:
@@ -128,7 +133,7 @@ def cmudict_row() -> list[str]:
         f"word error rate {plain['WER']:.1f} % ({stressed['WER']:.1f} %)"
     )
     how = f"`configs/cmudict-cpu.toml`, {record['words']:,} held-out words; {record['training_s'] / 60:.0f} minutes on {cores(record)}"
-    return [row("The same with more time", figure, how)]
+    return [row("The same, trained for longer", figure, how)]
 
 
 def multi30k_row() -> list[str]:
@@ -155,7 +160,7 @@ def bpe_row() -> list[str]:
         f"`configs/multi30k-bpe-gpu.toml`, {training:.0f} s of training, {whole:.0f} s the whole command (medians), one "
         f"{record['hardware']['gpu']}, test_2016_flickr, beam 5; `{runs[0]['signature']}`"
     )
-    return [row("Multi30k English to German as published", figure, how), *_ensemble_row()]
+    return [row("Multi30k English to German, tokenised as published", figure, how), *_ensemble_row()]
 
 
 def _ensemble_row() -> list[str]:
@@ -166,9 +171,9 @@ def _ensemble_row() -> list[str]:
     each = len(record["runs"]) // len(runs)
     figure = (
         f"tokenised BLEU {bleu['mean']} ({bleu['least']} to {bleu['most']}, {len(runs)} ensembles); "
-        f"each by itself {record['bleu']['mean']} ({record['bleu']['least']} to {record['bleu']['most']})"
+        f"single models {record['bleu']['mean']} ({record['bleu']['least']} to {record['bleu']['most']})"
     )
-    how = f"the same recipe, {each} seeds that translate together (`translate --ensemble`)"
+    how = f"the same recipe with {each} seeds, translating together (`translate --ensemble`)"
     return [row(f"The same, ensembles of {each}", figure, how)]
 
 
@@ -180,14 +185,14 @@ TASKS = {
 
 
 def budget_rows() -> list[str]:
-    """What `--minutes` reaches on two cores, and how well the minutes are kept."""
+    """What `--minutes` reaches on two cores, and how long the commands really took."""
     record = read("budget-fit")
     rows = []
     for task in TASKS if record else ():
         runs = [run for run in record["rows"] if run["task"] == task]
         figure = "; ".join(f"{run['minutes']:g} minutes: {_main(run['scores'])}" for run in runs)
         clocks = ", ".join(f"{run['command_s']:.0f} s" for run in runs)
-        how = f"`--minutes`, everything fitted; two cores of {record['hardware']['cpu']}, validation data, greedy; took {clocks}"
+        how = f"`--minutes`, all settings fitted; two cores of {record['hardware']['cpu']}, validation data, greedy; took {clocks}"
         rows.append(row(TASKS[task], figure, how))
     return rows
 
@@ -208,7 +213,7 @@ def europarl_rows() -> list[str]:
         figure = ", ".join(f"BLEU {score['value']:.1f} on {name}" for name, score in scores.items())
         theirs = peer.get("scores") or on_its_way
         if theirs:
-            figure += f"; HF MarianMT in the same time{' on its way to twice that' if on_its_way else ''} "
+            figure += f"; HF MarianMT after the same time{', halfway through a longer run' if on_its_way else ''}: "
             figure += ", ".join(f"{score['value']:.1f}" for score in theirs.values())
         how = (
             f"`{record['command']}` (configs/europarl-gpu.toml) on one {record['hardware']['gpu']}, beam 4; "
@@ -239,12 +244,9 @@ def extras_rows() -> list[str]:
     if not record:
         return []
     bare, extras = (record["results"][name] for name in ("bare", "with extras"))
-    figure = (
-        f"clipping, a moving average and a line of the log every 10 steps cost {extras['slower_by']['median']:.1%} of "
-        f"{bare['target_tokens_per_s']:,} target tokens/s"
-    )
-    how = f"`benchmarks/extras.py` on one {record['hardware']['gpu']}, whole runs of `transduce train` in turns"
-    return [row("What comes with a step", figure, how)]
+    figure = f"{extras['slower_by']['median']:.1%} of {bare['target_tokens_per_s']:,} target tokens/s"
+    how = f"`benchmarks/extras.py` on one {record['hardware']['gpu']}, whole runs of `transduce train`, taking turns"
+    return [row("Cost of clipping, a moving average and logging every 10 steps", figure, how)]
 
 
 def server_rows() -> list[str]:
@@ -264,8 +266,8 @@ def _load_rows(record: dict[str, Any]) -> list[str]:
         ]
         rows.append(row(f"Server, {clients} client{'s' if clients != '1' else ''}", "; ".join(shown), how))
     figure = (
-        f"{overload['goodput_of_peak']:.0%} of the peak answered; refusals p99 {overload['refused_p99_ms']:.0f} ms; "
-        f"as quick as before after {overload['recovery_s']:.1f} s"
+        f"still answers {overload['goodput_of_peak']:.0%} of its peak; refuses within {overload['refused_p99_ms']:.0f} ms (p99); "
+        f"back to its usual latency after {overload['recovery_s']:.1f} s"
     )
     return [*rows, row(f"Server at {overload['times_peak']:.0f} times its peak", figure, how)]
 
@@ -273,9 +275,9 @@ def _load_rows(record: dict[str, Any]) -> list[str]:
 def _attack_rows(record: dict[str, Any]) -> list[str]:
     fuzz, stops, left = record["fuzz"], record["stops"], record["cancellations"]
     figure = (
-        f"{fuzz['requests']:,} fuzzed requests, {fuzz['wrong_5xx']} with 5xx but 503, memory {fuzz['memory_growth_mb']:+.0f} MB; "
+        f"{fuzz['requests']:,} fuzzed requests, {fuzz['wrong_5xx']} answered with a 5xx status other than 503, memory {fuzz['memory_growth_mb']:+.0f} MB; "
         f"{record['slow']['closed']} of {record['slow']['connections']} slow connections closed; "
-        f"{left['hung_up']:,} hung up, {left['left_waiting']:.0f} left waiting; "
+        f"{left['hung_up']:,} clients disconnected, {left['left_waiting']:.0f} of their requests kept waiting; "
         f"{stops['stops']} stops, {stops['lost']} of {stops['answered'] + stops['lost']} requests lost"
     )
     return [row("Server under attack", figure, f"`benchmarks/serve_attack.py` on {cores(record)}")]
@@ -284,7 +286,7 @@ def _attack_rows(record: dict[str, Any]) -> list[str]:
 def kills_row() -> list[str]:
     rows = []
     for record in [record for name in ("kills", "kills-gpu") if (record := read(name))]:
-        figure = f"{record['equal']} of {record['kills']} weights hash equal to the uninterrupted run's"
+        figure = f"{record['equal']} of {record['kills']} ended with bit-identical weights"
         where = f"one {gpu}" if (gpu := record["hardware"].get("gpu")) else cores(record)
         rows.append(row("`kill -9` at random moments, then resumed", figure, f"`benchmarks/kills.py` on {where}"))
     return rows
@@ -313,10 +315,10 @@ def prepare_row() -> list[str]:
 
 
 ROUND_TRIPS = {
-    "ours": "Before any export",
+    "ours": "Not exported",
     "HF and back": "Exported to HF and imported again",
-    "int8": "In int8, as CPUs translate",
-    "Marian, imported": "A model of Marian's, imported",
+    "int8": "In int8, as used on CPUs",
+    "Marian, imported": "A Marian model, imported",
 }
 PEERS = {
     "hf": "HF MarianMT on the same batches",
@@ -372,14 +374,14 @@ def gpu_translation_rows() -> list[str]:
     for name, one in record["results"].items():
         least, most = one["least_most"]
         peer = f"; {one['ours_over_hf']:.0f} times HF `generate`" if "ours_over_hf" in one else ""
-        figure = f"{one['target_tokens_per_s']:,} target tokens/s ({least:,} to {most:,}){peer}; a line alone {one['one_line_ms']:.0f} ms; "
+        figure = f"{one['target_tokens_per_s']:,} target tokens/s ({least:,} to {most:,}){peer}; one line by itself takes {one['one_line_ms']:.0f} ms; "
         figure += (
-            f"{one['same_as_plain_float32']:.1%} of outputs as the plain search has them in float32, whose own in bfloat16 are "
-            f"{one['plain_bf16_as_float32']:.1%}; alone as in company {one['alone_as_in_company']:.1%}"
+            f"{one['same_as_plain_float32']:.1%} of outputs equal those of the plain search in float32 (plain search in bfloat16: "
+            f"{one['plain_bf16_as_float32']:.1%}); {one['alone_as_in_company']:.1%} are the same whether a line is translated alone or in a batch"
         )
         how = (
             f"`{record['command']}` on one {record['hardware']['gpu']}, strings in, strings out, {record['settings']['lines']:,} lines "
-            f"{record['settings']['times']} times over, bfloat16; HF: its best batch, over the first {record['settings']['peer_lines']:,} lines"
+            f"repeated {record['settings']['times']} times, bfloat16; HF: its best batch size, on the first {record['settings']['peer_lines']:,} lines"
         )
         rows.append(row(f"Translating on a GPU, {name}", figure, how))
     return rows
@@ -389,14 +391,18 @@ def same_outputs_rows() -> list[str]:
     record = read("same-outputs")
     if not record:
         return []
-    how = "`benchmarks/same_outputs.py`: one sentence at a time, no cache, never stopping early; in company and alone"
+    how = (
+        "`benchmarks/same_outputs.py`; the reference takes one sentence at a time, uses no cache and never stops early"
+    )
     rows = []
     for name, engines in record["results"].items():
         shares: dict[str, list[float]] = {}
         for engine, one in engines.items():
             shares.setdefault(engine.partition(",")[0], []).append(one["same"])
         figure = ", ".join(f"{engine} {min(found):.1%}" for engine, found in shares.items())
-        rows.append(row(f"Outputs the same as the plainest search's, {name}", f"{figure} of {record['lines']:,}", how))
+        rows.append(
+            row(f"Outputs equal to those of a reference search, {name}", f"{figure} of {record['lines']:,}", how)
+        )
     return rows
 
 
@@ -410,7 +416,7 @@ def round_trip_rows() -> list[str]:
         searches = {"beam 6": one} if marian else {search: one[search] for search in ("greedy", "beam 4")}
         shown = [
             f"{search}: "
-            + (f"{found['same']:.1%} the same, " if "same" in found else "")
+            + (f"{found['same']:.1%} identical, " if "same" in found else "")
             + f"BLEU {found['bleu']['value']:.2f}"
             for search, found in searches.items()
         ]
