@@ -1,6 +1,7 @@
 """A service without its socket, and requests to it: what the tests of the server share."""
 
 import asyncio
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,8 @@ from folders import write_folder
 from transduce.server.app import make_app
 from transduce.server.models import Specification
 from transduce.server.service import Service
-from transduce.server.settings import Settings
-from transduce.translator import Loading
+from transduce.server.settings import ServerSettings
+from transduce.translator import LoadOptions
 
 FROZEN = Path(__file__).parent / "frozen" / "0.1.0"
 SCOPE = {
@@ -44,7 +45,33 @@ def service(run: Path, symbols: Path) -> Service:
 
 def make_service(models: list[object], engine: Any = "auto", **settings: Any) -> Service:
     specifications = [Specification.parse(str(model)) for model in models]
-    return Service.load(Settings(**settings), specifications, Loading(engine=engine, threads=1, say=lambda _: None))
+    return Service.load(
+        ServerSettings(**settings), specifications, LoadOptions(engine=engine, threads=1, say=lambda _: None)
+    )
+
+
+FAKE_LINGUA = """
+from types import SimpleNamespace
+
+class LanguageDetectorBuilder:
+    from_all_languages = classmethod(lambda cls: cls())
+    with_preloaded_language_models = build = lambda self: self
+
+    def compute_language_confidence_values(self, text):
+        if text == "stop":
+            raise SystemExit
+        code = SimpleNamespace(name="EN" if "the" in text else "FR")
+        return [SimpleNamespace(language=SimpleNamespace(iso_code_639_1=code), value=0.9)]
+"""
+
+
+@pytest.fixture
+def fake_lingua(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with as much of lingua as is used, which Python finds first."""
+    (tmp_path / "lingua.py").write_text(FAKE_LINGUA)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    return tmp_path
 
 
 class Client:

@@ -13,9 +13,7 @@ from transduce.model.taps import attentions
 
 SIZE = 50
 SOURCE, TARGET = [[3, 4, 5, 6, 0]], [[SIZE - 1, 7, 8, 9]]
-ALL = [
-    Head(part, layer, number) for part in ("encoder", "decoder", "source") for layer in (0, 1) for number in range(4)
-]
+ALL = [Head(part, layer, number) for part in ("encoder", "decoder", "cross") for layer in (0, 1) for number in range(4)]
 
 
 @pytest.fixture
@@ -71,9 +69,9 @@ def test_what_is_not_switched_off_is_shared(model: Transformer) -> None:
 @pytest.mark.parametrize(
     ("head", "complaint"),
     [
-        (Head("middle", 0, 0), "heads are those of encoder, decoder, source"),
+        (Head("middle", 0, 0), "heads are those of encoder, decoder, cross"),
         (Head("encoder", 2, 0), "there are layers 0 to 1"),
-        (Head("source", -1, 0), "there are layers 0 to 1"),
+        (Head("cross", -1, 0), "there are layers 0 to 1"),
         (Head("decoder", 0, 4), "there are heads 0 to 3"),
     ],
 )

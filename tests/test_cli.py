@@ -398,7 +398,7 @@ def test_the_python_api(model: Path, tmp_path: Path) -> None:
     assert loaded.evaluate(["ab"], ["A B"]).scores.main.value == 0
     assert loaded.score(["ab"], ["A B"])[0] > loaded.score(["ab"], ["B B"])[0]
     seen = loaded.attention("ab", picture=tmp_path / "a.svg")
-    assert len(seen.maps.source) == 1
+    assert len(seen.maps.cross) == 1
     assert seen.target[0] == "<pad>"
     assert len(loaded.sample(["ab"], 3, seed=2)[0].outputs) == 3
     with pytest.raises(TypeError, match="pass a list of strings"):

@@ -251,13 +251,13 @@ def test_every_head_is_drawn_and_one_is_enlarged(page: Page, address: str, trans
     assert page.inner_text(".detail h2") == "Layer 2, head 2"
     tokens = len(translator.source_ids(SENTENCE))
     assert page.locator(".lines .token").count() == 2 * tokens
-    assert "bits" in page.inner_text(".character")
+    assert "bits" in page.inner_text(".statistics")
 
 
 def test_colours_of_the_matrix_follow_the_weights(page: Page, address: str, seen: dict[str, Any]) -> None:
     """The darkest cell of the enlarged head is its largest weight."""
     open_inside(page, address)
-    weights = seen["maps"]["source"][0][0]
+    weights = seen["maps"]["cross"][0][0]
     pixels = page.eval_on_selector(
         ".head canvas",
         "c => [...c.getContext('2d').getImageData(0, 0, c.width, c.height).data].filter((_, i) => i % 4 === 0)",
@@ -270,7 +270,7 @@ def test_colours_of_the_matrix_follow_the_weights(page: Page, address: str, seen
 def test_a_token_shows_what_it_looks_at(page: Page, address: str, seen: dict[str, Any]) -> None:
     open_inside(page, address)
     page.hover(".lines .token >> nth=2")
-    row = seen["maps"]["source"][0][0][2]
+    row = seen["maps"]["cross"][0][0][2]
     assert page.locator(".lines .one line").count() == sum(weight >= 0.01 for weight in row)
     assert "looks at" in page.inner_text(".detail .readout")
 
@@ -291,7 +291,7 @@ def test_a_head_switched_off_changes_the_translation(page: Page, address: str, t
     open_inside(page, address)
     page.click(".switch")
     page.wait_for_selector(".head.off")
-    expected = attention_view(translator, SENTENCE, off=[["source", 0, 0]])["target"]["text"]
+    expected = attention_view(translator, SENTENCE, off=[["cross", 0, 0]])["target"]["text"]
     shown = page.inner_text(".result .translation").removeprefix("Without one head").split()
     assert shown == expected.split()
     page.click("text=Switch all on")
@@ -423,13 +423,13 @@ TEXTS = [
 @pytest.mark.parametrize(
     ("part", "changes", "expected"),
     [
-        ("source", {"same": 0.45}, "mostly at the source token at the same place"),
-        ("source", {"same": 0.396, "next": 0.23}, "mostly at the source tokens around the same place"),
+        ("cross", {"same": 0.45}, "mostly at the source token at the same place"),
+        ("cross", {"same": 0.396, "next": 0.23}, "mostly at the source tokens around the same place"),
         ("encoder", {"previous": 0.2, "same": 0.1, "next": 0.3}, "mostly at the token itself and its neighbours"),
         ("decoder", {"previous": 0.25, "same": 0.35}, "mostly at the two tokens written last"),
-        ("source", {"same": 0.3, "next": 0.1}, "at a few tokens, by what they are"),
-        ("source", {"same": 0.3, "next": 0.1, "entropy": 3.0}, "at many tokens, some more than others"),
-        ("source", {"previous": 0.2, "same": 0.2, "next": 0.2, "entropy": 3.9}, "everywhere alike"),
+        ("cross", {"same": 0.3, "next": 0.1}, "at a few tokens, by what they are"),
+        ("cross", {"same": 0.3, "next": 0.1, "entropy": 3.0}, "at many tokens, some more than others"),
+        ("cross", {"previous": 0.2, "same": 0.2, "next": 0.2, "entropy": 3.9}, "everywhere alike"),
     ],
 )
 def test_what_a_head_does_in_words(
@@ -438,7 +438,7 @@ def test_what_a_head_does_in_words(
     page.goto(address)
     names = ("distance", "previous", "same", "next", "punctuation", "marks")
     numbers = dict.fromkeys(names, 0.0) | {"entropy": 1.5} | changes
-    nature = "async ([numbers, part]) => (await import('/page/character.js')).nature(numbers, part, 16)"
+    nature = "async ([numbers, part]) => (await import('/page/statistics.js')).describeHead(numbers, part, 16)"
     assert page.evaluate(nature, [numbers, part]) == expected
 
 
@@ -569,7 +569,7 @@ def test_a_hundred_tokens_stay_fluid(page: Page, address: str, translator: Trans
 def hostile_views(translator: Translator) -> dict[str, Any]:
     """Every view with a hostile string wherever a string stands that somebody else wrote."""
     tokens = [
-        {"text": text, "log_probability": -1.0, "alternatives": [{"text": text, "log_probability": -2.0}]}
+        {"token": text, "log_probability": -1.0, "alternatives": [{"token": text, "log_probability": -2.0}]}
         for text in HOSTILE
     ]
     output = {"text": "".join(HOSTILE), "score": -1.0, "log_probability": -1.0, "tokens": tokens}
@@ -585,8 +585,8 @@ def hostile_views(translator: Translator) -> dict[str, Any]:
     attention = attention_view(translator, "a", "b")
     count = len(HOSTILE)
     square = [[1 / count] * count] * count
-    heads = {part: [[square]] for part in ("encoder", "decoder", "source")}
-    numbers = attention["characters"]["encoder"][0][0]
+    heads = {part: [[square]] for part in ("encoder", "decoder", "cross")}
+    numbers = attention["statistics"]["encoder"][0][0]
     samples = [{"source": text, "output": text, "reference": text} for text in HOSTILE]
     card = "\n".join(
         f"# {text}\n\n{text}\n\n- {text}\n\n| {text} |\n| --- |\n| `{text}` |\n\n```\n{text}\n```\n" for text in HOSTILE
@@ -596,9 +596,9 @@ def hostile_views(translator: Translator) -> dict[str, Any]:
         "tree": {"steps": steps, "beam": 2, "outputs": [{"text": output["text"], "score": -1.0, "path": ["0", "1"]}]},
         "attention": {
             "source": {"text": output["text"], "tokens": HOSTILE},
-            "target": {"text": output["text"], "reads": HOSTILE, "writes": HOSTILE, "log_probabilities": [-1.0] * count},
+            "target": {"text": output["text"], "decoder_input_tokens": HOSTILE, "tokens": HOSTILE, "log_probabilities": [-1.0] * count},
             "maps": heads,
-            "characters": {part: [[numbers]] for part in heads},
+            "statistics": {part: [[numbers]] for part in heads},
             "positions": {"kind": "sinusoidal", "source": [[0.0, 1.0]] * count, "target": [[0.0, 1.0]] * count},
             "masks": {part: [[1] * count] * count for part in heads},
             "off": [],

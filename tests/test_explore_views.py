@@ -13,7 +13,7 @@ from folders import SHAPE, write_folder
 from transduce.checkpoint import RunFolder
 from transduce.config import ModelConfig
 from transduce.errors import DamagedFile, DataError, SettingError
-from transduce.explore.character import Kinds, characters, is_punctuation
+from transduce.explore.head_statistics import Kinds, head_statistics, is_punctuation
 from transduce.explore.runs import MOST_POINTS, is_training
 from transduce.explore.views import MOST_TOKENS, attention_view, training_view, translate_view, tree_view
 from transduce.model import Tokens
@@ -41,7 +41,7 @@ def test_outputs_are_the_translator_s(translator: Translator) -> None:
     [expected] = translator.stream([SENTENCE], translator.request(n_best=3))
     assert [output["text"] for output in view["outputs"]] == [output.text for output in expected.outputs]
     for shown, output in zip(view["outputs"], expected.outputs, strict=True):
-        assert [token["text"] for token in shown["tokens"]] == [*output.tokens, "</s>"]
+        assert [token["token"] for token in shown["tokens"]] == [*output.tokens, "</s>"]
         assert [t["log_probability"] for t in shown["tokens"]] == pytest.approx(
             output.token_log_probabilities, abs=2e-4
         )
@@ -58,7 +58,7 @@ def test_alternatives_are_the_most_probable_others(translator: Translator) -> No
         model = translator.model
         log_probs = model.project(model.decode(start, model.encode(source)))[0, 0].log_softmax(-1)
     ranked = translator.vocabularies.target.pieces(log_probs.argsort(descending=True)[:5].tolist())
-    assert [one["text"] for one in first["alternatives"]] == [piece for piece in ranked if piece != first["text"]][:4]
+    assert [one["token"] for one in first["alternatives"]] == [piece for piece in ranked if piece != first["token"]][:4]
     for one in first["alternatives"]:
         assert one["log_probability"] <= max(log_probs.tolist()) + 1e-4
 
@@ -82,9 +82,9 @@ def test_maps_are_what_the_model_attends_to(translator: Translator) -> None:
     target = "der Hund läuft über die grüne Wiese"
     view, seen = attention_view(translator, SENTENCE, target), translator.attention(SENTENCE, target)
     assert view["source"]["tokens"] == seen.source
-    assert view["target"]["reads"] == seen.target
-    assert view["target"]["writes"][:-1] == view["target"]["reads"][1:]
-    for part in ("encoder", "decoder", "source"):
+    assert view["target"]["decoder_input_tokens"] == seen.target
+    assert view["target"]["tokens"][:-1] == view["target"]["decoder_input_tokens"][1:]
+    for part in ("encoder", "decoder", "cross"):
         expected = torch.stack([layer[0] for layer in getattr(seen.maps, part)])
         torch.testing.assert_close(torch.tensor(view["maps"][part]), expected, atol=1e-4, rtol=0)
     json.dumps(view, allow_nan=False)
@@ -98,14 +98,14 @@ def test_looking_leaves_the_translator_alone(translator: Translator) -> None:
 
 
 def test_a_given_target_is_looked_at_and_scored(translator: Translator) -> None:
-    view = attention_view(translator, SENTENCE, target="der Hund läuft")
+    view = attention_view(translator, SENTENCE, target_text="der Hund läuft")
     assert view["target"]["text"] == "der Hund läuft"
     [scored] = translator.score_tokens([SENTENCE], ["der Hund läuft"])
     assert view["target"]["log_probabilities"] == pytest.approx(scored.token_log_probabilities, abs=2e-4)
 
 
 def test_without_its_heads_the_model_translates_anew(translator: Translator) -> None:
-    everything = [["source", layer, head] for layer in (0, 1) for head in range(4)]
+    everything = [["cross", layer, head] for layer in (0, 1) for head in range(4)]
     whole, blind = attention_view(translator, SENTENCE), attention_view(translator, SENTENCE, off=everything)
     other = attention_view(translator, "so far from home", off=everything)
     assert whole["target"]["text"] != blind["target"]["text"]
@@ -115,10 +115,10 @@ def test_without_its_heads_the_model_translates_anew(translator: Translator) -> 
 
 def test_masks_and_positions_are_those_of_the_sentence(translator: Translator) -> None:
     view = attention_view(translator, SENTENCE)
-    source, target = len(view["source"]["tokens"]), len(view["target"]["writes"])
+    source, target = len(view["source"]["tokens"]), len(view["target"]["tokens"])
     assert view["masks"]["encoder"] == [[1] * source] * source
     assert view["masks"]["decoder"] == [[int(asked <= asks) for asked in range(target)] for asks in range(target)]
-    assert view["masks"]["source"] == [[1] * source] * target
+    assert view["masks"]["cross"] == [[1] * source] * target
     expected = sinusoids(torch.arange(source), SHAPE.d_model)
     torch.testing.assert_close(torch.tensor(view["positions"]["source"]), expected, atol=6e-4, rtol=0)
 
@@ -143,7 +143,7 @@ def test_what_punctuation_is(tokens: str, expected: bool) -> None:
     assert is_punctuation(tokens) == expected
 
 
-def test_characters_of_heads_that_are_what_they_are() -> None:
+def test_statistics_of_known_heads() -> None:
     """Heads made by hand: one looks at itself, one at the token before, one everywhere, one at the full stop."""
     places = 8
     itself, everywhere = torch.eye(places), torch.full((places, places), 1 / places)
@@ -153,7 +153,7 @@ def test_characters_of_heads_that_are_what_they_are() -> None:
     stop = torch.zeros(places, places)
     stop[:, 6] = 1
     tokens = ["▁a", "▁b", "▁c", "▁d", "▁e", "▁f", ".", "</s>"]
-    found = characters(torch.stack([itself, before, everywhere, stop]), Kinds.of(tokens))
+    found = head_statistics(torch.stack([itself, before, everywhere, stop]), Kinds.of(tokens))
     assert [one["same"] for one in found] == [1, 0.125, 0.125, 0.125]
     assert [one["previous"] for one in found] == [0, 0.875, pytest.approx(7 / 64, abs=1e-4), 0.125]
     assert [one["entropy"] for one in found] == [0, 0, 3, 0]

@@ -331,12 +331,12 @@ def test_watching_changes_nothing(model: Transformer) -> None:
         watched = logits(model, source, target)
     assert torch.equal(unwatched, watched)
     assert torch.equal(unwatched, logits(model, source, target))
-    assert [len(maps.encoder), len(maps.decoder), len(maps.source)] == [
+    assert [len(maps.encoder), len(maps.decoder), len(maps.cross)] == [
         model.config.num_encoder_layers,
         model.config.num_decoder_layers,
         model.config.num_decoder_layers,
     ]
-    for weights in maps.source:
+    for weights in maps.cross:
         assert weights.shape == (2, 4, 5, 6)
         torch.testing.assert_close(weights.sum(-1), torch.ones(2, 4, 5))
         assert (weights[1, :, :, 4:] == 0).all()  # the second source has 4 tokens

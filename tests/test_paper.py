@@ -471,5 +471,5 @@ def test_attention_can_be_seen_in_every_layer_and_head() -> None:
     model = make()
     with watch(model) as maps:
         predict(model, [5, 6, 7], [PAD, 8])
-    shapes = [tuple(weights.shape) for part in (maps.encoder, maps.decoder, maps.source) for weights in part]
+    shapes = [tuple(weights.shape) for part in (maps.encoder, maps.decoder, maps.cross) for weights in part]
     assert shapes == [(1, 4, 3, 3)] * 2 + [(1, 4, 2, 2)] * 2 + [(1, 4, 2, 3)] * 2

@@ -18,7 +18,7 @@ from serving import SCOPE, SECRET, Client, client, make_service, refused, run, s
 
 from transduce.server.app import make_app
 from transduce.server.service import Service
-from transduce.server.settings import Settings
+from transduce.server.settings import ServerSettings
 from transduce.server.splitting import Document, Splitter
 
 # --- refusals --------------------------------------------------------------------------------------------------
@@ -26,11 +26,13 @@ from transduce.server.splitting import Document, Splitter
 
 def test_what_cannot_be_translated_is_said(client: Client) -> None:
     body = {"q": "a", "source": "en", "target": "fr"}
-    assert "it does en to de" in refused(client.post("/translate", body), 404)
-    assert "there is en-de, symbols" in refused(client.post("/v1/translate", {"text": "a", "model": "../x"}), 404)
-    assert "there is en-de" in refused(client.post("/v1/translate", {"text": "a"}), 404)
+    assert "it translates: en to de" in refused(client.post("/translate", body), 404)
+    assert "this server has: en-de, symbols" in refused(
+        client.post("/v1/translate", {"text": "a", "model": "../x"}), 404
+    )
+    assert "this server has: en-de" in refused(client.post("/v1/translate", {"text": "a"}), 404)
     both = {"text": "a", "model": "symbols", "source": "en", "target": "de"}
-    assert "does not translate that pair" in refused(client.post("/v1/translate", both), 404)
+    assert "does not translate this language pair" in refused(client.post("/v1/translate", both), 404)
     assert client.post("/v1/translate", {**both, "model": "en-de"}).status_code == 200
 
 
@@ -45,13 +47,19 @@ def test_what_cannot_be_translated_is_said(client: Client) -> None:
             "format: Input should be 'text' or 'html'",
         ),
         ({"json": {"q": "a", "source": "en", "target": "de", "alternatives": 99}}, "alternatives"),
-        ({"json": {"q": "a\ud800", "source": "en", "target": "de"}}, "no valid Unicode"),
-        ({"content": b"{", "headers": {"content-type": "application/json"}}, "not JSON"),
-        ({"content": b"[" * 100_000, "headers": {"content-type": "application/json"}}, "not JSON"),
-        ({"content": b"q=%ff", "headers": {"content-type": "application/x-www-form-urlencoded"}}, "not a form"),
-        ({"content": b"q=a&" * 2000, "headers": {"content-type": "application/x-www-form-urlencoded"}}, "not a form"),
-        ({"content": b"x"}, "send application/json"),
-        ({"files": {"q": b"x"}}, "send application/json"),
+        ({"json": {"q": "a\ud800", "source": "en", "target": "de"}}, "not valid Unicode"),
+        ({"content": b"{", "headers": {"content-type": "application/json"}}, "not valid JSON"),
+        ({"content": b"[" * 100_000, "headers": {"content-type": "application/json"}}, "not valid JSON"),
+        (
+            {"content": b"q=%ff", "headers": {"content-type": "application/x-www-form-urlencoded"}},
+            "not valid form data",
+        ),
+        (
+            {"content": b"q=a&" * 2000, "headers": {"content-type": "application/x-www-form-urlencoded"}},
+            "not valid form data",
+        ),
+        ({"content": b"x"}, "must be application/json"),
+        ({"files": {"q": b"x"}}, "must be application/json"),
     ],
 )
 def test_bodies_that_make_no_sense(client: Client, content: dict[str, Any], reason: str) -> None:
@@ -75,10 +83,12 @@ def test_what_was_sent_is_not_echoed(client: Client) -> None:
 def test_sizes(run: Path) -> None:
     client = Client(make_service([run], characters=100, texts=3, body_bytes=1_000))
     body = {"source": "en", "target": "de"}
-    assert "at most 100 characters; these have 101" in refused(client.post("/translate", {**body, "q": "a" * 101}), 413)
-    assert "at most 3 texts; this one has 4" in refused(client.post("/translate", {**body, "q": ["a"] * 4}), 413)
+    assert "101 characters; a request may have at most 100" in refused(
+        client.post("/translate", {**body, "q": "a" * 101}), 413
+    )
+    assert "4 texts; at most 3 are allowed" in refused(client.post("/translate", {**body, "q": ["a"] * 4}), 413)
     assert "1,000 bytes" in refused(client.post("/translate", {**body, "q": "a" * 2_000}), 413)
-    assert "nothing to see" in refused(client.post("/v1/attention", {"text": " "}), 404)
+    assert "nothing to show" in refused(client.post("/v1/attention", {"text": " "}), 404)
     refused(client.post("/v1/attention", {"text": ""}), 400)
 
     async def chunks() -> Any:
@@ -91,7 +101,7 @@ def test_sizes(run: Path) -> None:
 def test_texts_are_measured_as_the_model_takes_them(client: Client) -> None:
     """NFKC makes eighteen characters of one: fifty thousand would be nine hundred thousand."""
     answer = client.post("/v1/translate", {"text": "\ufdfa" * 3_000, "model": "en-de"})
-    assert "at most 50,000 characters; these have 54,000 once normalised" in refused(answer, 413)
+    assert "54,000 characters after normalisation (NFKC); a request may have at most 50,000" in refused(answer, 413)
 
 
 def test_long_texts_are_split_and_counted_aside(
@@ -127,7 +137,7 @@ def test_a_slow_body_is_given_up(run: Path) -> None:
     ("192.168.1.7", 200), ("mine.example", 200), ("evil.example", 403), ("", 403), ("127.0.0.1.evil.example", 403),
 ])  # fmt: skip
 def test_the_host_must_be_ours(run: Path, service: Service, host: str, status: int) -> None:
-    service = Service(Settings(allowed_hosts=("mine.example",)), service.models, service.metrics)
+    service = Service(ServerSettings(allowed_hosts=("mine.example",)), service.models, service.metrics)
     assert Client(service).get("/health", headers={"host": host}).status_code == status
 
 
@@ -157,7 +167,7 @@ def test_an_error_of_ours_is_logged_without_words(
 
     monkeypatch.setattr("transduce.translator.Translator.stream", fail)
     answer = Client(service).post("/translate", {"q": SECRET, "source": "en", "target": "de"})
-    assert refused(answer, 500) == "the server failed on this request"
+    assert refused(answer, 500) == "internal server error"
     shown = capfd.readouterr()
     assert "ValueError at" in shown.err
     assert SECRET not in shown.out + shown.err + answer.text
@@ -169,17 +179,17 @@ def test_an_error_of_ours_is_logged_without_words(
 @contextmanager
 def held_translations(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """Translations that take their time."""
-    from transduce.server.models import Model
+    from transduce.server.models import ServedModel
 
     batches: list[int] = []
-    free, plain = threading.Event(), Model.translate
+    free, plain = threading.Event(), ServedModel.translate
 
-    def slow(self: Model, lines: list[str], request: Any) -> Any:
+    def slow(self: ServedModel, lines: list[str], request: Any) -> Any:
         batches.append(len(lines))
         free.wait(0.3)
         return plain(self, lines, request)
 
-    monkeypatch.setattr(Model, "translate", slow)
+    monkeypatch.setattr(ServedModel, "translate", slow)
     yield batches
     free.set()
 
@@ -249,6 +259,29 @@ def test_the_documentation_is_local(client: Client) -> None:
     assert {"/translate", "/v1/translate", "/v1/attention", "/detect", "/metrics"} <= set(document["paths"])
     for path in document["paths"]:
         assert path in page.text
+
+
+def test_every_route_and_field_is_documented(client: Client) -> None:
+    document = client.get("/openapi.json").json()
+    assert document["info"]["description"]
+    for path, operations in document["paths"].items():
+        for operation in operations.values():
+            assert operation.get("description"), path
+            assert operation["tags"][0] in {tag["name"] for tag in document["tags"]}
+            assert all(parameter["description"] for parameter in operation.get("parameters", []))
+            for media in operation.get("requestBody", {}).get("content", {}).values():
+                check_described(path, media["schema"])
+    for name, schema in document["components"]["schemas"].items():
+        if name not in ("HTTPValidationError", "ValidationError"):  # FastAPI's own
+            check_described(name, schema)
+
+
+def check_described(name: str, schema: dict[str, Any]) -> None:
+    if "$ref" in schema:
+        return
+    assert schema.get("description"), name
+    for field, content in schema.get("properties", {}).items():
+        assert content.get("description") or "$ref" in content, f"{name}.{field}"
 
 
 def test_the_dockerfile_runs_without_rights() -> None:

@@ -1,20 +1,21 @@
 """LibreTranslate's routes, as its clients ask them."""
 
+import asyncio
 import re
-import sys
-import types
 from html import escape
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 pytest.importorskip("fastapi")
 pytest.importorskip("httpx")
 
-from serving import Client, client, direct, make_service, refused, run, service, symbols
+from serving import Client, client, direct, fake_lingua, make_service, refused, run, service, symbols
 
-from transduce.server.detection import Detector
+from transduce.server.app import _lifespan
+from transduce.server.detection import Detected, Detector, LinguaProcess
+from transduce.server.lingua_process import likeliest
+from transduce.server.refusals import Overloaded
 from transduce.server.service import Service
 
 
@@ -51,7 +52,7 @@ def test_html_is_measured_as_it_was_sent(run: Path) -> None:
     client = Client(make_service([run], characters=30, texts=1))
     body = {"source": "en", "target": "de", "format": "html"}
     assert client.post("/translate", body | {"q": "<b>the</b> <i>cat</i> <b>a</b>"}).status_code == 200
-    assert "30 characters" in refused(client.post("/translate", body | {"q": "<b>the</b> <i>cat</i> <b>at</b>"}), 413)
+    assert "at most 30" in refused(client.post("/translate", body | {"q": "<b>the</b> <i>cat</i> <b>at</b>"}), 413)
 
 
 def test_alternatives(client: Client, service: Service) -> None:
@@ -72,47 +73,69 @@ def test_languages_and_settings(client: Client) -> None:
     assert client.get("/health").json() == {"status": "ok"}
 
 
-class FakeLingua(types.ModuleType):
-    """As much of lingua as is asked of it."""
-
-    class LanguageDetectorBuilder:
-        @classmethod
-        def from_all_languages(cls) -> "FakeLingua.LanguageDetectorBuilder":
-            return cls()
-
-        def build(self) -> "FakeLingua.LanguageDetectorBuilder":
-            return self
-
-        def compute_language_confidence_values(self, text: str) -> list[Any]:
-            code = "EN" if "the" in text else "FR"
-            language = types.SimpleNamespace(iso_code_639_1=types.SimpleNamespace(name=code))
-            return [types.SimpleNamespace(language=language, value=0.9)]
-
-
-def test_detection(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake = FakeLingua("lingua")
-    fake.__spec__ = types.SimpleNamespace()  # type: ignore[assignment]
-    monkeypatch.setitem(sys.modules, "lingua", fake)
+def test_detection(service: Service, fake_lingua: Path) -> None:
+    service.detector = Detector()
+    client = Client(service)
     assert client.post("/detect", {"q": "the cat"}).json() == [{"language": "en", "confidence": 90.0}]
     answer = client.post("/translate", {"q": ["the cat"], "source": "auto", "target": "de"}).json()
     assert answer["detectedLanguage"] == [{"language": "en", "confidence": 90.0}]
     assert len(answer["translatedText"]) == 1
-    assert "pair of languages" in refused(client.post("/translate", {"q": "le", "source": "auto", "target": "de"}), 404)
+    refusal = client.post("/translate", {"q": "le chat", "source": "auto", "target": "de"})
+    assert "does not translate this language pair" in refused(refusal, 404)
+    service.detector.close()
+
+
+def test_a_detector_that_stops_is_restarted(fake_lingua: Path) -> None:
+    detector = Detector()
+    first = detector.start()
+    assert detector.start() is first, "it is started once"
+    first.result().end()
+    assert detector(["the cat"]) == [[Detected("en", 90.0)]]
+    with pytest.raises(Overloaded, match="stopped and is restarted: try again later"):
+        detector(["stop"])
+    assert detector(["le chat"]) == [[Detected("fr", 90.0)]]
+    detector.close()
+
+
+def test_a_detector_that_cannot_be_started(run: Path, fake_lingua: Path) -> None:
+    (fake_lingua / "lingua.py").write_text("1 / 0")
+    client = Client(make_service([run]))
+    assert "could not be started: give the source language" in refused(client.post("/detect", {"q": "the"}), 503)
+
+
+def test_a_detector_that_is_still_loading(run: Path, fake_lingua: Path) -> None:
+    (fake_lingua / "lingua.py").write_text("import time; time.sleep(60)")
+    service = make_service([run], request_s=0.05)
+    refusal = Client(service).post("/detect", {"q": "the"})
+    assert "still loading: try again later" in refused(refusal, 503)
+    service.close()
+
+
+def test_the_detector_loads_when_the_server_starts(run: Path, fake_lingua: Path) -> None:
+    """Lingua takes half a minute to load, and nobody should have to wait for it."""
+    service = make_service([run])
+
+    async def live() -> LinguaProcess:
+        async with _lifespan(service):
+            process = await asyncio.wrap_future(service.detector.start())
+            assert service.detector(["the cat"]) == [[Detected("en", 90.0)]]
+        return process
+
+    assert not asyncio.run(live()).is_alive, "it ends with the server"
 
 
 def test_lingua_s_answers_are_understood() -> None:
     """Lingua itself, with three languages: all of them take long to load."""
     lingua = pytest.importorskip("lingua")
     few = lingua.Language.GERMAN, lingua.Language.ENGLISH, lingua.Language.FRENCH
-    detector = Detector()
-    detector.__dict__["_lingua"] = lingua.LanguageDetectorBuilder.from_languages(*few).build()
-    best, *others = detector.detect("Wo ist der Bahnhof, und wann kommt der nächste Zug?")
-    assert best.language == "de"
-    assert best.confidence > 50
-    assert all(other.confidence < best.confidence for other in others)
+    detector = lingua.LanguageDetectorBuilder.from_languages(*few).build()
+    best, *others = likeliest(detector, "Wo ist der Bahnhof, und wann kommt der nächste Zug?")
+    assert best[0] == "de"
+    assert best[1] > 50
+    assert all(other[1] < best[1] for other in others)
 
 
 def test_without_a_detector_it_says_so(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("transduce.server.detection.find_spec", lambda name: None)
     assert r"transduce[detect]" in refused(client.post("/detect", {"q": "the cat"}), 404)
-    assert "name the source" in refused(client.post("/translate", {"q": "a", "source": "auto", "target": "de"}), 404)
+    assert "give the source" in refused(client.post("/translate", {"q": "a", "source": "auto", "target": "de"}), 404)

@@ -17,8 +17,8 @@ from serving import Client, make_service, refused, run, symbols
 
 from transduce import checkpoint
 from transduce.errors import RunError, SettingError
-from transduce.server.models import Model, Searching
-from transduce.server.settings import Settings
+from transduce.server.models import ServedModel, TranslationWork
+from transduce.server.settings import ServerSettings
 
 
 def test_new_weights_take_their_place(tmp_path: Path, run: Path) -> None:
@@ -49,6 +49,41 @@ def test_torn_weights_change_nothing(tmp_path: Path, run: Path) -> None:
     assert 'outcome="failed"} 1.0' in Client(service).get("/metrics").text
 
 
+def change_weights(folder: Path) -> None:
+    weights = checkpoint.RunFolder(folder).weights("best")
+    tensors = checkpoint.read_tensors(weights)
+    checkpoint.write_tensors(weights, {name: tensor.flip(0) for name, tensor in tensors.items()})
+
+
+def test_weights_that_failed_once_are_tried_again_after_others_have_loaded(
+    tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cause may be gone: memory that was short, or a folder that was being copied."""
+    folder = Path(shutil.copytree(run, tmp_path / "run"))
+    service, load = make_service([folder]), ServedModel.load
+    said: list[str] = []
+    service.models.loading = dataclasses.replace(service.models.loading, say=said.append)
+    first = service.models.named("en-de")
+
+    def refresh() -> ServedModel:
+        service.models.refresh(service.models.named("en-de"))
+        return service.models.named("en-de")
+
+    def fail(*_: object) -> None:
+        raise MemoryError("no room")
+
+    change_weights(folder)
+    monkeypatch.setattr(ServedModel, "load", fail)
+    assert refresh() is refresh() is first
+    monkeypatch.setattr(ServedModel, "load", load)
+    assert refresh() is first, "they are not tried again and again"
+    change_weights(folder)  # back to those that are loaded: nothing to do, and the failure is over
+    assert refresh() is first
+    change_weights(folder)
+    assert refresh() is not first
+    assert said == ["en-de: keeps its old weights: no room", "en-de: loaded new weights"]
+
+
 def test_a_failure_of_any_kind_leaves_the_model_as_it_is(
     tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -59,7 +94,7 @@ def test_a_failure_of_any_kind_leaves_the_model_as_it_is(
     def fail(*_: object) -> None:
         raise MemoryError("no room")
 
-    monkeypatch.setattr(Model, "load", fail)
+    monkeypatch.setattr(ServedModel, "load", fail)
     weights = checkpoint.RunFolder(folder).weights("best")
     checkpoint.write_tensors(weights, {n: tensor.flip(0) for n, tensor in checkpoint.read_tensors(weights).items()})
     service.models.refresh(old)
@@ -70,8 +105,8 @@ def test_only_what_torch_translates_waits_its_turn(run: Path) -> None:
     """CTranslate2 serves several threads; what it cannot do is one batch at a time, known without loading torch's engine."""
     model = make_service([run]).models.named("en-de")
     power, paper = (model.translator.request(beam=2, length_penalty=kind) for kind in ("power", "paper"))
-    assert Searching(model, power).alone is None
-    assert Searching(model, paper).alone is model
+    assert TranslationWork(model, power).alone is None
+    assert TranslationWork(model, paper).alone is model
     assert "_torch" not in vars(model.translator.engines)
 
 
@@ -104,7 +139,7 @@ def test_a_folder_that_hangs_keeps_no_other_waiting(run: Path, symbols: Path, mo
     service.models.loading = dataclasses.replace(service.models.loading, say=said.append)
     service.models.load_s = 0.05
 
-    def refresh(model: Model) -> None:
+    def refresh(model: ServedModel) -> None:
         if model.of.name == "en-de":
             hanging.set()
             free.wait(20)
@@ -123,7 +158,7 @@ def test_a_folder_that_hangs_keeps_no_other_waiting(run: Path, symbols: Path, mo
 
     asyncio.run(watch())
     assert hanging.is_set()
-    assert said == [f"{run}: not loaded within 0.05 s; en-de keeps its old weights meanwhile"]
+    assert said == [f"{run}: not loaded within 0.05 s; en-de keeps its old weights for now"]
     free.set()
 
 
@@ -160,20 +195,20 @@ def test_a_fifo_in_place_of_a_log_is_refused(tmp_path: Path, run: Path) -> None:
 
 def test_a_model_that_never_loads_is_one_line(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     free = threading.Event()
-    monkeypatch.setattr(Model, "load", lambda *_: free.wait(20))
-    with pytest.raises(RunError, match=rf"{run}: the model was not loaded within 0\.01 s"):
+    monkeypatch.setattr(ServedModel, "load", lambda *_: free.wait(20))
+    with pytest.raises(RunError, match=rf"{run}: the model could not be loaded within 0\.01 s"):
         make_service([run], load_s=0.01)
     free.set()
 
 
 def test_models_that_cannot_be_served(run: Path, tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match=r"another model for en-de: name it as SOURCE-TARGET=RUN"):
+    with pytest.raises(SettingError, match=r"another model is already named en-de; name this one as SOURCE-TARGET=RUN"):
         make_service([run, f"en-de={run}"])
     with pytest.raises(RunError, match="no such folder"):
         make_service([tmp_path / "nowhere"])
     with pytest.raises(RunError, match="no such folder"):
         make_service([f"en-de={tmp_path / 'nowhere'}"])
-    with pytest.raises(SettingError, match=r"the name 'xx' must be two languages, as in en-de=/"):
+    with pytest.raises(SettingError, match=r"the name 'xx' must be two language codes, as in en-de=/"):
         make_service([f"xx={run}"])
 
 
@@ -181,8 +216,8 @@ def test_models_that_cannot_be_served(run: Path, tmp_path: Path) -> None:
     ("settings", "reason"),
     [
         ({"port": 0}, "--port 0"),
-        ({"host": "0.0.0.0"}, r"--host 0\.0\.0\.0: others could reach it"),
-        ({"host": "example.org"}, "give an address"),
+        ({"host": "0.0.0.0"}, r"--host 0\.0\.0\.0: other machines could use this server"),
+        ({"host": "example.org"}, "must be an IP address"),
         ({"batch_lines": 0}, "--batch 0: must be from 1 to 10,000"),
         ({"queue_requests": 0}, "--queue 0: must be from 1"),
         ({"characters": 0}, "--characters 0: must be from 1"),
@@ -190,11 +225,11 @@ def test_models_that_cannot_be_served(run: Path, tmp_path: Path) -> None:
 )
 def test_settings_that_cannot_be(settings: dict[str, Any], reason: str) -> None:
     with pytest.raises(SettingError, match=reason):
-        Settings(**settings)
+        ServerSettings(**settings)
 
 
 def test_being_exposed_can_be_meant() -> None:
-    assert Settings(host="0.0.0.0", open=True).is_exposed
-    assert Settings(host="::", keys="keys").is_exposed
-    assert not Settings(host="::1").is_exposed
-    assert not Settings(host="localhost").is_exposed
+    assert ServerSettings(host="0.0.0.0", open=True).is_exposed
+    assert ServerSettings(host="::", keys="keys").is_exposed
+    assert not ServerSettings(host="::1").is_exposed
+    assert not ServerSettings(host="localhost").is_exposed

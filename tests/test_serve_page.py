@@ -9,9 +9,11 @@ import pytest
 pytest.importorskip("fastapi")
 pytest.importorskip("httpx")
 
+from pydantic import BaseModel
 from serving import Client, client, refused, run, service, symbols
 
 import transduce.explore
+from transduce.server.explore_answers import AttentionView, TrainingView, TranslateView, TreeView
 from transduce.server.service import Service
 
 
@@ -43,21 +45,23 @@ def test_the_explorer_is_asked(client: Client, service: Service, explorer: Itera
     asked = next(explorer)
     base = {"model": "en-de", "text": "the cat"}
     assert client.post("/v1/explore/translate", {**base, "n_best": 3}).json() == {"view": "translate_view"}
-    assert client.post("/v1/explore/attention", {**base, "target": "x", "off": [["source", 1, 0]]}).status_code == 200
+    assert (
+        client.post("/v1/explore/attention", {**base, "target_text": "x", "off": [["cross", 1, 0]]}).status_code == 200
+    )
     assert client.post("/v1/explore/tree", {**base, "beam": 2}).status_code == 200
     assert client.get("/v1/explore/training?model=en-de").json() == {"view": "training_view"}
     assert asked[:3] == [
         ("translate_view", "Translator", ("the cat",), {"n_best": 3, "alternatives": 5}),
-        ("attention_view", "Translator", ("the cat",), {"target": "x", "off": [["source", 1, 0]]}),
+        ("attention_view", "Translator", ("the cat",), {"target_text": "x", "off": [["cross", 1, 0]]}),
         ("tree_view", "Translator", ("the cat",), {"beam": 2}),
     ]
     assert asked[3][1] == "PosixPath"
     refused(client.post("/v1/explore/attention", {**base, "off": [["nowhere", 1, 0]]}), 400)
     said = refused(client.post("/v1/explore/tree", {**base, "text": "zq " * 300}), 413)
     count = len(service.models.named("en-de").translator.vocabularies.source.encode(["zq " * 300])[0])
-    assert said == f"a text to look into has at most 200 tokens; this one has {count}"
+    assert said == f"the text has {count} tokens; this route accepts at most 200"
     said = refused(client.post("/v1/explore/tree", {**base, "text": "a" * 2_001}), 413)
-    assert said == "a text to look into has at most 2,000 characters; this one has 2,001"
+    assert said == "the text has 2,001 characters; this route accepts at most 2,000"
     assert "no such model" in refused(client.get("/v1/explore/training?model=../../etc"), 404)
 
 
@@ -74,11 +78,38 @@ def test_the_page_is_served_with_a_strict_policy(client: Client, explorer: Itera
     refused(client.get("/page/../../../etc/passwd"), 404)
 
 
+@pytest.mark.parametrize(
+    ("path", "change", "view"),
+    [
+        ("translate", {}, TranslateView),
+        ("attention", {"off": [["cross", 0, 0]]}, AttentionView),
+        ("tree", {}, TreeView),
+    ],
+)
+def test_views_are_what_the_documentation_says(
+    client: Client, path: str, change: dict[str, Any], view: type[BaseModel]
+) -> None:
+    answer = client.post(f"/v1/explore/{path}", {"text": "the cat sat", "model": "en-de"} | change)
+    view.model_validate_json(answer.content)
+
+
+def test_the_training_view_is_what_the_documentation_says(client: Client) -> None:
+    TrainingView.model_validate_json(client.get("/v1/explore/training?model=en-de").content)
+
+
+def test_old_names_of_fields_are_still_read(client: Client) -> None:
+    base = {"model": "en-de", "text": "the cat"}
+    new = client.post("/v1/explore/attention", {**base, "target_text": "der Hund", "off": [["cross", 0, 0]]})
+    old = client.post("/v1/explore/attention", {**base, "target": "der Hund", "off": [["source", 0, 0]]})
+    assert old.json() == new.json()
+    assert new.json()["off"] == [["cross", 0, 0]]
+
+
 def test_the_explorer_itself_answers(client: Client) -> None:
     asked = {"text": "the cat sat", "model": "en-de"}
     translated = client.post("/v1/explore/translate", asked).json()
     assert translated["outputs"]
-    inside = client.post("/v1/explore/attention", asked | {"off": [["source", 0, 0]]})
+    inside = client.post("/v1/explore/attention", asked | {"off": [["cross", 0, 0]]})
     assert inside.status_code == 200
     long = asked | {"text": "the cat sat on the mat " * 5}
     packed = client.post("/v1/explore/attention", long)
@@ -89,7 +120,7 @@ def test_the_explorer_itself_answers(client: Client) -> None:
     assert plain.json() == packed.json()
     assert client.post("/v1/explore/tree", asked | {"beam": 2}).json()["steps"]
     assert client.get("/v1/explore/training?model=en-de").status_code == 200
-    refused(client.post("/v1/explore/attention", asked | {"off": [["source", 99, 0]]}), 404)
+    refused(client.post("/v1/explore/attention", asked | {"off": [["cross", 99, 0]]}), 404)
     for path, name, most in (("translate", "alternatives", 20), ("translate", "n_best", 20), ("tree", "beam", 12)):
         assert client.post(f"/v1/explore/{path}", asked | {name: most}).status_code == 200, "as the views have it"
         refused(client.post(f"/v1/explore/{path}", asked | {name: most + 1}), 400)

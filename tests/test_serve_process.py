@@ -24,24 +24,35 @@ pytest.importorskip("libretranslatepy")
 
 from folders import write_folder
 from libretranslatepy import LibreTranslateAPI
+from serving import FAKE_LINGUA
 
 from transduce import checkpoint
 from transduce.cli import main
-from transduce.translator import Loading, Translator
+from transduce.translator import LoadOptions, Translator
 
 # As the command line starts it, but with limits that a test can wait for.
 PROGRAM = """
 import json, sys
 from transduce.server.running import serve
-from transduce.server.settings import Settings
-from transduce.translator import Loading
-serve(sys.argv[1:2], Settings(**json.loads(sys.argv[2])), Loading(threads=1))
+from transduce.server.settings import ServerSettings
+from transduce.translator import LoadOptions
+serve(sys.argv[1:2], ServerSettings(**json.loads(sys.argv[2])), LoadOptions(threads=1))
 """
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_folder(tmp_path_factory.mktemp("process") / "run")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def fake_lingua(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The real one would take half a minute of every server's start."""
+    folder = tmp_path_factory.mktemp("lingua")
+    (folder / "lingua.py").write_text(FAKE_LINGUA)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
+        yield
 
 
 def free_port() -> int:
@@ -112,7 +123,7 @@ def test_the_command_line_and_a_real_client(run: Path) -> None:
     served = Served("-m", "transduce", "serve", f"en-fr={run}", "--port", str(port), *options, port=port)
     client = LibreTranslateAPI(served.url)
     assert client.languages() == [{"code": "en", "name": "English", "targets": ["fr"]}]
-    expected = Translator.load(run, Loading(threads=1)).translate(["the cat sat."])[0]
+    expected = Translator.load(run, LoadOptions(threads=1)).translate(["the cat sat."])[0]
     assert client.translate("the cat sat.", "en", "fr") == expected
     with refused("413"):
         client.translate("a" * 100, "en", "fr")
@@ -165,7 +176,7 @@ def test_new_weights_drop_no_request(run: Path, tmp_path: Path) -> None:
     until = time.monotonic() + 20
     while served.ask(body) == before:  # an answer that fails raises
         assert time.monotonic() < until
-    assert served.end().endswith("transduce: en-de: new weights\n")
+    assert served.end().endswith("transduce: en-de: loaded new weights\n")
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no FIFOs")
@@ -283,13 +294,17 @@ def test_a_port_that_is_taken(run: Path, capfd: pytest.CaptureFixture[str]) -> N
         port = taken.getsockname()[1]
         assert main(["serve", str(run), "--port", str(port)]) == 2
     assert re.fullmatch(
-        rf"transduce: 127\.0\.0\.1:{port}: cannot listen there \(.*\): choose another --port\n", capfd.readouterr().err
+        rf"transduce: 127\.0\.0\.1:{port}: cannot listen on this address \(.*\); choose another --port or --host\n",
+        capfd.readouterr().err,
     )
 
 
 def test_being_exposed_needs_keys(run: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", str(run), "--host", "0.0.0.0"]) == 2
-    assert "give --keys FILE (`transduce key FILE NAME` makes one), or say --open" in capfd.readouterr().err
+    assert (
+        "require API keys with --keys FILE (`transduce key FILE NAME` creates one), or allow everyone with --open"
+        in capfd.readouterr().err
+    )
 
 
 def test_a_missing_extra_is_one_line(

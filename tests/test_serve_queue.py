@@ -9,11 +9,11 @@ import pytest
 
 pytest.importorskip("prometheus_client")
 
-from transduce.server.jobs import Work
+from transduce.server.jobs import QueueWork
 from transduce.server.metrics import Metrics
 from transduce.server.queue import Queue
 from transduce.server.refusals import Overloaded
-from transduce.server.settings import Settings
+from transduce.server.settings import ServerSettings
 
 
 class Clock:
@@ -60,7 +60,7 @@ class Slow(Held):
 
 def run(test: Callable[[Queue], Awaitable[Any]], clock: Clock | None = None, cores: int = 2, **settings: Any) -> Any:
     async def inside() -> Any:
-        queue = Queue(Settings(**{"workers": 1, **settings}), Metrics(), cores, clock or Clock())
+        queue = Queue(ServerSettings(**{"workers": 1, **settings}), Metrics(), cores, clock or Clock())
         try:
             return await asyncio.wait_for(test(queue), 10)
         finally:
@@ -69,12 +69,12 @@ def run(test: Callable[[Queue], Awaitable[Any]], clock: Clock | None = None, cor
     return asyncio.run(inside())
 
 
-async def admitted(queue: Queue, work: Work, lines: list[str]) -> list[Any]:
+async def admitted(queue: Queue, work: QueueWork, lines: list[str]) -> list[Any]:
     with queue.admitted():
         return await queue.answer(work, lines)
 
 
-async def started(queue: Queue, work: Work, *documents: list[str]) -> "list[asyncio.Task[list[Any]]]":
+async def started(queue: Queue, work: QueueWork, *documents: list[str]) -> "list[asyncio.Task[list[Any]]]":
     """A task for each document, the first already with the worker."""
     tasks = []
     for document in documents:
@@ -410,7 +410,7 @@ def test_a_closed_queue_forgets_what_waits() -> None:
     work = Held()
 
     async def test() -> None:
-        queue = Queue(Settings(workers=1), Metrics(), clock=Clock())
+        queue = Queue(ServerSettings(workers=1), Metrics(), clock=Clock())
         tasks = await started(queue, work, ["a"], ["b"])
         work.free.set()
         queue.close()

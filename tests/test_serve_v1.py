@@ -11,10 +11,10 @@ pytest.importorskip("httpx")
 
 from serving import FROZEN, Client, client, make_service, refused, run, service, symbols
 
-from transduce.server.api import TranslateAnswer
-from transduce.server.models import Model
+from transduce.server.api import AttentionAnswer, TranslateAnswer
+from transduce.server.models import ServedModel
 from transduce.server.service import Service, Translated
-from transduce.translator import Request, Translation
+from transduce.translator import SearchRequest, Translation
 
 
 def test_n_best_with_scores_and_tokens(client: Client, service: Service) -> None:
@@ -70,31 +70,37 @@ def test_long_answers_are_written_aside(client: Client, monkeypatch: pytest.Monk
 def test_a_sentence_without_outputs_is_refused_not_answered_with_nothing(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def nothing(_: Model, lines: list[str], request: Request) -> list[Translation]:
+    def nothing(_: ServedModel, lines: list[str], request: SearchRequest) -> list[Translation]:
         return [Translation(line, []) for line in lines]
 
-    monkeypatch.setattr(Model, "translate", nothing)
+    monkeypatch.setattr(ServedModel, "translate", nothing)
     answer = client.post("/v1/translate", {"text": "the cat. Seven dogs.", "model": "en-de"})
-    assert "no output was found for 2 of 2 sentences" in refused(answer, 400)
+    assert "found no output for 2 of 2 sentences" in refused(answer, 400)
 
 
 def test_attention_of_a_translation(client: Client) -> None:
     answer = client.post("/v1/translate", {"text": ["the cat.", "Seven dogs."], "model": "en-de", "attention": True})
     for text in answer.json()["translations"]:
         alignment = text["sentences"][0]["attention"]
-        assert len(alignment["weights"]) == len(alignment["target"])
-        assert {len(row) for row in alignment["weights"]} == {len(alignment["source"])}
-        assert [sum(row) for row in alignment["weights"]] == pytest.approx([1] * len(alignment["target"]), abs=0.01)
+        assert len(alignment["weights"]) == len(alignment["target_tokens"])
+        assert {len(row) for row in alignment["weights"]} == {len(alignment["source_tokens"])}
+        assert [sum(row) for row in alignment["weights"]] == pytest.approx(
+            [1] * len(alignment["target_tokens"]), abs=0.01
+        )
     assert client.post("/v1/translate", {"text": "", "model": "en-de", "attention": True}).status_code == 200
 
 
-@pytest.mark.parametrize("output", [None, "der Hund läuft"])
-def test_attention_of_every_head(client: Client, service: Service, output: str | None) -> None:
-    answer = client.post("/v1/attention", {"text": "the cat sat", "model": "en-de", "output": output}).json()
-    seen = service.models.named("en-de").translator.attention("the cat sat", output)
-    assert (answer["source"], answer["target"]) == (seen.source, seen.target)
-    assert answer["written"] == [*answer["target"][1:], "</s>"]
-    for name, maps in (("encoder", seen.maps.encoder), ("decoder", seen.maps.decoder), ("cross", seen.maps.source)):
+@pytest.mark.parametrize("target", [None, "der Hund läuft"])
+def test_attention_of_every_head(client: Client, service: Service, target: str | None) -> None:
+    body = {"text": "the cat sat", "model": "en-de"}
+    response = client.post("/v1/attention", {**body, "target_text": target})
+    AttentionAnswer.model_validate_json(response.content, strict=True)
+    answer = response.json()
+    assert client.post("/v1/attention", {**body, "output": target}).json() == answer, "the old name"
+    seen = service.models.named("en-de").translator.attention("the cat sat", target)
+    assert (answer["source_tokens"], answer["decoder_input_tokens"]) == (seen.source, seen.target)
+    assert answer["target_tokens"] == [*answer["decoder_input_tokens"][1:], "</s>"]
+    for name, maps in (("encoder", seen.maps.encoder), ("decoder", seen.maps.decoder), ("cross", seen.maps.cross)):
         assert answer[name][1][3][0] == pytest.approx(maps[1][0, 3, 0].tolist(), abs=1e-4)
 
 

@@ -343,9 +343,9 @@ def average(options: Options) -> int:
 def serve(options: Options) -> int:
     _require("fastapi", "granian", "prometheus_client", extra="serve")
     from transduce.server.running import serve as run
-    from transduce.server.settings import Settings
+    from transduce.server.settings import ServerSettings
 
-    settings = Settings(
+    settings = ServerSettings(
         host=options.host,
         port=options.port,
         allowed_hosts=tuple(options.allow_host),

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from transduce.errors import DataError, SettingError
-from transduce.explore.character import Kinds, characters
+from transduce.explore.head_statistics import Kinds, head_statistics
 from transduce.explore.inside import Inside, Pair, Seen
 from transduce.explore.runs import training_view
 from transduce.explore.tree import Tree
@@ -53,7 +53,7 @@ def translate_view(translator: Translator, text: str, n_best: int = 4, alternati
 
 
 def attention_view(
-    translator: Translator, text: str, target: str | None = None, off: Iterable[Sequence[Any]] = ()
+    translator: Translator, text: str, target_text: str | None = None, off: Iterable[Sequence[Any]] = ()
 ) -> View:
     """Who looks at whom in every head, for the model's own translation or a given target.
 
@@ -63,7 +63,9 @@ def attention_view(
     heads = [_head(one) for one in off]
     inside, both = Inside(translator, heads), translator.vocabularies
     source = _some_ids(translator, text)
-    written = both.target.encode([target])[0] if target is not None else _translated(translator, inside, source)
+    written = (
+        both.target.encode([target_text])[0] if target_text is not None else _translated(translator, inside, source)
+    )
     _check_length(written)
     pair = Pair(source, written)
     seen = inside.see(pair)
@@ -72,12 +74,12 @@ def attention_view(
         "source": {"text": text, "tokens": asked},
         "target": {
             "text": both.target.decode([written])[0],
-            "reads": read,
-            "writes": both.target.pieces(written),
+            "decoder_input_tokens": read,
+            "tokens": both.target.pieces(written),
             "log_probabilities": _rounded(_of_tokens(seen.log_probs, written)),
         },
         "maps": {part: [_rounded(layer[0]) for layer in layers] for part, layers in vars(seen.maps).items()},
-        "characters": _characters(seen, asked, read),
+        "statistics": _statistics(seen, asked, read),
         "positions": _positions(inside, pair),
         "masks": _masks(inside, pair),
         "off": [[head.part, head.layer, head.number] for head in heads],
@@ -149,7 +151,7 @@ def _output(translator: Translator, inside: Inside, source: Ids, one: Hypothesis
         "score": round(one.score, 4),
         "log_probability": round(one.log_probability, 4),
         "tokens": [
-            {"text": name, "log_probability": log_probability, "alternatives": others}
+            {"token": name, "log_probability": log_probability, "alternatives": others}
             for name, log_probability, others in zip(
                 vocabulary.pieces(written),
                 _rounded(_of_tokens(log_probs, written)),
@@ -165,7 +167,7 @@ def _alternatives(vocabulary: Vocabulary, log_probs: Tensor, written: Ids, count
     others = log_probs.scatter(1, torch.tensor(written, device=log_probs.device)[:, None], -torch.inf)
     best, ids = others.topk(min(count, others.shape[1] - 1), dim=1)
     return [
-        [{"text": name, "log_probability": value} for name, value in zip(vocabulary.pieces(row), values, strict=True)]
+        [{"token": name, "log_probability": value} for name, value in zip(vocabulary.pieces(row), values, strict=True)]
         for row, values in zip(ids.tolist(), _rounded(best), strict=True)
     ]
 
@@ -174,12 +176,12 @@ def _of_tokens(log_probs: Tensor, written: Ids) -> Tensor:
     return log_probs.gather(1, torch.tensor(written, device=log_probs.device)[:, None])[:, 0]
 
 
-def _characters(seen: Seen, asked: list[str], read: list[str]) -> View:
+def _statistics(seen: Seen, asked: list[str], read: list[str]) -> View:
     def of(layers: list[Tensor], tokens: list[str]) -> list[list[dict[str, float]]]:
-        return [characters(layer[0].cpu(), Kinds.of(tokens)) for layer in layers]
+        return [head_statistics(layer[0].cpu(), Kinds.of(tokens)) for layer in layers]
 
     maps = seen.maps
-    return {"encoder": of(maps.encoder, asked), "decoder": of(maps.decoder, read), "source": of(maps.source, asked)}
+    return {"encoder": of(maps.encoder, asked), "decoder": of(maps.decoder, read), "cross": of(maps.cross, asked)}
 
 
 def _positions(inside: Inside, pair: Pair) -> View:
@@ -210,7 +212,7 @@ def _masks(inside: Inside, pair: Pair) -> View:
     return {
         "encoder": rows(keep_same_sentence(source)),
         "decoder": rows(keep_earlier(target)),
-        "source": rows(keep_source(target, source)),
+        "cross": rows(keep_source(target, source)),
     }
 
 

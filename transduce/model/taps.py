@@ -17,7 +17,7 @@ class AttentionMaps:
 
     encoder: list[Tensor] = field(default_factory=list)
     decoder: list[Tensor] = field(default_factory=list)
-    source: list[Tensor] = field(default_factory=list)
+    cross: list[Tensor] = field(default_factory=list)
 
 
 def attentions(model: Model) -> dict[str, list[MultiHeadAttention]]:
@@ -26,7 +26,7 @@ def attentions(model: Model) -> dict[str, list[MultiHeadAttention]]:
     return {
         "encoder": [layer.attention for layer in transformer.encoder],
         "decoder": [layer.attention for layer in transformer.decoder],
-        "source": [layer.source_attention for layer in transformer.decoder],
+        "cross": [layer.source_attention for layer in transformer.decoder],
     }
 
 

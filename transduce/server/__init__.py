@@ -1,4 +1,4 @@
-"""The HTTP server: LibreTranslate's API and our own over the models of run folders. Needs the extra `serve`.
+"""The HTTP server: LibreTranslate's API, the /v1 API and a web page. Needs the extra `serve`.
 
-Nothing is imported here: whoever asks for help need not wait for a web framework.
+This file imports nothing, so that `transduce serve --help` does not load a web framework.
 """

@@ -1,4 +1,4 @@
-"""How the server says no: one shape for every refusal, with Retry-After where coming again helps. Text is never echoed."""
+"""Error responses: one JSON shape for every refusal, with Retry-After where a retry helps. Never repeats a user's text."""
 
 import sys
 import traceback
@@ -8,48 +8,50 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from transduce.errors import TransduceError
-from transduce.server.refusals import Abandoned, Refusal
+from transduce.server.refusals import ClientDisconnected, Refusal, Unauthorized
 
 
 class Refused(BaseModel):
-    """Why there is no answer."""
+    """The body of every error response."""
 
-    error: str
+    error: str = Field(description="The reason, in one line.")
 
 
-# What every route's documentation says of its refusals.
+# The error responses in the documentation of each route.
 REFUSALS: dict[int | str, dict[str, Any]] = {
-    "4XX": {"model": Refused, "description": "What was asked cannot be done, and why"},
-    503: {"model": Refused, "description": "More work than can be done in time; see Retry-After"},
+    "4XX": {"model": Refused, "description": "The request is invalid or not allowed; `error` says why."},
+    503: {"model": Refused, "description": "The server is overloaded; retry after the seconds in `Retry-After`."},
 }
 
 
 def refused(refusal: Refusal) -> Response:
-    headers = {"Retry-After": str(refusal.retry_after_s)} if refusal.retry_after_s else None
+    headers = {"Retry-After": str(refusal.retry_after_s)} if refusal.retry_after_s else {}
+    if isinstance(refusal, Unauthorized):
+        headers["WWW-Authenticate"] = "Bearer"
     return JSONResponse(Refused(error=str(refusal)).model_dump(), refusal.status, headers)
 
 
 def failed(error: Exception) -> Response:
-    """An error of ours."""
+    """The response to a request on which the server itself failed."""
     log_failure(error)
-    return JSONResponse(Refused(error="the server failed on this request").model_dump(), 500)
+    return JSONResponse(Refused(error="internal server error").model_dump(), 500)
 
 
 def log_failure(error: BaseException | None) -> None:
-    """Where it happened, and not its words, which could be a user's."""
+    """Log where an error happened, but not its message, which could contain a user's text."""
     place = traceback.extract_tb(error.__traceback__)[-1:] if error else []
     where = f" at {place[0].filename}:{place[0].lineno}" if place else ""
-    print(f"transduce: something failed: {type(error).__name__}{where}", file=sys.stderr)
+    print(f"transduce: internal error: {type(error).__name__}{where}", file=sys.stderr)
 
 
 def handle_errors(app: FastAPI) -> None:
-    """Every way a handler can fail, in the one shape."""
+    """Turn every exception of a route into a response of the one shape."""
 
     @app.exception_handler(Refusal)
     async def refuse(_: HttpRequest, error: Refusal) -> Response:
@@ -63,9 +65,9 @@ def handle_errors(app: FastAPI) -> None:
     async def refuse_body(_: HttpRequest, error: RequestValidationError) -> Response:
         return refused(Refusal(explain(error.errors())))
 
-    @app.exception_handler(Abandoned)
-    async def forget(_: HttpRequest, error: Abandoned) -> Response:
-        return Response(status_code=499)  # read by the metrics only
+    @app.exception_handler(ClientDisconnected)
+    async def forget(_: HttpRequest, error: ClientDisconnected) -> Response:
+        return Response(status_code=499)  # only the metrics see it
 
     @app.exception_handler(Exception)
     async def fail(_: HttpRequest, error: Exception) -> Response:
@@ -77,11 +79,11 @@ def handle_errors(app: FastAPI) -> None:
 
 
 def explain(errors: Sequence[Any]) -> str:
-    """The first thing wrong with a body: where it is and what was expected, without what was sent."""
+    """The first error in a body: the field and what was expected there, without the value that was sent."""
     first = next(
         (one for one in errors if one["type"] == "extra_forbidden"), errors[0]
-    )  # a name misspelt explains the rest
+    )  # a misspelt field explains the other errors
     if first["type"] == "json_invalid":
-        return f"the body is not JSON: wrong at character {first['loc'][-1]}"
+        return f"the body is not valid JSON: error at character {first['loc'][-1]}"
     where = ".".join(str(part) for part in first["loc"] if part != "body")
     return f"{where}: {first['msg']}" if where else str(first["msg"])

@@ -1,120 +1,165 @@
-"""Our own routes, /v1: translations with n-best lists, scores, tokens and attention. What comes in is checked by type."""
+"""The /v1 routes: translations with n-best lists, scores, tokens and attention weights. Request bodies are validated."""
 
 import json
 from functools import partial
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter
+from fastapi import APIRouter
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from transduce.server.answers import REFUSALS
-from transduce.server.asking import presented_key, while_present
-from transduce.server.models import Model
-from transduce.server.refusals import Unknown
+from transduce.server.client import cancel_on_disconnect
+from transduce.server.models import ServedModel
+from transduce.server.refusals import NotFound
 from transduce.server.service import Service, Translated
-from transduce.translator import Attention, Output, Request, Translation, Translator
+from transduce.translator import Attention, Output, SearchRequest, Translation, Translator
 
 
 def _whole(value: object) -> object:
-    """JSON has one kind of number: 4.0 is a whole one."""
+    """JSON has a single type of number, so 4.0 is a whole number."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 WHOLE = BeforeValidator(_whole)
 Inspected = Annotated[str, Field(min_length=1)]
+Weights = list[list[list[list[float]]]]  # [layer][head][query][key]
 
 
 class Body(BaseModel):
-    """Strict: a misspelt field or a number in quotes is refused, not guessed at."""
+    """A request body. It is strict: a misspelt field or a number in quotes is an error."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
-class Choice(Body):
-    """Which model: its name, or a pair of languages; neither where there is only one."""
+class ModelChoice(Body):
+    """Which model to use: its name or its languages. A server with a single model needs neither."""
 
-    model: str = ""
-    source: str = ""
-    target: str = ""
-
-
-class TranslateBody(Choice):
-    text: str | list[str]
-    format: Literal["text", "html"] = "text"
-    n_best: Annotated[int, Field(ge=1, le=16), WHOLE] = 1
-    beam: Annotated[int, Field(ge=1, le=16), WHOLE] | None = None
-    alpha: Annotated[float, Field(ge=0, le=10)] | None = None
-    length_penalty: Literal["paper", "power"] | None = None
-    tokens: bool = False  # the log-probability of each token
-    attention: bool = False  # which source tokens each output token looked at
+    model: str = Field("", description="The name of the model, as listed by `/v1/models`.")
+    source: str = Field("", description="The code of the source language, such as `en`.")
+    target: str = Field("", description="The code of the target language, such as `de`.")
 
 
-class AttentionBody(Choice):
-    text: Inspected
-    output: str | None = None  # look at this output instead of the model's own
+class TranslateBody(ModelChoice):
+    """Texts to translate, and what to return with their translations."""
+
+    text: str | list[str] = Field(description="The text to translate, or a list of texts.")
+    format: Literal["text", "html"] = Field("text", description="Whether the texts are plain text or HTML.")
+    n_best: Annotated[int, Field(ge=1, le=16), WHOLE] = Field(
+        1, description="How many outputs to return for each sentence. Widens the beam if necessary."
+    )
+    beam: Annotated[int, Field(ge=1, le=16), WHOLE] | None = Field(
+        None, description="The beam size; 1 is greedy search. Default: the setting of the model."
+    )
+    alpha: Annotated[float, Field(ge=0, le=10)] | None = Field(
+        None, description="The exponent of the length penalty. Default: the setting of the model."
+    )
+    length_penalty: Literal["paper", "power"] | None = Field(
+        None,
+        description="The length penalty: `paper` is ((5 + length) / 6) ^ alpha, `power` is length ^ alpha. "
+        "Default: the setting of the model.",
+    )
+    tokens: bool = Field(False, description="Return the tokens of each output with their log-probabilities.")
+    attention: bool = Field(
+        False, description="Return the cross-attention weights of the best output, averaged over layers and heads."
+    )
+
+
+class AttentionBody(ModelChoice):
+    """A sentence whose attention weights to return."""
+
+    text: Inspected = Field(description="The source sentence.")
+    target_text: str | None = Field(
+        None,
+        validation_alias=AliasChoices("target_text", "output"),
+        description="The target sentence. Default: the translation of the model. (`output` is the old name.)",
+    )
 
 
 class TokenAnswer(BaseModel):
-    token: str
-    log_probability: float
+    """A token of an output."""
+
+    token: str = Field(description="The token as it is in the vocabulary.")
+    log_probability: float = Field(description="The natural logarithm of its probability, given the tokens before it.")
 
 
 class OutputAnswer(BaseModel):
-    text: str
-    score: float
-    log_probability: float
-    tokens: list[TokenAnswer] | None = None
+    """A translation of a sentence."""
+
+    text: str = Field(description="The translation.")
+    score: float = Field(description="The log-probability divided by the length penalty. Outputs are ranked by it.")
+    log_probability: float = Field(description="The natural logarithm of the probability of the whole output.")
+    tokens: list[TokenAnswer] | None = Field(
+        None, description="The tokens, ending in `</s>`; present only if `tokens` was requested."
+    )
 
 
-class Alignment(BaseModel):
-    """How much each target token looked at each source token: the mean over layers and heads."""
+class PairTokens(BaseModel):
+    """The tokens of a source and a target sentence."""
 
-    source: list[str]
-    target: list[str]  # what the decoder was given
-    written: list[str]  # what it wrote then: the names of the rows
-    weights: list[list[float]]
+    source_tokens: list[str] = Field(description="The tokens of the source sentence.")
+    decoder_input_tokens: list[str] = Field(
+        description="The decoder's input: the start token, then every target token except the last."
+    )
+    target_tokens: list[str] = Field(description="The tokens that the decoder predicts, ending in `</s>`.")
+
+
+class Alignment(PairTokens):
+    """How much each target token attends to each source token, averaged over layers and heads."""
+
+    weights: list[list[float]] = Field(
+        description="Cross-attention weights: one row for each target token, one column for each source token."
+    )
 
 
 class SentenceAnswer(BaseModel):
-    source: str
-    outputs: list[OutputAnswer]  # best first
-    unknown: int  # source tokens the vocabulary does not have
-    cut: int  # source tokens beyond what the model takes, not translated
-    attention: Alignment | None = None
+    """A sentence of a text and its translations."""
+
+    source: str = Field(description="The source sentence.")
+    outputs: list[OutputAnswer] = Field(description="The translations, best first.")
+    unknown: int = Field(description="How many source tokens are not in the vocabulary.")
+    cut: int = Field(description="How many source tokens were cut off because the sentence is too long for the model.")
+    attention: Alignment | None = Field(None, description="Present only if `attention` was requested.")
 
 
 class TextAnswer(BaseModel):
-    text: str
-    sentences: list[SentenceAnswer]
+    """A text and its translation."""
+
+    text: str = Field(description="The translated text: the best output of each sentence, joined as in the source.")
+    sentences: list[SentenceAnswer] = Field(description="The sentences of the text, in order.")
 
 
 class TranslateAnswer(BaseModel):
-    model: str
-    translations: list[TextAnswer]
+    """The translations of a request."""
+
+    model: str = Field(description="The name of the model that was used.")
+    translations: list[TextAnswer] = Field(description="One entry for each text, in the order of the request.")
 
 
-class AttentionAnswer(BaseModel):
-    """Weights by layer, head, who looks, who is looked at."""
+class AttentionAnswer(PairTokens):
+    """The attention weights of every layer and head, as [layer][head][query][key]."""
 
-    source: list[str]
-    target: list[str]  # what the decoder was given: its columns
-    written: list[str]  # what it wrote then: its rows
-    encoder: list[list[list[list[float]]]]
-    decoder: list[list[list[list[float]]]]
-    cross: list[list[list[list[float]]]]
+    encoder: Weights = Field(description="Encoder self-attention: queries and keys are the source tokens.")
+    decoder: Weights = Field(
+        description="Decoder self-attention: queries are the target tokens, keys are the decoder input tokens."
+    )
+    cross: Weights = Field(description="Cross-attention: queries are the target tokens, keys are the source tokens.")
 
 
 class ModelAnswer(BaseModel):
-    name: str
-    source: str
-    target: str
-    description: str
+    """A model of this server."""
+
+    name: str = Field(description="The name to send as `model`.")
+    source: str = Field(description="The code of the source language; empty if it is not known.")
+    target: str = Field(description="The code of the target language; empty if it is not known.")
+    description: str = Field(description="The size of the model.")
 
 
 class ModelsAnswer(BaseModel):
-    models: list[ModelAnswer]
+    """The models of this server."""
+
+    models: list[ModelAnswer] = Field(description="The models, in the order of the command line.")
 
 
 _ALIGNMENTS = TypeAdapter(list[Alignment])
@@ -122,56 +167,54 @@ _ALIGNMENTS = TypeAdapter(list[Alignment])
 
 def v1_routes(service: Service) -> APIRouter:
     """The routes over a service."""
-
-    async def admit(http: HttpRequest) -> None:  # in the event loop, where nobody else takes from a key's bucket
-        service.keys.admit(presented_key(http))
-
-    router = APIRouter(prefix="/v1", tags=["v1"], dependencies=[Depends(admit)], responses=REFUSALS)
+    router = APIRouter(prefix="/v1", tags=["v1"], responses=REFUSALS)
 
     @router.get("/models")
     async def models() -> ModelsAnswer:
-        """The models of this server."""
+        """List the models of this server."""
         return ModelsAnswer(models=[_model_answer(model) for model in service.models.all])
 
     @router.post("/translate", responses={200: {"model": TranslateAnswer}})
     async def translate(body: TranslateBody, http: HttpRequest) -> Response:
-        """Translate one text or several, with as many outputs, scores, tokens and attention as asked for."""
-        answer = await while_present(http, service.metrics, _translate(service, body))
+        """Translate one or several texts, optionally with n-best lists, token log-probabilities and attention weights."""
+        answer = await cancel_on_disconnect(http, service.metrics, _translate(service, body))
         return Response(answer, media_type="application/json")
 
     @router.post("/attention", responses={200: {"model": AttentionAnswer}})
     async def attention(body: AttentionBody, http: HttpRequest) -> Response:
-        """Every head of every layer for a sentence and its translation."""
-        texts = [body.text] if body.output is None else [body.text, body.output]
+        """The attention weights of every layer and head for a sentence and its translation or a given target."""
+        text, target = body.text, body.target_text
         model = choose(service, body)
-        look = service.look(model, texts, lambda translator: _every_head(translator, body.text, body.output))
-        return Response(await while_present(http, service.metrics, look), media_type="application/json")
+        inspect = service.inspect(
+            model, [text] if target is None else [text, target], lambda one: _every_head(one, text, target)
+        )
+        return Response(await cancel_on_disconnect(http, service.metrics, inspect), media_type="application/json")
 
     return router
 
 
-def choose(service: Service, choice: Choice) -> Model:
-    """By name, or by pair of languages; where both are given they must agree."""
+def choose(service: Service, choice: ModelChoice) -> ServedModel:
+    """The model with this name or these languages; if both are given, they must agree."""
     pair = (choice.source, choice.target)
     if pair == ("", ""):
         return service.models.named(choice.model)
     model = service.models.of_pair(*pair)
     if choice.model not in ("", model.of.name):
-        raise Unknown("the model of that name does not translate that pair of languages")
+        raise NotFound("this model does not translate this language pair: send only `model`, or only the languages")
     return model
 
 
 async def _translate(service: Service, body: TranslateBody) -> bytes:
-    """A `TranslateAnswer` in JSON."""
+    """A `TranslateAnswer` as JSON."""
     model = choose(service, body)
     texts = [body.text] if isinstance(body.text, str) else body.text
     translated = await service.translate(model, texts, _request(model, body), is_html=body.format == "html")
     alignments = await _alignments(service, model, translated) if body.attention else []
     write = partial(_written, model.of.name, translated, body.tokens, alignments)
-    return await service.aside(write, sum(one.characters for one in translated))
+    return await service.off_loop(write, sum(one.characters for one in translated))
 
 
-def _request(model: Model, body: TranslateBody) -> Request:
+def _request(model: ServedModel, body: TranslateBody) -> SearchRequest:
     return model.translator.request(
         n_best=body.n_best,
         beam=body.beam,
@@ -182,7 +225,7 @@ def _request(model: Model, body: TranslateBody) -> Request:
 
 
 def _written(name: str, translated: list[Translated], with_tokens: bool, alignments: list[Alignment]) -> bytes:
-    """The answer sentence by sentence: writing thousands of them in one go would hold the interpreter for seconds."""
+    """The answer, written sentence by sentence: serialising thousands at once would hold the interpreter for seconds."""
     aligned = iter(alignments)
     texts = []
     for one in translated:
@@ -217,12 +260,12 @@ def _output_answer(output: Output, with_tokens: bool) -> OutputAnswer:
     )
 
 
-async def _alignments(service: Service, model: Model, translated: list[Translated]) -> list[Alignment]:
-    """What the best output of each sentence looked at."""
+async def _alignments(service: Service, model: ServedModel, translated: list[Translated]) -> list[Alignment]:
+    """The alignment of the best output of each sentence."""
     pairs = [(each.source, each.outputs[0].text) for one in translated for each in one.translations]
     if not pairs:
         return []
-    seen = await service.look(
+    seen = await service.inspect(
         model,
         [" ".join(source for source, _ in pairs)],
         lambda translator: [_alignment(translator.attention(*pair)) for pair in pairs],
@@ -231,24 +274,28 @@ async def _alignments(service: Service, model: Model, translated: list[Translate
 
 
 def _alignment(attention: Attention) -> dict[str, Any]:
-    layers = attention.maps.source
+    layers = attention.maps.cross
     mean = sum(layer[0].double().mean(0) for layer in layers) / len(layers)
-    return _names(attention) | {"weights": mean.round(decimals=4).tolist()}  # type: ignore[union-attr]
+    return _tokens(attention) | {"weights": mean.round(decimals=4).tolist()}  # type: ignore[union-attr]
 
 
-def _every_head(translator: Translator, text: str, output: str | None) -> dict[str, Any]:
-    attention = translator.attention(text, output)
-    maps = {"encoder": attention.maps.encoder, "decoder": attention.maps.decoder, "cross": attention.maps.source}
+def _every_head(translator: Translator, text: str, target: str | None) -> dict[str, Any]:
+    attention = translator.attention(text, target)
     weights = {
-        name: [layer[0].double().round(decimals=4).tolist() for layer in layers] for name, layers in maps.items()
+        name: [layer[0].double().round(decimals=4).tolist() for layer in layers]
+        for name, layers in vars(attention.maps).items()
     }
-    return _names(attention) | weights
+    return _tokens(attention) | weights
 
 
-def _names(attention: Attention) -> dict[str, Any]:
-    return {"source": attention.source, "target": attention.target, "written": attention.written}
+def _tokens(attention: Attention) -> dict[str, list[str]]:
+    return {
+        "source_tokens": attention.source,
+        "decoder_input_tokens": attention.target,
+        "target_tokens": attention.written,
+    }
 
 
-def _model_answer(model: Model) -> ModelAnswer:
+def _model_answer(model: ServedModel) -> ModelAnswer:
     description = model.translator.config.model.description
     return ModelAnswer(name=model.of.name, source=model.of.source, target=model.of.target, description=description)

@@ -10,7 +10,7 @@ from transduce.server.pace import Pace
 SHORT = 32  # the cost of a short line: tokens
 
 
-class Work(Protocol):
+class QueueWork(Protocol):
     """An answer for each line; lines of requests whose work is equal mix."""
 
     @property
@@ -20,16 +20,16 @@ class Work(Protocol):
 
     @property
     def kind(self) -> Hashable:
-        """Work of one kind takes about the same time for the same cost. There are few kinds: each is remembered."""
+        """QueueWork of one kind takes about the same time for the same cost. There are few kinds: each is remembered."""
         ...
 
     def __call__(self, lines: list[str], /) -> Sequence[Any]: ...
 
 
-class Job:
+class QueueJob:
     """A request's lines: some waiting, some with a worker, some answered."""
 
-    def __init__(self, work: Work, lines: Sequence[str], costs: Sequence[float], usual: Pace) -> None:
+    def __init__(self, work: QueueWork, lines: Sequence[str], costs: Sequence[float], usual: Pace) -> None:
         self.work, self.lines, self.costs, self.alone = work, lines, costs, work.alone
         self.usual, self.own = usual, Pace()  # the pace of its kind, and of its own lines
         self.used_s = 0.0  # its share of the machine's time, counted from what others had when it came
@@ -61,9 +61,9 @@ class Job:
         """How long its next line should take."""
         return self.pace.seconds(self.costs[self.begun]) if self.pace.is_known else unknown_s
 
-    def next_place(self) -> "Place":
+    def next_place(self) -> "QueuedLine":
         self.begun += 1
-        return Place(self, self.begun - 1)
+        return QueuedLine(self, self.begun - 1)
 
     def receive(self, number: int, answer: Any) -> None:
         self.answers[number] = answer
@@ -77,10 +77,10 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Place:
+class QueuedLine:
     """Where an answer belongs."""
 
-    job: Job
+    job: QueueJob
     number: int
 
     @property
@@ -93,10 +93,10 @@ class Place:
 
 
 @dataclass(eq=False)
-class Batch:
+class QueueBatch:
     """Lines that are computed together, and how long that should take."""
 
-    places: list[Place]
+    places: list[QueuedLine]
     expected_s: float
     alone: Hashable
     is_slow: bool
@@ -104,11 +104,11 @@ class Batch:
     mark: float = 0.0  # of its share
 
     @property
-    def jobs(self) -> list[Job]:
+    def jobs(self) -> list[QueueJob]:
         return list(dict.fromkeys(place.job for place in self.places))
 
 
-def answers_of(batch: list[Place]) -> list[Any]:
+def answers_of(batch: list[QueuedLine]) -> list[Any]:
     """An answer or an error for each place; a batch that fails is tried line by line, so nobody fails for another."""
     work = batch[0].job.work
     try:

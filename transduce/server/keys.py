@@ -1,6 +1,6 @@
-"""API keys: a file of their hashes, and how often each may be used.
+"""API keys: a file of their hashes, and how many requests per minute each key allows. Knows no HTTP.
 
-A key is 256 random bits, so its plain SHA-256 gives nothing away: there is no dictionary of keys to try. Knows no HTTP.
+A key is 256 random bits. Its plain SHA-256 is safe to store, because there is no dictionary of likely keys to try.
 """
 
 import hashlib
@@ -14,12 +14,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from transduce.errors import DataError, SettingError
-from transduce.server.refusals import TooOften, Unwelcome
+from transduce.server.refusals import TooManyRequests, Unauthorized
 
 
 @dataclass(frozen=True)
 class Key:
-    """What the file says of a key: everything but the key."""
+    """What the file stores about a key: everything except the key itself."""
 
     name: str
     sha256: str
@@ -27,13 +27,13 @@ class Key:
 
 
 def add_key(path: Path, name: str, requests_per_minute: int = 600) -> str:
-    """A new key, whose hash is added to the file; nobody can say it again."""
+    """Create a key and add its hash to the file; the key itself cannot be recovered from the file."""
     if not re.fullmatch(r"[\w.-]{1,64}", name):
-        raise SettingError(f"{name!r}: a key's name is of letters, digits, dots and dashes")
+        raise SettingError(f"{name!r}: the name of a key must be 1 to 64 letters, digits, dots, dashes or underscores")
     if not 1 <= requests_per_minute <= 1_000_000:
         raise SettingError(f"--requests-per-minute {requests_per_minute}: must be from 1 to 1,000,000")
     if path.exists() and name in [key.name for key in read_keys(path)]:
-        raise SettingError(f"{path}: has a key named {name}; remove its line to make a new one")
+        raise SettingError(f"{path}: there is already a key named {name}; delete its line to replace it")
     secret = f"transduce_{secrets.token_urlsafe(32)}"
     line = json.dumps(asdict(Key(name, _hash(secret), requests_per_minute)))
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "a", encoding="utf-8") as file:
@@ -45,7 +45,7 @@ def read_keys(path: Path) -> list[Key]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: the keys cannot be read ({error})") from None
+        raise DataError(f"{path}: cannot read the API keys ({error})") from None
     return [_read(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
 
 
@@ -56,18 +56,18 @@ def _read(path: Path, number: int, line: str) -> Key:
             return key
     except (ValueError, TypeError):
         pass
-    raise DataError(f"{path}:{number}: not a key: `transduce key {path} NAME` writes such lines")
+    raise DataError(f"{path}:{number}: not a valid key; create keys with `transduce key {path} NAME`")
 
 
 class Bucket:
-    """Room for a minute's requests, refilled as time passes."""
+    """A token bucket: it holds the requests of one minute and is refilled continuously."""
 
     def __init__(self, requests_per_minute: int) -> None:
         self.capacity = self.left = float(requests_per_minute)
         self.filled = time.monotonic()
 
     def take(self) -> float:
-        """Take one; the seconds until there is one again, where there is none."""
+        """Take one request and return 0; if the bucket is empty, return the seconds until the next one."""
         now = time.monotonic()
         self.left = min(self.capacity, self.left + (now - self.filled) * self.capacity / 60)
         self.filled = now
@@ -78,7 +78,7 @@ class Bucket:
 
 
 class Keyring:
-    """Who may come in, and how often."""
+    """The keys of a server. Call `admit` in the event loop only: buckets have no locks."""
 
     def __init__(self, keys: list[Key]) -> None:
         self._buckets = [(key, Bucket(key.requests_per_minute)) for key in keys]
@@ -87,7 +87,7 @@ class Keyring:
     def read(path: str) -> "Keyring":
         keys = read_keys(Path(path)) if path else []
         if path and not keys:
-            raise DataError(f"{path}: no keys there: `transduce key {path} NAME` makes one")
+            raise DataError(f"{path}: contains no keys; create one with `transduce key {path} NAME`")
         return Keyring(keys)
 
     @property
@@ -95,18 +95,18 @@ class Keyring:
         return bool(self._buckets)
 
     def admit(self, presented: str) -> None:
-        """Refuse without a known key, and more often than it allows."""
+        """Refuse a request whose key is unknown or has used up its rate; a server without keys admits every request."""
         if not self.is_needed:
             return
         found = _hash(presented)
-        # Every key is compared, each in constant time: how long it takes says nothing of how near a guess was.
+        # Compare with every key, each in constant time: the duration says nothing about how close a guess was.
         matching = [bucket for key, bucket in self._buckets if hmac.compare_digest(key.sha256, found)]
         if not matching:
-            raise Unwelcome(
+            raise Unauthorized(
                 "this server needs an API key: send it as `Authorization: Bearer KEY`, X-API-Key, or api_key"
             )
         if wait_s := matching[0].take():
-            raise TooOften("more requests than this key allows in a minute", retry_after_s=wait_s)
+            raise TooManyRequests("this API key has used up its requests per minute", retry_after_s=wait_s)
 
 
 def _hash(secret: str) -> str:

@@ -1,4 +1,4 @@
-"""Names of languages for people, by the codes that models are named with."""
+"""The English names of languages by their codes."""
 
 _NAMES = """
 af Afrikaans,am Amharic,ar Arabic,az Azerbaijani,be Belarusian,bg Bulgarian,bn Bengali,bs Bosnian,ca Catalan,cs Czech,
@@ -16,5 +16,5 @@ _NAME_OF = dict(entry.strip().split(" ", 1) for entry in _NAMES.split(","))
 
 
 def name_of(code: str) -> str:
-    """The English name of a language, or its code where we know none."""
+    """The English name of a language, or its code if the name is not known."""
     return _NAME_OF.get(code, code)

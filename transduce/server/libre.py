@@ -1,6 +1,6 @@
-"""LibreTranslate's routes, so that its clients work unchanged: /translate, /languages, /detect, /frontend/settings, /health.
+"""LibreTranslate's routes: /translate, /languages, /detect, /frontend/settings, /health. Its clients work unchanged.
 
-JSON and forms alike; a list of texts gives a list of translations.
+Bodies are JSON or forms. A list of texts gives a list of translations.
 """
 
 import json
@@ -15,109 +15,134 @@ from starlette.requests import Request as HttpRequest
 
 from transduce.server.answers import REFUSALS, explain
 from transduce.server.api import WHOLE
-from transduce.server.asking import presented_key, while_present
+from transduce.server.client import cancel_on_disconnect, presented_key
 from transduce.server.detection import Detected
 from transduce.server.languages import name_of
-from transduce.server.models import Model
-from transduce.server.refusals import Refusal
+from transduce.server.models import ServedModel
+from transduce.server.refusals import Forbidden, Refusal, Unauthorized
 from transduce.server.service import Service, Translated
-from transduce.translator import Request
+from transduce.translator import SearchRequest
 
 Body = TypeVar("Body", bound=BaseModel)
-FIELDS = 1_100  # of a form: as many texts as a request may have, and the rest
+FIELDS = 1_100  # of a form: as many texts as a request may have, and the other fields
 
 
 class LibreBody(BaseModel):
-    q: str | Annotated[list[str], Field(min_length=1)]
-    source: str
-    target: str
-    format: Literal["text", "html"] = "text"
-    alternatives: Annotated[int, Field(ge=0, le=10), WHOLE] = 0
-    api_key: str = ""
+    """A translation request of LibreTranslate's API."""
+
+    q: str | Annotated[list[str], Field(min_length=1)] = Field(description="The text to translate, or a list of texts.")
+    source: str = Field(description="The code of the source language, such as `en`; `auto` detects it.")
+    target: str = Field(description="The code of the target language, such as `de`.")
+    format: Literal["text", "html"] = Field("text", description="Whether `q` is plain text or HTML.")
+    alternatives: Annotated[int, Field(ge=0, le=10), WHOLE] = Field(
+        0, description="How many alternative translations to return, at most 10."
+    )
+    api_key: str = Field("", description="The API key, if the server needs one.")
 
 
 class DetectBody(BaseModel):
-    q: str
-    api_key: str = ""
+    """A language detection request of LibreTranslate's API."""
+
+    q: str = Field(description="The text whose language is detected.")
+    api_key: str = Field("", description="The API key, if the server needs one.")
 
 
 class DetectedAnswer(BaseModel):
-    language: str
-    confidence: float
+    """A likely language of a text."""
+
+    language: str = Field(description="The code of the language, such as `en`.")
+    confidence: float = Field(description="The confidence in per cent.")
 
 
 class LibreAnswer(BaseModel):
-    translatedText: str | list[str]
-    alternatives: list[str] | list[list[str]] | None = None
-    detectedLanguage: DetectedAnswer | list[DetectedAnswer] | None = None
+    """The translations of a request: lists if `q` was a list."""
+
+    translatedText: str | list[str] = Field(description="The translation of `q`, or one for each of its texts.")
+    alternatives: list[str] | list[list[str]] | None = Field(
+        None, description="The alternative translations, best first; present only if they were requested."
+    )
+    detectedLanguage: DetectedAnswer | list[DetectedAnswer] | None = Field(
+        None, description="The detected source language; present only if `source` was `auto`."
+    )
 
 
 class LanguageAnswer(BaseModel):
-    code: str
-    name: str
-    targets: list[str]
+    """A source language of this server."""
+
+    code: str = Field(description="The code of the language, such as `en`.")
+    name: str = Field(description="The English name of the language.")
+    targets: list[str] = Field(description="The codes of the languages that it can be translated into.")
 
 
 def libre_routes(service: Service) -> APIRouter:
     """The routes over a service."""
     router = APIRouter(tags=["LibreTranslate"], responses=REFUSALS)
 
-    @router.post("/translate", response_model_exclude_none=True, openapi_extra=_taken(LibreBody))
+    @router.post("/translate", response_model_exclude_none=True, openapi_extra=_request_body(LibreBody))
     async def translate(http: HttpRequest) -> LibreAnswer:
         """Translate a text or a list of texts."""
         body = await _read(http, LibreBody)
-        service.keys.admit(body.api_key or presented_key(http))
-        return await while_present(http, service.metrics, _translate(service, body))
+        _admit(service, body.api_key or presented_key(http.headers))
+        return await cancel_on_disconnect(http, service.metrics, _translate(service, body))
 
-    @router.post("/detect", openapi_extra=_taken(DetectBody))
+    @router.post("/detect", openapi_extra=_request_body(DetectBody))
     async def detect(http: HttpRequest) -> list[DetectedAnswer]:
-        """The likeliest languages of a text, where a language detector is installed."""
+        """The likeliest languages of a text, likeliest first. Status 404 if no language detector is installed."""
         body = await _read(http, DetectBody)
-        service.keys.admit(body.api_key or presented_key(http))
+        _admit(service, body.api_key or presented_key(http.headers))
         return [_detected(one) for one in await service.detect(body.q)]
 
     @router.get("/languages")
     async def languages() -> list[LanguageAnswer]:
-        """What can be translated, and into what."""
+        """The languages that the models of this server translate from and into."""
         return _languages(service.models.all)
 
     @router.get("/frontend/settings")
     async def settings() -> dict[str, Any]:
-        """What a page of LibreTranslate's asks before it shows itself."""
+        """The settings that LibreTranslate's web page and clients read first: limits, languages, whether keys are needed."""
         return _frontend_settings(service)
 
     @router.get("/health")
     async def health() -> dict[str, str]:
+        """Whether the process is alive."""
         return {"status": "ok"}
 
     return router
 
 
-def _taken(body: type[BaseModel]) -> dict[str, Any]:
-    """What the documentation says of a body that is read by hand."""
+def _admit(service: Service, key: str) -> None:
+    """Check the key; LibreTranslate's status for a missing or wrong one is 403."""
+    try:
+        service.keys.admit(key)
+    except Unauthorized as refusal:
+        raise Forbidden(str(refusal)) from None
+
+
+def _request_body(body: type[BaseModel]) -> dict[str, Any]:
+    """The documentation of a body that the route reads itself."""
     kinds = ("application/json", "application/x-www-form-urlencoded")
     content = {kind: {"schema": body.model_json_schema()} for kind in kinds}
     return {"requestBody": {"required": True, "content": content}}
 
 
 async def _read(http: HttpRequest, kind: type[Body]) -> Body:
-    """The body as JSON or as a form, checked."""
+    """The body, JSON or a form, validated."""
     content_type = http.headers.get("content-type", "").partition(";")[0].strip().lower()
     content = await http.body()
     is_json = content_type == "application/json"
     if not is_json and content_type != "application/x-www-form-urlencoded":
-        raise Refusal("send application/json or application/x-www-form-urlencoded")
+        raise Refusal("the Content-Type must be application/json or application/x-www-form-urlencoded")
     try:
-        # A form has nothing but strings, so numbers in it are read; JSON has numbers of its own.
+        # A form contains only strings, so they are converted to numbers; JSON has numbers of its own.
         return kind.model_validate(json.loads(content) if is_json else _form(content), strict=is_json)
     except ValidationError as error:
         raise Refusal(explain(error.errors(include_input=False))) from None
     except (ValueError, RecursionError):
-        raise Refusal(f"the body is not {'JSON' if is_json else 'a form'} in UTF-8") from None
+        raise Refusal(f"the body is not valid {'JSON' if is_json else 'form data'} in UTF-8") from None
 
 
 def _form(content: bytes) -> dict[str, str | list[str]]:
-    """A field that comes several times is a list."""
+    """The fields of a form; a field that occurs several times becomes a list."""
     fields = parse_qs(content.decode(), keep_blank_values=True, max_num_fields=FIELDS, errors="strict")
     return {name: values if len(values) > 1 else values[0] for name, values in fields.items()}
 
@@ -128,21 +153,23 @@ async def _translate(service: Service, body: LibreBody) -> LibreAnswer:
     model = service.models.of_pair(detected.language if detected else body.source, body.target)
     request = _request(model, body.alternatives + 1)
     translated = await service.translate(model, texts, request, is_html=body.format == "html")
-    ranks = await service.aside(partial(_ranks, translated, request.n_best), sum(one.characters for one in translated))
+    ranks = await service.off_loop(
+        partial(_ranks, translated, request.n_best), sum(one.characters for one in translated)
+    )
     return _answer(body, [best for best, *_ in ranks], [others for _, *others in ranks], detected)
 
 
 def _ranks(translated: list[Translated], outputs: int) -> list[list[str]]:
-    """Each text by the outputs of each rank, best first."""
+    """Each text in as many versions as there are outputs, best first."""
     return [[one.text(rank) for rank in range(outputs)] for one in translated]
 
 
-def _request(model: Model, outputs: int) -> Request:
+def _request(model: ServedModel, outputs: int) -> SearchRequest:
     return model.translator.request(n_best=outputs, figures="none")
 
 
 def _answer(body: LibreBody, texts: list[str], others: list[list[str]], detected: Detected | None) -> LibreAnswer:
-    """A list for a list, a text for a text."""
+    """Lists if `q` was a list, single values otherwise."""
     is_list = isinstance(body.q, list)
     language = _detected(detected) if detected else None
     return LibreAnswer(
@@ -156,7 +183,7 @@ def _detected(one: Detected) -> DetectedAnswer:
     return DetectedAnswer(**asdict(one))
 
 
-def _languages(models: list[Model]) -> list[LanguageAnswer]:
+def _languages(models: list[ServedModel]) -> list[LanguageAnswer]:
     targets: dict[str, list[str]] = {}
     for model in models:
         if model.of.source:

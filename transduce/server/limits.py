@@ -1,6 +1,6 @@
-"""The gate before every route: who is called (Host), who asks (Origin), whether there is room, how large and how slow.
+"""The limits that apply to every request: Host and Origin headers, room in the queue, size and duration of the body.
 
-Plain ASGI, so that a refusal costs next to nothing while the server is busy. Knows no routes.
+Plain ASGI, so that a refusal costs almost nothing while the server is busy. Knows no routes.
 """
 
 import asyncio
@@ -16,8 +16,8 @@ from starlette.datastructures import Headers
 from transduce.server.answers import failed, refused
 from transduce.server.metrics import Metrics
 from transduce.server.queue import Queue
-from transduce.server.refusals import Abandoned, Refusal, TooMuch, TooSlow, Unwelcome
-from transduce.server.settings import Settings
+from transduce.server.refusals import ClientDisconnected, Forbidden, PayloadTooLarge, Refusal, RequestTimeout
+from transduce.server.settings import ServerSettings
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -25,7 +25,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-# Scripts come from here only and never from within a page, so text that becomes markup cannot become a program.
+# Scripts are loaded from this server only and never inline, so injected markup cannot run code.
 SAFE = [
     (b"content-security-policy", b"default-src 'self'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
      b"img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"),
@@ -39,28 +39,28 @@ SAFE = [
 
 
 class Gate:
-    """An application behind its limits; every answer leaves with safe headers and is counted."""
+    """An application behind the limits; it adds security headers to every response and counts it."""
 
-    def __init__(self, app: App, settings: Settings, queue: Queue, metrics: Metrics) -> None:
+    def __init__(self, app: App, settings: ServerSettings, queue: Queue, metrics: Metrics) -> None:
         self.app, self.settings, self.queue, self.metrics = app, settings, queue, metrics
         self.hosts = {"localhost", settings.host, *(name.lower() for name in settings.allowed_hosts)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
-        answer = Answer(send)
+        sender = ResponseSender(send)
         began = time.perf_counter()
         try:
-            await self._pass(scope, receive, answer)
-        except Abandoned:
+            await self._pass(scope, receive, sender)
+        except ClientDisconnected:
             self.metrics.abandoned.inc()
         except Refusal as refusal:
-            await refused(refusal)(scope, receive, answer)
+            await refused(refusal)(scope, receive, sender)
         except Exception as error:
-            if not answer.status:
-                await failed(error)(scope, receive, answer)
+            if not sender.status:
+                await failed(error)(scope, receive, sender)
         finally:
-            self._count(scope, answer.status, time.perf_counter() - began)
+            self._count(scope, sender.status, time.perf_counter() - began)
         return None
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -69,21 +69,21 @@ class Gate:
         self._check_origin(headers)
         if scope["method"] == "POST":
             self.queue.check_room()
-        body = await self._read(headers, receive)  # before it counts: who sends slowly takes nobody's place
+        body = await self._read(headers, receive)  # before it is admitted: a slow client takes up no room in the queue
         with self.queue.admitted() if scope["method"] == "POST" else nullcontext():
             await self.app(scope, Replay(body, receive), send)
 
     def _check_host(self, headers: Headers) -> None:
-        """Names only that we know: a page whose name was made to lead here (DNS rebinding) has another one.
+        """Refuse names that are not ours: in a DNS rebinding attack, a foreign name resolves to this server.
 
-        An address is no name, so it leads nowhere else.
+        An IP address is not resolved, so it is always allowed.
         """
         host = host_of(headers.get("host", ""))
         if host not in self.hosts and not is_address(host):
-            raise Unwelcome("this server is not known by that Host: start it with --allow-host NAME")
+            raise Forbidden("this Host is not allowed: start the server with --allow-host NAME")
 
     def _check_origin(self, headers: Headers) -> None:
-        """Pages of others may not ask on behalf of whoever looks at them."""
+        """Refuse requests that the page of another site makes in a visitor's browser."""
         origin = headers.get("origin")
         if origin is None:
             return
@@ -93,11 +93,11 @@ class Gate:
         except ValueError:
             allowed = False
         if not allowed:
-            raise Unwelcome("pages of another origin may not use this server")
+            raise Forbidden("requests from pages of another origin are not allowed")
 
     async def _read(self, headers: Headers, receive: Receive) -> bytes:
-        """All of the body, or a refusal as soon as it is clear that it is too large or comes too slowly."""
-        too_much = TooMuch(f"a body has at most {self.settings.body_bytes:,} bytes")
+        """The whole body; refused as soon as it is too large or takes too long."""
+        too_much = PayloadTooLarge(f"the body is too large: at most {self.settings.body_bytes:,} bytes are allowed")
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > self.settings.body_bytes:
             raise too_much
@@ -107,23 +107,25 @@ class Gate:
                 while True:
                     message = await receive()
                     if message["type"] == "http.disconnect":
-                        raise Abandoned
+                        raise ClientDisconnected
                     body += message.get("body", b"")
                     if len(body) > self.settings.body_bytes:
                         raise too_much
                     if not message.get("more_body"):
                         return bytes(body)
         except TimeoutError:
-            raise TooSlow(f"the body did not come within {self.settings.body_s:g} s") from None
+            raise RequestTimeout(f"the body did not arrive within {self.settings.body_s:g} s") from None
 
     def _count(self, scope: Scope, status: int, seconds: float) -> None:
-        route = getattr(scope.get("route"), "path", "other")  # as it is declared: a client's words are no label
+        route = getattr(
+            scope.get("route"), "path", "other"
+        )  # the path as declared: a label must not contain what a client sent
         self.metrics.requests.labels(route, str(status or 499)).inc()
         self.metrics.seconds.labels(route).observe(seconds)
 
 
-class Answer:
-    """A way to send that adds the safe headers and remembers the status."""
+class ResponseSender:
+    """Sends a response, adds the security headers and remembers the status."""
 
     def __init__(self, send: Send) -> None:
         self.send, self.status = send, 0
@@ -136,7 +138,7 @@ class Answer:
 
 
 class Replay:
-    """A body that was read already, for whoever reads it next; what comes after it is the client's leaving."""
+    """Gives the application a body that was already read; afterwards it waits for the client to disconnect."""
 
     def __init__(self, body: bytes, receive: Receive) -> None:
         self.body: bytes | None = body
@@ -151,7 +153,7 @@ class Replay:
 
 
 def host_of(header: str) -> str:
-    """The name or address of a Host header, without the port."""
+    """The name or address in a Host header, without the port."""
     if header.startswith("["):
         return header[1:].partition("]")[0]
     return header.partition(":")[0].lower()

@@ -1,4 +1,4 @@
-"""What the server counts for Prometheus. Labels are routes, models and reasons, all known beforehand: never a client's words."""
+"""The metrics for Prometheus. Labels are routes, models and outcomes, all known in advance; no label is a client's text."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -7,31 +7,37 @@ LINES = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
 class Metrics:
-    """The figures of one server."""
+    """The metrics of one server."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.requests = Counter(
-            "transduce_requests_total", "Answers by route and status", ["route", "status"], registry=self.registry
+            "transduce_requests_total", "Responses by route and status", ["route", "status"], registry=self.registry
         )
         self.seconds = Histogram(
-            "transduce_request_seconds", "From headers to answer", ["route"], buckets=SECONDS, registry=self.registry
+            "transduce_request_seconds",
+            "Time from the headers of a request to its response",
+            ["route"],
+            buckets=SECONDS,
+            registry=self.registry,
         )
-        self.batch_lines = Histogram(
-            "transduce_batch_lines", "Lines computed together", buckets=LINES, registry=self.registry
-        )
+        self.batch_lines = Histogram("transduce_batch_lines", "Lines per batch", buckets=LINES, registry=self.registry)
         self.batch_seconds = Histogram(
-            "transduce_batch_seconds", "How long a batch took", buckets=SECONDS, registry=self.registry
+            "transduce_batch_seconds", "Time per batch", buckets=SECONDS, registry=self.registry
         )
-        self.waiting = Gauge("transduce_waiting_requests", "Requests with lines not yet begun", registry=self.registry)
-        self.abandoned = Counter("transduce_abandoned_total", "Requests whose client went away", registry=self.registry)
+        self.waiting = Gauge(
+            "transduce_waiting_requests", "Requests with lines that wait for a batch", registry=self.registry
+        )
+        self.abandoned = Counter(
+            "transduce_abandoned_total", "Requests whose client disconnected", registry=self.registry
+        )
         self.characters = Counter(
-            "transduce_characters_total", "Characters taken in", ["model"], registry=self.registry
+            "transduce_characters_total", "Characters received", ["model"], registry=self.registry
         )
         self.reloads = Counter(
-            "transduce_reloads_total", "New weights by outcome", ["model", "outcome"], registry=self.registry
+            "transduce_reloads_total", "Reloads of weights by outcome", ["model", "outcome"], registry=self.registry
         )
 
     def page(self) -> bytes:
-        """As Prometheus reads it."""
+        """All metrics in Prometheus' text format."""
         return generate_latest(self.registry)

@@ -19,11 +19,11 @@ from functools import partial
 from heapq import heapify, heappop, heappush
 from typing import Any
 
-from transduce.server.jobs import Batch, Job, Work, answers_of
+from transduce.server.jobs import QueueBatch, QueueJob, QueueWork, answers_of
 from transduce.server.metrics import Metrics
 from transduce.server.pace import Pace, Shares, Usual
 from transduce.server.refusals import Overloaded
-from transduce.server.settings import Settings
+from transduce.server.settings import ServerSettings
 
 TRIED = 0.125  # of a batch's time for the first lines of a request, as long as nothing is known of it
 SLOWER = 8.0  # times as long as usual: a slow line
@@ -35,13 +35,13 @@ class Queue:
     """Jobs that wait, and the workers."""
 
     def __init__(
-        self, settings: Settings, metrics: Metrics, cores: int = 2, clock: Callable[[], float] = time.perf_counter
+        self, settings: ServerSettings, metrics: Metrics, cores: int = 2, clock: Callable[[], float] = time.perf_counter
     ) -> None:
         self.settings, self.metrics, self.clock = settings, metrics, clock
         self._cores = min(cores, settings.workers)
         self._all_but_one = max(1, self._cores - 1)
-        self._jobs: dict[Job, None] = {}  # waiting, in the order they came
-        self._running: dict[Batch, None] = {}
+        self._jobs: dict[QueueJob, None] = {}  # waiting, in the order they came
+        self._running: dict[QueueBatch, None] = {}
         self._paces: dict[Hashable, Pace] = {}
         self._shares = Shares()
         self._usual = Usual()  # time of a line
@@ -78,7 +78,7 @@ class Queue:
         finally:
             self._inside -= 1
 
-    async def answer(self, work: Work, lines: Sequence[str], costs: Sequence[float] = ()) -> list[Any]:
+    async def answer(self, work: QueueWork, lines: Sequence[str], costs: Sequence[float] = ()) -> list[Any]:
         """What `work` says to each line; lines not yet begun are forgotten when whoever awaits this is cancelled.
 
         What lines cost is measured in tokens, or in characters where nobody counted tokens.
@@ -98,8 +98,8 @@ class Queue:
         finally:
             self._leave(job)
 
-    def _enter(self, work: Work, lines: Sequence[str], costs: Sequence[float]) -> Job:
-        job = Job(work, lines, costs, self._paces.setdefault(work.kind, Pace()))
+    def _enter(self, work: QueueWork, lines: Sequence[str], costs: Sequence[float]) -> QueueJob:
+        job = QueueJob(work, lines, costs, self._paces.setdefault(work.kind, Pace()))
         if self._is_slow(job) and self.wait_s(slow=True) > self.settings.longest_wait_s:
             raise Overloaded(
                 "too many slow requests are waiting: try again later", retry_after_s=self.wait_s(slow=True)
@@ -109,7 +109,7 @@ class Queue:
         self._unanswered += 1
         return job
 
-    def _leave(self, job: Job) -> None:
+    def _leave(self, job: QueueJob) -> None:
         job.begun = len(job.lines)
         self._jobs.pop(job, None)
         self._unanswered -= 1
@@ -131,13 +131,13 @@ class Queue:
         is_refusing = self.clock() - self._refused_at < REFUSING_S
         return len(self._running) < (self._all_but_one if is_refusing else self.settings.workers)
 
-    def _is_due(self, job: Job) -> bool:
+    def _is_due(self, job: QueueJob) -> bool:
         """Whether it may have a turn now; of those who have had their share, as many lines as keep every core busy will do."""
         if len(self._running) < self._cores or job.used_s <= self._fair_s:
             return True
         return self._left_s(self._running) < self.settings.batch_s
 
-    def _next_job(self) -> Job | None:
+    def _next_job(self) -> QueueJob | None:
         """The one that has had least of the machine, of those that can have a turn now."""
         busy = {batch.alone for batch in self._running} - {None}
         may_be_slow = sum(batch.is_slow for batch in self._running) < self._all_but_one
@@ -148,18 +148,18 @@ class Queue:
         )
         return min(ready, key=_by_turn, default=None)
 
-    def _is_slow(self, job: Job) -> bool:
+    def _is_slow(self, job: QueueJob) -> bool:
         """Whether its next line takes so long that such lines must leave a core to the others, as far as is known."""
         return not job.pace.is_known or job.next_s(0) > self._slow_s
 
-    def _next_batch(self, first: Job) -> Batch:
+    def _next_batch(self, first: QueueJob) -> QueueBatch:
         """Lines of about this size of each job with this work in turn, for as long as a batch may take."""
         size = first.size
         like_it = [job for job in self._jobs if job.size == size and (job is first or job.work == first.work)]
         turns = [(*_by_turn(job), job) for job in like_it if not job.is_tried]
         heapify(turns)
-        batch = Batch([], 0.0, first.alone, self._is_slow(first))
-        tried: dict[Job, float] = {}
+        batch = QueueBatch([], 0.0, first.alone, self._is_slow(first))
+        tried: dict[QueueJob, float] = {}
         while turns and len(batch.places) < self.settings.batch_lines:
             job = heappop(turns)[-1]
             line_s = job.next_s(self.settings.batch_s)
@@ -171,7 +171,7 @@ class Queue:
                 heappush(turns, (*_by_turn(job), job))
         return batch
 
-    def _fits(self, batch: Batch, job: Job, line_s: float, had: dict[Job, float]) -> bool:
+    def _fits(self, batch: QueueBatch, job: QueueJob, line_s: float, had: dict[QueueJob, float]) -> bool:
         """Whether a further line of this job may be in the batch: of a job of which nothing is known, only a few."""
         if not job.pace.is_known:
             return False
@@ -181,7 +181,7 @@ class Queue:
             return False
         return batch.expected_s + line_s <= self.settings.batch_s
 
-    def _take_line(self, batch: Batch, job: Job, line_s: float) -> None:
+    def _take_line(self, batch: QueueBatch, job: QueueJob, line_s: float) -> None:
         batch.places.append(job.next_place())
         batch.expected_s += line_s
         job.used_s += line_s
@@ -193,14 +193,14 @@ class Queue:
         self._turns += 1
         return self._turns
 
-    def _begin(self, batch: Batch) -> None:
+    def _begin(self, batch: QueueBatch) -> None:
         batch.began = self.clock()
         batch.mark = self._shares.begin(batch.began)
         self._running[batch] = None
         for pace in _paces(batch):
             pace.running += 1
 
-    def _take_back(self, batch: Batch, done: "asyncio.Future[list[Any]]") -> None:
+    def _take_back(self, batch: QueueBatch, done: "asyncio.Future[list[Any]]") -> None:
         now = self.clock()
         del self._running[batch]
         self._learn(batch, self._shares.end(batch.mark, now))
@@ -211,7 +211,7 @@ class Queue:
             place.job.receive(place.number, answer)
         self._hand_out()
 
-    def _learn(self, batch: Batch, share_s: float) -> None:
+    def _learn(self, batch: QueueBatch, share_s: float) -> None:
         cost = sum(place.cost for place in batch.places) or 1
         for pace in _paces(batch):
             pace.running -= 1
@@ -238,7 +238,7 @@ class Queue:
             return usual_s + slow_s + self._left_s(self._running)
         return usual_s + self._left_s(others)
 
-    def _left_s(self, batches: Iterable[Batch]) -> float:
+    def _left_s(self, batches: Iterable[QueueBatch]) -> float:
         """What is still to come of batches under way; what is overdue may take as long again."""
         now = self._shares.at(self.clock())
         return sum(abs(batch.expected_s - (now - batch.mark)) for batch in batches)
@@ -260,10 +260,10 @@ class Queue:
         self._threads.shutdown(wait=True)
 
 
-def _by_turn(job: Job) -> tuple[float, int]:
+def _by_turn(job: QueueJob) -> tuple[float, int]:
     return job.used_s, job.turn
 
 
-def _paces(batch: Batch) -> list[Pace]:
+def _paces(batch: QueueBatch) -> list[Pace]:
     """Those that will learn from a batch."""
     return [batch.places[0].job.usual, *(job.own for job in batch.jobs)]

@@ -1,4 +1,4 @@
-"""The API's documentation as one plain page, written from the OpenAPI document: no scripts, nothing from elsewhere."""
+"""The documentation of the API as one HTML page, made from the OpenAPI document. It loads nothing from other sites."""
 
 import json
 from html import escape
@@ -15,20 +15,21 @@ summary { cursor: pointer }
 
 
 def reference_page(document: dict[str, Any]) -> str:
-    """Every route with what it takes and what it gives."""
+    """Every route with its parameters, its body and its responses."""
     routes = [
         _route(method, path, operation)
         for path, operations in document["paths"].items()
         for method, operation in operations.items()
     ]
     title = escape(f"{document['info']['title']} {document['info']['version']}")
-    schemas = _details("Schemas", document.get("components", {}).get("schemas", {}))
+    schemas = _details("All schemas", document.get("components", {}).get("schemas", {}))
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f'<meta name="viewport" content="width=device-width, initial-scale=1"><title>{title}</title>'
         f"<style>{STYLE}</style></head><body><h1>{title}</h1>"
-        f'<p>As a document for programs: <a href="/openapi.json">/openapi.json</a></p>'
-        f"{''.join(routes)}<h2>What they are made of</h2>{schemas}</body></html>"
+        f"<p>{escape(document['info'].get('description', ''))}</p>"
+        f'<p>OpenAPI document: <a href="/openapi.json">/openapi.json</a></p>'
+        f"{''.join(routes)}<h2>Schemas</h2>{schemas}</body></html>"
     )
 
 
@@ -38,7 +39,7 @@ def _route(method: str, path: str, operation: dict[str, Any]) -> str:
     return (
         f"<h2><code>{escape(method.upper())} {escape(path)}</code></h2>"
         f"<p>{escape(operation.get('description', ''))}</p>"
-        f"{_details('Parameters', operation.get('parameters'))}{_details('Body', taken)}{_details('Answers', given)}"
+        f"{_details('Parameters', operation.get('parameters'))}{_details('Body', taken)}{_details('Responses', given)}"
     )
 
 

@@ -1,48 +1,53 @@
-"""Why a request is not answered: a status, one line for whoever sent it, and when to come again.
+"""Refusals: why a request gets no result, as a status code, a one-line reason, and when to retry.
 
-Refusal                     400: what was asked cannot be done, and why
-├── Unknown         404     there is no such model or pair of languages
-├── Unwelcome       403     no key, a wrong key, or a request that a foreign page made
-├── TooMuch         413     larger than this server takes
-├── TooSlow         408     the body did not come in time
-├── TooOften        429     more requests than the key allows
-└── Overloaded      503     more work than can be done in time
+Refusal                     400   the request is invalid
+├── Unauthorized            401   the API key is missing or wrong
+├── Forbidden               403   the Host or Origin header is not allowed
+├── NotFound                404   there is no such model or language pair
+├── RequestTimeout          408   the body did not arrive in time
+├── PayloadTooLarge         413   the request is larger than the server accepts
+├── TooManyRequests         429   the API key has used up its rate
+└── Overloaded              503   the server has more work than it can do in time
 
-Abandoned                   the client went away; there is nobody to answer
+ClientDisconnected                the client is gone, so there is nobody to answer
 
-Knows nothing of HTTP but the numbers.
+This module knows nothing about HTTP except the status codes.
 """
 
 import math
 
 
 class Refusal(Exception):
-    """What is said instead of an answer."""
+    """The reason why a request is refused."""
 
     status = 400
 
-    def __init__(self, why: str, retry_after_s: float = 0) -> None:
-        super().__init__(why)
+    def __init__(self, reason: str, retry_after_s: float = 0) -> None:
+        super().__init__(reason)
         self.retry_after_s = math.ceil(retry_after_s)
 
 
-class Unknown(Refusal):
-    status = 404
+class Unauthorized(Refusal):
+    status = 401
 
 
-class Unwelcome(Refusal):
+class Forbidden(Refusal):
     status = 403
 
 
-class TooMuch(Refusal):
-    status = 413
+class NotFound(Refusal):
+    status = 404
 
 
-class TooSlow(Refusal):
+class RequestTimeout(Refusal):
     status = 408
 
 
-class TooOften(Refusal):
+class PayloadTooLarge(Refusal):
+    status = 413
+
+
+class TooManyRequests(Refusal):
     status = 429
 
 
@@ -50,5 +55,5 @@ class Overloaded(Refusal):
     status = 503
 
 
-class Abandoned(Exception):
-    """The client went away."""
+class ClientDisconnected(Exception):
+    """The client closed the connection before the response was ready."""

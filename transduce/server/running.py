@@ -1,4 +1,4 @@
-"""A server as a process: one event loop, one listening socket, and a stop that answers what was accepted."""
+"""The server process: one event loop, one socket, and a shutdown that answers every accepted request."""
 
 import asyncio
 import atexit
@@ -20,12 +20,12 @@ from transduce.server.answers import log_failure
 from transduce.server.app import make_app
 from transduce.server.models import Specification
 from transduce.server.service import Service
-from transduce.server.settings import Settings
-from transduce.translator import Loading
+from transduce.server.settings import ServerSettings
+from transduce.translator import LoadOptions
 
 
-def serve(models: Sequence[str], settings: Settings, loading: Loading) -> NoReturn:
-    """Load the models and answer until SIGTERM or Ctrl-C, then end the process."""
+def serve(models: Sequence[str], settings: ServerSettings, loading: LoadOptions) -> NoReturn:
+    """Load the models, serve until SIGTERM or Ctrl-C, then end the process."""
     check_free(settings.host, settings.port)
     return_freed_memory()
     specifications = [Specification.parse(text) for text in models]
@@ -36,16 +36,18 @@ def serve(models: Sequence[str], settings: Settings, loading: Loading) -> NoRetu
 
 
 def check_free(host: str, port: int) -> None:
-    """Refused before any model is loaded: an address that is not ours, or is taken."""
+    """Fail before any model is loaded if the server cannot listen on this address."""
     try:
         with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET):
             pass
     except OSError as error:
-        raise SettingError(f"{host}:{port}: cannot listen there ({error.strerror}): choose another --port") from None
+        raise SettingError(
+            f"{host}:{port}: cannot listen on this address ({error.strerror}); choose another --port or --host"
+        ) from None
 
 
 def _leave() -> NoReturn:
-    """End the process here: a thread of granian's that wants the interpreter while it is taken down would abort it."""
+    """End the process at once: a thread of granian that runs during interpreter shutdown would abort the process."""
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -59,21 +61,21 @@ async def _run(service: Service, greeting: str) -> None:
         address=settings.host,
         port=settings.port,
         interface=Interfaces.ASGI,
-        http=HTTPModes.http1,  # one protocol less to defend; whoever wants HTTP/2 and TLS has a proxy
+        http=HTTPModes.http1,  # one protocol less to defend; a proxy can add HTTP/2 and TLS
         websockets=False,
         backlog=1_024,
         backpressure=settings.connections,
         http1_settings=HTTP1Settings(
             header_read_timeout=round(1_000 * settings.header_s), max_buffer_size=settings.header_bytes
         ),
-        log_enabled=False,  # nothing of what is sent here is written down
+        log_enabled=False,  # requests are not logged
     )
     loop = asyncio.get_running_loop()
-    # asyncio's own handler would show what callbacks were called with, and that could be somebody's text.
+    # asyncio's own handler would log the arguments of callbacks, which could contain a user's text.
     loop.set_exception_handler(lambda _, context: log_failure(context.get("exception")))
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, server.stop)
     gc.collect()
-    gc.freeze()  # what is there by now stays: looking through it for garbage would stop every answer for some 50 ms
+    gc.freeze()  # these objects live as long as the server; collecting garbage among them would pause it for about 50 ms
     service.models.loading.say(greeting)
     await server.serve()

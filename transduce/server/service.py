@@ -1,4 +1,4 @@
-"""What handlers work with: documents to translations, and a look inside a model, through the one queue. Knows no routes."""
+"""The service behind the routes: translates documents and inspects models through the queue. Knows no HTTP."""
 
 import asyncio
 import json
@@ -12,43 +12,43 @@ from transduce.cores import available_cores
 from transduce.server.detection import Detected, Detector
 from transduce.server.keys import Keyring
 from transduce.server.metrics import Metrics
-from transduce.server.models import Model, Models, Searching, Specification, normalized
+from transduce.server.models import Models, ServedModel, Specification, TranslationWork, normalized
 from transduce.server.queue import Queue
-from transduce.server.refusals import Refusal, TooMuch, Unknown
-from transduce.server.settings import Settings
+from transduce.server.refusals import NotFound, Overloaded, PayloadTooLarge, Refusal
+from transduce.server.settings import ServerSettings
 from transduce.server.splitting import Document
-from transduce.translator import Loading, Request, Translation, Translator
+from transduce.translator import LoadOptions, SearchRequest, Translation, Translator
 
 Result = TypeVar("Result")
-Look = Callable[[Translator], Any]  # gives something that JSON can say
+Inspect = Callable[[Translator], Any]  # returns something that JSON can represent
 
 DETECTED_CHARACTERS = 1_000
-AT_ONCE = 500  # characters that are split and counted in less time than a thread takes to begin
-PREPARING = 2  # threads
+SHORT = 500  # characters: splitting so few takes less time than handing them to a thread
+PREPARING_THREADS = 2
 
 
 @dataclass(frozen=True)
 class Translated:
-    """A document and what became of its sentences."""
+    """A document and the translations of its sentences."""
 
     document: Document
     translations: list[Translation]
 
     @property
     def characters(self) -> int:
-        """Of its sentences, once for each output: putting together an answer takes time in proportion to this."""
+        """The characters of its sentences, counted once per output: writing the response takes time in proportion."""
         return sum(len(one.source) * len(one.outputs) for one in self.translations)
 
     def text(self, rank: int = 0) -> str:
-        """The document again, of each sentence's output of this rank, or the last there is."""
+        """The translated document, made of the outputs with this rank, or of the last one where there are fewer."""
         return self.document.rejoin(
             one.outputs[min(rank, len(one.outputs) - 1)].text if one.outputs else "" for one in self.translations
         )
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """Documents, all their sentences, and how many tokens each of these has."""
+class PreparedTexts:
+    """Documents, all their sentences, and the number of tokens of each sentence."""
 
     documents: list[Document]
     sentences: list[str]
@@ -56,120 +56,132 @@ class Prepared:
 
 
 @dataclass(frozen=True, eq=False)
-class Looking:
-    """Work for the queue that is nobody else's: a look inside a model, as JSON since making that takes time too."""
+class InspectionWork:
+    """Work for the queue that inspects a model and returns JSON. It shares no batch, and serialising it takes time too."""
 
-    model: Model
-    look: Look
+    model: ServedModel
+    inspect: Inspect
 
     @property
-    def alone(self) -> Model:
+    def alone(self) -> ServedModel:
         return self.model
 
     @property
     def kind(self) -> tuple[object, ...]:
-        return self.model.of.name, "look"
+        return self.model.of.name, "inspect"
 
     def __call__(self, lines: list[str]) -> list[bytes]:
         with self.model.lock:
-            seen = self.look(self.model.translator)
+            seen = self.inspect(self.model.translator)
         return [json.dumps(seen, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()]
 
 
 class Service:
-    """A server without its HTTP."""
+    """A server without HTTP."""
 
-    def __init__(self, settings: Settings, models: Models, metrics: Metrics) -> None:
+    def __init__(self, settings: ServerSettings, models: Models, metrics: Metrics) -> None:
         self.settings, self.models, self.metrics = settings, models, metrics
         self.keys = Keyring.read(settings.keys)
         self.queue = Queue(settings, metrics, models.loading.threads or available_cores())
         self.detector = Detector()
-        self._preparing = ThreadPoolExecutor(PREPARING, "preparing")
+        self._preparing = ThreadPoolExecutor(PREPARING_THREADS, "preparing")
 
     @staticmethod
-    def load(settings: Settings, specifications: Sequence[Specification], loading: Loading) -> "Service":
+    def load(settings: ServerSettings, specifications: Sequence[Specification], loading: LoadOptions) -> "Service":
         metrics = Metrics()
         return Service(settings, Models(specifications, loading, metrics, settings.load_s), metrics)
 
     async def translate(
-        self, model: Model, texts: Sequence[str], request: Request, *, is_html: bool = False
+        self, model: ServedModel, texts: Sequence[str], request: SearchRequest, *, is_html: bool = False
     ) -> list[Translated]:
-        """Each text's sentences, all of them one job of the queue."""
+        """Translate texts sentence by sentence; all their sentences are one job of the queue."""
         self._check(texts)
         self.metrics.characters.labels(model.of.name).inc(sum(map(len, texts)))
-        prepared = await self.aside(partial(self._prepare, model, texts, is_html), sum(map(len, texts)))
-        searching = Searching(model, request)
+        prepared = await self.off_loop(partial(self._prepare, model, texts, is_html), sum(map(len, texts)))
+        searching = TranslationWork(model, request)
         found: list[Translation] = await self.queue.answer(searching, prepared.sentences, prepared.tokens)
         check_outputs(found)
         answers = iter(found)
         return [Translated(document, [next(answers) for _ in document.sentences]) for document in prepared.documents]
 
     def close(self) -> None:
-        """Call when nobody waits any more."""
+        """Stop all threads and processes. Call it when no request is waiting."""
+        self.detector.close()
         self._preparing.shutdown(wait=False, cancel_futures=True)
         self.queue.close()
 
-    async def look(self, model: Model, texts: Sequence[str], look: Look) -> bytes:
-        """What a look inside the model with these texts shows, as JSON."""
+    async def inspect(self, model: ServedModel, texts: Sequence[str], inspect: Inspect) -> bytes:
+        """The JSON of what `inspect` returns for the model; the texts it reads must be short."""
         self._check(texts)
-        tokens = await self.aside(partial(self._check_small, model, texts), sum(map(len, texts)))
-        answers: list[bytes] = await self.queue.answer(Looking(model, look), [texts[0]], [tokens])
+        tokens = await self.off_loop(partial(self._check_small, model, texts), sum(map(len, texts)))
+        answers: list[bytes] = await self.queue.answer(InspectionWork(model, inspect), [texts[0]], [tokens])
         return answers[0]
 
     async def detect(self, text: str) -> list[Detected]:
-        """The likeliest languages of a text; its beginning is enough to tell."""
+        """The likeliest languages of a text, judged by its first thousand characters."""
         self._check([text])
+        self.detector.check_installed()
+        await self._detector_ready()
         answers: list[list[Detected]] = await self.queue.answer(self.detector, [text[:DETECTED_CHARACTERS]])
         return answers[0]
 
-    async def aside(self, task: Callable[[], Result], characters: int) -> Result:
-        """What a task over so many characters gives, without keeping others from being answered meanwhile."""
-        if characters <= AT_ONCE:
+    async def _detector_ready(self) -> None:
+        """Wait until lingua has loaded its models, without occupying a worker of the queue."""
+        try:
+            await asyncio.wait_for(asyncio.wrap_future(self.detector.start()), self.settings.request_s)
+        except TimeoutError:
+            raise Overloaded("the language detector is still loading: try again later", retry_after_s=10) from None
+
+    async def off_loop(self, task: Callable[[], Result], characters: int) -> Result:
+        """The result of a task over so many characters; a long one runs in a thread, so that other requests go on."""
+        if characters <= SHORT:
             return task()
         return await asyncio.get_running_loop().run_in_executor(self._preparing, task)
 
-    def _prepare(self, model: Model, texts: Sequence[str], is_html: bool) -> Prepared:
-        """The sentences of texts, and how many tokens each really has: some characters become many."""
+    def _prepare(self, model: ServedModel, texts: Sequence[str], is_html: bool) -> PreparedTexts:
+        """Split texts into sentences and count their tokens; some characters become many tokens."""
         characters = sum(len(normalized(text)) for text in texts)
         if characters > (most := self.settings.characters):
-            raise TooMuch(
-                f"the texts of a request have at most {most:,} characters; these have {characters:,} once normalised (NFKC)"
+            raise PayloadTooLarge(
+                f"the texts have {characters:,} characters after normalisation (NFKC); a request may have at most {most:,}"
             )
         split = model.splitter.html if is_html else model.splitter.text
         documents = [split(text) for text in texts]
         sentences = [sentence for document in documents for sentence in document.sentences]
-        return Prepared(documents, sentences, [*map(len, model.translator.vocabularies.source.encode(sentences))])
+        return PreparedTexts(documents, sentences, [*map(len, model.translator.vocabularies.source.encode(sentences))])
 
-    def _check_small(self, model: Model, texts: Sequence[str]) -> int:
-        """The tokens of the longest of these texts, which must be few."""
+    def _check_small(self, model: ServedModel, texts: Sequence[str]) -> int:
+        """Refuse texts that are too long to inspect; return the tokens of the longest."""
         most, most_tokens = self.settings.inspected_characters, self.settings.inspected_tokens
         longest = max(map(len, texts))
         if not texts[0].strip():
-            raise Unknown("there is nothing to see in a text of spaces")
+            raise NotFound("the text consists of spaces only: there is nothing to show")
         if longest > most:
-            raise TooMuch(f"a text to look into has at most {most:,} characters; this one has {longest:,}")
+            raise PayloadTooLarge(f"the text has {longest:,} characters; this route accepts at most {most:,}")
         both = model.translator.vocabularies
         tokens = max(map(len, both.source.encode(texts[:1]) + both.target.encode(texts[1:])))
         if tokens > most_tokens:
-            raise TooMuch(f"a text to look into has at most {most_tokens} tokens; this one has {tokens}")
+            raise PayloadTooLarge(f"the text has {tokens} tokens; this route accepts at most {most_tokens}")
         return tokens
 
     def _check(self, texts: Sequence[str]) -> None:
         characters = sum(map(len, texts))
         if len(texts) > self.settings.texts:
-            raise TooMuch(f"a request has at most {self.settings.texts:,} texts; this one has {len(texts):,}")
+            raise PayloadTooLarge(f"the request has {len(texts):,} texts; at most {self.settings.texts:,} are allowed")
         if characters > self.settings.characters:
             most = self.settings.characters
-            raise TooMuch(f"the texts of a request have at most {most:,} characters; these have {characters:,}")
+            raise PayloadTooLarge(f"the texts have {characters:,} characters; a request may have at most {most:,}")
         for number, text in enumerate(texts, 1):
             try:
                 text.encode()
             except UnicodeEncodeError:
-                raise Refusal(f"text {number} holds half a surrogate pair: it is no valid Unicode") from None
+                raise Refusal(f"text {number} is not valid Unicode: it contains half a surrogate pair") from None
 
 
 def check_outputs(translations: Sequence[Translation]) -> None:
-    """Refuse to pass off a sentence for which the search found nothing as one whose translation is empty."""
+    """Refuse a request if the search found no output for a sentence, rather than return an empty translation."""
     missing = sum(not one.outputs and bool(one.source.strip()) for one in translations)
     if missing:
-        raise Refusal(f"no output was found for {missing} of {len(translations)} sentences: try other search settings")
+        raise Refusal(
+            f"the search found no output for {missing} of {len(translations)} sentences: try other search settings"
+        )

@@ -1,4 +1,4 @@
-"""What a server takes in, and how much of it: one page of limits. Knows no HTTP and no models."""
+"""The settings of a server: addresses, limits and timeouts. Knows no HTTP and no models."""
 
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -7,43 +7,43 @@ from transduce.errors import SettingError
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
-    """Everything about a server but its models; every limit names its unit."""
+class ServerSettings:
+    """All settings of a server except its models. The name of a limit ends in its unit."""
 
-    # where, and for whom
+    # address and access
     host: str = "127.0.0.1"
     port: int = 5000
-    allowed_hosts: tuple[str, ...] = ()  # names it is reached by, besides localhost and addresses
-    keys: str = ""  # the file of API keys; none: anybody who reaches it
-    open: bool = False  # exposed without keys, and meant so
+    allowed_hosts: tuple[str, ...] = ()  # allowed Host headers besides localhost and IP addresses
+    keys: str = ""  # the file of API keys; empty: no keys are needed
+    open: bool = False  # allow other machines without API keys
 
-    # how much a request may bring
+    # limits of a request
     header_bytes: int = 16_384
     header_s: float = 10.0
     body_bytes: int = 1_000_000
     body_s: float = 10.0
-    characters: int = 50_000  # of all texts of a request
+    characters: int = 50_000  # of all texts together
     texts: int = 1_000
-    inspected_characters: int = 2_000  # of a text whose attention or search is looked into
-    inspected_tokens: int = 200  # likewise: what is shown grows with their square
+    inspected_characters: int = 2_000  # of a text whose attention or search is shown
+    inspected_tokens: int = 200  # the same in tokens: the response grows with their square
 
-    # how work is shared
+    # scheduling
     batch_lines: int = 16  # 1: no batching
-    batch_s: float = 0.15  # of the machine's time for a batch, as far as is known; a single line may take longer
-    slow_line_s: float = 0.5  # lines that take longer, and much longer than others, leave a core to these
-    workers: int = 4  # batches under way: some compute while others are sent and taken in
-    queue_requests: int = 128  # inside at once, waiting or being computed; what comes then is refused
-    longest_wait_s: float = 5.0  # before its first line has a turn; what would wait longer is refused
-    request_s: float = 60.0  # for all of a request
+    batch_s: float = 0.15  # expected time of a batch; a single line may take longer
+    slow_line_s: float = 0.5  # lines that take longer than this, and much longer than others, leave one core free
+    workers: int = 4  # batches at the same time: some compute while others are prepared and read
+    queue_requests: int = 128  # requests at the same time, waiting or running; further ones are refused
+    longest_wait_s: float = 5.0  # until the first line of a request starts; a request that would wait longer is refused
+    request_s: float = 60.0  # for a whole request
 
-    # how it lives
+    # operation
     connections: int = 4_096
-    reload_s: float = 2.0  # how often folders are looked at for new weights
+    reload_s: float = 2.0  # interval between checks for new weights
     load_s: float = 300.0  # for loading a model
 
     def __post_init__(self) -> None:
         if not 0 < self.port < 65_536:
-            raise SettingError(f"--port {self.port}: a port is a number from 1 to 65535")
+            raise SettingError(f"--port {self.port}: must be from 1 to 65535")
         for option, value, most in (
             ("--batch", self.batch_lines, 10_000),
             ("--queue", self.queue_requests, 100_000),
@@ -53,16 +53,16 @@ class Settings:
                 raise SettingError(f"{option} {value}: must be from 1 to {most:,}")
         if self.is_exposed and not (self.keys or self.open):
             raise SettingError(
-                f"--host {self.host}: others could reach it: give --keys FILE (`transduce key FILE NAME` makes one), "
-                "or say --open"
+                f"--host {self.host}: other machines could use this server; require API keys with --keys FILE "
+                "(`transduce key FILE NAME` creates one), or allow everyone with --open"
             )
 
     @property
     def is_exposed(self) -> bool:
-        """Whether other machines can reach it."""
+        """Whether other machines can reach the server."""
         if self.host == "localhost":
             return False
         try:
             return not ip_address(self.host).is_loopback
         except ValueError:
-            raise SettingError(f"--host {self.host}: give an address, such as 127.0.0.1 or 0.0.0.0") from None
+            raise SettingError(f"--host {self.host}: must be an IP address, such as 127.0.0.1 or 0.0.0.0") from None

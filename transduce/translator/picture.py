@@ -43,7 +43,7 @@ def draw_attention(attention: Attention, path: str | Path) -> None:
     parts = [
         ("Encoder: source looks at source", attention.maps.encoder, source, source),
         ("Decoder: the token being written looks at those before", attention.maps.decoder, written, before),
-        ("Decoder: the token being written looks at the source", attention.maps.source, written, source),
+        ("Decoder: the token being written looks at the source", attention.maps.cross, written, source),
     ]
     heights = [len(maps) for _, maps, _, _ in parts]
     side = max(PANEL, PER_TOKEN * max(len(source), len(target)))

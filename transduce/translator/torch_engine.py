@@ -155,7 +155,7 @@ class TorchEngine:
         source, target = self._pairs(sources, targets)
         with self.device.mixed_precision(), watch(self.model) as maps:
             self.model.decode(target, self.model.encode(source))
-        weights = maps.source[max(0, len(maps.source) - 2)].float().mean(1)  # [R, W, S]
+        weights = maps.cross[max(0, len(maps.cross) - 2)].float().mean(1)  # [R, W, S]
         ends = torch.tensor([len(ids) - 1 for ids in sources], device=weights.device)
         positions = torch.arange(weights.shape[2], device=weights.device)
         looked = weights.masked_fill((positions >= ends[:, None].clamp(min=1))[:, None], -1.0).argmax(-1).tolist()

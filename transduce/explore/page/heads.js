@@ -1,6 +1,6 @@
 /* All heads of one use of attention as small pictures: a row is a layer, a column a head. */
 
-import { nature } from "./character.js";
+import { describeHead } from "./statistics.js";
 import { weightShade } from "./colours.js";
 import { element, fill } from "./dom.js";
 import { rove } from "./keyboard.js";
@@ -33,7 +33,7 @@ export function isOff(view, { part, layer, head }) {
 function headButton(view, place, colours, choose) {
   const map = headMap(view, place);
   const off = isOff(view, place);
-  const looks = nature(view.characters[place.part][place.layer][place.head], place.part, map.columns.length);
+  const looks = describeHead(view.statistics[place.part][place.layer][place.head], place.part, map.columns.length);
   const number = `${place.layer + 1}.${place.head + 1}`;
   const name = `${number}: layer ${place.layer + 1}, head ${place.head + 1}, ${off ? "switched off" : `looks ${looks}`}`;
   const picture = raster(map.weights, colours.weights, weightShade);

@@ -1,6 +1,6 @@
 /* Look inside: all heads small, one head large, its character, its switch; positions and masks. */
 
-import { characterList, nature } from "./character.js";
+import { describeHead, statisticsList } from "./statistics.js";
 import { onSchemeChange, palette } from "./colours.js";
 import { element, fill } from "./dom.js";
 import { Enlarged } from "./enlarged.js";
@@ -25,7 +25,7 @@ export class Inside {
     this.actions = actions;
     this.view = null;
     this.whole = null; // the view with every head on, to compare with
-    this.chosen = { part: "source", layer: 0, head: 0 };
+    this.chosen = { part: "cross", layer: 0, head: 0 };
     this.enlarged = new Enlarged();
     this.result = element("div", { class: "result" });
     this.parts = element("div", { class: "choices", role: "group", "aria-label": "Which attention" });
@@ -33,7 +33,7 @@ export class Inside {
     this.heads = element("div", { class: "heads", role: "group", "aria-label": "All heads: layers down" });
     this.name = element("h2");
     this.nature = element("p", { class: "nature" });
-    this.character = element("div");
+    this.statistics = element("div");
     this.switches = element("div", { class: "switches" });
     this.reading = element("ol", { class: "reading" });
     this.positions = element("div");
@@ -79,7 +79,7 @@ export class Inside {
         { class: "explorer" },
         element("div", { class: "overview" }, this.heads, legend()),
         element("div", { class: "detail" }, title, this.nature, this.enlarged.node),
-        element("div", { class: "numbers" }, this.character, element("p", { class: "hint" }, LABELS)),
+        element("div", { class: "numbers" }, this.statistics, element("p", { class: "hint" }, LABELS)),
       ),
       element("details", { class: "as-text" }, element("summary", {}, "This head in words"), this.reading),
       section("Positional encoding", this.positions),
@@ -112,12 +112,12 @@ export class Inside {
   #drawHead() {
     const { view, chosen } = this;
     const map = (this.map = headMap(view, chosen));
-    const numbers = view.characters[chosen.part][chosen.layer][chosen.head];
-    const looks = `Looks ${nature(numbers, chosen.part, map.columns.length)}.`;
+    const numbers = view.statistics[chosen.part][chosen.layer][chosen.head];
+    const looks = `Looks ${describeHead(numbers, chosen.part, map.columns.length)}.`;
     markHead(this.heads, chosen, view.maps[chosen.part][0].length);
     fill(this.name, `Layer ${chosen.layer + 1}, head ${chosen.head + 1}`);
     fill(this.nature, isOff(view, chosen) ? "Switched off: it still looks, but says nothing." : looks);
-    fill(this.character, characterList(numbers, chosen.part, map.columns.length));
+    fill(this.statistics, statisticsList(numbers, chosen.part, map.columns.length));
     fill(this.reading, ...map.rows.map((_, row) => element("li", {}, saidOfRow(map, chosen.part, row))));
     if (this.actions.switchOff) this.#drawSwitches();
     this.enlarged.show(map, chosen, this.colours);

@@ -51,7 +51,7 @@ const questions = {
   translate: (signal) => explore("translate", { model: asked.model, text: sentence() }, signal),
   search: (signal) => explore("tree", { model: asked.model, text: sentence(), beam: panels.search.size }, signal),
   inside: (signal) =>
-    explore("attention", { model: asked.model, text: sentence(), target: asked.target, off: asked.off }, signal),
+    explore("attention", { model: asked.model, text: sentence(), target_text: asked.target, off: asked.off }, signal),
   training: (signal) => training(asked.model, signal),
 };
 

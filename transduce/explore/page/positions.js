@@ -55,13 +55,13 @@ function say(readout, event, picture, view) {
 const MASKS = {
   encoder: "The source may look at all of itself.",
   decoder: "The target may look back, never ahead: the upper triangle is closed.",
-  source: "The target may look at all of the source.",
+  cross: "The target may look at all of the source.",
 };
 
 export function drawMasks(container, view, colours) {
   fill(
     container,
-    ...["encoder", "decoder", "source"].map((part) => {
+    ...["encoder", "decoder", "cross"].map((part) => {
       const picture = raster(view.masks[part], colours.weights, (value) => weightShade(0.45 * value));
       picture.setAttribute("role", "img");
       picture.setAttribute("aria-label", `Mask, ${USES[part].title}. ${MASKS[part]}`);

@@ -7,10 +7,10 @@ import { bare, isMark, labeller, percent, startsWord } from "./pieces.js";
 /** The tokens as buttons in a line; `popover` shows the alternatives of the one looked at. */
 export function shadedText(output, popover) {
   const label = labeller(
-    output.tokens.flatMap(({ text, alternatives }) => [text, ...alternatives.map((one) => one.text)]),
+    output.tokens.flatMap(({ token, alternatives }) => [token, ...alternatives.map((one) => one.token)]),
   );
   const children = output.tokens.flatMap((token, place) => {
-    const space = place > 0 && startsWord(token.text) ? [" "] : [];
+    const space = place > 0 && startsWord(token.token) ? [" "] : [];
     return [
       ...space,
       tokenButton(
@@ -31,23 +31,23 @@ function tokenButton(token, look, leave) {
     "button",
     {
       type: "button",
-      class: isMark(token.text) ? "piece mark" : "piece",
+      class: isMark(token.token) ? "piece mark" : "piece",
       "aria-label": description(token),
       pointerenter: () => look(button),
       pointerleave: leave,
       focus: () => look(button),
       blur: leave,
     },
-    bare(token.text) || "\u2423",
+    bare(token.token) || "\u2423",
   );
   button.style.setProperty("--doubt", (1 - probability).toFixed(3));
   return button;
 }
 
 function description(token) {
-  const others = token.alternatives.map((other) => `${bare(other.text)} ${percent(Math.exp(other.log_probability))}`);
+  const others = token.alternatives.map((other) => `${bare(other.token)} ${percent(Math.exp(other.log_probability))}`);
   const instead = others.length ? `; or ${others.join(", ")}` : "";
-  return `${bare(token.text)}, ${percent(Math.exp(token.log_probability))}${instead}`;
+  return `${bare(token.token)}, ${percent(Math.exp(token.log_probability))}${instead}`;
 }
 
 /** The box of alternatives beside a token. The buttons' labels say the same to those who do not see it. */
@@ -60,7 +60,7 @@ export class Popover {
   }
 
   show(button, token, label) {
-    const rows = [token, ...token.alternatives].map((one, place) => popoverRow(one, label(one.text), place === 0));
+    const rows = [token, ...token.alternatives].map((one, place) => popoverRow(one, label(one.token), place === 0));
     this.node.replaceChildren(...rows);
     this.node.hidden = false;
     const anchor = button.getBoundingClientRect();

@@ -3,7 +3,7 @@
 import { labels } from "./pieces.js";
 
 export const USES = {
-  source: {
+  cross: {
     title: "Target to source",
     what: "Cross-attention: while it writes a token, the decoder looks at the source.",
     asks: "Writing",
@@ -31,9 +31,9 @@ export function headName({ part, layer, head }) {
 
 /** In the decoder a place is named after what is being written there, which is what its attention is for. */
 function asking(view, part) {
-  return labels(part === "encoder" ? view.source.tokens : view.target.writes);
+  return labels(part === "encoder" ? view.source.tokens : view.target.tokens);
 }
 
 function asked(view, part) {
-  return labels(part === "decoder" ? view.target.reads : view.source.tokens);
+  return labels(part === "decoder" ? view.target.decoder_input_tokens : view.source.tokens);
 }

@@ -34,7 +34,7 @@ def is_punctuation(token: str) -> bool:
     return bool(text) and all(unicodedata.category(character).startswith("P") for character in text)
 
 
-def characters(weights: Tensor, kinds: Kinds) -> list[dict[str, float]]:
+def head_statistics(weights: Tensor, kinds: Kinds) -> list[dict[str, float]]:
     """The numbers of each head of a layer, `weights` [H, Q, K]; shares are of all its attention, from 0 to 1."""
     weights = weights.double()
     offset = _offsets(weights)

@@ -12,7 +12,7 @@ const WIDE = 0.6;
 const PLACES = {
   encoder: { previous: "the previous token", same: "the token itself", next: "the next token" },
   decoder: { previous: "the token before the last", same: "the token written last", next: "the next token" },
-  source: {
+  cross: {
     previous: "the source token one place earlier",
     same: "the source token at the same place",
     next: "the source token one place later",
@@ -21,12 +21,12 @@ const PLACES = {
 const NEAR = {
   encoder: "the token itself and its neighbours",
   decoder: "the two tokens written last",
-  source: "the source tokens around the same place",
+  cross: "the source tokens around the same place",
 };
-const MARKS = { encoder: "the end mark", decoder: "the start mark", source: "the end mark" };
+const MARKS = { encoder: "the end mark", decoder: "the start mark", cross: "the end mark" };
 
 /** In a few words, what a head does in this sentence. */
-export function nature(numbers, part, asked) {
+export function describeHead(numbers, part, asked) {
   const shares = { ...PLACES[part], punctuation: "punctuation", marks: MARKS[part] };
   const [most] = Object.keys(shares).sort((one, other) => numbers[other] - numbers[one]);
   if (numbers[most] >= MOSTLY) return `mostly at ${shares[most]}`;
@@ -38,7 +38,7 @@ export function nature(numbers, part, asked) {
 }
 
 /** The numbers as a list of labelled bars. */
-export function characterList(numbers, part, asked) {
+export function statisticsList(numbers, part, asked) {
   const widest = Math.log2(Math.max(2, asked));
   const places = PLACES[part];
   const rows = [
@@ -59,16 +59,16 @@ export function characterList(numbers, part, asked) {
       capital(places.same),
       percent(numbers.same),
       numbers.same,
-      part === "source" ? "its fifth token while the fifth is written" : null,
+      part === "cross" ? "its fifth token while the fifth is written" : null,
     ],
     part === "decoder" ? null : [capital(places.next), percent(numbers.next), numbers.next],
     ["Punctuation", percent(numbers.punctuation), numbers.punctuation],
     [capital(MARKS[part]), percent(numbers.marks), numbers.marks, "where heads rest that find nothing to do"],
   ];
-  return element("dl", { class: "character" }, ...rows.filter(Boolean).map(characterRow));
+  return element("dl", { class: "statistics" }, ...rows.filter(Boolean).map(statisticsRow));
 }
 
-function characterRow([name, value, share, note]) {
+function statisticsRow([name, value, share, note]) {
   const bar = element("span", { class: "bar", "aria-hidden": "true" });
   bar.style.setProperty("--share", Math.min(1, share));
   return element(
