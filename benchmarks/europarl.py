@@ -28,9 +28,9 @@ from transduce.metrics import translation_scores
 from transduce.model import Tokens
 from transduce.model.losses import smoothed_loss
 from transduce.threads import prefetch
-from transduce.training.choices import requested_settings
 from transduce.training.feed import PREFETCHED_STEPS, TrainingData
 from transduce.training.prepare import prepare
+from transduce.training.request import TrainingRequest, requested_settings
 
 HERE = Path(__file__).parent
 END = 0  # the id of `</s>`
@@ -99,7 +99,7 @@ def call(arguments: list[str]) -> str:
 
 def train_hf(options: argparse.Namespace, tests: dict[str, tuple[Path, Path]]) -> dict[str, Any]:
     torch.backends.cuda.enable_cudnn_sdp(False)  # it plans anew for every shape, .2 s each: half of HF's time
-    nothing = requested_settings(train=[], valid=[], languages=(), preset="", config="", settings=[], start_from="")
+    nothing = requested_settings(TrainingRequest())
     training_data = prepare(RunFolder(options.run), nothing, print).training_data
     vocabulary = training_data.vocabularies.target
     model = marian(Case("base", ModelConfig(), vocabulary.size, TOKENS)).cuda().train()

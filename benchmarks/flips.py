@@ -98,7 +98,7 @@ def make_base(folder: Path) -> Base:
 
 
 def train(base: Base, run: Path, stop_at: int = 0) -> None:
-    from transduce.training import SilentReporter, Stopped
+    from transduce.training import SilentReporter, Stopped, TrainingRequest
     from transduce.training import train as run_training
 
     class Stopping(SilentReporter):
@@ -108,7 +108,8 @@ def train(base: Base, run: Path, stop_at: int = 0) -> None:
 
     files = {name: [(str(base.folder / f"{name}.tsv"),)] for name in ("train", "valid")}
     with contextlib.suppress(Stopped):
-        run_training(run, **files, settings=[*SETTINGS, f"train.steps={STEPS}"], reporter=Stopping())
+        request = TrainingRequest(**files, settings=[*SETTINGS, f"train.steps={STEPS}"])
+        run_training(run, request, reporter=Stopping())
 
 
 def quietly(arguments: list[str]) -> None:

@@ -17,6 +17,7 @@ from transduce.config import ModelConfig
 from transduce.errors import DataError, RunError, SettingError
 from transduce.synthesis import smaller_than, taught_by
 from transduce.text import Vocabularies, train_vocabulary
+from transduce.training import TrainingRequest
 from transduce.translator import LoadOptions, ModelFolder, Translator, open_folder
 
 TORCH = LoadOptions(engine="torch", device="cpu", threads=1)
@@ -70,12 +71,13 @@ def test_a_student_inherits_task_units_and_languages(teacher: Path, tmp_path: Pa
     asked = write_lines(tmp_path / "a", ["winter"] * 40 + ["rain"] * 40)  # two outputs, again and again
     files = (asked, write_lines(tmp_path / "b", lines(80)))
     settings = [*SMALL[1:], "data.vocabulary_size=330", "train.steps=1"]
-    synthesis.distill(teacher, tmp_path / "run", train=[files], valid=[files], settings=settings, loading=TORCH)
+    request = TrainingRequest(train=[files], valid=[files], settings=settings)
+    synthesis.distill(teacher, tmp_path / "run", request, loading=TORCH)
     student = open_folder(tmp_path / "run").config.data
     for name in ("task", "source_units", "target_units", "joint", "languages", "normalization", "unknown"):
         assert getattr(student, name) == getattr(told, name), name
     other = [*settings, "data.task=symbols", "data.source_units=char", "data.target_units=char", "data.unknown=unk"]
-    synthesis.distill(teacher, tmp_path / "other", train=[files], valid=[files], settings=other, loading=TORCH)
+    synthesis.distill(teacher, tmp_path / "other", dataclasses.replace(request, settings=other), loading=TORCH)
     student = open_folder(tmp_path / "other").config.data
     assert (student.task, student.source_units) == ("symbols", "char"), "what is asked for goes first"
 
@@ -96,9 +98,7 @@ def test_the_given_targets_may_be_learned_from_too(teacher: Path, tmp_path: Path
     synthesis.distill(
         teacher,
         tmp_path / "run",
-        train=[files],
-        valid=[files],
-        settings=SMALL[1:],
+        TrainingRequest(train=[files], valid=[files], settings=SMALL[1:]),
         keep_original=True,
         loading=TORCH,
     )
@@ -111,11 +111,11 @@ def test_what_is_wrong_with_a_student_is_said_before_the_teacher_works(
     monkeypatch.setattr(synthesis, "make_corpus", lambda *given: pytest.fail("the teacher works"))
     files = (write_lines(tmp_path / "a", lines(3)), write_lines(tmp_path / "b", lines(3)))
     with pytest.raises(SettingError, match="no training data"):
-        synthesis.distill(teacher, tmp_path / "run", train=[])
+        synthesis.distill(teacher, tmp_path / "run", TrainingRequest(train=[]))
     with pytest.raises(SettingError, match="d_modell"):
-        synthesis.distill(teacher, tmp_path / "run", train=[files], settings=["model.d_modell=3"])
+        synthesis.distill(teacher, tmp_path / "run", TrainingRequest(train=[files], settings=["model.d_modell=3"]))
     with pytest.raises(RunError, match="something else there"):
-        synthesis.distill(teacher, tmp_path, train=[files])
+        synthesis.distill(teacher, tmp_path, TrainingRequest(train=[files]))
     assert not (tmp_path / "run").exists()
 
 

@@ -30,16 +30,17 @@ from transduce.errors import DataError, RunError, SettingError, TrainingError
 from transduce.metrics import Score, Scores
 from transduce.model import Transformer
 from transduce.text import EOS
-from transduce.training import Result, SilentReporter, make_reporter
+from transduce.training import Result, SilentReporter, TrainingRequest, make_reporter
 from transduce.training import train as train_model
 from transduce.training.card import RunSummary, training_losses, write_card
 from transduce.training.checkpoint_manager import CheckpointManager
-from transduce.training.choices import NEW_FOR_EACH_RUN, requested_settings
+from transduce.training.choices import NEW_FOR_EACH_RUN
 from transduce.training.loop import Trainer
 from transduce.training.output_limit import fit_output_limit
 from transduce.training.prepare import prepare
 from transduce.training.progress import Progress, last_step
 from transduce.training.report import MetricsLogger, StepReport
+from transduce.training.request import requested_settings
 from transduce.training.validation import Sample, Validation, output_limits, validate
 from transduce.translator import better_weights, read_config, write_config
 from transduce.translator.evaluation import TestSet
@@ -160,7 +161,7 @@ class Heard(SilentReporter):
 def test_a_finished_run_keeps_one_checkpoint_and_says_how_to_free_it(reversal: dict[str, str], tmp_path: Path) -> None:
     run, heard = tmp_path / "run", Heard()
     files = {"train": [(reversal["train"],)], "valid": [(reversal["valid"],)]}
-    train_model(run, settings=SMALL, reporter=heard, **files)
+    train_model(run, TrainingRequest(settings=SMALL, **files), reporter=heard)
     assert checkpoint.steps_saved(RunFolder(run)) == [24]
     size = sum(path.stat().st_size for path in (run / "checkpoints" / "step-00000024").iterdir())
     weights = (run / "last.safetensors").stat().st_size
@@ -168,7 +169,7 @@ def test_a_finished_run_keeps_one_checkpoint_and_says_how_to_free_it(reversal: d
     said = f"{run / 'checkpoints'}: {(size - weights) / 1e6:,.1f} MB, needed only to train this run further"
     assert any(line.startswith(said) for line in heard.lines)
     goes_on = [*SMALL, "train.steps=30"]
-    assert train_model(run, settings=goes_on, **files).steps == 30
+    assert train_model(run, TrainingRequest(settings=goes_on, **files)).steps == 30
 
 
 def test_a_run_without_its_checkpoints_translates_and_is_not_begun_anew(
@@ -318,17 +319,17 @@ def test_long_targets_raise_the_limit_of_a_run_and_of_those_that_start_from_it(t
     data = {"train": str(tmp_path / "long.tsv"), "valid": str(tmp_path / "long.tsv")}
     short = [s for s in SMALL if not s.startswith("train.steps")] + ["train.steps=2"]
     files = {"train": [(data["train"],)], "valid": [(data["valid"],)]}
-    train_model(tmp_path / "run", settings=short, **files)
+    train_model(tmp_path / "run", TrainingRequest(settings=short, **files))
     assert read_config(RunFolder(tmp_path / "run")).search.max_extra == 90  # 70 more, and a quarter
     heard = Heard()
-    train_model(tmp_path / "asked", settings=[*short, "search.max_extra=10"], reporter=heard, **files)
+    asked = TrainingRequest(settings=[*short, "search.max_extra=10"], **files)
+    train_model(tmp_path / "asked", asked, reporter=heard)
     assert read_config(RunFolder(tmp_path / "asked")).search.max_extra == 10
     assert any("set search.max_extra=90, or outputs will be cut" in line for line in heard.lines)
     (tmp_path / "short.tsv").write_text("".join(pair.replace(" z", "") for pair in pairs[:9]))
-    train_model(
-        tmp_path / "tuned", train=[(str(tmp_path / "short.tsv"),)], valid=[(str(tmp_path / "short.tsv"),)],
-        start_from=str(tmp_path / "run"), settings=["train.steps=1", "train.threads=1"],
-    )  # fmt: skip
+    other = {"train": str(tmp_path / "short.tsv"), "valid": str(tmp_path / "short.tsv")}
+    settings = ["train.steps=1", "train.threads=1"]
+    train_model(tmp_path / "tuned", TrainingRequest(start_from=tmp_path / "run", settings=settings, **other))
     assert read_config(RunFolder(tmp_path / "tuned")).search.max_extra == 90
 
 
@@ -481,7 +482,7 @@ def test_changed_data_is_refused(finished: Path, reversal: dict[str, str], tmp_p
 
 
 def test_one_process_a_run(finished: Path, reversal: dict[str, str]) -> None:
-    from transduce.training import _alone_in
+    from transduce.training.run import _alone_in
 
     with _alone_in(RunFolder(finished)), pytest.raises(RunError, match="another process is training this run"):
         run_training(finished, reversal)
@@ -751,7 +752,7 @@ def batch_of(trainer: Trainer, numbers: np.ndarray) -> Batch:
 def trainer_of(run: Path, *changes: str) -> Trainer:
     """The trainer of a finished run, with some settings changed in memory only."""
     folder = RunFolder(run)
-    nothing = requested_settings(train=[], valid=[], languages=(), preset="", config="", settings=[], start_from="")
+    nothing = requested_settings(TrainingRequest())
     prepared = prepare(folder, nothing, print)
     training_data = prepared.training_data
     config = build(from_toml(to_toml(training_data.config), ""), assignments(changes))
@@ -838,10 +839,8 @@ def test_weights_say_what_an_epoch_is_made_of(reversal: dict[str, str], corpora:
     said: list[str] = []
 
     def prepared(name: str, *settings: str) -> Trainer:
-        requested = requested_settings(
-            train=[(path,) for path in corpora[1::2]], valid=[(reversal["valid"],)], languages=(), preset="",
-            config="", settings=[*SMALL, *settings], start_from="",
-        )  # fmt: skip
+        files = {"train": corpora[1::2], "valid": reversal["valid"]}
+        requested = requested_settings(TrainingRequest(settings=[*SMALL, *settings], **files))
         folder = RunFolder(tmp_path / name)
         training_data = prepare(folder, requested, said.append).training_data
         model = Transformer(
@@ -905,10 +904,8 @@ def test_fine_tuning_keeps_the_languages_unless_told_otherwise(
     named_data = dataclasses.replace(config.data, languages=("xx", "yy"))
     write_config(RunFolder(named), dataclasses.replace(config, data=named_data))
     for languages, kept in (((), ("xx", "yy")), (("aa", "bb"), ("aa", "bb"))):
-        requested = requested_settings(
-            train=[(reversal["train"],)], valid=[(reversal["valid"],)], languages=languages, preset="", config="",
-            settings=[], start_from=str(named),
-        )  # fmt: skip
+        files = {"train": reversal["train"], "valid": reversal["valid"]}
+        requested = requested_settings(TrainingRequest(languages=languages, start_from=named, **files))
         prepared = prepare(RunFolder(tmp_path / "-".join(kept)), requested, lambda line: None)
         assert prepared.training_data.config.data.languages == kept
 
@@ -951,7 +948,8 @@ def test_a_run_killed_while_it_wrote_its_first_files_begins_anew(reversal: dict[
 def test_fine_tuning_says_every_setting_it_changes(finished: Path, reversal: dict[str, str], tmp_path: Path) -> None:
     heard, files = Heard(), {"train": [(reversal["train"],)], "valid": [(reversal["valid"],)]}
     settings = ["train.steps=1", "train.threads=1", "model.dropout=0.25"]
-    train_model(tmp_path / "tuned", start_from=str(finished), settings=settings, reporter=heard, **files)
+    request = TrainingRequest(start_from=finished, settings=settings, **files)
+    train_model(tmp_path / "tuned", request, reporter=heard)
     [line] = [line for line in heard.lines if line.startswith(f"changed from {finished}: ")]
     told = dict(change.split(" ", 1) for change in line.removeprefix(f"changed from {finished}: ").split(", "))
     assert told["model.dropout"] == "0.1 -> 0.25"

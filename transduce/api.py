@@ -20,8 +20,7 @@ from transduce.translator.engines import Say, say_to_stderr
 if TYPE_CHECKING:
     from transduce.exchange import Taken, Verified
     from transduce.synthesis import Made
-    from transduce.training import Result
-    from transduce.training.choices import Settings
+    from transduce.training import Result, Settings
     from transduce.translator.evaluation import Evaluation
 
 __all__ = [
@@ -241,11 +240,10 @@ def train(
         >>> transduce.train("runs/en-de", train=("train.en", "train.de"), valid=("valid.en", "valid.de"), minutes=30)
     """
     tune_idle_threads()
-    from transduce.training import make_reporter
+    from transduce.training import TrainingRequest, make_reporter
     from transduce.training import train as run_training
 
-    return run_training(
-        run,
+    request = TrainingRequest(
         train=train,
         valid=valid,
         languages=languages,
@@ -253,9 +251,8 @@ def train(
         config=config,
         settings=_with_budget(settings, minutes, steps, epochs),
         start_from=start_from,
-        reporter=make_reporter(quiet, verbose),
-        begun=started_at,
     )
+    return run_training(run, request, reporter=make_reporter(quiet, verbose), begun=started_at)
 
 
 def distill(
@@ -302,17 +299,20 @@ def distill(
     """
     tune_idle_threads()
     from transduce.synthesis import distill as run_distillation
-    from transduce.training import make_reporter
+    from transduce.training import TrainingRequest, make_reporter
 
+    request = TrainingRequest(
+        train=train,
+        valid=valid,
+        languages=languages,
+        preset=preset,
+        config=config,
+        settings=_with_budget(settings, minutes, steps, epochs),
+    )
     return run_distillation(
         teacher,
         run,
-        train=groups_of(train),
-        valid=groups_of(valid or ()),
-        languages=tuple(languages or ()),
-        preset=preset,
-        config=str(config),
-        settings=_with_budget(settings, minutes, steps, epochs),
+        request,
         keep_original=keep_original,
         beam=beam,
         loading=options,

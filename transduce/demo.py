@@ -17,7 +17,7 @@ from rich.console import Console
 from transduce.errors import MissingExtra
 from transduce.explore import draw_attention
 from transduce.metrics import PRONUNCIATION_METRICS, Scores, score_outputs
-from transduce.training import train
+from transduce.training import TrainingRequest, train
 from transduce.training.report import Terminal
 from transduce.translator import Loading, Translator
 from transduce.translator.evaluation import TestSet, evaluate
@@ -41,7 +41,8 @@ def run_demo(folder: Path) -> None:
     console.print(f"CMU pronouncing dictionary: {len(splits['train']):,} pronunciations to learn from", markup=False)
     run = folder / "run"
     if not is_finished(run):
-        train(run, train=[(files["train"],)], valid=[(files["valid"],)], settings=RECIPE, reporter=Terminal())
+        request = TrainingRequest(train=files["train"], valid=files["valid"], settings=RECIPE)
+        train(run, request, reporter=Terminal())
     translator = Translator.load(run, Loading(engine="torch"))  # figures to quote: of the weights as they are
     scores = score_demo(translator, splits["test"])
     print(f"\n{scores.text()}")

@@ -7,7 +7,7 @@ whoever is stopped goes on where it was, and whoever changes anything gets no st
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -15,14 +15,14 @@ from typing import Any
 
 from transduce.checkpoint import RunFolder, write_text
 from transduce.config import PRESETS, Layers, ModelConfig, merge, settings_layer
-from transduce.data import Corpus, without_pipes
+from transduce.data import Corpus, groups_of, without_pipes
 from transduce.errors import DataError, RunError, SettingError
 from transduce.files import disk_errors, synchronize_open
-from transduce.training import Reporter, Result, SilentReporter
+from transduce.training import Reporter, Result, SilentReporter, TrainingRequest
 from transduce.training import train as train_model
-from transduce.training.choices import Settings, requested_settings
 from transduce.training.prepare import check_free
-from transduce.translator import Loading, ModelFolder, Request, Translator, open_folder
+from transduce.training.request import RequestedSettings, language_codes, requested_settings
+from transduce.translator import LoadOptions, ModelFolder, SearchRequest, Translator, open_folder
 
 PART_LINES = 16_384
 WIDTHS = 64  # a student's d_model is a multiple of
@@ -49,54 +49,51 @@ class Made:
 def distill(
     teacher: str | Path,
     run: str | Path,
+    request: TrainingRequest,
     *,
-    train: Sequence[Group],
-    valid: Sequence[Group] = (),
-    languages: tuple[str, ...] = (),
-    preset: str = "student",
-    config: str = "",
-    settings: Settings = (),
     keep_original: bool = False,
     beam: int | None = None,
-    loading: Loading | None = None,
+    loading: LoadOptions | None = None,
     reporter: Reporter | None = None,
 ) -> Result:
-    """Train a student on what the teacher makes of the sources (Kim and Rush 2016); run again, it goes on."""
+    """Train a student on the teacher's translations of the sources (Kim and Rush 2016); a run that exists is resumed."""
     reporter, taught = reporter or SilentReporter(), open_folder(teacher)
-    data = taught.config.data
-    if preset == "student" and not config:
-        settings = merge(settings_layer(smaller_than(taught.config.transformer)), settings_layer(settings))
-    known = languages or data.languages
-    inherited = {} if RunFolder(Path(run)).config.exists() else taught_by(taught)  # a run that exists has its settings
-    if not train:
-        raise SettingError("no training data: --train SOURCE TARGET, or --train FILE.tsv")
-    # What is wrong with the student's settings or its folder is said before the teacher works for an hour.
+    request = student_request(request, taught, RunFolder(Path(run)))
+    # A mistake in the student's settings or folder is reported before the teacher works for an hour.
     check_free(RunFolder(Path(run)))
-    asked = requested_settings(
-        train=train, valid=valid, languages=known, preset=preset, config=config, settings=settings, start_from="",
-        inherited=inherited,
-    ).config.data  # fmt: skip
+    requested = requested_settings(request)
     folder = RunFolder(Path(run)).made
-    train = _readable_again(tuple(train), folder)
-    corpus = replace(
-        Corpus.of(train, data),
-        languages=known,
+    original = _readable_again(groups_of(request.train), folder)
+    translator = Translator.load(teacher, loading or LoadOptions(say=reporter.say))
+    sources = (line for block in _corpus(original, requested, taught).blocks() for line in block.source)
+    made = make_corpus(translator, translator.request(beam=beam), sources, folder, reporter.say)
+    files = [(str(made.given), str(made.made)), *(original if keep_original else ())]
+    return train_model(run, replace(request, train=files), reporter=reporter)
+
+
+def student_request(request: TrainingRequest, teacher: ModelFolder, run: RunFolder) -> TrainingRequest:
+    """The request with what a student takes from its teacher: languages, task and units, and a smaller shape."""
+    if not request.train:
+        raise SettingError("no training data: --train SOURCE TARGET, or --train FILE.tsv")
+    preset = request.preset or "student"
+    smaller = smaller_than(teacher.config.transformer) if preset == "student" and not request.config else []
+    return replace(
+        request,
+        preset=preset,
+        languages=language_codes(request.languages) or teacher.config.data.languages,
+        settings=merge(settings_layer(smaller), settings_layer(request.settings or ())),
+        inherited={} if run.config.exists() else taught_by(teacher),  # a run that exists has its settings
+    )
+
+
+def _corpus(files: tuple[Group, ...], requested: RequestedSettings, teacher: ModelFolder) -> Corpus:
+    """The pairs whose sources the teacher translates, read as requested or else as the teacher's data were."""
+    data, asked = teacher.config.data, requested.config.data
+    return replace(
+        Corpus.of(files, data),
+        languages=asked.languages,
         columns=asked.layout or data.layout,
         skip_blank_lines=asked.skip_blank_lines or data.skip_blank_lines,
-    )
-    translator = Translator.load(teacher, loading or Loading(say=reporter.say))
-    sources = (line for block in corpus.blocks() for line in block.source)
-    made = make_corpus(translator, translator.request(beam=beam), sources, folder, reporter.say)
-    return train_model(
-        run,
-        train=[(str(made.given), str(made.made)), *(train if keep_original else ())],
-        valid=valid,
-        languages=known,
-        preset=preset,
-        config=config,
-        settings=settings,
-        inherited=inherited,
-        reporter=reporter,
     )
 
 
@@ -136,16 +133,16 @@ def backtranslate(
     beam: int | None = None,
     sampling: bool = False,
     seed: int = 1,
-    loading: Loading | None = None,
+    loading: LoadOptions | None = None,
     say: Say = print,
 ) -> Made:
     """Sources for lines of the target language, by a model that translates back; drawn where `sampling` is set."""
-    translator = Translator.load(model, loading or Loading(say=say))
+    translator = Translator.load(model, loading or LoadOptions(say=say))
     request = translator.request(beam=beam, sampling=sampling, seed=seed)
     return make_corpus(translator, request, lines, Path(folder), say)
 
 
-def make_corpus(translator: Translator, request: Request, lines: Iterable[str], folder: Path, say: Say) -> Made:
+def make_corpus(translator: Translator, request: SearchRequest, lines: Iterable[str], folder: Path, say: Say) -> Made:
     """`given.txt` and `made.txt` in this folder, line by line; pairs with an empty side are left out, and counted."""
     wanted = request.but(figures="none", n_best=1)
     if folder.exists() and not folder.is_dir():
@@ -166,12 +163,12 @@ def make_corpus(translator: Translator, request: Request, lines: Iterable[str], 
     return _joined(folder, parts, hashes.hexdigest(), count)
 
 
-def _digest(translator: Translator, request: Request, lines: list[str]) -> str:
+def _digest(translator: Translator, request: SearchRequest, lines: list[str]) -> str:
     made_from = [translator.digest, json.dumps(asdict(request), sort_keys=True), *lines]
     return hashlib.sha256("\n".join(made_from).encode()).hexdigest()
 
 
-def _make_part(translator: Translator, request: Request, lines: list[str], path: Path, say: Say) -> None:
+def _make_part(translator: Translator, request: SearchRequest, lines: list[str], path: Path, say: Say) -> None:
     """The file of these pairs below a line with their hash, made unless it is there and whole."""
     if path.exists():
         first, _, rest = path.read_bytes().partition(b"\n")

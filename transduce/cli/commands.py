@@ -24,7 +24,7 @@ from transduce.translator.alignment import Pairs, pharaoh
 from transduce.translator.engines import say_to_stderr
 
 if TYPE_CHECKING:
-    from transduce.training import Reporter, Result
+    from transduce.training import Reporter, Result, TrainingRequest
     from transduce.translator.evaluation import Evaluation, TestSet
 
 Options = argparse.Namespace
@@ -41,16 +41,8 @@ def demo(options: Options) -> int:
 def train(options: Options) -> int:
     from transduce.training import train
 
-    return _finish(
-        options,
-        lambda: train(
-            options.run,
-            start_from=options.start_from,
-            reporter=_reporter(options),
-            begun=options.begun,
-            **_asked_of_training(options),
-        ),
-    )
+    request = replace(_training_request(options), start_from=options.start_from)
+    return _finish(options, lambda: train(options.run, request, reporter=_reporter(options), begun=options.begun))
 
 
 def _reporter(options: Options) -> "Reporter":
@@ -59,16 +51,18 @@ def _reporter(options: Options) -> "Reporter":
     return make_reporter(options.quiet, options.verbose)
 
 
-def _asked_of_training(options: Options) -> dict[str, Any]:
-    """What every way of training a model is told."""
-    return {
-        "train": [tuple(group) for group in options.train],
-        "valid": [tuple(group) for group in options.valid],
-        "languages": tuple(options.languages),
-        "preset": options.preset,
-        "config": options.config,
-        "settings": [*_asked_columns(options), *options.settings, *_asked_budget(options)],
-    }
+def _training_request(options: Options) -> "TrainingRequest":
+    """The request of every verb that trains a model."""
+    from transduce.training import TrainingRequest
+
+    return TrainingRequest(
+        train=[tuple(group) for group in options.train],
+        valid=[tuple(group) for group in options.valid],
+        languages=tuple(options.languages),
+        preset=options.preset,
+        config=options.config,
+        settings=[*_asked_columns(options), *options.settings, *_asked_budget(options)],
+    )
 
 
 def _asked_columns(options: Options) -> list[str]:
@@ -295,9 +289,9 @@ def import_model(options: Options) -> int:
 def distill(options: Options) -> int:
     from transduce.synthesis import distill
 
+    request = _training_request(options)
     how = {"keep_original": options.keep_original, "beam": options.beam, "loading": _loading(options)}
-    asked = _asked_of_training(options)
-    return _finish(options, lambda: distill(options.teacher, options.run, reporter=_reporter(options), **how, **asked))
+    return _finish(options, lambda: distill(options.teacher, options.run, request, reporter=_reporter(options), **how))
 
 
 def backtranslate(options: Options) -> int:

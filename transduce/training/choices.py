@@ -1,16 +1,15 @@
-"""What the user asked for, and the settings of a run that it comes to with what the data or another model say.
+"""The settings of a run: what the user requested over what is fitted to the data or taken from another model.
 
-Knows no files but a configuration, and of data what was counted.
+Reads no files, and knows of the data only what was counted.
 """
 
 import os
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from transduce.config import (
-    PRESETS,
     Asked,
     Config,
     Counts,
@@ -19,85 +18,24 @@ from transduce.config import (
     all_settings,
     assemble,
     build,
-    check_ranges,
     differences,
     fit,
     from_toml,
     merge,
-    settings_layer,
     to_toml,
 )
-from transduce.data import Files, Scan, absolute_setting, find, found_setting, groups_of, groups_to_setting
+from transduce.data import Scan, absolute_setting, find, found_setting
 from transduce.errors import RunError, SettingError
+from transduce.training.request import RequestedSettings
 from transduce.training.speed import time_for
 from transduce.translator import ModelFolder
 
 Say = Callable[[str], None]
-Settings = Mapping[str, Any] | Iterable[str]  # {"model.d_model": 64}, {"model": {"d_model": 64}}, ["model.d_model=64"]
 
 # What is always another run's own, and not worth telling.
 NEW_FOR_EACH_RUN = {"data.train", "data.valid", "data.hold_out", "data.columns", "data.cache", "train.start_from"}
 BUDGETS = ("train.minutes", "train.steps", "train.epochs")  # the plan tells of these
 FINE_TUNING_RATE = 0.25  # of the fitted learning rate: the weights are near a good place already
-
-
-@dataclass(frozen=True)
-class RequestedSettings:
-    """What the user asked for: layers of settings, and the configuration they give over the plain defaults."""
-
-    layers: tuple[Layers, ...]
-    config: Config  # nothing is fitted to the data yet
-
-    @property
-    def start_from(self) -> str:
-        return self.config.train.start_from
-
-
-def requested_settings(
-    *,
-    train: Files | None,
-    valid: Files | None,
-    languages: Iterable[str] | None,
-    preset: str,
-    config: str | Path,
-    settings: Settings | None,
-    start_from: str | Path,
-    inherited: Mapping[str, Mapping[str, Any]] | None = None,
-) -> RequestedSettings:
-    """The layers above the fitted ones: inherited from a teacher < preset < file < options and `--set`."""
-    if preset and preset not in PRESETS:
-        raise SettingError(f"no preset '{preset}'; there are {', '.join(PRESETS)}")
-    options: dict[str, Any] = {
-        "train": groups_to_setting(groups_of(train)),
-        "valid": groups_to_setting(groups_of(valid)),
-        "languages": _languages(languages or ()),
-    }
-    begin: Layers = {"train": {"start_from": str(start_from)}} if start_from else {}
-    given = (
-        inherited or {},
-        PRESETS.get(preset, {}),
-        _file_layer(config),
-        {"data": {key: value for key, value in options.items() if value}},
-        begin,
-        settings_layer(settings or ()),
-    )
-    layers = tuple(_without_auto(layer) for layer in given)
-    asked = assemble(*layers)  # a misspelt setting is refused before anything is read
-    check_ranges(asked)
-    return RequestedSettings(layers, asked)
-
-
-def _without_auto(layer: Mapping[str, Mapping[str, Any]]) -> Layers:
-    """Drop `auto`, which leaves the choice to what is fitted to the data."""
-    return {
-        section: {k: v for k, v in values.items() if not (section == "data" and v == "auto")}
-        for section, values in layer.items()
-    }
-
-
-def _languages(given: Iterable[str]) -> tuple[str, ...]:
-    """Two codes; a program may write them in one text, "en de"."""
-    return tuple(given.replace(",", " ").split()) if isinstance(given, str) else tuple(given)
 
 
 def with_absolute_paths(config: Config) -> Config:
@@ -121,19 +59,6 @@ def found_again(stored: Config, requested: RequestedSettings, run: Path) -> Conf
     )
     start_from = find(stored.train.start_from, run)
     return with_absolute_paths(replace(stored, data=files, train=replace(stored.train, start_from=start_from)))
-
-
-def _file_layer(path: str | Path) -> Layers:
-    if not path:
-        return {}
-    if not isinstance(path, str | Path):
-        raise SettingError("config is the path of a TOML file; give settings of a program as settings={...}")
-    try:
-        return from_toml(Path(path).read_text(encoding="utf-8"), str(path))
-    except UnicodeDecodeError as error:
-        raise SettingError(f"{path}: cannot be read: {error}") from None
-    except OSError as error:
-        raise SettingError(f"{path}: cannot be read: {error.strerror}") from None
 
 
 def settings_of_new(

@@ -33,9 +33,10 @@ from transduce.data import (
 )
 from transduce.errors import DamagedFile, DataError, RunError, SettingError
 from transduce.text import Vocabularies
-from transduce.training.choices import RequestedSettings, Say, settings_of_new, settings_of_resumed
+from transduce.training.choices import Say, settings_of_new, settings_of_resumed
 from transduce.training.feed import TrainingData
 from transduce.training.output_limit import fit_output_limit
+from transduce.training.request import RequestedSettings
 from transduce.training.warm_up import warming_up
 from transduce.translator import (
     LONGEST_SOURCE,

@@ -1,0 +1,96 @@
+"""The training request: everything that a user asks for when training a model, and the settings that this gives.
+
+The command line, `transduce.train`, distillation and the demonstration all build a `TrainingRequest`. Reads no file
+but a configuration file; knows nothing of the data.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from transduce.config import PRESETS, Config, Layers, assemble, check_ranges, from_toml, settings_layer
+from transduce.data import Files, groups_of, groups_to_setting
+from transduce.errors import SettingError
+
+Settings = Mapping[str, Any] | Iterable[str]  # {"model.d_model": 64}, {"model": {"d_model": 64}}, ["model.d_model=64"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingRequest:
+    """What to train on and with which settings. Whatever is not given is fitted to the data, or kept when resuming."""
+
+    train: Files | None = None
+    valid: Files | None = None
+    languages: Iterable[str] | None = None  # source and target
+    preset: str = ""
+    config: str | Path = ""  # a TOML file
+    settings: Settings | None = None
+    start_from: str | Path = ""  # the run folder of a model to fine-tune
+    inherited: Layers = field(default_factory=dict)  # settings of a teacher, which every other source overrides
+
+
+@dataclass(frozen=True)
+class RequestedSettings:
+    """What the user asked for: layers of settings, and the configuration they give over the plain defaults."""
+
+    layers: tuple[Layers, ...]
+    config: Config  # nothing is fitted to the data yet
+
+    @property
+    def start_from(self) -> str:
+        return self.config.train.start_from
+
+
+def requested_settings(request: TrainingRequest) -> RequestedSettings:
+    """The layers above the fitted ones: inherited from a teacher < preset < file < options and `--set`."""
+    if request.preset and request.preset not in PRESETS:
+        raise SettingError(f"no preset '{request.preset}'; there are {', '.join(PRESETS)}")
+    start_from: Layers = {"train": {"start_from": str(request.start_from)}} if request.start_from else {}
+    given = (
+        request.inherited,
+        PRESETS.get(request.preset, {}),
+        _file_layer(request.config),
+        _data_layer(request),
+        start_from,
+        settings_layer(request.settings or ()),
+    )
+    layers = tuple(_without_auto(layer) for layer in given)
+    config = assemble(*layers)  # a misspelt setting is refused before anything is read
+    check_ranges(config)
+    return RequestedSettings(layers, config)
+
+
+def language_codes(given: Iterable[str] | None) -> tuple[str, ...]:
+    """Two codes; a program may write them in one text, "en de"."""
+    return tuple(given.replace(",", " ").split()) if isinstance(given, str) else tuple(given or ())
+
+
+def _data_layer(request: TrainingRequest) -> Layers:
+    options: dict[str, Any] = {
+        "train": groups_to_setting(groups_of(request.train)),
+        "valid": groups_to_setting(groups_of(request.valid)),
+        "languages": language_codes(request.languages),
+    }
+    return {"data": {key: value for key, value in options.items() if value}}
+
+
+def _without_auto(layer: Mapping[str, Mapping[str, Any]]) -> Layers:
+    """Drop `auto`, which leaves the choice to what is fitted to the data."""
+    return {
+        section: {k: v for k, v in values.items() if not (section == "data" and v == "auto")}
+        for section, values in layer.items()
+    }
+
+
+def _file_layer(path: str | Path) -> Layers:
+    if not path:
+        return {}
+    if not isinstance(path, str | Path):
+        raise SettingError("config is the path of a TOML file; give settings of a program as settings={...}")
+    try:
+        return from_toml(Path(path).read_text(encoding="utf-8"), str(path))
+    except UnicodeDecodeError as error:
+        raise SettingError(f"{path}: cannot be read: {error}") from None
+    except OSError as error:
+        raise SettingError(f"{path}: cannot be read: {error.strerror}") from None
