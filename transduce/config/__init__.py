@@ -19,6 +19,7 @@ from transduce.config.resolve import (
 )
 from transduce.config.setting import Setting
 from transduce.config.settings import (
+    FAMILIES,
     Config,
     DataConfig,
     FamilyConfig,
@@ -32,6 +33,7 @@ from transduce.config.settings import (
 from transduce.config.task import Counts, Side
 
 __all__ = [
+    "FAMILIES",
     "PRESETS",
     "Asked",
     "Config",

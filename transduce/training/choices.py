@@ -74,6 +74,7 @@ def settings_of_new(
     asked, counted = merge(*requested.layers), counts(scanned, requested.config.data.languages)
     around = Asked.of(merge(_as_layers(start.config) if start else {}, asked) | {"train": asked["train"]})
     fitted = fit(counted, around, time_for(requested.config.train, counted, around, begun))
+    fitted = replace(fitted, layer=_of_family(fitted.layer, requested.config.model.family))
     taken = _taken_from(start, requested, fitted.layer) if start else {}
     alone = with_absolute_paths(assemble(fitted.layer, taken, {"data": asked["data"]}))
     config = with_absolute_paths(build(fitted.layer, taken, *requested.layers, {"data": found}))
@@ -91,6 +92,13 @@ def settings_of_new(
     if start:
         _say_what_changes(start.config, config, requested.start_from, say)
     return config
+
+
+def _of_family(layer: Layers, family: str) -> Layers:
+    """What is fitted, for a family of models: the recipe names the Transformer's settings, and another family has its own."""
+    known = {one.key for one in all_settings(family) if one.section == "model"}
+    shape = {key: value for key, value in layer["model"].items() if key in known} | {"family": family}
+    return {**layer, "model": shape}
 
 
 def _say_what_changes(old: Config, new: Config, start_from: str, say: Say) -> None:
