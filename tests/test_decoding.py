@@ -16,7 +16,7 @@ from torch import Tensor
 from transduce.config import ModelConfig
 from transduce.continuous import BeamOptions, SentenceBlock, kernels, plain, pool
 from transduce.continuous.batcher import ContinuousBatcher
-from transduce.continuous.decoder import SlotDecoder, best_classes
+from transduce.continuous.decoder import SlotDecoder, best_classes, understands
 from transduce.continuous.pool import SlotPool
 from transduce.continuous.scheduler import Scheduler
 from transduce.device import Device
@@ -90,10 +90,10 @@ def test_a_slot_forgets_the_sentence_before() -> None:
 
 
 def test_rotary_positions_and_uneven_heads_are_not_for_slots() -> None:
-    assert SlotDecoder.supports(make())
-    assert not SlotDecoder.supports(make(positions="rotary"))
-    assert not SlotDecoder.supports(make(d_k=8, d_v=8))
-    assert not SlotDecoder.supports(make(d_model=48))  # heads of 24, which no kernel has
+    assert understands(make().config)
+    assert not understands(make(positions="rotary").config)
+    assert not understands(make(d_k=8, d_v=8).config)
+    assert not understands(make(d_model=48).config)  # heads of 24, which no kernel has
 
 
 @pytest.mark.numerics

@@ -46,7 +46,7 @@ raising the first threshold of Python's garbage collector, as the command line d
 """
 
 from transduce.continuous.batcher import ContinuousBatcher
-from transduce.continuous.decoder import SlotDecoder
+from transduce.continuous.decoder import SlotDecoder, understands
 from transduce.continuous.sentences import BeamOptions, SentenceBlock
 
-__all__ = ["BeamOptions", "ContinuousBatcher", "SentenceBlock", "SlotDecoder"]
+__all__ = ["BeamOptions", "ContinuousBatcher", "SentenceBlock", "SlotDecoder", "understands"]

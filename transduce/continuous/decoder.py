@@ -15,11 +15,36 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, relu
 
+from transduce.config import FamilyConfig, ModelConfig
+from transduce.config.support import ANY, DROPOUT, SIZES, Supports
 from transduce.continuous import kernels, plain
 from transduce.model import kernels as model_kernels
 from transduce.model.attention import MultiHeadAttention
 from transduce.model.layers import FeedForward
 from transduce.model.transformer import Memory, Transformer
+
+# Nothing is dropped here. Norms, activations, embeddings and the projection are the model's own modules.
+SUPPORTS = Supports(
+    ModelConfig,
+    {
+        **SIZES,
+        **DROPOUT,
+        "norm": ("post", "pre"),
+        "norm_kind": ("layer", "rms"),
+        "positions": ("sinusoidal", "marian", "learned", "none"),
+        "activation": ("relu", "gelu", "swish", "swiglu"),
+        "output_bias": ANY,
+        "tie": ("all", "target", "none"),
+    },
+)
+
+
+def understands(config: FamilyConfig) -> bool:
+    """Whether slots compute what these settings ask for, with heads that are as wide as the kernels need."""
+    if SUPPORTS.refusal(config) or not isinstance(config, ModelConfig):
+        return False
+    even = config.key_width == config.value_width and config.key_width * config.num_heads == config.d_model
+    return even and config.key_width in model_kernels.HEAD_WIDTHS
 
 
 @dataclass(frozen=True)
@@ -46,13 +71,6 @@ class SlotDecoder:
         self.row = torch.arange(rows, dtype=torch.int32, device=like.device)
         self.table = self.row[:, None].repeat(1, positions)  # the row whose cache holds a position of this row
         self.longest = min(positions, model.config.longest_target or positions)
-
-    @staticmethod
-    def supports(model: Transformer) -> bool:
-        """Whether the kernels have this width of heads, and positions are added to the embeddings."""
-        config = model.config
-        even = config.key_width == config.value_width and config.key_width * config.num_heads == config.d_model
-        return even and config.key_width in model_kernels.HEAD_WIDTHS and config.positions != "rotary"
 
     @staticmethod
     def bytes_per_position(model: Transformer) -> int:

@@ -16,6 +16,7 @@ from torch import Tensor
 from transduce import __version__
 from transduce.checkpoint import Tensors
 from transduce.config import Config, ModelConfig
+from transduce.config.support import ANY, DROPOUT, SIZES, Supports
 from transduce.errors import SettingError
 from transduce.exchange.cards import write_card
 from transduce.exchange.naming import entries, hf_names, sines_first, to_theirs
@@ -28,16 +29,28 @@ from transduce.translator import LONGEST_SOURCE, ModelFolder
 LONGEST_OUTPUT = 512  # tokens; `generate` has one limit for all sentences where ours goes by the input
 
 
+# Marian and Pegasus together.
+SUPPORTS = Supports(
+    ModelConfig,
+    {
+        **SIZES,
+        **DROPOUT,
+        "norm": ("post", "pre"),
+        "positions": ("sinusoidal", "marian", "learned", "none"),
+        "activation": ("relu", "gelu", "swish"),
+        "output_bias": ANY,
+        "tie": ("all", "target", "none"),
+    },
+)
+
+
 def refuse(opened: ModelFolder) -> None:
-    """What Marian and Pegasus have no form for, by the name of its setting."""
+    """Refuse what Marian and Pegasus have no form for, by the name of its setting."""
     model = opened.config.transformer
-    head = model.d_model // model.num_heads
     wrong = [
-        (model.activation == "swiglu", 'model.activation = "swiglu"'),
-        (model.norm_kind != "layer", f'model.norm_kind = "{model.norm_kind}"'),
-        (model.positions == "rotary", 'model.positions = "rotary"'),
-        (model.key_width != head or model.d_model % model.num_heads != 0, f"model.d_k = {model.d_k}"),
-        (model.value_width != head, f"model.d_v = {model.d_v}"),
+        (bool(setting := SUPPORTS.refusal(model)), setting),
+        (model.key_width * model.num_heads != model.d_model, f"model.d_k = {model.d_k}"),
+        (model.value_width * model.num_heads != model.d_model, f"model.d_v = {model.d_v}"),
         *((True, f"the vocabulary's piece {name}") for name in _unsayable(opened.vocabularies)),
     ]
     for refused, what in wrong:

@@ -2,7 +2,7 @@
 
 The encoder gives the keys and values of the source for every decoder layer, so that the decoder never sees its output.
 The decoder is one graph for the first token and for all later ones: the cache begins with no places at all.
-Each graph holds its own weights. Variants of the model need nothing here: what is traced are its own layers.
+Each graph holds its own weights. What is traced are the model's own layers.
 
 Axes: R rows, S source places, T target places so far, H heads, E width of a head.
 """
@@ -21,7 +21,9 @@ import torch
 from torch import Tensor, nn
 
 from transduce import __version__
-from transduce.errors import RunError
+from transduce.config import ModelConfig
+from transduce.config.support import ANY, DROPOUT, SIZES, Supports
+from transduce.errors import RunError, SettingError
 from transduce.exchange.cards import write_card
 from transduce.model import DecoderState, Tokens, Transformer
 from transduce.model.attention import Cache, KeysValues
@@ -128,8 +130,26 @@ class Names:
         return {"inputs": inputs, "outputs": ["logits", *self._each("")]}
 
 
+# The layers are traced, so all of their variants are known; tables of positions are made longer first.
+SUPPORTS = Supports(
+    ModelConfig,
+    {
+        **SIZES,
+        **DROPOUT,
+        "norm": ("post", "pre"),
+        "norm_kind": ("layer", "rms"),
+        "positions": ("sinusoidal", "marian", "learned", "rotary", "none"),
+        "activation": ("relu", "gelu", "swish", "swiglu"),
+        "output_bias": ANY,
+        "tie": ("all", "target", "none"),
+    },
+)
+
+
 def refuse(opened: ModelFolder) -> None:
-    """Nothing: what PyTorch computes, a graph can hold."""
+    """Refuse a setting that the graphs were never tried with."""
+    if setting := SUPPORTS.refusal(opened.config.model):
+        raise SettingError(f"{setting}: the ONNX graphs have no form for it")
 
 
 def write(opened: ModelFolder, model: Transformer, folder: Path) -> None:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
-from torch.nn.functional import relu
 
+from transduce.config import ModelConfig
+from transduce.config.support import ANY, SIZES, Supports
 from transduce.model import kernels
 
 if TYPE_CHECKING:
@@ -16,22 +17,35 @@ if TYPE_CHECKING:
     from transduce.model.tokens import Keep
 
 
+# The paper's layer, of either norm. Positions that are added to the embeddings, and whatever comes after the last layer,
+# are nothing to a layer.
+SUPPORTS = Supports(
+    ModelConfig,
+    {
+        **SIZES,
+        "dropout": ANY,
+        "norm": ("post", "pre"),
+        "positions": ("sinusoidal", "marian", "learned", "none"),
+        "output_bias": ANY,
+        "tie": ("all", "target", "none"),
+    },
+)
+
+
+def understands(config: ModelConfig) -> bool:
+    """Whether the kernels compute layers of these settings, and have programs for matrices of their widths."""
+    even = config.key_width == config.value_width and config.key_width * config.num_heads == config.d_model
+    aligned = config.d_model % kernels.ALIGNED == config.d_ff % kernels.ALIGNED == 0
+    return not SUPPORTS.refusal(config) and even and aligned and config.key_width in kernels.HEAD_WIDTHS
+
+
 def covers(layer: EncoderLayer | DecoderLayer, x: Tensor, keeps: Sequence[Keep]) -> bool:
-    """The paper's layer, of either norm, over pages; everything else is computed as written."""
-    if not kernels.serve(x):
-        return False
-    attention, feed_forward = layer.attention, layer.feed_forward
+    """Whether the kernels compute this layer over these pages; everything else is computed as written."""
     return (
-        isinstance(layer.attention_residual.norm, nn.LayerNorm)
-        and feed_forward.activation is relu
-        and not (feed_forward.dropout.p or attention.dropout)
-        and attention.tap is None
-        and not attention.rotary
-        and attention.d_k == attention.d_v == x.shape[-1] // attention.heads
-        and x.shape[-1] % kernels.ALIGNED == 0
-        and feed_forward.inner.out_features % kernels.ALIGNED == 0
-        and attention.d_k in kernels.HEAD_WIDTHS
-        and all(kernels.fits_a_page(keep.query, keep.key, attention.d_k) for keep in keeps)
+        layer.kernels_understand
+        and kernels.serve(x)
+        and layer.attention.tap is None
+        and all(kernels.fits_a_page(keep.query, keep.key, layer.attention.d_k) for keep in keeps)
     )
 
 

@@ -78,6 +78,7 @@ class EncoderLayer(nn.Module):
         super().__init__()
         self.attention, self.attention_residual = MultiHeadAttention(config), Residual(config)
         self.feed_forward, self.feed_forward_residual = FeedForward(config), Residual(config)
+        self.kernels_understand = fused.understands(config)
 
     def forward(self, x: Float[Tensor, "R W D"], position: Int[Tensor, "R W"], keep: Keep) -> Float[Tensor, "R W D"]:
         if fused.covers(self, x, [keep]):
@@ -95,6 +96,7 @@ class DecoderLayer(nn.Module):
         self.attention, self.attention_residual = MultiHeadAttention(config), Residual(config)
         self.source_attention, self.source_attention_residual = MultiHeadAttention(config), Residual(config)
         self.feed_forward, self.feed_forward_residual = FeedForward(config), Residual(config)
+        self.kernels_understand = fused.understands(config)
 
     def forward(
         self,

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from transduce.checkpoint import Arrays
 from transduce.config import ModelConfig
+from transduce.config.support import ANY, DROPOUT, SIZES, Supports
 from transduce.text import Vocabularies
 
 POSITIONS = 2_048  # of the table of sinusoids: the longest output, counting `</s>`
@@ -23,19 +24,27 @@ ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "swish": "SWISH"}
 Floats = NDArray[np.float32]
 
 
+SUPPORTS = Supports(
+    ModelConfig,
+    {
+        **SIZES,
+        **DROPOUT,
+        "norm": ("post", "pre"),
+        "positions": ("sinusoidal", "marian", "learned", "none"),
+        "activation": tuple(ACTIVATIONS),
+        "output_bias": ANY,
+        "tie": ("all", "target", "none"),
+    },
+)
+
+
 def refusal(config: ModelConfig) -> str:
     """Why this model cannot be one of CTranslate2's, or nothing."""
-    width = config.d_model / config.num_heads
-    reasons = [
-        (config.positions == "rotary", 'model.positions = "rotary" is not built for it'),
-        (config.activation not in ACTIVATIONS, f'model.activation = "{config.activation}" is not built for it'),
-        (config.norm_kind != "layer", f'model.norm_kind = "{config.norm_kind}" is not built for it'),
-        (
-            (config.key_width, config.value_width) != (width, width),
-            f"model.d_k = {config.key_width} and model.d_v = {config.value_width}: it takes d_model / num_heads only",
-        ),
-    ]
-    return next((reason for refused, reason in reasons if refused), "")
+    if setting := SUPPORTS.refusal(config):
+        return f"{setting} is not built for it"
+    if config.key_width * config.num_heads == config.value_width * config.num_heads == config.d_model:
+        return ""
+    return f"model.d_k = {config.key_width} and model.d_v = {config.value_width}: it takes d_model / num_heads only"
 
 
 def longest_output(config: ModelConfig) -> int:

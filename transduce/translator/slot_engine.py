@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar
 
-from transduce.continuous import BeamOptions, ContinuousBatcher, SentenceBlock, SlotDecoder
+from transduce.continuous import BeamOptions, ContinuousBatcher, SentenceBlock, understands
 from transduce.device import Device
-from transduce.model import Model, Transformer, as_transformer
+from transduce.model import Model, Transformer
 from transduce.search import Hypothesis, length_penalty
 from transduce.translator.engine import Block, SearchRequest
 from transduce.translator.torch_engine import TorchEngine
@@ -46,4 +46,4 @@ class SlotEngine(TorchEngine):
 
     def _serves(self, request: SearchRequest) -> bool:
         other = request.sampling or request.constrained or not request.allow_unknown
-        return not other and len(self.ensemble.models) == 1 and SlotDecoder.supports(as_transformer(self.model))
+        return not other and len(self.ensemble.models) == 1 and understands(self.model.config)

@@ -1,0 +1,115 @@
+"""Fast paths and exports refuse what they do not know: a setting, a value or a family that is new to them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from transduce.config import Config, FamilyConfig, ModelConfig
+from transduce.config.setting import settings_of
+from transduce.config.support import ANY, Supports
+from transduce.continuous import decoder
+from transduce.errors import SettingError
+from transduce.exchange import hf, onnx_graphs
+from transduce.model import fused
+from transduce.translator import ct2_spec
+
+DECLARED = {
+    "kernels": fused.SUPPORTS,
+    "slots": decoder.SUPPORTS,
+    "CTranslate2": ct2_spec.SUPPORTS,
+    "Hugging Face": hf.SUPPORTS,
+    "ONNX": onnx_graphs.SUPPORTS,
+}
+SMALL = ModelConfig(d_model=32, d_ff=32, num_heads=2)
+
+
+def refuses(refuse: Callable[[Any], None], config: Any) -> bool:
+    none = SimpleNamespace(model=b"")
+    opened = SimpleNamespace(
+        config=SimpleNamespace(model=config, transformer=config), vocabularies=SimpleNamespace(source=none, target=none)
+    )
+    try:
+        refuse(opened)
+    except SettingError:
+        return True
+    return False
+
+
+# How each of them is asked, where it decides whether to compute a model.
+REFUSES: dict[str, Callable[[Any], bool]] = {
+    "kernels": lambda config: not fused.understands(config),
+    "slots": lambda config: not decoder.understands(config),
+    "CTranslate2": lambda config: bool(ct2_spec.refusal(config)),
+    "Hugging Face": lambda config: refuses(hf.refuse, config),
+    "ONNX": lambda config: refuses(onnx_graphs.refuse, config),
+}
+
+
+@pytest.fixture(autouse=True)
+def _no_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hf, "_unsayable", lambda both: [])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tomorrow(ModelConfig):
+    """The model's settings with one that was added later."""
+
+    window: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class OtherFamily(FamilyConfig):
+    family: str = "recurrent"
+
+
+def test_the_list_is_complete() -> None:
+    assert set(DECLARED) == set(REFUSES)
+
+
+@pytest.mark.parametrize("name", DECLARED)
+def test_what_they_know_exists(name: str) -> None:
+    """Named choices are listed one by one, so that a new one is not known."""
+    known = {one.key: one for one in settings_of("model", ModelConfig)}
+    assert set(DECLARED[name].values) <= set(known)
+    for key, values in DECLARED[name].values.items():
+        if choices := known[key].choices:
+            assert isinstance(values, tuple)
+            assert set(values) <= set(choices)
+        else:
+            assert values is ANY
+
+
+@pytest.mark.parametrize("name", DECLARED)
+def test_a_setting_of_tomorrow_is_refused_unless_it_stands_at_its_default(name: str) -> None:
+    shape = {one.name: getattr(SMALL, one.name) for one in fields(SMALL)}
+    assert not REFUSES[name](SMALL)
+    assert not REFUSES[name](Tomorrow(**shape))
+    assert REFUSES[name](Tomorrow(**shape, window=3))
+    assert DECLARED[name].refusal(Tomorrow(**shape, window=3)) == "model.window = 3"
+
+
+@pytest.mark.parametrize("name", DECLARED)
+@pytest.mark.parametrize("key", [one.key for one in settings_of("model", ModelConfig) if one.choices])
+def test_a_value_of_tomorrow_is_refused(name: str, key: str) -> None:
+    changed = replace(SMALL, **{key: "of-tomorrow"})  # type: ignore[arg-type]
+    assert REFUSES[name](changed)
+    assert DECLARED[name].refusal(changed) == f'model.{key} = "of-tomorrow"'
+
+
+@pytest.mark.parametrize("name", DECLARED)
+def test_another_family_is_refused(name: str) -> None:
+    assert DECLARED[name].refusal(OtherFamily()) == 'model.family = "recurrent"'
+
+
+def test_settings_that_are_not_named_must_stand_at_their_default() -> None:
+    supports = Supports(ModelConfig, {"norm": ("post", "pre"), "d_model": ANY})
+    assert supports.refusal(ModelConfig(norm="pre", d_model=7)) == ""
+    assert supports.refusal(ModelConfig(output_bias=True)) == "model.output_bias = true"
+    assert supports.refusal(ModelConfig(d_ff=7)) == "model.d_ff = 7"
+
+
+def test_the_paper_is_known_to_all() -> None:
+    assert [name for name, refused in REFUSES.items() if refused(Config().model)] == []
