@@ -489,9 +489,9 @@ def serve(
     _require("fastapi", "granian", "prometheus_client", extra="serve")
     tune_idle_threads()
     from transduce.server.running import serve as run_server
-    from transduce.server.settings import Settings
+    from transduce.server.settings import ServerSettings
 
-    settings = Settings(
+    settings = ServerSettings(
         host=host,
         port=port,
         allowed_hosts=tuple(allowed_hosts),
