@@ -490,7 +490,7 @@ MISTAKES = [
     (["train", "new", "--train", "a", "b", "--set", "data.weights=-1"], "data.weights = -1: must not be negative"),
     (
         ["train", "new", "--train", "INPUT", "INPUT", "--valid", "INPUT", "INPUT", "--set", "data.weights=0.4"],
-        "raise them",
+        "use larger weights",
     ),
     (["train", "new", "--set", "nonsense"], "write section.key=value"),
     (["train", "new", "--config", "missing.toml"], "missing.toml: cannot be read"),

@@ -1,4 +1,7 @@
-"""From files of pairs to a memory-mapped store of ids. (`batches` is imported by name: it needs torch.)"""
+"""From files of pairs to a memory-mapped store of ids, and from the store to batches.
+
+`batches`, `packing` and `pages` are not imported here: they need torch.
+"""
 
 from transduce.data.cache import cache_folder
 from transduce.data.checks import warnings as data_warnings
@@ -25,11 +28,10 @@ from transduce.data.layout import describe as describe_columns
 from transduce.data.layout import infer_columns
 from transduce.data.mixing import Mixture
 from transduce.data.scanning import EmptyCorpus, Scan, Side, scan
-from transduce.data.store import EVERYTHING, Report, Rules, Store, open_or_build
+from transduce.data.store import Report, Rules, Store, open_or_build
 from transduce.data.vocabularies import learn_vocabularies
 
 __all__ = [
-    "EVERYTHING",
     "READ_ERRORS",
     "Block",
     "Corpus",

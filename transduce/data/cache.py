@@ -1,7 +1,7 @@
-"""The cache: finished folders, each named by the hash of all it was made from.
+"""The cache: complete folders, each named by the hash of everything it was made from.
 
-An entry is written under a temporary name, synchronized and renamed, so a killed build never looks finished and two
-builds of the same entry do not disturb each other. Knows nothing of what an entry holds beyond sizes and checksums.
+An entry is written under a temporary name, synchronised to disk and renamed. So a build that was killed never looks complete,
+and two processes can build the same entry at once. This module knows sizes and checksums of files, not their meaning.
 """
 
 import hashlib
@@ -19,11 +19,11 @@ from pathlib import Path
 from transduce import files
 from transduce.errors import DataError
 
-FORMAT = 2  # of the manifest; 2: checksums
+FORMAT = 2  # of the manifest; since 2 it has checksums
 MANIFEST = "files.json"  # size and checksum of each file, written last
-CHECKED_BYTES = 1 << 30  # entries over this are checked by size alone
+CHECKED_BYTES = 1 << 30  # larger entries are checked by their sizes only
 _UNFINISHED = ".building-"
-_ABANDONED_S = 3600  # an unfinished entry that nobody has written to for so long
+_ABANDONED_S = 3600  # an unfinished entry that was not written to for so long is removed
 
 
 def cache_folder(setting: str) -> Path:
@@ -34,7 +34,7 @@ def cache_folder(setting: str) -> Path:
 
 
 def entry_key(*parts: object) -> str:
-    """A name for what these parts determine."""
+    """A name for the entry that these parts determine."""
     return hashlib.sha256(repr((FORMAT, *parts)).encode()).hexdigest()[:32]
 
 
@@ -43,11 +43,11 @@ def to_stderr(line: str) -> None:
 
 
 def open_or_write(folder: Path, name: str, write: Callable[[Path], None], notify: Callable[[str], None]) -> Path:
-    """The finished entry `name`, written now unless it lies there whole."""
+    """The complete entry `name`; it is written now if it is missing or damaged."""
     entry = folder / name
     with _disk_errors(folder):
         if entry.is_dir() and not is_whole(entry):
-            notify(f"{entry}: incomplete or altered: prepared again")
+            notify(f"{entry}: incomplete or damaged: preparing it again")
             _discard(entry)
         if not entry.is_dir():
             _write_and_rename(folder, entry, write)
@@ -55,7 +55,7 @@ def open_or_write(folder: Path, name: str, write: Callable[[Path], None], notify
 
 
 def unfinished(folder: Path) -> Path:
-    """A fresh folder for a build, after clearing away what killed builds left behind."""
+    """A new folder for a build; folders that killed builds left behind are removed."""
     folder.mkdir(parents=True, exist_ok=True)
     for left in folder.glob(_UNFINISHED + "*"):
         if time.time() - _last_written(left) > _ABANDONED_S:
@@ -64,7 +64,7 @@ def unfinished(folder: Path) -> Path:
 
 
 def is_whole(entry: Path) -> bool:
-    """Whether every file of the entry is there as it was written."""
+    """Whether every file of the entry exists as it was written."""
     try:
         written: dict[str, dict[str, int]] = json.loads((entry / MANIFEST).read_text())
         found = {name: (entry / name).stat().st_size for name in written}
@@ -78,7 +78,7 @@ def is_whole(entry: Path) -> bool:
 
 
 def checksum(path: Path) -> int:
-    """Against bits that fell over, not against malice: a cryptographic hash takes three times as long (docs/log.md)."""
+    """CRC-32, against accidental damage only: a cryptographic hash takes three times as long (docs/log.md)."""
     value = 0
     with path.open("rb") as file:
         while chunk := file.read(1 << 20):
@@ -87,7 +87,7 @@ def checksum(path: Path) -> int:
 
 
 def _disk_errors(folder: Path) -> AbstractContextManager[None]:
-    """What a full or failing disk means to the cache."""
+    """Errors of a full or failing disk as one line about the cache."""
 
     def explain(reason: str, full: bool) -> DataError:
         advice = "free some space or choose" if full else "choose"
@@ -116,7 +116,7 @@ def _rename(building: Path, entry: Path) -> None:
     try:
         building.rename(entry)
     except OSError:
-        if not is_whole(entry):  # else another process has finished the same entry first
+        if not is_whole(entry):  # otherwise another process has completed the same entry first
             raise
 
 

@@ -1,15 +1,16 @@
-"""Which pairs an epoch is made of, where each corpus has a weight of its own.
+"""Mixing corpora: which pairs an epoch uses when each corpus has a weight.
 
-A weight is how often every pair of its corpus is seen in an epoch: 2 shows each of them twice, 0.5 half of them, 2.5 all
-twice and half of them once more. The pairs of a corpus stand in one random order, repeated without end, and an epoch
-takes up where the one before it left off. So a weight of 0.5 shows every pair exactly once in any two epochs that follow
-each other, and over any stretch of epochs two pairs of a corpus are seen equally often, or one of them once more.
+The weight of a corpus says how often an epoch uses each of its pairs: with 2 every pair is used twice, with 0.5 half of
+the pairs are used, and with 2.5 every pair is used twice and half of them a third time. The pairs of a corpus are put into one
+random order that repeats without end, and each epoch continues where the epoch before it stopped. So with a weight of
+0.5 any two consecutive epochs use every pair exactly once, and over any number of consecutive epochs the counts of two
+pairs of a corpus differ by at most one.
 
-An epoch comes in passes, each with an even share of every corpus, so that no pass has a pair twice. Batches are made of
-pairs of one length: the copies of a pair, being of one length, would meet in one batch if they were sorted together.
+An epoch consists of passes with an equal share of every corpus each, so that no pass contains a pair twice. The reason:
+batches are made of pairs of similar length, and copies of a pair would end up in the same batch if they were sorted together.
 
-What an epoch takes is a function of (counts, weights, seed, epoch), so a run that goes on needs nothing kept. Knows
-pairs by their numbers only.
+The pairs of an epoch are a function of (counts, weights, seed, epoch), so a resumed run needs no saved state. This module
+knows pairs only by their numbers.
 """
 
 import math
@@ -25,8 +26,8 @@ from transduce.errors import DataError
 
 Pass = NDArray[np.int64]  # numbers of pairs in the store
 
-PASS = 1 << 14  # pairs of a pass at least, or batches are of unequal lengths; then a pair may be in a pass again
-_STREAM = 0x6D6978  # sets these random orders apart from those drawn of (seed, epoch)
+PASS = 1 << 14  # fewest pairs of a pass, so that batches have similar lengths; small corpora may repeat pairs in a pass
+_STREAM = 0x6D6978  # keeps these random orders independent of those drawn from (seed, epoch)
 
 
 @dataclass(frozen=True)
@@ -38,28 +39,28 @@ class Mixture:
 
     @classmethod
     def of(cls, pairs: tuple[int, ...], setting: tuple[str, ...]) -> Self:
-        """`setting` is `data.weights`; where it is empty every pair is seen once. 0.1 is a tenth, to the last epoch."""
+        """`setting` is `data.weights`; if it is empty, every weight is 1. Weights are exact: 0.1 is one tenth."""
         weights = tuple(Fraction(repr(float(text))) for text in setting) or (Fraction(1),) * len(pairs)
         assert len(weights) == len(pairs), "settings are checked before data are read"
         return cls(pairs, weights)
 
     @property
     def seen(self) -> list[Fraction]:
-        """How many pairs of each corpus an epoch has, in the mean of many."""
+        """How many pairs of each corpus an epoch uses on average."""
         return [weight * pairs for pairs, weight in zip(self.pairs, self.weights, strict=True)]
 
     @property
     def passes(self) -> int:
-        """As many as the largest weight asks for, if the pairs suffice."""
+        """How many passes an epoch has: as many as the largest weight needs, if there are enough pairs."""
         return max(1, min(math.ceil(max(self.weights)), math.floor(sum(self.seen)) // PASS))
 
     def epoch(self, seed: int, number: int) -> list[Pass]:
-        """The passes of an epoch, each yet to be shuffled."""
+        """The passes of an epoch; they are not shuffled yet."""
         first, passes = 0, range(number * self.passes, (number + 1) * self.passes)
         parts: list[list[Pass]] = []
         for corpus, (pairs, weight) in enumerate(zip(self.pairs, self.weights, strict=True)):
             share = weight / self.passes
-            # What takes whole rounds takes every pair, and the order says nothing.
+            # A whole number of rounds takes every pair, so the order does not matter.
             order = np.arange(pairs) if share.denominator == 1 else _order(pairs, seed, corpus)
             bounds = [math.floor(share * pairs * passed) for passed in (*passes, passes.stop)]
             parts.append([first + order[np.arange(*ends) % max(1, pairs)] for ends in pairwise(bounds)])
@@ -67,16 +68,16 @@ class Mixture:
         return [np.concatenate(together) for together in zip(*parts, strict=True)]
 
     def check(self) -> None:
-        """Refuse what would leave an epoch without a single pair."""
+        """Refuse weights that would leave an epoch without pairs."""
         if not sum(map(math.floor, self.seen)):
             weights = ",".join(f"{float(weight):g}" for weight in self.weights)
             raise DataError(
-                f"data.weights = {weights} of {', '.join(f'{n:,}' for n in self.pairs)} pairs: not one pair is left "
-                "in an epoch: raise them"
+                f"data.weights = {weights} of {', '.join(f'{n:,}' for n in self.pairs)} pairs: an epoch would "
+                "have no pairs: use larger weights"
             )
 
     def summary(self, names: list[str]) -> list[str]:
-        """A line for people on each corpus."""
+        """One line for people about each corpus."""
         shares = [float(100 * seen / sum(self.seen)) for seen in self.seen]
         corpora = zip(names, self.pairs, self.weights, shares, strict=True)
         return [

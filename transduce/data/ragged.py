@@ -1,7 +1,7 @@
-"""Rows of differing length on disk: flat little-endian arrays, written in one pass and read by memory map.
+"""Ragged arrays on disk: rows of different lengths, written in one pass and read through a memory map.
 
-`NAME.values` holds the rows end to end, `NAME.offsets` where each begins and the last one ends, `NAME.lengths` how
-long each is. Knows nothing of what the rows mean.
+`NAME.values` holds the rows end to end, `NAME.offsets` where each row begins and the last one ends, and `NAME.lengths` the
+length of each row, all little-endian. This module does not know what the rows mean.
 """
 
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ _PARTS = ("values", "offsets", "lengths")
 
 @dataclass(frozen=True)
 class Rows:
-    """Some rows in memory, end to end."""
+    """Rows in memory, end to end."""
 
     values: Numbers
     lengths: NDArray[np.int32]
@@ -40,7 +40,7 @@ class Rows:
 
 
 class RaggedWriter:
-    """Appends rows to a new ragged array; leaving the `with` makes them durable."""
+    """Appends rows to a new ragged array; leaving the `with` block synchronises the files to disk."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self._values, self._offsets, self._lengths = (_path(folder, name, part).open("wb") for part in _PARTS)
@@ -67,7 +67,7 @@ class RaggedWriter:
 
 
 class Ragged:
-    """Rows read where they lie."""
+    """A ragged array on disk, memory-mapped."""
 
     def __init__(self, folder: Path, name: str, dtype: str) -> None:
         values, offsets, lengths = (_path(folder, name, part) for part in _PARTS)
@@ -99,6 +99,6 @@ def _path(folder: Path, name: str, part: str) -> Path:
 
 
 def _mapped(path: Path, dtype: str) -> Numbers:
-    if path.stat().st_size == 0:  # nothing cannot be mapped
+    if path.stat().st_size == 0:  # an empty file cannot be mapped
         return np.empty(0, dtype)
     return np.asarray(np.memmap(path, dtype, mode="r"))

@@ -1,6 +1,6 @@
-"""The first reading of a corpus: checks every line, counts, hashes, and takes a sample for the vocabulary.
+"""The first reading of a corpus: it checks every line, counts, hashes, and takes a sample for the vocabulary.
 
-Nothing is written before it succeeds. Knows pairs of strings, not ids; memory is bounded by the sample.
+Nothing is written before this reading succeeds. It needs no more memory than the sample. Knows strings, not ids.
 """
 
 import hashlib
@@ -18,34 +18,34 @@ from transduce.scripts import count_scripts, main_script, unspaced_words
 
 SAMPLE_CHARACTERS = 100_000_000
 TOKEN_PAIRS = 20_000  # pairs of the sample whose whitespace tokens are counted
-DISTINCT_TOKENS = 100_000  # counted no further
-COVERED = 0.9995  # of the text: what sentencepiece recommends for scripts with thousands of characters
+DISTINCT_TOKENS = 100_000  # distinct tokens are counted up to this number
+COVERED = 0.9995  # share of the text that the alphabet covers, as sentencepiece recommends for large alphabets
 
 
 class EmptyCorpus(DataError):
-    """There is not a single pair."""
+    """A corpus without pairs."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """What the source or the target texts are like."""
+    """Statistics of the source texts or of the target texts."""
 
     characters: int
     tokens_per_line: float  # whitespace tokens, in the sample
     distinct_tokens: int  # in the sample, at most DISTINCT_TOKENS
     unspaced_words_per_line: float  # estimated, in scripts without spaces between words, in the sample
     alphabet: int  # characters that cover COVERED of the sample
-    script: str  # that most letters are in
+    script: str  # of most letters
 
 
 @dataclass(frozen=True)
 class Scan:
-    """What is known of a corpus after one reading."""
+    """What one reading of a corpus has found."""
 
     pairs: int
     groups: tuple[int, ...]  # how many of them each group of the corpus has
     content: str  # sha256 of the pairs and groups, whatever files, formats and compression they came in
-    empty: int  # pairs with a side of nothing but whitespace
+    empty: int  # pairs with a side that is empty or only whitespace
     identical: int
     carriage_returns: int
     byte_order_marks: int
@@ -54,12 +54,12 @@ class Scan:
     target: Side
     symbols: tuple[str, ...]  # of the features column
     sample: tuple[list[str], list[str]]  # sources and targets, evenly spread over the corpus
-    found: frozenset[tuple[str, str]] = frozenset()  # which of the pairs that were looked for occur
+    found: frozenset[tuple[str, str]] = frozenset()  # the pairs of `look_for` that occur
 
 
 @dataclass
 class _Sample:
-    """Every `stride`-th pair; when it outgrows its bounds every second one goes and the stride doubles."""
+    """Every `stride`-th pair; when the sample becomes too large, every second pair is dropped and the stride doubles."""
 
     most_pairs: int
     stride: int = 1
@@ -86,7 +86,7 @@ class _Sample:
 
 
 def scan(corpus: Corpus, sample_pairs: int, look_for: Iterable[tuple[str, str]] = ()) -> Scan:
-    """Read everything once; any fault of the data is raised here, before anything is built."""
+    """Read everything once; any error in the data is raised here, before anything is built."""
     wanted, found = frozenset(look_for), set[tuple[str, str]]()
     counts = dict.fromkeys(("empty", "identical", "carriage_returns", "byte_order_marks", "blank"), 0)
     characters = [0, 0]
@@ -111,7 +111,7 @@ def scan(corpus: Corpus, sample_pairs: int, look_for: Iterable[tuple[str, str]] 
     if sample.seen == 0:
         names = " ".join(path for group in corpus.groups for path in group)
         raise EmptyCorpus(f"{names}: empty: there is not a single pair to learn from")
-    if len(groups) > 1:  # where one ends is not always to be seen from the blocks
+    if len(groups) > 1:  # blocks do not always show where a group ends
         content.update(repr(groups).encode())
     return Scan(
         pairs=sample.seen,
@@ -131,7 +131,7 @@ def is_empty(source: str, target: str) -> bool:
 
 
 def _fingerprint(block: Block) -> bytes:
-    """A digest that tells apart any two blocks: the lengths say where the run-together texts are to be cut."""
+    """A digest of a block; the lengths are part of it because the texts are joined without separators."""
     digest = hashlib.sha256()
     for side in (block.source, block.target):
         digest.update(np.fromiter(map(len, side), "<i8", len(side)).tobytes())

@@ -1,6 +1,7 @@
-"""The store: a corpus as ids, built once in parallel, memory-mapped, reused by whoever asks for the same again.
+"""The store: a corpus as token ids, built once on all cores, memory-mapped, and reused by later runs.
 
-An entry of the cache, keyed by the pairs, the vocabularies and the rules. Knows no tensors and no batches.
+A store is an entry of the cache. Its key is made from the pairs, the vocabularies and the rules. This module knows no
+tensors and no batches.
 """
 
 import json
@@ -27,8 +28,8 @@ from transduce.errors import DataError
 from transduce.files import write_durably
 from transduce.text import UNKNOWN, Vocabularies
 
-FORMAT = 2  # 2: how many pairs of each group were kept
-KEPT_EPOCHS = 3  # sampled segmentations: a checkpoint is never older than this
+FORMAT = 2  # since 2, a store says how many pairs of each group were kept
+KEPT_EPOCHS = 3  # whose sampled segmentations are kept: a checkpoint is never older
 
 _META = "meta.json"
 _Item = TypeVar("_Item")
@@ -37,7 +38,10 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """Which pairs are left out of the store, and whether their text is kept for sampled segmentation."""
+    """Which pairs are left out of the store, and whether texts are kept for sampled segmentation.
+
+    The defaults leave nothing out: validation and test data are scored as they were given.
+    """
 
     max_length: int = 0  # tokens, `</s>` included; 0: any
     drop_empty: bool = False
@@ -54,13 +58,12 @@ class Rules:
         )
 
 
-MANY_UNKNOWN = 0.1  # of the tokens
-EVERYTHING = Rules()  # validation and test: what is scored is what was given
+MANY_UNKNOWN = 0.1  # share of unknown tokens above which a warning is due
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What became of the pairs of a corpus."""
+    """How many pairs of a corpus were kept, how many were left out and why, and how many tokens are unknown."""
 
     pairs: int = 0
     kept: int = 0
@@ -77,7 +80,7 @@ class Report:
         return Report(**{name: mine[name] + others[name] for name in mine})
 
     def summary(self) -> str:
-        """One line for people; what did not happen is not mentioned."""
+        """One line for people; counts of 0 are not mentioned."""
         out = {"empty": self.empty, "identical": self.identical, "too long": self.too_long}
         left_out = ", ".join(f"{count:,} {why}" for why, count in out.items() if count)
         unknown = self.source_unknown + self.target_unknown
@@ -85,22 +88,22 @@ class Report:
             f"{self.kept:,} of {self.pairs:,} pairs"
             + (f" (left out: {left_out})" if left_out else "")
             + f", {self.source_tokens:,} source and {self.target_tokens:,} target tokens"
-            + (f", of them unknown {self.source_unknown:,} and {self.target_unknown:,}" if unknown else "")
+            + (f", of which {self.source_unknown:,} and {self.target_unknown:,} are unknown" if unknown else "")
         )
 
     def warnings(self) -> list[str]:
-        """What nothing can be learned from: a vocabulary that does not know what it reads."""
+        """One warning for each side whose tokens are often unknown to its vocabulary."""
         sides = ("source", self.source_unknown, self.source_tokens), ("target", self.target_unknown, self.target_tokens)
         return [
-            f"warning: {unknown:,} of {tokens - self.kept:,} {side} tokens are unknown to the vocabulary, all the same to "
-            f"the model: set data.{side}_units=char, or data.unknown=bytes with subwords"
+            f"warning: {unknown:,} of {tokens - self.kept:,} {side} tokens are not in the vocabulary, so the model cannot "
+            f"tell them apart: set data.{side}_units=char, or data.unknown=bytes with subwords"
             for side, unknown, tokens in sides
             if unknown > MANY_UNKNOWN * (tokens - self.kept)  # without `</s>`
         ]
 
 
 class Store:
-    """Pairs of ids, each side ending in `</s>`; group after group, in the order of the corpus."""
+    """Pairs of ids, each side ending in `</s>`, in the order of the corpus and its groups."""
 
     def __init__(self, path: Path) -> None:
         meta = json.loads((path / _META).read_text())
@@ -132,8 +135,8 @@ class Store:
     def resampled(self, vocabularies: Vocabularies, rate: float, seed: int, epoch: int) -> "Store":
         """The same pairs in another random segmentation, one for each (seed, epoch).
 
-        It is an entry of the cache, so that a run that is resumed meets it again: sentencepiece's random numbers repeat
-        from a seed within a process, but not from one process to the next. Entries of long past epochs are removed.
+        The segmentation is kept in the cache so that a resumed run uses the same one: sentencepiece repeats its random
+        numbers from a seed within a process, but not in another process. Entries of earlier epochs are removed.
         """
         assert self.rules.keep_text, "a store built with data.subword_sampling = 0 has no text"
         resample = partial(self._resampled_block, vocabularies, rate, seed, epoch)
@@ -181,18 +184,17 @@ def open_or_build(
     folder: Path,
     *,
     notify: Callable[[str], None] = cache.to_stderr,
-    progress: Callable[[int], None] = lambda pairs: None,
 ) -> Store:
-    """The store of this corpus, built now unless the cache in `folder` has it; `progress` hears of pairs done."""
+    """The store of this corpus, from the cache in `folder` or built now."""
     models = (vocabularies.source.model, vocabularies.target.model)
     name = "store-" + cache.entry_key(FORMAT, scan.content, models, rules)
 
     def build(path: Path) -> None:
         encode = partial(_encode_block, vocabularies, rules)
         blocks = in_parallel(encode, corpus.blocks())
-        report = _write(blocks, vocabularies, rules, len(corpus.groups), path, progress)
+        report = _write(blocks, vocabularies, rules, len(corpus.groups), path)
         if report.kept == 0:
-            raise DataError(f"no pair is left to learn from: {report.summary()}")
+            raise DataError(f"no pair is left to train on: {report.summary()}")
 
     return Store(cache.open_or_write(folder, name, build, notify))
 
@@ -208,7 +210,7 @@ class _Stretch:
 
 @dataclass(frozen=True)
 class _Encoded:
-    """The part of a store that one block of text becomes."""
+    """One block of text as a part of a store."""
 
     arrays: dict[str, Rows]
     report: Report
@@ -240,7 +242,7 @@ def _encode_block(vocabularies: Vocabularies, rules: Rules, block: Block) -> _En
 
 
 def _left_out(source: str, target: str, source_ids: list[int], target_ids: list[int], rules: Rules) -> str:
-    """Why the pair is left out, or nothing."""
+    """Why the pair is left out, or an empty string if it is kept."""
     shortest, longest = sorted((len(source_ids), len(target_ids)))
     if rules.drop_empty and (shortest == 1 or is_empty(source, target)):  # control characters encode to nothing
         return "empty"
@@ -276,9 +278,8 @@ def _write(
     rules: Rules,
     groups: int,
     path: Path,
-    progress: Callable[[int], None] = lambda pairs: None,
 ) -> Report:
-    """Write the blocks in order as one store, and add up their reports."""
+    """Write the blocks in order as one store; the sum of their reports."""
     report, kept = Report(), [0] * groups
     names = ["source", "target"] + ["source_text", "target_text"] * rules.keep_text
     with ExitStack() as files:
@@ -288,7 +289,6 @@ def _write(
                 writer.append(block.arrays[name])
             report += block.report
             kept[block.group] += block.report.kept
-            progress(report.pairs)
     meta = {
         "report": asdict(report),
         "rules": asdict(rules),
@@ -305,7 +305,7 @@ def _id_type(vocabulary_size: int) -> str:
 
 
 def in_parallel(work: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
-    """The results in order, a few items ahead on all cores: sentencepiece runs outside Python's lock."""
+    """The results of `work` in order, computed on all cores a few items ahead: sentencepiece releases Python's lock."""
     workers = available_cores()
     waiting: deque[Future[_Result]] = deque()
     with ThreadPoolExecutor(max_workers=workers) as pool:

@@ -1,8 +1,8 @@
-"""Vocabularies learned from a scanned corpus, and kept in the cache: training one takes longer than reading it.
+"""Vocabularies: learned from the sample of a scanned corpus, and kept in the cache.
 
-The sample is even over all pairs of all corpora: `data.weights` do not weigh it, so that a corpus that is seldom seen can
-still be spelt, and runs that differ in nothing but weights share a vocabulary. Knows scans and the cache; how a
-vocabulary is learned is `text`'s.
+The sample is spread evenly over the pairs of all corpora. `data.weights` do not affect it, so that the texts of a corpus with
+a small weight can still be written, and runs that differ only in weights share a vocabulary. This module knows scans and the
+cache; `transduce/text.py` learns the vocabulary.
 """
 
 from collections.abc import Callable, Iterable
@@ -27,7 +27,7 @@ _MODEL = "model"
 def learn_vocabularies(
     scan: Scan, settings: DataConfig, folder: Path, *, notify: Callable[[str], None] = cache.to_stderr
 ) -> Vocabularies:
-    """The vocabulary of each side as the settings want it (their units resolved), from the cache or learned now."""
+    """The vocabularies that the settings ask for, from the cache or learned now; `auto` units must be resolved."""
     if settings.joint:
         joint = _vocabulary(scan, settings, "both", settings.source_units, folder, notify)
         return Vocabularies(joint, joint)
