@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import transduce
 from transduce.cli.parser import make_parser
 from transduce.config import PRESETS, build, flatten
 
@@ -117,3 +118,9 @@ def test_every_page_can_be_reached_from_the_index() -> None:
         waiting += [link.resolve() for link in links if link.exists() and link.resolve() not in seen]
     missing = [str(page.relative_to(ROOT)) for page in DOCS.rglob("*.md") if page not in seen]
     assert missing == [], "link these pages from docs/README.md or from a page that is linked there"
+
+
+def test_the_python_reference_has_every_public_name() -> None:
+    text = (DOCS / "reference" / "python.md").read_text(encoding="utf-8")
+    listed = [name.rpartition(".")[2] for name in re.findall(r"^::: (\S+)$", text, flags=re.M)]
+    assert sorted(listed) == [name for name in transduce.__all__ if name != "__version__"]
