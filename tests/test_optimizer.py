@@ -10,7 +10,6 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTens
 from transduce.config import ModelConfig, TrainConfig
 from transduce.errors import DamagedFile
 from transduce.model import Transformer
-from transduce.training.kept import holding, kept_weights, trained_tensors
 from transduce.training.muon import COEFFICIENTS, orthogonalised
 from transduce.training.optimizer import load_optimizer, make_optimizer, optimizer_tensors
 
@@ -268,31 +267,4 @@ def test_the_pad_row_stays_zero(kind: str) -> None:
     for group in optimizer.param_groups:
         group["lr"] = 0.01
     optimizer.step()
-    assert not kept_weights(model, {})["source_embedding.weight"][-1].any()
-
-
-# --- the weights to keep ---------------------------------------------------------------------------------------
-
-
-def test_weights_to_keep_are_the_models_own_unless_something_parts_them() -> None:
-    model = make()
-    own = kept_weights(model, {})
-    assert trained_tensors(model, own) == {}
-    ema = {name: tensor + 1 for name, tensor in own.items()}
-    kept = kept_weights(model, ema)
-    assert all(kept[name] is ema[name] for name in own)
-    assert trained_tensors(model, kept).keys() == {f"trained.{name}" for name in own}
-
-
-def test_a_model_has_its_own_weights_again_whatever_happens() -> None:
-    model = make()
-    own = clones(dict(model.named_parameters()))
-
-    def fail() -> None:
-        with holding(model, {name: tensor + 1 for name, tensor in own.items()}):
-            assert all(torch.equal(p, own[name] + 1) for name, p in model.named_parameters())
-            raise ValueError("on purpose")
-
-    with pytest.raises(ValueError, match="on purpose"):
-        fail()
-    assert all(torch.equal(p, own[name]) for name, p in model.named_parameters())
+    assert not model.get_parameter("source_embedding.weight")[-1].any()

@@ -58,11 +58,14 @@ def _apart(one: Config, other: Config) -> list[str]:
 
 
 def _mean(all_tensors: list[Tensors]) -> Tensors:
-    """Summed in double precision: the order of the models must not matter."""
-    return {
-        name: torch.stack([tensors[name].double() for tensors in all_tensors]).mean(0).to(first.dtype)
-        for name, first in all_tensors[0].items()
-    }
+    """Summed in double precision, so that the order of the models does not matter; integers are the first model's."""
+
+    def mean_of(name: str, first: torch.Tensor) -> torch.Tensor:
+        if not first.is_floating_point():
+            return first
+        return torch.stack([tensors[name].double() for tensors in all_tensors]).mean(0).to(first.dtype)
+
+    return {name: mean_of(name, first) for name, first in all_tensors[0].items()}
 
 
 def _write(target: RunFolder, like: ModelFolder, tensors: Tensors, about: dict[str, str]) -> None:

@@ -338,14 +338,19 @@ def link(existing: Path, path: Path) -> None:
 
 
 def average(paths: list[Path]) -> Tensors:
-    """The mean of several files' tensors (section 6.1), summed in double precision."""
+    """The mean of several files' tensors (section 6.1), summed in double precision; integers are the last file's."""
     if not paths:
         raise RunError("nothing to average")
-    total = {name: tensor.double() for name, tensor in read_tensors(paths[0]).items()}
+    total = {name: _summed(tensor) for name, tensor in read_tensors(paths[0]).items()}
     for path in paths[1:]:
         for name, tensor in read_tensors(path).items():
-            total[name] += tensor
-    return {name: (tensor / len(paths)).float() for name, tensor in total.items()}
+            total[name] = total[name] + tensor if tensor.is_floating_point() else tensor
+    return {name: (t / len(paths)).float() if t.is_floating_point() else t for name, t in total.items()}
+
+
+def _summed(tensor: "Tensor") -> "Tensor":
+    """As it is added up: in double precision, unless it is a counter."""
+    return tensor.double() if tensor.is_floating_point() else tensor
 
 
 def _sealed(progress: Mapping[str, Any]) -> str:

@@ -4,18 +4,15 @@ from dataclasses import asdict
 from pathlib import Path
 
 import torch
-from torch.optim import Optimizer
 
 from transduce import checkpoint
-from transduce.checkpoint import Checkpoint, RunFolder, Tensors, read_about
+from transduce.checkpoint import RunFolder, Tensors, read_about
 from transduce.config import TrainConfig
 from transduce.errors import DamagedFile, RunError
-from transduce.model import Model
 from transduce.text import Vocabularies
-from transduce.training.kept import kept_weights, load_trained, trained_tensors
-from transduce.training.optimizer import load_optimizer, optimizer_tensors
 from transduce.training.progress import Intervals, Progress
 from transduce.training.report import Reporter
+from transduce.training.state import TrainingState
 from transduce.training.validation import Validation
 
 
@@ -29,13 +26,10 @@ class CheckpointManager:
             "target_vocabulary": vocabularies.target.digest,
         }
 
-    def save(self, progress: Progress, model: Model, optimizer: Optimizer, ema: Tensors, last_step: int) -> None:
-        """A checkpoint of this moment; older ones are thinned out."""
+    def save(self, progress: Progress, state: TrainingState, last_step: int) -> None:
+        """Write a checkpoint, and delete older ones that are no longer needed."""
         progress.threads = torch.get_num_threads()
-        kept = kept_weights(model, ema)
-        tensors = optimizer_tensors(optimizer, model) | trained_tensors(model, kept)
-        saved = Checkpoint(kept, tensors, asdict(progress))
-        path = checkpoint.save(self.folder, progress.step, saved, self.known)
+        path = checkpoint.save(self.folder, progress.step, state.checkpoint(asdict(progress)), self.known)
         checkpoint.link(path / "weights.safetensors", self.folder.weights("last"))
         checkpoint.prune(self.folder, set(self.to_average(progress, last_step)))
 
@@ -43,15 +37,14 @@ class CheckpointManager:
         """Once the run is over: keep the newest state, which a larger budget resumes from, and no others."""
         checkpoint.prune(self.folder, set(), full_states=1)
 
-    def restore(self, model: Model, optimizer: Optimizer, ema: Tensors) -> Progress:
-        """The newest checkpoint that is whole, loaded; a run without one is at its beginning."""
+    def restore(self, state: TrainingState) -> Progress:
+        """Load the newest intact checkpoint into the state; a run without checkpoints is at its beginning."""
         steps = checkpoint.steps_saved(self.folder)
         for step in reversed(steps):
             try:
                 saved = checkpoint.restore(checkpoint.checkpoint_path(self.folder, step))
                 progress = Progress.of(saved.progress)
-                load_trained(model, ema, saved)
-                load_optimizer(optimizer, model, saved.optimizer)
+                state.restore(saved)
             except DamagedFile as error:
                 self.reporter.say(f"{error}; trying the checkpoint before it")
                 continue

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from transduce.checkpoint import RunFolder, Tensors
+from transduce.checkpoint import RunFolder
 from transduce.data.batches import Batch, Batching, Planner, padding_share
 from transduce.data.pages import Paging
 from transduce.device import Device
@@ -23,12 +23,11 @@ from transduce.model import Model
 from transduce.threads import prefetch
 from transduce.training.checkpoint_manager import CheckpointManager
 from transduce.training.feed import PREFETCHED_STEPS, StepBatches, TrainingData, step_batches
-from transduce.training.kept import holding, kept_weights, weights_of
-from transduce.training.optimizer import make_optimizer
 from transduce.training.plan import Costs, Plan, end_of_training, ends_early, lines_for, revise
 from transduce.training.progress import Intervals, last_step
 from transduce.training.report import MetricsLogger, Reporter
 from transduce.training.schedule import make_schedule, share_left
+from transduce.training.state import TrainingState
 from transduce.training.stopping import StopSignals
 from transduce.training.update import GraphedUpdate, PlainUpdate, Update
 from transduce.training.validation import FEW_LINES, LOSS_PAIRS, Validation, time_validation, validate
@@ -65,11 +64,10 @@ class Trainer:
         self.config = training_data.config.train
         self.model = model.to(device.torch)
         self.translator = Translator.around(model, training_data.vocabularies, training_data.config, device)
-        self.optimizer = make_optimizer(model, self.config)
+        self.state = TrainingState.of(model, self.config)
         self.schedule = make_schedule(training_data.config)
-        self.ema: Tensors = {}
         self.checkpoints = CheckpointManager(folder, self.config, training_data.vocabularies, reporter)
-        self.progress = self.checkpoints.restore(self.model, self.optimizer, self.ema)
+        self.progress = self.checkpoints.restore(self.state)
         self.planner = self._make_planner()
         self.update: Update = self._make_update()
         epoch = self._planned(0)
@@ -105,7 +103,7 @@ class Trainer:
     def _make_update(self) -> Update:
         graphed = self.device.kind == "cuda" and self.device.bf16 and self.progress.layout == "pages"
         kind = GraphedUpdate if graphed else PlainUpdate
-        return kind(self.model, self.optimizer, self.config, self.device)
+        return kind(self.model, self.state.optimizer, self.config, self.device)
 
     @property
     def parameters(self) -> int:
@@ -196,7 +194,7 @@ class Trainer:
             self.update.add(batch, data.target_tokens)
         self.learning_rate = self.schedule(progress.step + 1, self._share_left(progress.step + 1))
         self.update.apply(self.learning_rate)
-        self._update_ema()
+        self.state.update_average()
         self._advance(data)
         return True
 
@@ -206,14 +204,6 @@ class Trainer:
         if plan and plan.last_step == self.last_step:
             return plan.left_at(step)
         return share_left(step, self.last_step, self.config.warmup_steps)
-
-    @torch.no_grad()
-    def _update_ema(self) -> None:
-        if self.config.ema:
-            weights = weights_of(self.model)
-            if not self.ema:
-                self.ema |= {name: tensor.clone() for name, tensor in weights.items()}
-            torch._foreach_lerp_([self.ema[name] for name in weights], list(weights.values()), 1 - self.config.ema)
 
     def _advance(self, data: StepBatches) -> None:
         progress = self.progress
@@ -357,8 +347,7 @@ class Trainer:
         """Measure the weights to keep, and keep them if they are the best."""
         self._look()
         progress = self.progress
-        weights = kept_weights(self.model, self.ema)
-        with holding(self.model, weights):
+        with self.state.holding_kept():
             validation = self._measure()
         if not math.isfinite(validation.loss):
             raise TrainingError(
@@ -370,7 +359,7 @@ class Trainer:
         if better:
             progress.best_rank, progress.best_step = validation.rank, progress.step
             progress.best_score = str(validation.scores.main)
-            self.checkpoints.give("best", weights, progress.step, validation)
+            self.checkpoints.give("best", self.state.kept, progress.step, validation)
         self.logger.validated("valid", progress.step, validation, better)
 
     def _measure(self) -> Validation:
@@ -393,7 +382,7 @@ class Trainer:
 
     def _save(self) -> None:
         self._look()
-        if not all(bool(tensor.isfinite().all()) for tensor in weights_of(self.model).values()):
+        if not self.state.is_finite:
             raise TrainingError(
                 f"step {self.progress.step:,}: weights are not numbers and were not saved; the last checkpoint stands: "
                 "lower train.learning_rate or set train.clip_norm=1"
@@ -401,7 +390,7 @@ class Trainer:
         begun = time.perf_counter()
         self.progress.seconds, self.progress.spent = begun - self.begun, self.spent
         self.progress.metrics_size = self.logger.size()
-        self.checkpoints.save(self.progress, self.model, self.optimizer, self.ema, self.last_step)
+        self.checkpoints.save(self.progress, self.state, self.last_step)
         self.costs.checkpoint = time.perf_counter() - begun
 
 

@@ -7,6 +7,7 @@ step can be captured in a CUDA graph, with the learning rate of `param_groups` a
 from typing import Any
 
 import torch
+from torch import nn
 from torch.nn import Parameter
 from torch.optim import Adam, AdamW, Optimizer
 
@@ -27,7 +28,7 @@ def make_optimizer(model: Model, config: TrainConfig) -> Optimizer:
     return _adam(AdamW if config.optimizer == "adamw" else Adam, named, config)
 
 
-def optimizer_tensors(optimizer: Optimizer, model: Model) -> Tensors:
+def optimizer_tensors(optimizer: Optimizer, model: nn.Module) -> Tensors:
     """`{"parameter.moment": tensor}`, the tensors themselves; what no parameter owns has the name it has in the state."""
     names: dict[Any, str] = {parameter: name for name, parameter in model.named_parameters()}
     return {
@@ -37,7 +38,7 @@ def optimizer_tensors(optimizer: Optimizer, model: Model) -> Tensors:
     }
 
 
-def load_optimizer(optimizer: Optimizer, model: Model, tensors: Tensors) -> None:
+def load_optimizer(optimizer: Optimizer, model: nn.Module, tensors: Tensors) -> None:
     """Copy what `optimizer_tensors` gave into the state, in place."""
     for name, tensor in optimizer_tensors(optimizer, model).items():
         if name not in tensors:
