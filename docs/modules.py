@@ -52,7 +52,7 @@ def where(path: Path) -> str:
 def first_sentence(path: Path) -> str:
     """What a file says of itself first, without its full stop and fit for a cell of a table."""
     paragraph = " ".join(opening_of(path).strip().partition("\n\n")[0].split())
-    sentence = re.split(r"(?<=[.?!])\s+(?=[^a-z])", paragraph)[0]
+    sentence = re.split(r"(?<=[.?!])\s+(?=[A-Z`(])", paragraph)[0]
     return sentence.removesuffix(".").replace("|", "\\|")
 
 

@@ -1,4 +1,4 @@
-"""One model of several: the mean of their weights, where their shapes and vocabularies are the same."""
+"""Average the weights of several models that have the same shape and vocabularies."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The run folder: what is in it, and how files get there without ever being half there.
+"""The run folder: the files in it, and how they are written so that a file is complete or absent.
 
 Everything is written under a temporary name, flushed to the disk and renamed. Tensors are safetensors whose header
 holds a hash of their bytes and one of itself, so that a torn or altered file is known when it is read; nothing is ever

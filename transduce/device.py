@@ -1,4 +1,4 @@
-"""Where tensors live and in what precision they are multiplied.
+"""The device that tensors are on, and the precision of its matrix products.
 
 Knows the machine, nothing of models or data.
 """

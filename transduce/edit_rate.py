@@ -1,5 +1,4 @@
-"""Translation edit rate by sacreBLEU, on all cores: it takes longer than translating does, and lines do not depend on
-each other. Knows strings only."""
+"""Translation edit rate (TER) by sacreBLEU, on all cores, because it takes longer than translating. Knows strings only."""
 
 import json
 import os

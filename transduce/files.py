@@ -1,4 +1,4 @@
-"""Files that are safely on the disk once written, and read only where they are plain files.
+"""Write files so that they are safely on disk, and refuse to read anything but regular files.
 
 Knows nothing of what files hold or whose they are: callers say what a failure means to the user.
 """

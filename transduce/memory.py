@@ -1,4 +1,4 @@
-"""What the C library does with memory that is given back to it: glibc's malloc, asked by its own means."""
+"""Settings of glibc's malloc: whether freed memory is kept for reuse or returned to the system."""
 
 import ctypes
 

@@ -1,4 +1,4 @@
-"""How good outputs are, each figure with the signature that makes it quotable; sees only strings.
+"""Metrics: BLEU, chrF and TER by sacreBLEU, error rates and exact match, each with a signature. Sees only strings.
 
 BLEU, chrF and TER are sacreBLEU's. Error rates count tokens (phonemes, characters, words) and whole sequences.
 """

@@ -1,4 +1,4 @@
-"""Corpora that a model makes: distillation into a smaller model, and back-translation.
+"""Training data written by a model: distillation into a smaller model, and back-translation.
 
 A corpus is translated in parts. The name of a part holds a hash of all it was made from (model, request, lines), so that
 whoever is stopped goes on where it was, and whoever changes anything gets no stale lines. Knows no training step.

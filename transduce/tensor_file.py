@@ -1,4 +1,4 @@
-"""The safetensors format: the same tensors and metadata are always the same bytes, and a header is checked before it is used.
+"""The safetensors format: equal tensors and metadata give equal bytes, and headers are checked before use.
 
 The library writes the entries of its header in a random order; here they stand in a fixed one. Reading takes the header
 first, so that names and shapes are known before any memory is asked for, and opens plain files only.

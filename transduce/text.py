@@ -1,4 +1,4 @@
-"""Vocabularies: strings <-> ids, with sentencepiece inside (bpe, unigram, char and word models alike).
+"""Vocabularies: strings to ids and back, with sentencepiece models of kind bpe, unigram, char or word.
 
 Ids are laid out as Marian does, so that exports carry the model unchanged: `</s>` 0, `<unk>` 1, the pieces, and
 `<pad>` last; `<pad>` is ours and no piece of the sentencepiece model, so no text can produce it.

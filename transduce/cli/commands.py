@@ -1,4 +1,4 @@
-"""What each verb does: read, call the translator or the training, write.
+"""The commands: each reads its input, calls a function of `transduce.api` and writes the result.
 
 Data goes to stdout, everything for people to stderr.
 """

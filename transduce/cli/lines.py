@@ -1,4 +1,4 @@
-"""Lines in: of a file, compressed or not, or of stdin; there as they come, so that whoever sends one need not send more."""
+"""Input lines from a file (compressed or not) or from stdin, passed on as soon as they arrive."""
 
 import os
 import select

@@ -1,4 +1,4 @@
-"""From the arguments to an exit code: 0 done, 2 a mistake one can mend, 128 + n stopped by signal n."""
+"""From the arguments to an exit code: 0 for success, 2 for a mistake of the user, 128 + n after signal n."""
 
 import contextlib
 import gc

@@ -1,4 +1,4 @@
-"""What can be typed. Imports nothing heavy: `transduce --help` must answer at once."""
+"""The parser of the command line: every command and option. Imports nothing heavy: `transduce --help` must answer at once."""
 
 import argparse
 import difflib

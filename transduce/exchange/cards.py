@@ -1,4 +1,4 @@
-"""The model card of an export: the run's own, with the use of the runtime it was made for.
+"""The model card of an export: that of the run, with instructions for the target runtime.
 
 What the run's card says of the machine it was trained on, paths, is nothing to those who get the export.
 """

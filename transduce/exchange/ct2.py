@@ -1,4 +1,4 @@
-"""A folder that CTranslate2 loads with no code of ours, and CTranslate2 running it.
+"""Export to CTranslate2: a folder that it loads without our code, and a runner to verify it.
 
 Weights are written in float32: whoever loads it chooses what to round them to (`compute_type="int8"`).
 """

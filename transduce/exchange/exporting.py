@@ -1,4 +1,4 @@
-"""`transduce export RUN DIR --to FORMAT`: written beside DIR, verified there, and renamed only when it says what ours says."""
+"""`transduce export`: write a model in another format, verify it on real sentences, then give it its name."""
 
 import os
 import shutil

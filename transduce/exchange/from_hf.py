@@ -1,4 +1,4 @@
-"""Models of Hugging Face: a folder whose config.json says Marian, or Pegasus as we export pre-norm models.
+"""Import Hugging Face models: Marian folders, and the Pegasus folders that we export for pre-norm models.
 
 Weights are taken from safetensors only; a folder that has them pickled is refused with the line that converts it.
 """

@@ -1,4 +1,4 @@
-"""Marian's own models: model.npz with its options inside, beside it one or two sentencepiece vocabularies.
+"""Import Marian's own models: model.npz with its options, and one or two sentencepiece vocabularies.
 
 numpy reads the archive and is never allowed to unpickle. Only the Transformer that Marian trains by default is taken
 (post-norm, whole layers, sinusoids); whatever else its options ask for is refused by name.

@@ -1,4 +1,4 @@
-"""A folder that Hugging Face's AutoModelForSeq2SeqLM and AutoTokenizer load with no code of ours.
+"""Export to Hugging Face: a folder that AutoModelForSeq2SeqLM and AutoTokenizer load without our code.
 
 Post-norm is a `MarianMTModel` and pre-norm a `PegasusForConditionalGeneration`; both read text through a
 `MarianTokenizer`, which keeps the ids of a JSON file apart from the sentencepiece models. Ids are ours; where the two

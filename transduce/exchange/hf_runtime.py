@@ -1,4 +1,4 @@
-"""A Hugging Face folder run by transformers, as anyone would who has never heard of us."""
+"""Run an exported Hugging Face folder with transformers, as its users will, to verify it."""
 
 import os
 import warnings

@@ -1,4 +1,4 @@
-"""What a model from elsewhere is once it has been read, and how it becomes a model folder.
+"""A model that was read from another toolkit, and how it becomes a model folder.
 
 Knows nothing of where it came from: `from_hf` and `from_marian` do.
 """

@@ -1,4 +1,4 @@
-"""`transduce import SOURCE RUN`: a model from elsewhere becomes a model folder of ours."""
+"""`transduce import`: find out which kind of model it is and write it as a model folder."""
 
 from dataclasses import dataclass
 from pathlib import Path

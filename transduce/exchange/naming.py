@@ -1,4 +1,4 @@
-"""The parameters of our layers under the names that Hugging Face and Marian give them, in both directions.
+"""Names of parameters in Hugging Face and Marian models, mapped to ours in both directions.
 
 Both lay their sinusoids as all sines and then all cosines where ours alternate, so every axis that is d_model wide
 is put in that order on the way there, and back on the way here. Knows names and tensors, no files.

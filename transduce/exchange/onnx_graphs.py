@@ -1,4 +1,4 @@
-"""Our model as two ONNX graphs: an encoder, and a decoder that takes one token of each row and a cache of the earlier ones.
+"""Export to ONNX: one graph for the encoder, and one for a decoder step with its cache.
 
 The encoder gives the keys and values of the source for every decoder layer, so that the decoder never sees its output.
 The decoder is one graph for the first token and for all later ones: the cache begins with no places at all.

@@ -1,4 +1,4 @@
-"""The two ONNX graphs run by onnxruntime, driven by our own search: an example of how a program uses them.
+"""Run the two ONNX graphs with onnxruntime under our search; also an example for other programs.
 
 Everything it needs to know is in manifest.json; it knows nothing of the model the graphs were made from.
 """

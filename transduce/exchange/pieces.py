@@ -1,4 +1,4 @@
-"""A sentencepiece model with its ids laid out anew, so that the vocabulary of another toolkit is a `Vocabulary` of ours.
+"""Renumber the ids of a sentencepiece model, so that another toolkit's vocabulary becomes a `Vocabulary`.
 
 Hugging Face's Marian models number their pieces in a file of their own (vocab.json), apart from the two sentencepiece
 models that segment. Here the numbering goes into each model. Knows no tensors.

@@ -1,4 +1,4 @@
-"""Whether an exported model says what ours says: ids, logits and texts on real sentences, in the runtime it was made for.
+"""Verify an export: compare ids, logits and texts with ours, on real sentences, in the target runtime.
 
 Knows no format: a runtime is anything that answers as `Runtime` does, and ours is one of them.
 """

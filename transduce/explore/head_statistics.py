@@ -1,4 +1,4 @@
-"""A head's character in numbers: how widely it looks, how far, and at what.
+"""Statistics of an attention head: how widely it attends, how far away, and to which tokens.
 
 Sees weights and which of the tokens are punctuation or marks; no model and no text.
 

@@ -1,4 +1,4 @@
-"""A translator's model opened: one search and one pass with everything in sight.
+"""Everything that the explorer shows of one sentence: the search, and one pass with all attention weights.
 
 Looks at a model of its own that shares the translator's weights, so that looking disturbs nobody who translates.
 Sees ids and vectors; what of them is shown, and how, is for the views.

@@ -1,4 +1,4 @@
-"""What a run folder tells of its training: the curves, translations to read, the model card, whether it goes on now.
+"""The training of a run for the explorer: curves, sample translations, model card, and whether it is running.
 
 Reads files that training writes, perhaps at this moment, and knows nothing else of it.
 """

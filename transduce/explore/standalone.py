@@ -1,4 +1,4 @@
-"""A view as one HTML file that needs nothing else: no server, no network, no other file."""
+"""Save a view as one HTML file that needs no server, no network and no other file."""
 
 import json
 from pathlib import Path

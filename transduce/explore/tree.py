@@ -1,4 +1,4 @@
-"""The beam search of one sentence as a tree: what was ranked at each step, what was kept, what ended.
+"""The beam search of one sentence as a tree: what was ranked, kept and finished at each step.
 
 Is shown the real search (`transduce.search`) and decides nothing itself.
 """

@@ -1,4 +1,4 @@
-"""What the page shows, as plain dictionaries that JSON can carry: text in, figures out.
+"""The views of the page as dictionaries for JSON.
 
 Knows the translator and the model behind it; no HTTP, no HTML and no drawing. Every figure is that of the PyTorch
 model with the weights as they are, also where another engine translates, so that all views tell one story.

@@ -1,4 +1,4 @@
-"""Beam search, batched over sentences; exact in its stopping rule.
+"""Beam search, batched over sentences, with an exact stopping rule.
 
 Each step ranks the 2 * beam best continuations of a sentence. Those of the first `beam` ranks that are `</s>` become
 hypotheses, of which the `beam` best by score are kept; the best `beam` others stay alive. A sentence leaves the batch

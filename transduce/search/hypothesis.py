@@ -1,4 +1,4 @@
-"""What a search gives, whatever searched: numbers only, so that nobody needs torch to read them."""
+"""Hypotheses, the results of a search, as plain numbers that can be read without torch."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""What beam search keeps: the candidates of a step, the beams alive, the way back, the hypotheses found.
+"""The data of beam search: the candidates of a step, the active beams, back-pointers, and finished hypotheses.
 
 Axes: B sentences (A of them unfinished), W beams alive, K candidates of a sentence, N hypotheses kept,
 T places of an output.

@@ -1,4 +1,4 @@
-"""Length penalties: what a hypothesis's log-probability is divided by, so that short ones do not win by being short.
+"""Length penalties, which divide a hypothesis's log-probability so that short outputs are not preferred.
 
 A length n counts `</s>`. Each works on Python numbers and on tensors.
 """

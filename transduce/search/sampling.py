@@ -1,4 +1,4 @@
-"""Sampling: tokens drawn from the model's distribution, sharpened or cut off as asked.
+"""Sampling: draw tokens from the model's distribution, with temperature, top-k and top-p.
 
 Axes: R rows, V vocabulary.
 """

@@ -1,4 +1,4 @@
-"""What every search shares: the step it drives, the tokens it must take, and the hypotheses it gives.
+"""What all searches share: the step function, forced tokens, and the hypotheses.
 
 Knows no model: a step is any function from the last tokens and a state to logits.
 Axes: B sentences, T places of an output, R rows of a step, V vocabulary, K candidates of a row.

@@ -1,4 +1,4 @@
-"""One path per row: each step appends one chosen token to each row, until `</s>`. Greedy search and sampling.
+"""Greedy search and sampling: append one token to each row at each step, until `</s>`.
 
 Axes: R rows, T places of an output, V vocabulary.
 """

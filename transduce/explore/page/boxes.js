@@ -1,4 +1,4 @@
-/* The tree as a drawing: a box for each token, a line to what it goes on from. */
+/* Draws the search tree: a box for each token, and a line from the token before it. */
 
 import { shape } from "./dom.js";
 import { percent } from "./pieces.js";

@@ -1,4 +1,4 @@
-/* The tree of a search up to a step: which nodes are shown, where they stand, and what has become of them. */
+/* The search tree up to a step: which nodes are shown, their positions, and whether they were kept. */
 
 const COLUMN = 114;
 const ROW = 34;

@@ -1,4 +1,4 @@
-/* What changed between two texts, word by word: what is outside their longest common subsequence of words. */
+/* Finds the words that differ between two texts: those outside their longest common subsequence. */
 
 /** The words of both texts, [of one, of the other], each with whether it changed; one alignment serves both. */
 export function compared(one, other) {

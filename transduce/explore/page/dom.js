@@ -1,4 +1,4 @@
-/* Elements from plain calls. Text only ever becomes text: nothing here, or anywhere in the page, parses HTML. */
+/* Creates DOM elements. Text only ever becomes text: nothing here, or anywhere in the page, parses HTML. */
 
 const SVG = "http://www.w3.org/2000/svg";
 

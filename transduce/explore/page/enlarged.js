@@ -1,4 +1,4 @@
-/* One head large: its table and its lines looking at the same place, and what is seen there in words. */
+/* One head enlarged: its table and its lines, and a description of the selected position in words. */
 
 import { element, fill } from "./dom.js";
 import { Lines } from "./lines.js";

@@ -1,4 +1,4 @@
-/* All heads of one use of attention as small pictures: a row is a layer, a column a head. */
+/* Small pictures of all heads of one use of attention: a row for each layer, a column for each head. */
 
 import { describeHead } from "./statistics.js";
 import { weightShade } from "./colours.js";

@@ -1,4 +1,4 @@
-/* Look inside: all heads small, one head large, its character, its switch; positions and masks. */
+/* The panel Look inside: all heads small, one head large, its statistics and switch, positions and masks. */
 
 import { describeHead, statisticsList } from "./statistics.js";
 import { onSchemeChange, palette } from "./colours.js";

@@ -1,4 +1,4 @@
-/* One stop for the Tab key in a group of many, and arrows within it. */
+/* Keyboard navigation: a group is one stop for the Tab key, and arrow keys move within it. */
 
 /**
  * Make the members of a group reachable by arrow keys. `columns` is how many stand in a row (1: a plain list, in which

@@ -1,4 +1,4 @@
-/* Of several questions asked in a row only the answer to the last one counts. */
+/* Keeps only the answer to the latest of several requests. */
 
 export class Latest {
   #controller = null;

@@ -1,4 +1,4 @@
-/* One head as two columns of tokens with lines between them: left is who asks, right who is asked. */
+/* One head as two columns of tokens with lines between them: queries on the left, keys on the right. */
 
 import { shape } from "./dom.js";
 

@@ -1,4 +1,4 @@
-/* The page's beginning: which model, which sentence, which panel; asks the server for what the open panel shows. */
+/* Starts the page: the chosen model, sentence and panel, and the requests that the open panel needs. */
 
 import { byId, element, fill } from "./dom.js";
 import { Inside } from "./inside.js";

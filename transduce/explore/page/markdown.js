@@ -1,4 +1,4 @@
-/* The little Markdown that model cards are written in: headings, lists, tables, fenced code, paragraphs. */
+/* Renders the subset of Markdown that model cards use: headings, lists, tables, fenced code, paragraphs. */
 
 import { element } from "./dom.js";
 

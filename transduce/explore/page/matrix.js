@@ -1,4 +1,4 @@
-/* One head as a table, on any canvas: a row is who asks, a column who is asked. The pointer and keys look around. */
+/* One head as a table on a canvas: a row for each query, a column for each key. The pointer and keys look around. */
 
 import { weightShade } from "./colours.js";
 import { element } from "./dom.js";

@@ -1,4 +1,4 @@
-/* The text survives a reload: this tab of the browser keeps it, as text, until it is closed. */
+/* Keeps the text over a reload, in this tab of the browser until it is closed. */
 
 const KEY = "transduce.text";
 

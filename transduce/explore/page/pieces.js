@@ -1,4 +1,4 @@
-/* How the pieces of a vocabulary are written for people. */
+/* How the pieces of a vocabulary are displayed. */
 
 const SPACE = "\u2581"; // sentencepiece's mark of a space before a piece
 const NAMES = { __proto__: null, "<pad>": "start", "</s>": "end" };

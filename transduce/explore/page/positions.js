@@ -1,4 +1,4 @@
-/* What tells the places of a sentence apart, and who may look at whom: positional encoding and masks. */
+/* Draws the positional encoding and the attention masks of a sentence. */
 
 import { signShade, weightShade } from "./colours.js";
 import { element, fill } from "./dom.js";

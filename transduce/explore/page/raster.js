@@ -1,4 +1,4 @@
-/* Tables of numbers as pictures, a pixel a cell, which canvases enlarge without smoothing. */
+/* Draws tables of numbers as pictures with one pixel per cell, which canvases enlarge without smoothing. */
 
 /** A canvas with one pixel for each cell; `shade` turns a value into an index of `ramp`. */
 export function raster(rows, ramp, shade) {

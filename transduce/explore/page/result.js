@@ -1,4 +1,4 @@
-/* The translation that is looked into; with heads switched off, beside the one with all of them. */
+/* The translation that is looked into; if heads are switched off, beside the one with all heads. */
 
 import { compared } from "./difference.js";
 import { element, fill } from "./dom.js";

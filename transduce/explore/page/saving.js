@@ -1,4 +1,4 @@
-/* The view as a file: one self-contained page, or one picture. */
+/* Saves the view as one self-contained page or as one picture. */
 
 import { palette, weightShade } from "./colours.js";
 import { element } from "./dom.js";

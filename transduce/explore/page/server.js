@@ -1,4 +1,4 @@
-/* Talking to the server. Knows addresses and errors; nothing of what is shown. */
+/* Sends requests to the server, and turns its errors into messages. Knows nothing of what is shown. */
 
 const LONGEST_WAIT_S = 10;
 

@@ -1,4 +1,4 @@
-/* The single file's beginning: the view lies in the page, and there is no server to ask. */
+/* Starts a saved view: its data are in the page, and there is no server. */
 
 import { byId, fill } from "./dom.js";
 import { Inside } from "./inside.js";

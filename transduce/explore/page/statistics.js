@@ -1,4 +1,4 @@
-/* A head's character: a name for what it mostly does, and the numbers behind the name. */
+/* The statistics of a head, and a name for what it mostly does. */
 
 import { element } from "./dom.js";
 import { percent } from "./pieces.js";

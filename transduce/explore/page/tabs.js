@@ -1,4 +1,4 @@
-/* Tabs over panels; the address remembers which one is open. */
+/* Tabs that switch panels; the address remembers which one is open. */
 
 import { rove } from "./keyboard.js";
 

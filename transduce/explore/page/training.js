@@ -1,4 +1,4 @@
-/* A run's training: curves, what it translated at each validation, the model card; live while it goes on. */
+/* The training of a run: curves, translations at each validation, the model card; updated while it runs. */
 
 import { chart } from "./curves.js";
 import { element, fill } from "./dom.js";

@@ -1,4 +1,4 @@
-/* The translation as one stops typing: the best output large, the others beneath it. */
+/* The panel Translate: translates when typing stops, and shows the best output above the others. */
 
 import { element, fill } from "./dom.js";
 import { percent } from "./pieces.js";

@@ -1,4 +1,4 @@
-/* The beam search as a tree to step through. */
+/* The panel Search: the beam search as a tree to step through. */
 
 import { drawBranches, FATES } from "./boxes.js";
 import { branches } from "./branches.js";

@@ -1,4 +1,4 @@
-/* The paper's three uses of attention, and the map of one head in one of them. */
+/* The paper's three uses of attention, and the attention map of one head in one of them. */
 
 import { labels } from "./pieces.js";
 

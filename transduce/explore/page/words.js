@@ -1,4 +1,4 @@
-/* What a head looks at, in words. */
+/* Describes in words what a head attends to. */
 
 import { percent } from "./pieces.js";
 import { USES } from "./uses.js";
