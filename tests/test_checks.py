@@ -54,10 +54,10 @@ def test_good_data_have_no_warnings(tmp_path: Path) -> None:
 
 def test_validation_data_among_the_training_data(tmp_path: Path) -> None:
     (line,) = warned(tmp_path, PAIRS, VALID)
-    assert line.startswith(f"warning: {len(VALID)} of {len(VALID)} validation pairs are training pairs too")
+    assert line.startswith(f"warning: {len(VALID)} of {len(VALID)} validation pairs are also training pairs")
     (line,) = warned(tmp_path, TRAIN, [*VALID, *TRAIN[:7]])
-    assert line.startswith(f"warning: 7 of {len(VALID) + 7} validation pairs are training pairs too")
-    assert "leave out --valid" in line
+    assert line.startswith(f"warning: 7 of {len(VALID) + 7} validation pairs are also training pairs")
+    assert "omit --valid" in line
 
 
 def test_one_pair_in_many_is_no_leak(tmp_path: Path) -> None:
@@ -67,8 +67,10 @@ def test_one_pair_in_many_is_no_leak(tmp_path: Path) -> None:
 
 def test_swapped_files(tmp_path: Path) -> None:
     (line,) = warned(tmp_path, TRAIN, turned(VALID))
-    assert line.startswith(f"warning: {len(VALID)} of {len(VALID)} validation pairs looked at are the other way round")
-    assert "exchange the two files after --valid" in line
+    assert line.startswith(
+        f"warning: {len(VALID)} of {len(VALID)} validation pairs that were checked have their sides in the opposite order"
+    )
+    assert "swap the two files after --valid" in line
 
 
 def test_sides_of_one_kind_are_not_taken_for_swapped(tmp_path: Path) -> None:
@@ -84,7 +86,7 @@ def test_languages_that_contradict_the_scripts(tmp_path: Path, languages: tuple[
     pairs = [(f"{en} {n}", ja) for n, (en, ja) in enumerate(translations("en", "ja", 60))]
     found = warned(tmp_path, pairs[:40], pairs[40:], languages=languages)
     assert len(found) == count
-    assert all("written as en is" in line and "exchange the two languages" in line for line in found)
+    assert all("in the script of en" in line and "swap the two languages" in line for line in found)
 
 
 @pytest.mark.parametrize(("language", "name"), [("ja", "Japanese"), ("zh", "Chinese")])
@@ -104,7 +106,7 @@ def test_missing_languages_where_the_score_needs_them(tmp_path: Path, language: 
 def test_text_that_was_segmented_already(tmp_path: Path, split, mark: str) -> None:  # type: ignore[no-untyped-def]
     found = warned(tmp_path, [(split(source), target) for source, target in TRAIN], VALID)
     (line,) = [line for line in found if mark in line]
-    assert "training sources looked at contain" in line
+    assert "training sources that were checked contain" in line
     assert "give raw text: sed" in line
 
 
@@ -118,5 +120,5 @@ def test_training_prints_the_warnings(tmp_path: Path, capsys: pytest.CaptureFixt
     settings = [*tiny, "train.steps=1", f"data.cache={tmp_path / 'cache'}", "search.max_extra=3"]
     assert main(["train", str(tmp_path / "run"), *files, "--set", *settings]) == 0
     said = capsys.readouterr().err
-    assert "warning: 60 of 60 validation pairs are training pairs too" in said
+    assert "warning: 60 of 60 validation pairs are also training pairs" in said
     assert "add --languages SOURCE ja" in said

@@ -127,12 +127,12 @@ def test_keys_of_jsonl(tmp_path: Path) -> None:
 
 def test_blank_lines_are_skipped_and_counted_where_asked(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text("a\tb\n\n  \nc\td\nalone\n")
-    with pytest.raises(DataError, match=r"a.tsv:2: a blank line: --skip-blank-lines leaves such lines out"):
+    with pytest.raises(DataError, match=r"a.tsv:2: blank line: use --skip-blank-lines to skip such lines"):
         pairs_of((str(tmp_path / "a.tsv"),))
     with pytest.raises(DataError, match=r"a.tsv:5: 1 column where 2 are needed"):
         pairs_of((str(tmp_path / "a.tsv"),), skip_blank_lines=True)
     (tmp_path / "b.jsonl").write_text('{"source": "a", "target": "b"}\n\n')
-    with pytest.raises(DataError, match=r"b.jsonl:2: not JSON but a blank line"):
+    with pytest.raises(DataError, match=r"b.jsonl:2: blank line: use --skip-blank-lines"):
         pairs_of((str(tmp_path / "b.jsonl"),))
     found = scan(Corpus(((str(tmp_path / "b.jsonl"),),), skip_blank_lines=True), 10)
     assert (found.pairs, found.blank) == (1, 1)

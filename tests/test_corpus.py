@@ -203,7 +203,7 @@ def test_unequal_line_counts(tmp_path):
     source, target = aligned(tmp_path, PAIRS)
     Path(target).write_text("only\ntwo\n")
     assert error_of((source, target)) == (
-        f"{source}:3: no line beside it in {target}: the files have 5 and 2 lines: a pair is one line in each"
+        f"{source}:3: no matching line in {target}: the files have 5 and 2 lines, but a pair is one line in each"
     )
 
 
@@ -211,7 +211,7 @@ def test_unequal_line_counts_after_whole_blocks(tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "LINES_PER_BLOCK", 2)
     source, target = aligned(tmp_path, PAIRS)
     Path(target).write_text("1\n2\n3\n4\n5\n6\n7\n8\n9\n")
-    assert error_of((source, target)).startswith(f"{target}:6: no line beside it in {source}: the files have 9 and 5")
+    assert error_of((source, target)).startswith(f"{target}:6: no matching line in {source}: the files have 9 and 5")
 
 
 @pytest.mark.parametrize("packed", PACKERS)
@@ -255,14 +255,14 @@ def test_damaged_compression(tmp_path, packed, damage):
     ("line", "complaint"),
     [
         ("{", "not JSON"),
-        ("", "not JSON"),
+        ("", "blank line"),
         ("[" * 100_000, "not JSON"),
         ("[1]", 'no texts "source" and "target"'),
         ('{"source": "a"}', 'no text "target"'),
         ('{"source": "a", "target": 3}', 'no text "target"'),
         ('{"translation": {"en": "a"}}', 'no texts "source" and "target"'),
         ('{"translation": "a"}', 'no texts "source" and "target"'),
-        ('{"source": "a", "target": "\\ud800"}', "stands alone: it is no character"),
+        ('{"source": "a", "target": "\\ud800"}', "without its partner is not a character"),
     ],
 )
 def test_bad_json(tmp_path, line, complaint):
@@ -280,7 +280,7 @@ def test_missing_language(tmp_path):
 def test_missing_column(tmp_path):
     (path,) = one_file(tmp_path, "a.tsv", ["a\tb", "alone"])
     assert error_of((path,)) == (
-        f"{path}:2: 1 column where 2 are needed, with tabs between: source in 1 and target in 2; name others with --columns"
+        f"{path}:2: 1 column where 2 are needed, separated by tabs: source in 1 and target in 2; choose others with --columns"
     )
     assert error_of((path,), columns=Columns(features="3")).startswith(f"{path}:1: 2 columns where 3 are needed")
 
@@ -291,9 +291,13 @@ def test_empty_corpus(tmp_path):
 
 
 def test_groups_that_make_no_sense():
-    assert error_of(("a.txt",)) == "a.txt: one file must be .tsv or .jsonl; else give a source and a target file"
+    assert (
+        error_of(("a.txt",)) == "a.txt: a single file must be .tsv or .jsonl; otherwise give a source and a target file"
+    )
     assert error_of(("a", "b", "c")) == "a b c: give one TSV or JSONL file, or a source and a target file"
-    assert error_of(("a.tsv.gz", "b.tsv")).startswith("a.tsv.gz b.tsv: each TSV or JSONL file needs an option")
+    assert error_of(("a.tsv.gz", "b.tsv")).startswith(
+        "a.tsv.gz b.tsv: a TSV or JSONL file holds both sides: give each file its own option"
+    )
 
 
 # --- scanning

@@ -1,8 +1,8 @@
-"""Corpora: files of pairs in any of the formats -> blocks of pairs of strings, in bounded memory.
+"""Corpora: files of pairs in any supported format, read as blocks of strings in bounded memory.
 
-What followed one `--train` is a group: one TSV or JSONL file, or two aligned text files. Groups are concatenated.
-Every file may be compressed (.gz, .xz, .bz2). Text is strict UTF-8 and only "\\n" ends a line. A corpus is read more than
-once: standard input and pipes are copied to files first (`transduce/data/inputs.py`). Knows no vocabularies and no ids.
+A group is what one `--train` gives: one TSV or JSONL file, or two aligned text files. Groups are concatenated. Every file may
+be compressed (.gz, .xz, .bz2). Text is strict UTF-8, and only "\\n" ends a line. A corpus is read more than once, so standard
+input and pipes are copied to files first (`transduce/data/inputs.py`). This module knows no vocabularies and no ids.
 """
 
 import bz2
@@ -35,31 +35,31 @@ READ_ERRORS = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error, OSError) 
 
 @dataclass(frozen=True)
 class Block:
-    """Consecutive pairs, and what was stripped from or found in their lines."""
+    """Consecutive pairs, and counts of what was removed from their lines or found in them."""
 
     source: list[str]
     target: list[str]
     carriage_returns: int
     byte_order_marks: int
     symbols: frozenset[str] = frozenset()  # of the features column
-    blank: int = 0  # lines of nothing that were skipped
-    group: int = 0  # the number of the group they are from; a block never crosses two
+    blank: int = 0  # blank lines that were skipped
+    group: int = 0  # the number of their group; a block never spans two groups
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Where pairs are read from, and how."""
+    """The files that pairs are read from, and how to read them."""
 
     groups: tuple[Group, ...]
     languages: tuple[str, ...] = ()  # keys of {"translation": {...}}; without them, the first two in order
     columns: Columns | None = None  # of TSV and JSONL; None: the first two, or the keys source and target
-    skip_blank_lines: bool = False  # of TSV and JSONL; else such a line is refused
+    skip_blank_lines: bool = False  # of TSV and JSONL; otherwise a blank line is an error
     hold_out: int = 0  # about one source in this many belongs to the held-out part; 0: there is none
     part: Literal["kept", "held out"] = "kept"
 
     @staticmethod
     def of(groups: tuple[Group, ...], data: DataConfig) -> "Corpus":
-        """These files, read as the settings say."""
+        """These files, to be read according to the settings."""
         return Corpus(groups, data.languages, data.layout, data.skip_blank_lines)
 
     def blocks(self) -> Iterator[Block]:
@@ -69,7 +69,7 @@ class Corpus:
                 yield replace(self._part_of(block) if self.hold_out else block, group=number)
 
     def _part_of(self, block: Block) -> Block:
-        """By a hash of the source, so that equal sources (a word and its pronunciations) are never in both parts."""
+        """The pairs of this part, chosen by a hash of the source: equal sources (a word with two pronunciations) stay together."""
         wanted = self.part == "held out"
         rows = [n for n, text in enumerate(block.source) if (crc32(text.encode()) % self.hold_out == 0) == wanted]
         return replace(
@@ -90,7 +90,7 @@ class Corpus:
 
 
 def read_pairs(corpus: Corpus) -> tuple[list[str], list[str]]:
-    """All sources and all targets, for corpora that fit in memory: test sets."""
+    """All sources and all targets of a corpus that fits in memory, such as a test set."""
     sources: list[str] = []
     targets: list[str] = []
     for block in corpus.blocks():
@@ -100,32 +100,34 @@ def read_pairs(corpus: Corpus) -> tuple[list[str], list[str]]:
 
 
 def is_table(path: str) -> bool:
-    """Whether the file's name says that it holds both sides: TSV or JSONL."""
+    """Whether a file holds both sides, by its name: TSV or JSONL."""
     return _ending(path) in _TABLES
 
 
 def first_lines(path: str) -> list[str]:
-    """The lines that a file begins with, at most a block of them."""
+    """The first lines of a file, at most one block."""
     with closing(_Reader(path)) as reader:
         return reader.take().lines
 
 
 def kind_of(group: Group) -> str:
-    """`aligned`, `tsv` or `json`; a group that is none of these is refused."""
+    """`aligned`, `tsv` or `json`; any other group is an error."""
     endings = [_ending(path) for path in group]
     if len(group) == 1 and endings[0] in _TABLES:
         return _TABLES[endings[0]]
     if len(group) == 1:
-        raise DataError(f"{group[0]}: one file must be .tsv or .jsonl; else give a source and a target file")
+        raise DataError(f"{group[0]}: a single file must be .tsv or .jsonl; otherwise give a source and a target file")
     if len(group) > 2:
         raise DataError(f"{' '.join(group)}: give one TSV or JSONL file, or a source and a target file")
     if endings[0] in _TABLES and endings[0] == endings[1]:
-        raise DataError(f"{group[0]} {group[1]}: each TSV or JSONL file needs an option of its own: repeat it")
+        raise DataError(
+            f"{group[0]} {group[1]}: a TSV or JSONL file holds both sides: give each file its own option, e.g. --train twice"
+        )
     return "aligned"
 
 
 def _ending(path: str) -> str:
-    """What kind of file it is by its name, compressed or not."""
+    """The ending of a file's name, without the ending of its compression."""
     name = Path(path)
     return (name.with_suffix("") if name.suffix.lower() in _OPENERS else name).suffix.lower()
 
@@ -138,7 +140,7 @@ class _Lines:
 
 
 class _Reader:
-    """One file's lines, a block at a time, with every failure named by file and line."""
+    """Reads one file block by block; every error names the file and the line."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -173,13 +175,13 @@ class _Reader:
 
 
 def open_bytes(path: str) -> IO[bytes]:
-    """What is in the file, uncompressed; a pipe or device will do."""
+    """Open a file, a pipe or a device for reading, and decompress it if necessary."""
     opener = _OPENERS.get(Path(path).suffix.lower())
     return opener(path) if opener else Path(path).open("rb")
 
 
 def unreadable(where: str, error: Exception) -> DataError:
-    """Any of `READ_ERRORS` as one line."""
+    """Any of `READ_ERRORS` as an error of one line."""
     if isinstance(error, OSError) and error.errno:  # bz2's own complaint is an OSError without a number
         return DataError(f"{where}: cannot be read: {_reason(error)}")
     return DataError(f"{where}: the compressed file is damaged or cut short at or after this line: fetch it again")
@@ -191,7 +193,7 @@ def _reason(error: OSError) -> str:
 
 
 def _undecodable(path: str) -> DataError:
-    """The line and byte at fault, found by reading again: the fast way through does not keep count."""
+    """An error that names the line and the byte, found by reading the file again: the fast reader does not count bytes."""
     with open_bytes(path) as file:
         for number, line in enumerate(file, 1):
             try:
@@ -205,16 +207,16 @@ def _undecodable(path: str) -> DataError:
 
 
 def _lines_together(group: Group) -> Iterator[list[_Lines]]:
-    """The same lines of each file of the group; the next ones are being read while these are used."""
+    """The same lines of every file of the group; the next block is read while this one is used."""
     with ExitStack() as files, ThreadPoolExecutor(max_workers=len(group)) as pool:
         readers = [files.enter_context(closing(_Reader(path))) for path in group]
         sides = [reader.take() for reader in readers]
         while any(side.lines for side in sides):
             if len({len(side.lines) for side in sides}) > 1:
                 raise _unequal(readers)
-            ahead = [pool.submit(reader.take) for reader in readers]
+            following = [pool.submit(reader.take) for reader in readers]
             yield sides
-            sides = [side.result() for side in ahead]
+            sides = [side.result() for side in following]
 
 
 def _unequal(readers: list[_Reader]) -> DataError:
@@ -223,13 +225,13 @@ def _unequal(readers: list[_Reader]) -> DataError:
             pass
     short, long = sorted(readers, key=lambda reader: reader.read)
     return DataError(
-        f"{long.path}:{short.read + 1}: no line beside it in {short.path}: the files have {long.read:,} and "
-        f"{short.read:,} lines: a pair is one line in each"
+        f"{long.path}:{short.read + 1}: no matching line in {short.path}: the files have {long.read:,} and "
+        f"{short.read:,} lines, but a pair is one line in each"
     )
 
 
 class _Parser:
-    """The lines of one table, block after block, as pairs."""
+    """Turns the lines of one table into pairs, block by block."""
 
     def __init__(self, corpus: Corpus, group: Group) -> None:
         self.corpus, self.kind, self.path = corpus, kind_of(group), group[0]
@@ -276,11 +278,11 @@ class _Parser:
 
     def _too_few(self, number: int, line: str, found: int) -> DataError:
         if not line.strip():
-            return DataError(f"{self.path}:{number}: a blank line: --skip-blank-lines leaves such lines out")
+            return DataError(f"{self.path}:{number}: blank line: use --skip-blank-lines to skip such lines")
         columns = " and ".join(f"{role} in {column}" for role, _, column in map(_role, self.columns.setting))
         return DataError(
-            f"{self.path}:{number}: {found} column{'s' * (found > 1)} where {self.columns.needed} are needed, with tabs "
-            f"between: {columns}; name others with --columns"
+            f"{self.path}:{number}: {found} column{'s' * (found > 1)} where {self.columns.needed} are needed, separated "
+            f"by tabs: {columns}; choose others with --columns"
         )
 
     def _json(self, lines: list[str], numbers: Sequence[int]) -> Block:
@@ -291,14 +293,12 @@ class _Parser:
         return Block(sources, [record["target"] for record in records], 0, 0, frozenset(marks))
 
     def _record(self, line: str, where: str) -> dict[str, str]:
-        """The texts of one line by their roles."""
+        """The texts of one line by role."""
         try:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
             if not line.strip():
-                raise DataError(
-                    f"{where}: not JSON but a blank line: --skip-blank-lines leaves such lines out"
-                ) from None
+                raise DataError(f"{where}: blank line: use --skip-blank-lines to skip such lines") from None
             raise DataError(f"{where}: not JSON ({str(error)[:60]}): each line must be one object") from None
         fields = record.get("translation", record) if isinstance(record, dict) else {}
         fields = fields if isinstance(fields, dict) else {}
@@ -311,7 +311,7 @@ class _Parser:
         return {role: _valid_unicode(str(text), where) for role, text in texts.items()}
 
     def _keys(self, fields: dict[str, Any], nested: bool) -> dict[str, str]:
-        """The key of each role: those of `--columns`, else `source` and `target`, else the languages."""
+        """The key of each role: from `--columns`, or `source` and `target`, or the languages."""
         named, languages = self.columns, self.corpus.languages
         if named.named:
             keys = {"source": named.source, "target": named.target, "features": named.features}
@@ -334,7 +334,7 @@ def _role(item: str) -> tuple[str, str, str]:
 
 
 def _text_of(value: Any) -> str | None:
-    """A text, or a list of features as one."""
+    """A text, or a list of features joined to one; None for anything else."""
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return ";".join(value)
     return value if isinstance(value, str) else None
@@ -345,7 +345,7 @@ def _quoted(names: Iterable[str]) -> str:
 
 
 def _remedy(fields: dict[str, Any], columns: Columns) -> str:
-    """What to do about keys that are not there."""
+    """What to do about missing keys."""
     texts = [key for key, value in fields.items() if isinstance(value, str)]
     if columns.named or len(texts) < 2 or {"source", "target"} & fields.keys():
         return ": each line must hold them as strings"
@@ -356,5 +356,7 @@ def _valid_unicode(text: str, where: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise DataError(f"{where}: an escape \\ud800 to \\udfff stands alone: it is no character") from None
+        raise DataError(
+            f"{where}: an escape from \\ud800 to \\udfff without its partner is not a character: remove it"
+        ) from None
     return text

@@ -1,6 +1,6 @@
-"""From what people give as data to files that can be read twice: groups of paths, absolute, found again, pipes copied.
+"""Input files: groups of absolute paths that can be read twice, found again after a move, with pipes copied to files.
 
-A group is what followed one `--train`: one TSV or JSONL file, or a source and a target file. Knows paths, not lines.
+A group is what one `--train` gives: one TSV or JSONL file, or a source and a target file. This module knows paths, not lines.
 """
 
 import os
@@ -21,7 +21,7 @@ _PIPES = ("/dev/fd/", "/dev/stdin", "/proc/")  # where a shell puts `<(command)`
 
 
 def groups_of(given: Files | None) -> tuple[Group, ...]:
-    """The groups that a program means by a path, a pair of paths, or a list of paths and pairs; none by `None`."""
+    """The groups in a path, a pair of paths, or a list of paths and pairs; `None` has no groups."""
     if given is None:
         return ()
     if isinstance(given, str | os.PathLike):
@@ -50,7 +50,7 @@ def _group(item: object) -> Group:
 
 
 def groups_to_setting(groups: tuple[Group, ...]) -> tuple[str, ...]:
-    """Groups as `data.train` keeps them: one string each, paths with a tab between."""
+    """Groups as `data.train` stores them: one string per group, its paths separated by a tab."""
     return tuple("\t".join(group) for group in groups)
 
 
@@ -59,22 +59,23 @@ def groups_from_setting(setting: tuple[str, ...]) -> tuple[Group, ...]:
 
 
 def absolute_setting(setting: tuple[str, ...]) -> tuple[str, ...]:
-    """The same files, named so that they are found from any folder."""
+    """The same files by their absolute paths."""
     groups = groups_from_setting(setting)
     return groups_to_setting(tuple(tuple(path if path == "-" else os.path.abspath(path) for path in g) for g in groups))
 
 
 def found_setting(setting: tuple[str, ...], near: Path) -> tuple[str, ...]:
-    """The same files, looked for near a run folder where they are not at their place: both may have moved together."""
+    """The same files; those that do not exist are searched for near a run folder, which may have moved with them."""
     groups = groups_from_setting(setting)
     return groups_to_setting(tuple(tuple(find(path, near) for path in group) for group in groups))
 
 
 def find(path: str, near: Path) -> str:
-    """Where this path is now: at its place, else under the folder `near` or one of its parents, by the longest known ending.
+    """The path itself if it exists; otherwise the same file below the folder `near` or one of its parents.
 
-    `/old/project/data/train.en` is found as `/new/project/data/train.en` from `/new/project/runs/first`. What is found is
-    compared with the hash of the run's data, so that another file of the same name is never taken for it.
+    The longest part of the path that exists there wins: `/old/project/data/train.en` is found as
+    `/new/project/data/train.en` from `/new/project/runs/first`. The caller compares the hash of the data, so another
+    file of the same name is never used by mistake.
     """
     if path in ("", "-") or os.path.exists(path):
         return path if path in ("", "-") else os.path.abspath(path)
@@ -82,10 +83,10 @@ def find(path: str, near: Path) -> str:
         raise DataError(
             f"{path}: this run read its data from a pipe: give the same data again with --train and --valid"
         )
-    return next((str(place) for place in _places(path, near) if place.exists()), os.path.abspath(path))
+    return next((str(candidate) for candidate in _candidates(path, near) if candidate.exists()), os.path.abspath(path))
 
 
-def _places(path: str, near: Path) -> Iterator[Path]:
+def _candidates(path: str, near: Path) -> Iterator[Path]:
     names = [name for name in Path(path).parts if name != Path(path).anchor]
     folder = near.resolve()
     for begin in range(len(names)):
@@ -94,7 +95,7 @@ def _places(path: str, near: Path) -> Iterator[Path]:
 
 
 def without_pipes(groups: tuple[Group, ...], folder: Path) -> tuple[Group, ...]:
-    """The groups with standard input (`-`) and every pipe copied to a file in `folder`: data are read more than once."""
+    """The groups with standard input (`-`) and every pipe copied to a file in `folder`, because data are read more than once."""
     if sum(group.count("-") for group in groups) > 1:
         raise DataError("-: standard input can be given only once; give files for the rest")
     return tuple(tuple(_plain(path, folder, alone=len(group) == 1) for path in group) for group in groups)
@@ -118,7 +119,7 @@ def _is_pipe(path: str) -> bool:
     try:
         mode = os.stat(path).st_mode
     except OSError:
-        return False  # whoever opens it says what is wrong
+        return False  # opening the file reports the error
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 

@@ -1,6 +1,6 @@
-"""Which columns a table seems to have, from its first lines: source, target, features, and what is left over.
+"""Inferring the columns of a table from its first lines: source, target, features, and unused ones.
 
-Used for a new run that was told no columns. Knows lines and fields; the reading of whole files is `transduce/data/corpus.py`'s.
+This is used for a new run without `--columns`. It knows lines and fields; `transduce/data/corpus.py` reads whole files.
 """
 
 import json
@@ -13,28 +13,27 @@ from transduce.config.columns import Columns
 from transduce.data.corpus import Corpus, Group, first_lines, is_table, kind_of
 from transduce.errors import DataError
 
-MOST = 0.95  # of the values: a few may be written otherwise
+MOST = 0.95  # share of the values that must look like features; a few may be written differently
 _SOURCES = {"source", "src", "lemma", "input", "word", "spelling", "grapheme", "graphemes"}
 _TARGETS = {"target", "tgt", "form", "output", "inflected", "pronunciation", "phoneme", "phonemes"}
 _TAGS = re.compile(r"[\w.+/:=*{}()<>-]+(;[\w.+/:=*{}()<>-]+)*")
 
 
 def infer_columns(groups: Sequence[Group], languages: tuple[str, ...]) -> Columns | None:
-    """The columns of these files where they are not the usual ones; files that seem to differ are refused."""
+    """The columns of these files, or None if they are the usual ones; files whose columns differ are an error."""
     found = {group[0]: _infer(group, languages) for group in groups if len(group) == 1 and is_table(group[0])}
     seen = [(path, columns) for path, columns in found.items() if columns]
     for path, columns in seen:
         if columns != seen[0][1]:
             raise DataError(
                 f"{path}: its columns look like {','.join(columns.setting)}, but those of {seen[0][0]} like "
-                f"{','.join(seen[0][1].setting)}: put them in one order, or say with --columns what they are"
+                f"{','.join(seen[0][1].setting)}: use the same columns in all files, or name them with --columns"
             )
     return seen[0][1] if seen else None
 
 
 def describe(corpus: Corpus) -> list[str]:
-    """One line for each table of more than two columns or with a header line: what is read from which column, and what is
-    not read at all."""
+    """One line for each table that has more than two columns or a header line: which columns are used, and which are not."""
     tables = [group for group in corpus.groups if len(group) == 1 and is_table(group[0])]
     return [line for group in dict.fromkeys(tables) if (line := _described(group, corpus))]
 
@@ -42,7 +41,7 @@ def describe(corpus: Corpus) -> list[str]:
 def _described(group: Group, corpus: Corpus) -> str:
     names, rows = _fields(group, corpus.columns, corpus.languages)
     used = corpus.columns or Columns()
-    header = used.named and kind_of(group) == "tsv"  # its first line is not data, which must be said
+    header = used.named and kind_of(group) == "tsv"  # people must know that its first line is not data
     if not header and (len(names) < 3 or (not used.named and kind_of(group) == "json")):
         return ""
     unused = [name for name in names if name not in (used.source, used.target, used.features)]
@@ -64,7 +63,7 @@ def _infer(group: Group, languages: tuple[str, ...]) -> Columns | None:
 
 
 def _named_sides(names: Sequence[str], languages: tuple[str, ...]) -> tuple[str, ...]:
-    """Source and target, where their names tell: the codes of the languages, or words that people use for them."""
+    """The names of the source and target columns, if they are language codes or usual words; otherwise nothing."""
     if len(languages) == 2 and set(languages) <= set(names):
         return languages
     pair = [[name for name in names if name.strip().lower() in words] for words in (_SOURCES, _TARGETS)]
@@ -72,7 +71,7 @@ def _named_sides(names: Sequence[str], languages: tuple[str, ...]) -> tuple[str,
 
 
 def _fields(group: Group, columns: Columns | None, languages: tuple[str, ...]) -> tuple[list[str], list[list[str]]]:
-    """The names of a table's columns, numbers where it has no header, and the fields of its first lines."""
+    """The names of a table's columns (numbers if it has no header line), and the fields of its first lines."""
     lines = [line for line in first_lines(group[0]) if line.strip()]
     if kind_of(group) == "json":
         return _json_fields(lines)
@@ -86,7 +85,7 @@ def _fields(group: Group, columns: Columns | None, languages: tuple[str, ...]) -
 
 
 def _json_fields(lines: list[str]) -> tuple[list[str], list[list[str]]]:
-    """The keys whose values are texts in all of the first lines; whoever reads the file says what is wrong with it."""
+    """The keys that have a text in each of the first lines, and these texts; errors are reported when the file is read."""
     records: list[dict[str, Any]] = []
     for line in lines:
         try:
@@ -101,7 +100,7 @@ def _json_fields(lines: list[str]) -> tuple[list[str], list[list[str]]]:
 
 
 def looks_like_features(values: Sequence[str]) -> bool:
-    """Whether these are morphological features, as UniMorph writes them: `V;PST;3;SG`."""
+    """Whether these are morphological features as in UniMorph: `V;PST;3;SG`."""
     given = [value for value in values if value]
     tagged = [value for value in given if _TAGS.fullmatch(value)]
     several = [value for value in tagged if ";" in value]
