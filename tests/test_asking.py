@@ -220,5 +220,5 @@ def test_replacing_is_idle_where_bytes_spell_everything(tmp_path: Path, capsys: 
     (tmp_path / "in").write_text("the cat sat\n")
     assert main(["translate", str(run), "--input", str(tmp_path / "in"), "--replace-unknown", "--threads", "1"]) == 0
     said = capsys.readouterr().err
-    assert "--replace-unknown changes nothing: this model spells unknown words in bytes" in said
+    assert "--replace-unknown has no effect: this model spells unknown words in bytes" in said
     assert "alignments need attention weights" not in said

@@ -18,7 +18,7 @@ from folders import edit_config
 
 import transduce
 from transduce.cli import main
-from transduce.cli.commands import Noted
+from transduce.cli.notices import Notices
 from transduce.config import Config, DataConfig
 from transduce.translator import LoadOptions, Translation, Translator
 from transduce.translator.evaluation import TestSet, evaluate, merges_references, score_texts
@@ -63,9 +63,9 @@ def test_a_line_in_is_a_line_out(model: Path) -> None:
     assert outputs[0] == outputs[9] == b"A B"
     assert outputs[1] == outputs[2] == b""
     said = done.stderr.decode()
-    assert "1 line was longer than the model takes, and cut" in said
-    assert "source tokens were unknown to the vocabulary" in said
-    assert "1 line was not UTF-8" in said
+    assert "1 line was longer than the model's maximum and cut" in said
+    assert "source tokens are not in the vocabulary" in said
+    assert "1 line is not valid UTF-8" in said
 
 
 def test_prefixes_and_terms_that_are_not_utf8_are_said(model: Path, tmp_path: Path) -> None:
@@ -74,15 +74,15 @@ def test_prefixes_and_terms_that_are_not_utf8_are_said(model: Path, tmp_path: Pa
     (tmp_path / "terms").write_bytes(b"\n\xc3\n\n")
     done = pipe(["translate", str(model), "--prefix", str(tmp_path / "prefixes")], b"ab\nba\nab\n")
     assert done.returncode == 0, done.stderr
-    assert "2 prefixes were not UTF-8" in done.stderr.decode()
+    assert "2 prefixes are not valid UTF-8" in done.stderr.decode()
     done = pipe(["translate", str(model), "--terms", str(tmp_path / "terms")], b"ab\nba\nab\n")
     assert done.returncode == 0, done.stderr
-    assert "1 line of terms was not UTF-8" in done.stderr.decode()
+    assert "1 line of terms is not valid UTF-8" in done.stderr.decode()
 
 
 def test_lines_without_an_output_are_said(capsys: pytest.CaptureFixture[str]) -> None:
-    Noted().all([Translation("a", []), Translation(" ", [])]).tell()
-    assert capsys.readouterr().err == "transduce: 1 line has no output: none of a probability above 0 was found\n"
+    Notices().add_all([Translation("a", []), Translation(" ", [])]).print()
+    assert capsys.readouterr().err == "transduce: 1 line has no output: every candidate has probability 0\n"
 
 
 @pytest.mark.parametrize("quiet", [False, True])
@@ -95,7 +95,7 @@ def test_at_a_terminal_it_says_what_it_waits_for(
     assert main(["translate", str(model), *(["--quiet"] if quiet else [])]) == 0
     said = capsys.readouterr()
     assert said.out == "A B\n"
-    assert ("one sentence a line; Ctrl-D ends them" in said.err) is not quiet
+    assert ("type one sentence per line, and Ctrl-D to finish" in said.err) is not quiet
 
 
 def test_nothing_in_nothing_out(model: Path) -> None:
@@ -144,7 +144,7 @@ def test_translate_takes_a_file(model: Path, tmp_path: Path, capsys: pytest.Capt
         assert main(["translate", str(model), *arguments]) == 0
         assert capsys.readouterr().out == "A B\nB A\n"
     assert main(["translate", str(model), str(file), "--input", str(file)]) == 2
-    assert "name the input once" in capsys.readouterr().err
+    assert "both name the input: leave out one of them" in capsys.readouterr().err
 
 
 def test_every_verb_reads_standard_input_and_pipes(model: Path, tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ def test_evaluate_as_text_and_json(model: Path, tmp_path: Path, capsys: pytest.C
     assert "WER 0.00" in said.out
     assert "units:word" in said.out
     assert "sentences/s" in said.err
-    assert "1 line repeats the source of an earlier one: their references are merged" in said.err
+    assert "1 line has the same source as an earlier line; their references were merged" in said.err
     assert said.out.count("|refs:merged)") == 3
     assert (tmp_path / "out").read_text() == "A B\nA B\nB A\n"  # a line for every line
     assert main(["evaluate", str(model), str(tmp_path / "test.tsv"), "--json"]) == 0
@@ -347,7 +347,7 @@ def test_outputs_that_reach_the_length_limit_are_counted_and_said(
     found = [json.loads(line) for line in said.out.splitlines()]
     assert [one["outputs_at_limit"] for one in found] == [1, 0]
     assert [one["outputs"][0]["at_limit"] for one in found] == [True, False]
-    assert "1 output reached the length limit, and may be cut there: raise it with --max-extra\n" in said.err
+    assert "1 output reached the length limit and may be incomplete: raise it with --max-extra\n" in said.err
     (tmp_path / "test.tsv").write_text("abba\tA B B A\n")
     assert (
         main(["evaluate", str(model), str(tmp_path / "test.tsv"), "--json", "--engine", engine, "--max-extra", "0"])
@@ -413,7 +413,7 @@ def test_other_weights_can_be_asked_for(model: Path, which: str) -> None:
 # --- mistakes --------------------------------------------------------------------------------------------------
 
 MISTAKES = [
-    (["train", "run", "--train", "a", "b", "--minutes", "0"], "--minutes 0: must be more than 0"),
+    (["train", "run", "--train", "a", "b", "--minutes", "0"], "minutes = 0: must be more than 0"),
     (["translate", "nowhere"], "nowhere: no such folder"),
     (["translate", "nowhere"], "`transduce train nowhere --train SOURCE TARGET` makes one"),
     (["translate", "MODEL/checkpoints"], "not a model folder (it has no config.toml)"),
@@ -446,7 +446,7 @@ MISTAKES = [
     (["export", "MODEL", "new", "--to", "hf", "--threads", "100000"], "threads = 100000: must be at most"),
     (["shortlist", "MODEL", "--threads", "100000"], "threads = 100000: must be at most"),
     (["serve", "MODEL", "--threads", "100000"], "threads = 100000: must be at most"),
-    (["serve", "MODEL", "--port", "70000"], "--port 70000: a port is a number from 1 to 65535"),
+    (["serve", "MODEL", "--port", "70000"], "--port 70000: must be from 1 to 65535"),
     (["serve", "MODEL", "--batch", "99999"], "--batch 99999: must be from 1 to 10,000"),
     (["serve", "MODEL", "--queue", "0"], "--queue 0: must be from 1 to 100,000"),
     (["serve", "MODEL", "--characters", "1000000000"], "--characters 1000000000: must be from 1 to 100,000,000"),
@@ -459,19 +459,28 @@ MISTAKES = [
         ["train", "new", "--train", "FEW", "FEW", "--set", "train.tokens_per_batch=1000000000000"],
         "must be at most 100,",
     ),
-    (["translate", "MODEL", "--temperature", "2"], "--temperature is for drawing: add --sample, or leave it out"),
-    (["translate", "MODEL", "--top-k", "0"], "--top-k is for drawing"),
-    (["translate", "MODEL", "--top-p", "0.9"], "--top-p is for drawing"),
-    (["translate", "MODEL", "--seed", "1"], "--seed is for drawing"),
-    (["translate", "MODEL", "--sample", "--beam", "2"], "--beam is for searching and --sample draws"),
-    (["backtranslate", "MODEL", "new", "--seed", "1"], "--seed is for drawing"),
+    (
+        ["translate", "MODEL", "--temperature", "2"],
+        "--temperature has no effect without --sample: add --sample, or leave it out",
+    ),
+    (["translate", "MODEL", "--top-k", "0"], "--top-k has no effect without --sample"),
+    (["translate", "MODEL", "--top-p", "0.9"], "--top-p has no effect without --sample"),
+    (["translate", "MODEL", "--seed", "1"], "--seed has no effect without --sample"),
+    (["translate", "MODEL", "--sample", "--beam", "2"], "--beam has no effect with --sample"),
+    (["backtranslate", "MODEL", "new", "--seed", "1"], "--seed has no effect without --sample"),
     (
         ["translate", "MODEL", "--engine", "torch", "--quantization", "int8"],
-        "leave out --quantization, or --engine torch",
+        "leave it out, or leave out --engine torch",
     ),
-    (["translate", "MODEL", "--device", "cuda", "--quantization", "int8"], "or --device cuda"),
-    (["score", "MODEL", "INPUT", "INPUT", "--quantization", "float32"], "--quantization is for the ct2 engine"),
-    (["evaluate", "MODEL", "INPUT", "INPUT", "--output", "no/such/folder/out"], "there is no folder"),
+    (["translate", "MODEL", "--device", "cuda", "--quantization", "int8"], "or leave out --device cuda"),
+    (
+        ["score", "MODEL", "INPUT", "INPUT", "--quantization", "float32"],
+        "--quantization has no effect on the torch engine",
+    ),
+    (
+        ["evaluate", "MODEL", "INPUT", "INPUT", "--output", "no/such/folder/out"],
+        "the folder no/such/folder does not exist",
+    ),
     (["attention", "MODEL", "ab " * 200, "-o", "a.png"], "a picture takes at most 150 a side"),
     (
         ["train", "new", "--train", "FEW", "FEW"],

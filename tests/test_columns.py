@@ -256,7 +256,7 @@ def test_translate_reads_the_columns_of_training(
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(other.encode())))
     assert main(["translate", str(inflection), "--columns", "source=2,features=1", "--json", "--engine", "torch"]) == 0
     assert json.loads(capsys.readouterr().out)["outputs"][0]["text"] == out[0]["outputs"][0]["text"]
-    for columns, complaint in (("source=4", "-:1: 2 of the 4 columns"), ("source=lemma", "give numbers, source=1")):
+    for columns, complaint in (("source=4", "-:1: has 2 of the 4 columns"), ("source=lemma", "such as source=1")):
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(other.encode())))
         assert main(["translate", str(inflection), "--columns", columns]) == 2
         assert complaint in capsys.readouterr().err
@@ -285,4 +285,4 @@ def test_lines_without_features_are_said(tmp_path: Path, capfd: pytest.CaptureFi
     words = tmp_path / "words"
     words.write_text("w1\tV;PST\nw1\n\nw1 V;PST\n")
     assert main(["translate", str(tmp_path / "run"), str(words), "--max-extra", "1"]) == 0
-    assert "2 lines have no features: this model expects a word, a tab and its features" in capfd.readouterr().err
+    assert "2 lines have no features: this model expects a word, a tab, and the features" in capfd.readouterr().err

@@ -626,7 +626,7 @@ def test_evaluate_by_both_engines(copy: Path, tmp_path: Path, capsys: pytest.Cap
     assert main([*command, "--quantization", "float32", "--json"]) == 0
     assert abs(json.loads(capsys.readouterr().out)["difference"]) < 3
     assert main([*command, "--output", str(tmp_path / "out")]) == 2
-    assert "--output takes the translations of one engine" in capsys.readouterr().err
+    assert "--output needs one engine" in capsys.readouterr().err
 
 
 @pytest.mark.numerics

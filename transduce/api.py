@@ -173,7 +173,7 @@ def attention(model: Model, source: str, target: str | None = None, *, output: s
 
     Example:
         >>> seen = transduce.attention("runs/en-de", "a sentence", output="attention.png")
-        >>> seen.maps.source[0].shape  # of the first layer: [1, heads, target, source]
+        >>> seen.maps.cross[0].shape  # of the first layer: [1, heads, target, source]
     """
     from transduce.explore import PAGE, PICTURES, check_picture_path
 

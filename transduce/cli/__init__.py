@@ -1,4 +1,4 @@
-"""The command line: a thin layer over the Python API. Help answers without importing torch."""
+"""The command line: reads arguments, calls the Python API, and prints. `--help` does not import torch."""
 
 from transduce.cli.main import main
 

@@ -13,31 +13,31 @@ from transduce.data import READ_ERRORS, open_bytes, unreadable
 from transduce.errors import DataError
 
 CHUNK = 1 << 16  # bytes
-PAUSE_S = 0.05  # without a line
+PAUSE_S = 0.05  # without a new line, after which the input counts as paused
 
 
 class Arriving:
-    """The lines of a pipe or a terminal, "\\n" included where there was one."""
+    """The lines of a pipe or a terminal, including their "\\n"."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor, self.ended = descriptor, False
         self.lines: deque[bytes] = deque()
-        self.begun: list[bytes] = []  # of a line that is not over yet
+        self.begun: list[bytes] = []  # the parts of an incomplete line
 
     @staticmethod
     def fits(descriptor: int) -> bool:
-        """Whether lines come there when somebody sends them, and can be waited for."""
+        """Whether the descriptor is a pipe, a socket or a terminal that can be waited for."""
         mode = os.fstat(descriptor).st_mode
         return os.name == "posix" and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor))
 
     def readline(self) -> bytes:
-        """The next line as soon as it is whole; nothing once there is none."""
+        """The next line as soon as it is complete, or nothing at the end of the input."""
         while not self.lines and not self.ended:
             self._read()
         return self.lines.popleft() if self.lines else b""
 
     def paused(self) -> bool:
-        """Whether no further line comes for a while; the end of all lines is no pause."""
+        """Whether no further line has arrived for a while; the end of the input is not a pause."""
         while not self.lines and not self.ended:
             if not select.select([self.descriptor], [], [], PAUSE_S)[0]:
                 return True
@@ -59,7 +59,7 @@ class Arriving:
 
 
 class Lines:
-    """The lines of a file, compressed or not, or of stdin: split on "\\n" only, each kept, whatever its bytes are."""
+    """The lines of a file, compressed or not, or of stdin. Only "\\n" separates lines, and no line is left out."""
 
     def __init__(self, path: str) -> None:
         self.path, self.read, self.undecodable = path, 0, 0
@@ -72,7 +72,7 @@ class Lines:
 
     @property
     def paused(self) -> Callable[[], bool] | None:
-        """Whether no further line is there yet, where lines come as somebody sends them."""
+        """Tells whether no further line has arrived yet; None for files, which never pause."""
         return self.arriving.paused if self.arriving else None
 
     def _open(self) -> IO[bytes]:
@@ -104,5 +104,5 @@ class Lines:
 def _sent_to_stdin() -> bool:
     try:
         return sys.stdin is not None and Arriving.fits(sys.stdin.fileno())
-    except (OSError, ValueError):  # it is closed, or no file at all
+    except (OSError, ValueError):  # it is closed, or not a file
         return False

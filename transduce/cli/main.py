@@ -12,19 +12,10 @@ import time
 from typing import NoReturn
 
 from transduce.cli.parser import make_parser
+from transduce.cores import tune_idle_threads
 from transduce.errors import TransduceError
 
 NEW_OBJECTS = 50_000  # between two collections of the youngest generation; Python's default is 700 or 2,000
-
-
-def _set_waiting() -> None:
-    """How idle worker threads wait for work; read once, when torch is loaded.
-
-    Spinning for long steals the cores from those that work, and sleeping at once costs more than a small model's
-    products: a few microseconds of spinning were 1.6 times faster than either (docs/log.md).
-    """
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
 
 def _collect_garbage_less_often() -> None:
@@ -39,23 +30,22 @@ def _collect_garbage_less_often() -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a command; errors a user can cause are one line on stderr."""
-    begun = time.perf_counter()
-    _set_waiting()
+    """Run a command. Errors that a user can correct are printed as one line on stderr."""
+    started_at = time.perf_counter()
+    tune_idle_threads()
     _collect_garbage_less_often()
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, _end)  # training and the server have ways of their own to end
+        signal.signal(signal.SIGTERM, _end)  # training and the server install handlers of their own
     options = make_parser().parse_args(arguments)
-    options.begun = begun  # a budget in minutes covers loading torch, too
+    options.started_at = started_at  # a budget in minutes includes the time to load torch
     if sys.stdout is None:
         print("transduce: standard output is closed", file=sys.stderr)
         return 2
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8")  # what goes in as UTF-8 comes out as UTF-8, whatever the locale
-    module = importlib.import_module(getattr(options, "module", "transduce.cli.commands"))
-
+        sys.stdout.reconfigure(encoding="utf-8")  # whatever the locale
+    verb = getattr(importlib.import_module(options.module), options.command)
     try:
-        code: int = getattr(module, options.command)(options)
+        code: int = verb(options)
         sys.stdout.flush()
         return code
     except TransduceError as error:
@@ -74,11 +64,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _end(*_: object) -> NoReturn:
-    """As an exception, so that what is half written is removed."""
+    """End by an exception, so that unfinished files are removed."""
     sys.exit(128 + signal.SIGTERM)
 
 
 def _forget_stdout() -> None:
-    """Whoever reads our output is gone; point it elsewhere, or Python complains when it flushes at the end."""
+    """Redirect stdout when its reader is gone; otherwise Python reports an error when it flushes at exit."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

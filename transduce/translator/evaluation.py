@@ -76,6 +76,7 @@ class Evaluation:
     """Scores with their signatures, the translations, and the speed."""
 
     scores: Scores
+    sources: list[str]  # fewer than the lines of the test set if equal sources were merged
     translations: list[Translation]
     sentences: int
     seconds: float
@@ -83,7 +84,15 @@ class Evaluation:
 
     @property
     def outputs(self) -> list[str]:
+        """The best output for each source."""
         return [translation.text for translation in self.translations]
+
+    def outputs_for(self, lines: Sequence[str]) -> list[str]:
+        """The best output for each line of the test set, also where equal sources were merged."""
+        if len(lines) == len(self.sources):
+            return self.outputs
+        output_of = dict(zip(self.sources, self.outputs, strict=True))
+        return [output_of[line] for line in lines]
 
     @property
     def outputs_at_limit(self) -> int:
@@ -112,6 +121,7 @@ def evaluate(
     outputs = [translation.text for translation in translations]
     return Evaluation(
         scores=score_texts(outputs, test, translator.config, metrics=named),
+        sources=list(test.sources),
         translations=translations,
         sentences=len(outputs),
         seconds=seconds,

@@ -247,7 +247,7 @@ class Translator:
 
         Example:
             >>> seen = transduce.load("runs/en-de").attention("a sentence", picture="attention.png")
-            >>> seen.maps.source  # one tensor for each layer: [1, heads, target, source]
+            >>> seen.maps.cross  # one tensor for each layer: [1, heads, target, source]
         """
         from transduce.translator.picture import check_picture_path, draw_attention
 

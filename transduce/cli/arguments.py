@@ -1,0 +1,88 @@
+"""What several verbs share: from parsed options to the arguments of the Python API, and JSON on stdout."""
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from transduce import api
+from transduce.errors import SettingError
+from transduce.translator import LoadOptions, SearchRequest, Translator
+from transduce.translator.engines import say_to_stderr
+
+Options = argparse.Namespace
+
+
+def load(options: Options, **changes: Any) -> Translator:
+    """The translator that the options name. Its weights are read when they are first needed, after the input is checked."""
+    check_quantization(options)
+    return api.load(options.run, lazy=True, quiet=is_quiet(options), **(_load_arguments(options) | changes))
+
+
+def load_options(options: Options) -> LoadOptions:
+    """How to load a model, for functions that load it themselves."""
+    check_quantization(options)
+    say = say_nothing if is_quiet(options) else say_to_stderr
+    return LoadOptions(**_load_arguments(options), say=say)
+
+
+def _load_arguments(options: Options) -> dict[str, Any]:
+    return {
+        "weights": options.weights,
+        "engine": options.engine,
+        "device": options.device,
+        "threads": options.threads,
+        "quantization": options.quantization or "int8",
+        "ensemble": tuple(getattr(options, "ensemble", ())),
+        "shortlist": getattr(options, "shortlist", False),
+    }
+
+
+def search_request(translator: Translator, options: Options) -> SearchRequest:
+    """The search settings of the model, changed by the options."""
+    return translator.request(
+        beam=options.beam,
+        alpha=options.alpha,
+        length_penalty=options.length_penalty,
+        max_extra=options.max_extra,
+    )
+
+
+def is_quiet(options: Options) -> bool:
+    """Whether the verb has an option --quiet, and it was given."""
+    return bool(getattr(options, "quiet", False))
+
+
+def say_nothing(text: str) -> None:
+    """Where messages go with --quiet."""
+
+
+def check_sampling(options: Options) -> None:
+    """Refuse options that would have no effect: those for sampling without --sample, and --beam with it."""
+    if options.sample and options.beam is not None:
+        raise SettingError("--beam has no effect with --sample: leave out one of them")
+    for name in ("temperature", "top_k", "top_p", "seed"):
+        if not options.sample and getattr(options, name, None) is not None:
+            raise SettingError(
+                f"--{name.replace('_', '-')} has no effect without --sample: add --sample, or leave it out"
+            )
+
+
+def check_quantization(options: Options) -> None:
+    """Refuse --quantization where nothing is quantized."""
+    for name, value in (("engine", "torch"), ("device", "cuda")):
+        if options.quantization and getattr(options, name) == value:
+            raise SettingError(
+                f"--quantization needs the ct2 engine on a CPU: leave it out, or leave out --{name} {value}"
+            )
+
+
+def announce_stdin(options: Options) -> None:
+    """Tell people at a terminal that the program waits for their input."""
+    if options.input == "-" and sys.stdin is not None and sys.stdin.isatty() and not options.quiet:
+        say_to_stderr("reading from the terminal: type one sentence per line, and Ctrl-D to finish")
+
+
+def print_json(value: Any) -> None:
+    """One line of JSON on stdout."""
+    print(json.dumps(value, ensure_ascii=False))

@@ -1,0 +1,155 @@
+"""The verbs that look at a model: evaluate, score, attention."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from transduce import api
+from transduce.cli.arguments import Options, load, print_json, search_request
+from transduce.cli.notices import Notices
+from transduce.config import DataConfig
+from transduce.data import Corpus, Group, describe_columns, read_pairs, without_pipes
+from transduce.errors import DataError, SettingError
+from transduce.translator import Translator, open_folder
+from transduce.translator.engines import say_to_stderr
+
+if TYPE_CHECKING:
+    from transduce.translator.evaluation import Evaluation
+
+FULL_PRECISION: dict[str, Any] = {"engine": "torch", "shortlist": False, "quantization": "int8"}  # ct2 options unused
+
+
+def evaluate(options: Options) -> int:
+    _check_output(options)
+    sources, references = _read_test_set(options)
+    results = {}
+    for engine in ("torch", "ct2") if options.engine == "both" else (options.engine,):
+        compared = FULL_PRECISION if (engine, options.engine) == ("torch", "both") else {"engine": engine}
+        translator = load(options, **compared)
+        results[engine] = _evaluate(translator, sources, references, options)
+    first = next(iter(results.values()))
+    Notices(translator.reads_features).add_all(first.translations).print()
+    _report_merged(len(sources) - len(first.sources))
+    if options.output:
+        Path(options.output).write_text("".join(f"{text}\n" for text in first.outputs_for(sources)), encoding="utf-8")
+    if options.engine == "both":
+        _print_both(results["torch"], results["ct2"], options)
+    elif options.json:
+        print_json(_report(first))
+    else:
+        _print_evaluation(first)
+    return 0
+
+
+def _check_output(options: Options) -> None:
+    if options.output and options.engine == "both":
+        raise SettingError("--output needs one engine: choose it with --engine torch or --engine ct2")
+    if options.output and not Path(options.output).resolve().parent.is_dir():
+        raise SettingError(f"{options.output}: the folder {Path(options.output).parent} does not exist")
+
+
+def _evaluate(
+    translator: Translator, sources: list[str], references: list[list[str]], options: Options
+) -> "Evaluation":
+    request, merge = search_request(translator, options), options.references
+    return api.evaluate(translator, sources, *references, request=request, metrics=options.metrics, merge=merge)
+
+
+def _report_merged(count: int) -> None:
+    if count:
+        say_to_stderr(
+            f"{count:,} line{'s have' if count > 1 else ' has'} the same source as an earlier line; their references were "
+            "merged (--references separate scores every line)"
+        )
+
+
+def _read_test_set(options: Options) -> tuple[list[str], list[list[str]]]:
+    """The sources and each list of references, read before the model is loaded, so that errors appear at once."""
+    data = _format_of(options)
+    with _plain_files(options.files) as (source, *others):
+        groups: list[tuple[str, ...]] = [(source, other) for other in others] or [(source,)]
+        sides = [_read_pairs(data, group) for group in groups]
+    return sides[0][0], [references for _, references in sides]
+
+
+def _print_both(torch: "Evaluation", ct2: "Evaluation", options: Options) -> None:
+    """The scores of both engines, and the difference that the faster engine makes."""
+    difference = ct2.scores.main.value - torch.scores.main.value
+    if options.json:
+        print_json({"torch": _report(torch), "ct2": _report(ct2), "difference": difference})
+        return
+    for name, evaluation in (("torch, float32", torch), (f"ct2, {options.quantization or 'int8'}", ct2)):
+        print(f"{name}:")
+        _print_evaluation(evaluation)
+    print(f"difference: {ct2.scores.main.name} {difference:+.2f}")
+
+
+def _print_evaluation(evaluation: "Evaluation") -> None:
+    print(evaluation.scores.with_signatures(), flush=True)
+    print(
+        f"{evaluation.sentences} sentence{'s' * (evaluation.sentences != 1)} in {evaluation.seconds:.1f} s: "
+        f"{evaluation.sentences_per_second:.1f} sentences/s, {evaluation.tokens_per_second:.0f} tokens/s",
+        file=sys.stderr,
+    )
+
+
+def _report(evaluation: "Evaluation") -> dict[str, Any]:
+    return {
+        "scores": evaluation.scores.as_dict(),
+        "sentences": evaluation.sentences,
+        "outputs_at_limit": evaluation.outputs_at_limit,
+        "sentences_per_second": evaluation.sentences_per_second,
+        "tokens_per_second": evaluation.tokens_per_second,
+    }
+
+
+def score(options: Options) -> int:
+    if options.quantization and options.engine != "ct2":
+        raise SettingError("--quantization has no effect on the torch engine: add --engine ct2, or leave it out")
+    with _plain_files(options.files) as files:
+        sources, targets = _read_pairs(_format_of(options), files)
+    translator = load(options)
+    notices = Notices(translator.reads_features)
+    for scored in translator.score_tokens(sources, targets):
+        notices.cut += scored.cut > 0
+        if options.json:
+            print_json({"log_probability": scored.log_probability, **asdict(scored)})
+        else:
+            print(f"{scored.log_probability:.6f}")
+    notices.print()
+    return 0
+
+
+def attention(options: Options) -> int:
+    seen = api.attention(load(options), options.sentence, options.target, output=options.output)
+    print(f"{options.output}: {options.sentence} -> {seen.text}", file=sys.stderr)
+    return 0
+
+
+@contextmanager
+def _plain_files(files: Sequence[str]) -> Iterator[Group]:
+    """The files, with standard input and pipes copied to temporary files, because files are read more than once."""
+    with TemporaryDirectory() as scratch:
+        yield without_pipes((tuple(files),), Path(scratch))[0]
+
+
+def _format_of(options: Options) -> DataConfig:
+    """The format of the model's training data, changed by the options."""
+    data = open_folder(options.run).config.data
+    if options.columns:
+        data = replace(data, columns=tuple(options.columns.split(",")))
+    return replace(data, skip_blank_lines=data.skip_blank_lines or options.skip_blank_lines)
+
+
+def _read_pairs(data: DataConfig, files: Sequence[str]) -> tuple[list[str], list[str]]:
+    corpus = Corpus.of((tuple(files),), data)
+    for line in describe_columns(corpus):
+        say_to_stderr(line)
+    sources, targets = read_pairs(corpus)
+    if not sources:
+        raise DataError(f"{' '.join(files)}: the input is empty: give at least one pair")
+    return sources, targets

@@ -1,0 +1,59 @@
+"""What people should know about a whole input: how many lines were cut, had unknown tokens, or were not UTF-8."""
+
+from collections.abc import Iterable
+
+from transduce.translator import Translation
+from transduce.translator.engines import say_to_stderr
+
+NOT_UTF8 = "not valid UTF-8; the invalid bytes were read as \ufffd"
+
+
+class Notices:
+    """Counts over all lines, printed to stderr at the end."""
+
+    def __init__(self, expects_features: bool = False) -> None:
+        self.expects_features, self.featureless = expects_features, 0
+        self.cut = self.outputs_at_limit = self.unknown = self.newlines = self.empty = 0
+        self.undecodable = self.undecodable_prefixes = self.undecodable_terms = 0
+
+    def add(self, translation: Translation) -> None:
+        """Count one more line."""
+        has_text = bool(translation.source.strip())
+        self.cut += translation.cut > 0
+        self.outputs_at_limit += translation.outputs_at_limit
+        self.unknown += translation.unknown
+        self.newlines += translation.newlines
+        self.empty += has_text and not translation.outputs
+        self.featureless += self.expects_features and has_text and " ;" not in translation.source
+
+    def add_all(self, translations: Iterable[Translation]) -> "Notices":
+        """Count several more lines."""
+        for translation in translations:
+            self.add(translation)
+        return self
+
+    def print(self) -> None:
+        """Print a line for each count that is not zero."""
+        for count, one, several, what in [
+            (self.cut, "line was", "lines were", "longer than the model's maximum and cut"),
+            (
+                self.outputs_at_limit,
+                "output",
+                "outputs",
+                "reached the length limit and may be incomplete: raise it with --max-extra",
+            ),
+            (
+                self.featureless,
+                "line has",
+                "lines have",
+                "no features: this model expects a word, a tab, and the features",
+            ),
+            (self.unknown, "source token is", "source tokens are", "not in the vocabulary"),
+            (self.newlines, "line break", "line breaks", "in outputs became spaces"),
+            (self.empty, "line has", "lines have", "no output: every candidate has probability 0"),
+            (self.undecodable, "line is", "lines are", NOT_UTF8),
+            (self.undecodable_prefixes, "prefix is", "prefixes are", NOT_UTF8),
+            (self.undecodable_terms, "line of terms is", "lines of terms are", NOT_UTF8),
+        ]:
+            if count:
+                say_to_stderr(f"{count} {one if count == 1 else several} {what}")

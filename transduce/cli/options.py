@@ -1,0 +1,133 @@
+"""Options that several verbs share. Imports nothing heavy."""
+
+import argparse
+
+Parser = argparse.ArgumentParser
+
+THREADS = "number of CPU threads (default: one for each core)"
+AUTO_ENGINE = "engine: ct2 (CTranslate2) is faster on CPUs; auto uses it where it is installed and supports the request"
+SEED = "seed for sampling; another seed gives other samples (default: 1)"
+
+
+def add_settings(parser: Parser) -> None:
+    """`--set`."""
+    parser.add_argument(
+        "--set",
+        nargs="+",
+        action="extend",
+        metavar="section.key=value",
+        default=[],
+        dest="settings",
+        help="any other setting, such as model.d_model=256; `transduce settings` lists and explains them",
+    )
+
+
+def add_columns(parser: Parser) -> None:
+    """The columns of tables."""
+    parser.add_argument(
+        "--columns",
+        metavar="source=1,features=2,target=3",
+        default="",
+        help="columns of TSV files, by number or by name in a header line; or keys of JSONL files (default: recognised from "
+        "the data, or those of the model)",
+    )
+    parser.add_argument(
+        "--skip-blank-lines", action="store_true", help="skip and count blank lines in TSV and JSONL files"
+    )
+
+
+def add_budget(
+    parser: Parser,
+    minutes: str = "time for the whole command, including earlier commands of this run; the model is fitted to it",
+) -> None:
+    """How long to train."""
+    budget = parser.add_argument_group(
+        "budget", "how long to train; training ends at the first limit reached (default: fitted to the data)"
+    )
+    budget.add_argument("--minutes", type=float, help=minutes)
+    budget.add_argument("--steps", type=int, help="optimizer steps")
+    budget.add_argument("--epochs", type=float, help="passes over the training data")
+
+
+def add_verbosity(parser: Parser) -> None:
+    """How much to print while training."""
+    either = parser.add_mutually_exclusive_group()
+    either.add_argument("--quiet", action="store_true", help="print only errors")
+    either.add_argument(
+        "--verbose", action="store_true", help="print several sample outputs with references at every validation"
+    )
+
+
+def add_model(parser: Parser) -> None:
+    """A model, and how to load it."""
+    parser.add_argument("run", help="run folder of the model")
+    add_loading(parser)
+
+
+def add_loading(parser: Parser) -> None:
+    """Which weights to load, and where."""
+    add_weights(parser)
+    parser.add_argument(
+        "--device",
+        choices=["auto", "cpu", "cuda"],
+        default="auto",
+        help="device to compute on (default: auto, a GPU if there is one)",
+    )
+    parser.add_argument("--threads", type=int, default=0, help=THREADS)
+
+
+def add_weights(parser: Parser) -> None:
+    """Which weights of a run."""
+    parser.add_argument(
+        "--weights",
+        choices=["auto", "best", "last", "averaged"],
+        default="auto",
+        help="weights of the run to use (default: auto, whichever of best and averaged validated better)",
+    )
+
+
+def add_engine(parser: Parser, help: str = AUTO_ENGINE, *others: str) -> None:
+    """Which engine translates."""
+    parser.add_argument("--engine", choices=["auto", "torch", "ct2", *others], default="auto", help=help)
+    parser.add_argument(
+        "--quantization",
+        choices=["int8", "bfloat16", "float32"],
+        help="number format of the weights in the ct2 engine (default: int8)",
+    )
+
+
+def add_search(parser: Parser) -> None:
+    """How to search."""
+    parser.add_argument("--beam", type=int, help="beam size; 1 is greedy search (default: the model's setting)")
+    parser.add_argument("--alpha", type=float, help="strength of the length penalty (default: the model's setting)")
+    parser.add_argument(
+        "--length-penalty",
+        choices=["paper", "power"],
+        help="divide scores by ((5 + n) / 6)^alpha (paper) or n^alpha (power), where n is the length",
+    )
+    parser.add_argument(
+        "--max-extra",
+        type=int,
+        metavar="N",
+        help="limit outputs to N tokens more than the input (default: the model's setting)",
+    )
+
+
+def add_sampling(parser: Parser) -> None:
+    """How to sample."""
+    add = parser.add_argument
+    add("--sample", action="store_true", help="sample outputs instead of searching; --top-p 0.9 avoids improbable ones")
+    add(
+        "--temperature",
+        type=float,
+        metavar="T",
+        help="sampling temperature: lower is more predictable, higher more varied (default: 1)",
+    )
+    add("--top-k", type=int, metavar="K", help="sample from the K most probable tokens (default: all)")
+    add(
+        "--top-p",
+        type=float,
+        metavar="P",
+        help="sample from the most probable tokens whose probabilities sum to P (default: 1, all)",
+    )
+    add("--seed", type=int, metavar="N", help=SEED)

@@ -1,0 +1,108 @@
+"""The verbs that make models and training data: demo, train, distill, backtranslate, average, shortlist."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from transduce import api
+from transduce.cli.arguments import Options, announce_stdin, check_sampling, load_options, print_json
+from transduce.cli.lines import Lines
+
+if TYPE_CHECKING:
+    from transduce.training import Result
+
+
+def demo(options: Options) -> int:
+    from transduce.demo import run_demo
+
+    run_demo(Path(options.folder))
+    return 0
+
+
+def train(options: Options) -> int:
+    arguments = _training_arguments(options)
+    return _finish(
+        options,
+        lambda: api.train(options.run, start_from=options.start_from, started_at=options.started_at, **arguments),
+    )
+
+
+def distill(options: Options) -> int:
+    arguments, teacher = _training_arguments(options), load_options(options)
+    return _finish(
+        options,
+        lambda: api.distill(
+            options.teacher,
+            options.run,
+            keep_original=options.keep_original,
+            beam=options.beam,
+            options=teacher,
+            **arguments,
+        ),
+    )
+
+
+def _training_arguments(options: Options) -> dict[str, Any]:
+    """The arguments that `train` and `distill` have in common."""
+    columns = [f"data.columns={options.columns}"] if options.columns else []
+    columns += ["data.skip_blank_lines=true"] * options.skip_blank_lines
+    return {
+        "train": [tuple(group) for group in options.train],
+        "valid": [tuple(group) for group in options.valid],
+        "languages": tuple(options.languages),
+        "preset": options.preset,
+        "config": options.config,
+        "settings": [*columns, *options.settings],
+        "minutes": options.minutes,
+        "steps": options.steps,
+        "epochs": options.epochs,
+        "quiet": options.quiet,
+        "verbose": options.verbose,
+    }
+
+
+def _finish(options: Options, run: Callable[[], "Result"]) -> int:
+    """Train until the budget ends, or until a signal stops the run."""
+    from transduce.training import Stopped
+
+    try:
+        result = run()
+    except Stopped as stopped:
+        print(f"transduce: {stopped}", file=sys.stderr)
+        return 128 + stopped.signal_number
+    if options.json:
+        print_json(asdict(result))
+    return 0
+
+
+def backtranslate(options: Options) -> int:
+    check_sampling(options)
+    announce_stdin(options)
+    made = api.backtranslate(
+        options.model,
+        Lines(options.input),
+        options.folder,
+        beam=options.beam,
+        sampling=options.sample,
+        seed=1 if options.seed is None else options.seed,
+        options=load_options(options),
+        quiet=options.quiet,
+    )
+    if options.json:
+        print_json({key: str(value) if isinstance(value, Path) else value for key, value in asdict(made).items()})
+    return 0
+
+
+def average(options: Options) -> int:
+    folder = api.average(options.runs, options.output, weights=options.weights)
+    print(f"{folder}: wrote the mean of {len(options.runs)} models", file=sys.stderr)
+    return 0
+
+
+def shortlist(options: Options) -> int:
+    groups = [tuple(group) for group in options.train]
+    made = api.shortlist(options.run, groups, threads=options.threads, quiet=options.quiet)
+    print(f"{made}: use it with `transduce translate {options.run} --shortlist`", file=sys.stderr)
+    return 0

@@ -1,0 +1,112 @@
+"""The verb translate: lines in, translations out, in order."""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+
+from transduce.cli.arguments import (
+    Options,
+    announce_stdin,
+    check_sampling,
+    load,
+    print_json,
+    search_request,
+)
+from transduce.cli.lines import Lines
+from transduce.cli.notices import Notices
+from transduce.config.columns import Columns
+from transduce.errors import DataError, SettingError
+from transduce.translator import SearchRequest, Translation, Translator
+from transduce.translator.alignment import Pairs, pharaoh
+from transduce.translator.engines import say_to_stderr
+
+
+def translate(options: Options) -> int:
+    check_sampling(options)
+    options.input = _input(options)
+    translator = load(options)
+    request = _request(translator, options)
+    translator.ready(request)
+    announce_stdin(options)
+    lines = Lines(options.input)
+    prefixes = Lines(options.prefix) if options.prefix else None
+    phrases = Lines(options.terms) if options.terms else None
+    sources, terms = _sources(lines, options) if options.columns else lines, map(_phrases, phrases) if phrases else None
+    notices = Notices(translator.reads_features)
+    for number, translation in enumerate(translator.stream(sources, request, prefixes, terms, lines.paused)):
+        notices.add(translation)
+        _print_translation(number, translation, options)
+        if lines.arriving:
+            sys.stdout.flush()  # the sender may wait for this translation before sending the next line
+    if not options.quiet:
+        notices.undecodable = lines.undecodable
+        notices.undecodable_prefixes = prefixes.undecodable if prefixes else 0
+        notices.undecodable_terms = phrases.undecodable if phrases else 0
+        notices.print()
+    return 0
+
+
+def _request(translator: Translator, options: Options) -> SearchRequest:
+    return search_request(translator, options).but(
+        n_best=options.n_best,
+        sampling=options.sample,
+        temperature=options.temperature,
+        top_k=options.top_k,
+        top_p=options.top_p,
+        seed=options.seed,
+        aligned=bool(options.alignments),
+        replace_unknown=_replaces_unknown(translator, options),
+        constrained=bool(options.terms),
+        figures="tokens" if options.json else "outputs" if options.n_best > 1 else "none",
+    )
+
+
+def _replaces_unknown(translator: Translator, options: Options) -> bool:
+    """Whether to replace `<unk>` in outputs; where no output can contain it, say so."""
+    if options.replace_unknown and not translator.outputs_unknown and not options.quiet:
+        say_to_stderr("--replace-unknown has no effect: this model spells unknown words in bytes, never as <unk>")
+    return bool(options.replace_unknown) and translator.outputs_unknown
+
+
+def _input(options: Options) -> str:
+    """The file to translate, by default standard input."""
+    if options.file and options.input:
+        raise SettingError(f"{options.file} and --input {options.input} both name the input: leave out one of them")
+    return str(options.file or options.input or "-")
+
+
+def _sources(lines: Lines, options: Options) -> Iterator[str]:
+    """The source of each line of a table with the columns of `--columns`; blank lines stay blank."""
+    columns = Columns.of(options.columns.split(","), needs_target=False)
+    if columns.named:
+        raise SettingError(
+            f"--columns {options.columns}: the input has no header line, so give columns by number, such as source=1"
+        )
+    for number, line in enumerate(lines, 1):
+        fields = line.split("\t")
+        if line.strip() and len(fields) < columns.needed:
+            raise DataError(
+                f"{options.input}:{number}: has {len(fields)} of the {columns.needed} columns that --columns names"
+            )
+        yield columns.source_of(fields) if line.strip() else line
+
+
+def _phrases(line: str) -> list[str]:
+    return [phrase for phrase in line.split("\t") if phrase.strip()]
+
+
+def _print_translation(number: int, translation: Translation, options: Options) -> None:
+    if options.json:
+        print_json(asdict(translation))
+    elif options.n_best > 1:
+        for output in translation.outputs:
+            print(f"{number} ||| {output.text} ||| {output.score:.6f}{_aligned(output.alignment, options)}")
+        if not translation.outputs:
+            print(f"{number} |||  ||| 0{_aligned([], options)}")
+    else:
+        pairs = translation.outputs[0].alignment if translation.outputs else []  # an empty line has no output
+        print(translation.text + _aligned(pairs, options))
+
+
+def _aligned(pairs: Pairs, options: Options) -> str:
+    return f" ||| {pharaoh(pairs)}" if options.alignments else ""
