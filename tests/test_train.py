@@ -41,7 +41,7 @@ from transduce.training.prepare import prepare
 from transduce.training.progress import Progress, last_step
 from transduce.training.report import MetricsLogger, StepReport
 from transduce.training.request import requested_settings
-from transduce.training.validation import Sample, Validation, output_limits, validate
+from transduce.training.validation import Sample, Validation, output_limits, ranks_by_loss, validate
 from transduce.translator import better_weights, read_config, write_config
 from transduce.translator.evaluation import TestSet
 
@@ -994,10 +994,52 @@ def test_r_drop_learns_too(reversal: dict[str, str], tmp_path: Path) -> None:
 def test_where_few_lines_are_scored_the_loss_decides() -> None:
     """35 words told an untrained model and a trained one apart by chance."""
     scores = [Scores([Score("PER", value, "", higher_is_better=False)]) for value in (98.0, 106.9)]
-    early = Validation(loss=3.1, scores=scores[0], samples=[], lines=35, few_lines=True)
-    late = Validation(loss=1.4, scores=scores[1], samples=[], lines=35, few_lines=True)
+    early = Validation(loss=3.1, scores=scores[0], samples=[], lines=35, by_loss=True)
+    late = Validation(loss=1.4, scores=scores[1], samples=[], lines=35, by_loss=True)
     assert late.rank > early.rank
-    assert dataclasses.replace(late, few_lines=False).rank < dataclasses.replace(early, few_lines=False).rank
+    assert dataclasses.replace(late, by_loss=False).rank < dataclasses.replace(early, by_loss=False).rank
+
+
+@pytest.mark.parametrize(
+    ("metric", "decides"),
+    [("auto", "token error rate"), ("loss", "loss"), ("exact-match", "exact match"), ("ter", "TER")],
+)
+def test_the_setting_chooses_which_metric_decides_the_best_checkpoint(
+    reversal: dict[str, str], tmp_path: Path, metric: str, decides: str
+) -> None:
+    run, setting = tmp_path / "run", f"train.best_metric={metric}"
+    run_training(run, reversal, setting, "train.steps=12", "train.validate_every=4", "data.task=symbols")
+    run_training(run, reversal, setting, "train.steps=24", "train.validate_every=4", "data.task=symbols")
+    valid = [line for line in log_of(run) if line["event"] == "valid"]
+    about = read_about(RunFolder(run).weights("best"))
+    values = {line["step"]: _ranked(line, decides) for line in valid}
+    best = max(values.values())
+    assert values[int(about["step"])] == best, "also across a resume"
+    card = (run / "README.md").read_text()
+    assert f"(`train.best_metric = {metric}`)" in card
+    assert "by the loss" in card if metric == "loss" else f"by {decides}" in card
+
+
+def _ranked(line: dict[str, object], decides: str) -> float:
+    """The figure that decides, so that higher is better."""
+    if decides == "loss":
+        return -float(str(line["loss"]))
+    scores = line["scores"]
+    assert isinstance(scores, dict)
+    score = scores[decides]
+    return float(score["value"]) if score["higher_is_better"] else -float(score["value"])
+
+
+def test_another_metric_for_the_best_checkpoint_cannot_resume_a_run(finished: Path, reversal: dict[str, str]) -> None:
+    with pytest.raises(RunError, match=r"train\.best_metric"):
+        run_training(finished, reversal, "train.best_metric=loss", "train.steps=30")
+
+
+def test_few_lines_leave_the_choice_to_the_loss_unless_a_metric_is_set() -> None:
+    auto, bleu, loss = (TrainConfig(best_metric=name) for name in ("auto", "bleu", "loss"))  # type: ignore[arg-type]
+    assert [ranks_by_loss(auto, lines, 1_000) for lines in (35, 500)] == [True, False]
+    assert not ranks_by_loss(bleu, 35, 1_000)
+    assert ranks_by_loss(loss, 1_000, 1_000)
 
 
 def test_fewer_minutes_than_a_run_has_had_are_over(

@@ -382,6 +382,24 @@ class TrainConfig:
         5, "How many of the last checkpoints are averaged.", zero="none", least=0, most=1_000, resumable=True
     )
     ema: float = rate(0.0, "Decay of an exponential moving average of the weights.", zero="no such average")
+    best_metric: Literal[
+        "auto", "loss", "bleu", "chrf", "ter", "token-error-rate", "sequence-error-rate", "per", "wer", "exact-match"
+    ] = setting(
+        "auto",
+        "The validation metric that decides which checkpoint is the best, and when `train.patience` ends a run.",
+        choices={
+            "auto": "the main metric of the task, or the loss where only few lines can be translated",
+            "loss": "the validation loss",
+            "bleu": "BLEU",
+            "chrf": "chrF",
+            "ter": "TER",
+            "token-error-rate": "errors per token",
+            "sequence-error-rate": "sequences with an error",
+            "per": "the phoneme error rate",
+            "wer": "the word error rate of pronunciations",
+            "exact-match": "sequences without an error",
+        },
+    )
     patience: int = setting(
         0,
         "Validations without a better score after which training stops.",

@@ -11,6 +11,8 @@ from transduce.config import Config, flatten
 from transduce.errors import DamagedFile
 from transduce.model import training_flops
 
+SAME_LOSS = 1e-5  # losses are written with six digits
+
 
 @dataclass(frozen=True)
 class RunSummary:
@@ -51,6 +53,8 @@ def write_card(folder: RunFolder, config: Config, summary: RunSummary) -> None:
         "## Scores on the validation data",
         "",
         *_scores(folder),
+        "",
+        _chosen_by(folder, config.train.best_metric),
         "",
         "## Data",
         "",
@@ -106,6 +110,14 @@ def _scores(folder: RunFolder) -> list[str]:
                 f"| `{_cell(about['signature'])}` |"
             )
     return lines
+
+
+def _chosen_by(folder: RunFolder, best_metric: str) -> str:
+    about = read_about(folder.weights("best"), needed=("metric", "loss"))
+    by_loss = abs(float(about.get("rank", "inf")) + float(about["loss"])) < SAME_LOSS
+    task = ", the main metric of the task" if best_metric == "auto" else ""
+    name = "the loss" if by_loss else f"{about['metric']}{task}"
+    return f"`best` is the checkpoint that validated best by {name} (`train.best_metric = {best_metric}`)."
 
 
 def _events(metrics: Path) -> list[dict[str, Any]]:

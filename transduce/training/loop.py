@@ -30,7 +30,7 @@ from transduce.training.schedule import make_schedule, share_left
 from transduce.training.state import TrainingState
 from transduce.training.stopping import StopSignals
 from transduce.training.update import GraphedUpdate, PlainUpdate, Update
-from transduce.training.validation import FEW_LINES, LOSS_PAIRS, Validation, time_validation, validate
+from transduce.training.validation import LOSS_PAIRS, Validation, ranks_by_loss, time_validation, validate
 from transduce.translator import Translator, load_weights
 
 PLACES = {"cpu": 2_048, "cuda": 131_072}  # of a side at once: what fits a CPU's caches is also fastest there
@@ -358,7 +358,7 @@ class Trainer:
         progress.validated, progress.waited = progress.step, 0 if better else progress.waited + 1
         if better:
             progress.best_rank, progress.best_step = validation.rank, progress.step
-            progress.best_score = str(validation.scores.main)
+            progress.best_score = validation.deciding
             self.checkpoints.give("best", self.state.kept, progress.step, validation)
         self.logger.validated("valid", progress.step, validation, better)
 
@@ -368,8 +368,8 @@ class Trainer:
         texts = self.training_data.valid_texts.first(plan.lines) if plan else self.training_data.valid_texts
         validation = validate(self.translator, self.training_data.valid, texts, LOSS_PAIRS * plan.lines if plan else 0)
         self.costs.validation = time.perf_counter() - begun
-        few = len(texts.sources) < min(FEW_LINES, len(self.training_data.valid_texts.sources))
-        return replace(validation, few_lines=few)
+        all_lines = len(self.training_data.valid_texts.sources)
+        return replace(validation, by_loss=ranks_by_loss(self.config, len(texts.sources), all_lines))
 
     def _average(self) -> None:
         """`averaged`: the mean of the last checkpoints (section 6.1), validated like any other weights."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
+from transduce.config import TrainConfig
 from transduce.data.batches import Pairs, in_order, make_batch
 from transduce.metrics import Scores
 from transduce.text import Vocabulary
@@ -38,7 +39,7 @@ class Validation:
     samples: list[Sample]
     outputs_at_limit: int = 0  # outputs that reached the length limit, and were probably cut there
     lines: int = 0  # that were translated, greedily
-    few_lines: bool = False  # too few of all to tell two models apart by their score
+    by_loss: bool = False  # whether the loss decides which weights are better, and not the main score
 
     @property
     def perplexity(self) -> float:
@@ -46,12 +47,27 @@ class Validation:
 
     @property
     def rank(self) -> float:
-        """What makes weights the best ones: higher is better. The main score, and among equals the smaller loss; where only
-        few lines were translated, the loss alone."""
-        if self.few_lines:
+        """Higher is better. By the main score, and among equals by the loss; or by the loss alone."""
+        if self.by_loss:
             return -self.loss
         score = self.scores.main.value if self.scores.main.higher_is_better else -self.scores.main.value
         return score - EQUAL * min(self.loss, 100.0)
+
+    @property
+    def deciding(self) -> str:
+        """The figure that `rank` goes by, as it is shown."""
+        return f"loss {self.loss:.4f}" if self.by_loss else str(self.scores.main)
+
+
+def main_metric(train: TrainConfig) -> str:
+    """The metric that `train.best_metric` puts before those of the task; "" where it names none."""
+    return "" if train.best_metric in ("auto", "loss") else train.best_metric
+
+
+def ranks_by_loss(train: TrainConfig, lines: int, all_lines: int) -> bool:
+    """Whether the loss decides: where it was chosen, or where too few lines are translated to tell two models apart."""
+    few = lines < min(FEW_LINES, all_lines)
+    return train.best_metric == "loss" or (train.best_metric == "auto" and few)
 
 
 def time_validation(translator: Translator, pairs: Pairs, texts: TestSet) -> float:
@@ -60,7 +76,7 @@ def time_validation(translator: Translator, pairs: Pairs, texts: TestSet) -> flo
     limits = reference_lengths(texts, translator.vocabularies.target)
     request = translator.request(beam=1, figures="none")
     outputs = [translation.text for translation in translator.stream(texts.sources, request, at_most=limits)]
-    score_texts(outputs, texts, translator.config, ter=False)
+    score_texts(outputs, texts, translator.config, ter=False, main=main_metric(translator.config.train))
     cross_entropy(translator, pairs, LOSS_PAIRS * len(texts.sources))
     return time.perf_counter() - begun
 
@@ -73,7 +89,7 @@ def validate(translator: Translator, pairs: Pairs, texts: TestSet, limit: int = 
     shown = [Sample(s, o, r[0]) for s, o, r in zip(texts.sources, outputs, texts.references, strict=True)]
     return Validation(
         loss=cross_entropy(translator, pairs, limit),
-        scores=score_texts(outputs, texts, translator.config, ter=False),
+        scores=score_texts(outputs, texts, translator.config, ter=False, main=main_metric(translator.config.train)),
         samples=shown[:: max(1, len(shown) // samples)][:samples],
         outputs_at_limit=sum(translation.outputs_at_limit for translation in translations),
         lines=len(outputs),

@@ -130,9 +130,17 @@ def evaluate(
 
 
 def score_texts(
-    outputs: Sequence[str], test: TestSet, config: Config, ter: bool = True, metrics: Sequence[str] = ()
+    outputs: Sequence[str],
+    test: TestSet,
+    config: Config,
+    ter: bool = True,
+    metrics: Sequence[str] = (),
+    main: str = "",
 ) -> Scores:
-    """Score outputs with these metrics, or with those of the task; `ter` says whether these include TER, which is slow."""
+    """Score outputs with these metrics, or with those of the task; `ter` says whether these include TER, which is slow.
+
+    `main` is a metric to put before them.
+    """
     language = config.data.languages[1] if config.data.languages else ""
     usual: tuple[str, ...]
     if config.data.task == "symbols":
@@ -142,7 +150,8 @@ def score_texts(
         usual = translation_metrics(language, test.references, ter)
         in_words = bleu_tokenizer(language) == "13a"
     units: SymbolUnits = "word" if in_words else "char"
-    return score_outputs(outputs, test.references, metrics or usual, language=language, units=units, merged=test.merged)
+    names = (*((main,) if main else ()), *(metrics or usual))
+    return score_outputs(outputs, test.references, names, language=language, units=units, merged=test.merged)
 
 
 def _is_pronunciation(config: Config, test: TestSet) -> bool:
