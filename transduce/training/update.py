@@ -2,7 +2,7 @@
 
 Two ways to the same mathematics. `PlainUpdate` computes in the weights' own precision, anywhere. `GraphedUpdate` is for
 GPUs: a twin of the model in bfloat16 does the work, the weights proper stay in float32, and every kernel of a step is
-recorded once as a CUDA graph and then replayed, so that the processor never waits for Python, nor Python for it.
+captured once as a CUDA graph and then replayed, so that the processor never waits for Python, nor Python for it.
 
 What was measured on the way stays on the device until `measured` asks for it. Knows no files, no plan, no schedule.
 """
@@ -99,7 +99,7 @@ class PlainUpdate:
 
 
 class GraphedUpdate:
-    """Recorded once for each shape of batch, then replayed."""
+    """Captures the work on a batch once for each shape, and then replays it."""
 
     ALIGNED = 64  # elements: where a weight's gradient may begin in the one vector of all gradients
 
@@ -131,7 +131,7 @@ class GraphedUpdate:
             self.batches[shape] = batch.to(self.rate.device)
         if (*shape, first) not in self.graphs:
             still = self.batches[shape]
-            self.graphs[(*shape, first)] = self._record(lambda: self._add(still, first), warm=True)
+            self.graphs[(*shape, first)] = self._capture(lambda: self._add(still, first), warm=True)
         self.share.fill_(1 / tokens)
         self.batches[shape].copy_(batch)
         self.graphs[(*shape, first)]()
@@ -139,7 +139,7 @@ class GraphedUpdate:
 
     def apply(self, learning_rate: float) -> None:
         if self.last is None:
-            self.last = self._record(self._apply, warm=False)
+            self.last = self._capture(self._apply, warm=False)
         self.rate.fill_(learning_rate)
         self.last()
         self.added = 0
@@ -179,8 +179,8 @@ class GraphedUpdate:
         self.optimizer.step()
         torch._foreach_copy_(self.workers, self.masters)
 
-    def _record(self, run: Callable[[], None], warm: bool) -> Callable[[], None]:
-        """When a graph is recorded must not matter: what was added and the random numbers to come are as they were."""
+    def _capture(self, run: Callable[[], None], warm: bool) -> Callable[[], None]:
+        """Capture a graph without a trace: the gradients, losses and random numbers are restored afterwards."""
         kept = self.added_losses.clone(), self.gradient.clone(), torch.cuda.get_rng_state()
         replay = captured(run, warm, self.pool)
         self.added_losses.copy_(kept[0])
