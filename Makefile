@@ -54,7 +54,7 @@ types: $(DEV)
 # The documentation as a website in site/; a dead link or a page outside the navigation is an error.
 docs: $(DEV)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
-	@echo "Built: open site/index.html, or run $(BIN)/python -m mkdocs serve."
+	@echo "Built: open site/index.html; for the search, run $(BIN)/python -m mkdocs serve."
 
 clean:
 	rm -rf $(VENV) demo build dist site

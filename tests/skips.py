@@ -28,6 +28,7 @@ GROUPS = [
     Group("hf", r"transformers|\[hf\]", "pip install 'transduce[hf]'"),
     Group("onnx", "onnx", "pip install 'transduce[onnx]'"),
     Group("server", "fastapi|httpx|granian|prometheus|libretranslatepy|schemathesis", "pip install 'transduce[dev]'"),
+    Group("notebook", "nbclient|nbformat|ipykernel", "pip install 'transduce[dev]'"),
     Group("detect", "lingua", "pip install 'transduce[detect]'"),
     Group("triton", "triton", "pip install triton, on Linux"),
     Group("gpu", "needs a GPU|marked gpu", "on a machine with a CUDA device: pytest -m gpu"),
