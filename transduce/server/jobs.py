@@ -1,4 +1,4 @@
-"""A request's lines and the batches they travel in. Knows functions of lines, and no order among requests."""
+"""Jobs and batches of the queue: the lines of a request, and the lines that are computed together. Knows no models."""
 
 import asyncio
 from collections.abc import Hashable, Sequence
@@ -7,33 +7,33 @@ from typing import Any, Protocol
 
 from transduce.server.pace import Pace
 
-SHORT = 32  # the cost of a short line: tokens
+SHORT = 32  # the cost of a short line, in tokens
 
 
 class QueueWork(Protocol):
-    """An answer for each line; lines of requests whose work is equal mix."""
+    """A function from lines to results. Lines of different requests share a batch if their work is equal."""
 
     @property
     def alone(self) -> Hashable:
-        """What no two batches may use at the same time, or None."""
+        """Something that only one batch may use at a time, or None."""
         ...
 
     @property
     def kind(self) -> Hashable:
-        """QueueWork of one kind takes about the same time for the same cost. There are few kinds: each is remembered."""
+        """Work of the same kind takes about the same time for the same cost. There must be few kinds: each is remembered."""
         ...
 
     def __call__(self, lines: list[str], /) -> Sequence[Any]: ...
 
 
 class QueueJob:
-    """A request's lines: some waiting, some with a worker, some answered."""
+    """The lines of a request: some wait, some are being computed, some are done."""
 
     def __init__(self, work: QueueWork, lines: Sequence[str], costs: Sequence[float], usual: Pace) -> None:
         self.work, self.lines, self.costs, self.alone = work, lines, costs, work.alone
-        self.usual, self.own = usual, Pace()  # the pace of its kind, and of its own lines
-        self.used_s = 0.0  # its share of the machine's time, counted from what others had when it came
-        self.turn = 0  # when it last had one, or came
+        self.usual, self.own = usual, Pace()  # the pace of its kind of work, and the pace of its own lines
+        self.used_s = 0.0  # the computing time it has used, starting from the fair share at its arrival
+        self.turn = 0  # the order of its last turn, or of its arrival
         self.begun = 0
         self.missing = len(lines)
         self.answers: list[Any] = [None] * len(lines)
@@ -45,12 +45,12 @@ class QueueJob:
 
     @property
     def is_tried(self) -> bool:
-        """Whether it is better to see how long its first lines take before others are begun."""
+        """Whether its first lines are running and their duration should be known before others are started."""
         return self.own.is_tried or self.usual.is_tried
 
     @property
     def size(self) -> int:
-        """Of its next line, in powers of two: a short line does not wait in a batch for a long one."""
+        """The size class of its next line, in powers of two: short and long lines do not share a batch."""
         return (int(self.costs[self.begun]) // SHORT).bit_length() if self.is_waiting else -1
 
     @property
@@ -58,10 +58,10 @@ class QueueJob:
         return self.own if self.own.is_known else self.usual
 
     def next_s(self, unknown_s: float) -> float:
-        """How long its next line should take."""
+        """The expected time of its next line, or `unknown_s` if nothing is known yet."""
         return self.pace.seconds(self.costs[self.begun]) if self.pace.is_known else unknown_s
 
-    def next_place(self) -> "QueuedLine":
+    def next_line(self) -> "QueuedLine":
         self.begun += 1
         return QueuedLine(self, self.begun - 1)
 
@@ -69,7 +69,7 @@ class QueueJob:
         self.answers[number] = answer
         self.missing -= 1
         if self.done.done():
-            return  # nobody waits for it any more
+            return  # no client is waiting for it any more
         if isinstance(answer, Exception):
             self.done.set_exception(answer)
         elif not self.missing:
@@ -78,13 +78,13 @@ class QueueJob:
 
 @dataclass(frozen=True)
 class QueuedLine:
-    """Where an answer belongs."""
+    """A line of a job."""
 
     job: QueueJob
     number: int
 
     @property
-    def line(self) -> str:
+    def text(self) -> str:
         return self.job.lines[self.number]
 
     @property
@@ -94,24 +94,24 @@ class QueuedLine:
 
 @dataclass(eq=False)
 class QueueBatch:
-    """Lines that are computed together, and how long that should take."""
+    """Lines that are computed together, and the expected time."""
 
-    places: list[QueuedLine]
+    lines: list[QueuedLine]
     expected_s: float
     alone: Hashable
     is_slow: bool
-    began: float = 0.0  # by the clock
-    mark: float = 0.0  # of its share
+    began: float = 0.0  # the time of its start
+    mark: float = 0.0  # where its share of the machine's time starts
 
     @property
     def jobs(self) -> list[QueueJob]:
-        return list(dict.fromkeys(place.job for place in self.places))
+        return list(dict.fromkeys(line.job for line in self.lines))
 
 
 def answers_of(batch: list[QueuedLine]) -> list[Any]:
-    """An answer or an error for each place; a batch that fails is tried line by line, so nobody fails for another."""
+    """A result or an exception for each line. If a batch fails, each line is tried alone, so one request cannot break another."""
     work = batch[0].job.work
     try:
-        return list(work([place.line for place in batch]))
+        return list(work([line.text for line in batch]))
     except Exception as error:
-        return [error] if len(batch) == 1 else [answers_of([place])[0] for place in batch]
+        return [error] if len(batch) == 1 else [answers_of([line])[0] for line in batch]

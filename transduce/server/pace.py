@@ -1,20 +1,20 @@
-"""How long lines take, learned from how long others took. Knows neither lines nor clocks: costs and seconds are given.
+"""The pace of the work: how long lines take, learned from finished lines. Knows neither lines nor clocks.
 
-A cost is any number that grows with the work, such as tokens; seconds for a unit of it are what is learned here.
+A cost is any number that grows with the work, such as the number of tokens. The seconds per unit of cost are learned.
 """
 
 import math
 
-REMEMBERED = 0.8  # of the past when a new batch is learned from
-USUAL = 10  # requests that say what is usual
+REMEMBERED = 0.8  # the weight of the past when a new batch is added
+USUAL = 10  # the number of requests that decide what is usual
 
 
 class Pace:
-    """Seconds for a unit of cost, by what was done lately."""
+    """Seconds per unit of cost, a moving average over recent batches."""
 
     def __init__(self) -> None:
         self._seconds = self._cost = 0.0
-        self.running = 0  # batches from which it will be learned
+        self.running = 0  # running batches that it will learn from
 
     @property
     def is_known(self) -> bool:
@@ -22,7 +22,7 @@ class Pace:
 
     @property
     def is_tried(self) -> bool:
-        """Whether nothing is known yet, and the first batch is under way: better to wait for it than to guess."""
+        """Whether nothing is known yet but the first batch is running; waiting for it is better than guessing."""
         return self.running > 0 and not self.is_known
 
     def learn(self, cost: float, seconds: float) -> None:
@@ -30,12 +30,12 @@ class Pace:
         self._seconds = REMEMBERED * self._seconds + seconds
 
     def seconds(self, cost: float) -> float:
-        """How long this much should take; call it only where something is known."""
+        """The expected time for this cost. Call it only if `is_known`."""
         return cost * self._seconds / self._cost
 
 
 class Usual:
-    """What is usual among requests, each counted once, however long: the geometric mean, which a few huge ones hardly move."""
+    """The usual time among requests: a geometric mean that counts each request once, so that huge ones hardly move it."""
 
     def __init__(self) -> None:
         self._logarithm, self._count = -math.inf, 0
@@ -47,29 +47,29 @@ class Usual:
 
     @property
     def seconds(self) -> float:
-        """0 where nothing is known."""
+        """The mean; 0 if nothing is known."""
         return math.exp(self._logarithm)
 
 
 class Shares:
-    """The machine's time, divided equally among the batches that run at the same moment.
+    """The machine's time, divided equally among the batches that run at the same time.
 
-    The sum of all shares is the time during which anything ran, so shares say how long a queue takes to empty.
+    The shares add up to the time during which anything ran, so they predict how long a queue takes to empty.
     """
 
     def __init__(self) -> None:
         self._running = 0
         self._since = 0.0
-        self._share_s = 0.0  # of a batch that would have run all the time
+        self._share_s = 0.0  # the share of a batch that had been running all the time
 
     def begin(self, now: float) -> float:
-        """A mark to measure a batch's share from."""
+        """Register a batch; returns the mark from which its share is measured."""
         mark = self.at(now)
         self._running += 1
         return mark
 
     def end(self, mark: float, now: float) -> float:
-        """The share of a batch that began at this mark."""
+        """Unregister a batch; returns its share since the mark."""
         share = self.at(now) - mark
         self._running -= 1
         return share

@@ -1,12 +1,14 @@
-"""Requests wait here for a worker and share its batches: fairly, for a bounded time, and forgotten once nobody waits.
+"""The queue: requests wait for a worker and share its batches, fairly and for a limited time.
 
-A batch begins with the request that has had least of the machine's time while it was inside, takes a line of each
-request like it in turn, and ends where it would take longer than `batch_s`. So whatever others ask for, a short request
-waits for the batches under way and for little else. How long lines take is learned from those that were answered:
-by kind of work, and by request, since one request may have lines that take a hundred times as long as others of that length.
-Workers never wait for a batch to fill: what came while they were busy is the next batch.
+A batch starts with the request that has used the least computing time since it arrived, takes one line of each similar
+request in turn, and ends where it would take longer than `batch_s`. A short request therefore waits for the running
+batches and for little else, whatever other clients send. The time that lines take is learned from finished lines, by
+kind of work and by request, because the lines of one request can take a hundred times as long as others of that length.
+Workers never wait for a batch to fill up: the next batch is whatever arrived while they were busy. The lines of a client
+that has disconnected are dropped.
 
-Knows functions of lines, and neither models nor HTTP. All but those functions runs in the event loop: there are no locks.
+Knows functions of lines, but neither models nor HTTP. Everything except these functions runs in the event loop, so there
+are no locks.
 """
 
 import asyncio
@@ -25,14 +27,14 @@ from transduce.server.pace import Pace, Shares, Usual
 from transduce.server.refusals import Overloaded
 from transduce.server.settings import ServerSettings
 
-TRIED = 0.125  # of a batch's time for the first lines of a request, as long as nothing is known of it
-SLOWER = 8.0  # times as long as usual: a slow line
-REFUSING_S = 0.1  # after a refusal: others are likely
-CROWD = 3.0  # a batch's time for lines of different requests: together they take less than apart
+TRIED = 0.125  # the share of a batch for the first lines of a request whose pace is not known yet
+SLOWER = 8.0  # a line is slow if it takes this many times as long as usual
+REFUSING_S = 0.1  # after a refusal, more of them are likely for this long
+CROWD = 3.0  # how many times `batch_s` lines of different requests may add up to: together they take less time
 
 
 class Queue:
-    """Jobs that wait, and the workers."""
+    """The waiting jobs and the workers."""
 
     def __init__(
         self, settings: ServerSettings, metrics: Metrics, cores: int = 2, clock: Callable[[], float] = time.perf_counter
@@ -40,18 +42,18 @@ class Queue:
         self.settings, self.metrics, self.clock = settings, metrics, clock
         self._cores = min(cores, settings.workers)
         self._all_but_one = max(1, self._cores - 1)
-        self._jobs: dict[QueueJob, None] = {}  # waiting, in the order they came
+        self._jobs: dict[QueueJob, None] = {}  # waiting, in order of arrival
         self._running: dict[QueueBatch, None] = {}
         self._paces: dict[Hashable, Pace] = {}
         self._shares = Shares()
-        self._usual = Usual()  # time of a line
+        self._usual = Usual()  # the usual time of a line
         self._slow_s = settings.slow_line_s
-        self._inside = 0  # requests that were let in and are not yet answered
+        self._inside = 0  # admitted requests that are not answered yet
         self._unanswered = 0  # jobs
-        self._fair_s = 0.0  # the share that a job would have had, had it always been there
+        self._fair_s = 0.0  # the computing time of a job that had always been there
         self._turns = 0
         self._refused_at = -math.inf
-        self._ahead: tuple[float, float] | None = None  # what `_ahead_s` says, until something changes
+        self._ahead: tuple[float, float] | None = None  # the cached result of `_ahead_s`
         self._threads = ThreadPoolExecutor(settings.workers, "worker")
 
     @property
@@ -63,14 +65,17 @@ class Queue:
         return self._inside >= self.settings.queue_requests or self.wait_s() > self.settings.longest_wait_s
 
     def check_room(self) -> None:
-        """Refuse at once what could not be begun in time."""
+        """Refuse a request that could not be started in time."""
         if self.is_full:
             self._refused_at = self.clock()
-            raise Overloaded("too many requests are waiting: try again later", retry_after_s=max(1, self.wait_s()))
+            raise Overloaded(
+                "the server is overloaded: too many requests are waiting, try again later",
+                retry_after_s=max(1, self.wait_s()),
+            )
 
     @contextmanager
     def admitted(self) -> Iterator[None]:
-        """A request that is inside for a while, or refused: counted here, not when it has lines, or a crowd would slip in."""
+        """Admit a request or refuse it. It counts from here on, before its lines are known, so that a burst cannot slip in."""
         self.check_room()
         self._inside += 1
         try:
@@ -79,21 +84,22 @@ class Queue:
             self._inside -= 1
 
     async def answer(self, work: QueueWork, lines: Sequence[str], costs: Sequence[float] = ()) -> list[Any]:
-        """What `work` says to each line; lines not yet begun are forgotten when whoever awaits this is cancelled.
+        """The result of `work` for each line. When the caller is cancelled, lines that have not started are dropped.
 
-        What lines cost is measured in tokens, or in characters where nobody counted tokens.
+        The cost of a line is its number of tokens, or of characters if its tokens were not counted.
         """
         if not lines:
             return []
         job = self._enter(work, lines, costs or [len(line) for line in lines])
-        # Not at once: what arrives in this same moment shares the batch.
+        # Not immediately: requests that arrive at the same moment share the batch.
         asyncio.get_running_loop().call_soon(self._hand_out)
         try:
             async with asyncio.timeout(self.settings.request_s):
                 return await job.done
         except TimeoutError:
             raise Overloaded(
-                f"not done within {self.settings.request_s:g} s: send less at once, or later", retry_after_s=5
+                f"not finished within {self.settings.request_s:g} s: send shorter texts, or try again later",
+                retry_after_s=5,
             ) from None
         finally:
             self._leave(job)
@@ -102,7 +108,8 @@ class Queue:
         job = QueueJob(work, lines, costs, self._paces.setdefault(work.kind, Pace()))
         if self._is_slow(job) and self.wait_s(slow=True) > self.settings.longest_wait_s:
             raise Overloaded(
-                "too many slow requests are waiting: try again later", retry_after_s=self.wait_s(slow=True)
+                "the server is overloaded: too many slow requests are waiting, try again later",
+                retry_after_s=self.wait_s(slow=True),
             )
         job.used_s, job.turn = self._fair_s, self._next_turn()
         self._jobs[job] = None
@@ -118,27 +125,27 @@ class Queue:
     # --- batches -------------------------------------------------------------------------------------------------
 
     def _hand_out(self) -> None:
-        """Batches for the workers that have none."""
+        """Start batches while workers are free."""
         while self._has_room() and (job := self._next_job()) and self._is_due(job):
             batch = self._next_batch(job)
             self._begin(batch)
-            computing = asyncio.get_running_loop().run_in_executor(self._threads, answers_of, batch.places)
+            computing = asyncio.get_running_loop().run_in_executor(self._threads, answers_of, batch.lines)
             computing.add_done_callback(partial(self._take_back, batch))
         self._changed()
 
     def _has_room(self) -> bool:
-        """Whether a worker is free. While requests are refused, a core is left to that: it must not wait for translations."""
+        """Whether a worker is free. While requests are being refused, one core is kept free for the refusals."""
         is_refusing = self.clock() - self._refused_at < REFUSING_S
         return len(self._running) < (self._all_but_one if is_refusing else self.settings.workers)
 
     def _is_due(self, job: QueueJob) -> bool:
-        """Whether it may have a turn now; of those who have had their share, as many lines as keep every core busy will do."""
+        """Whether a job may have a turn now. Jobs that have used up their share only get what keeps every core busy."""
         if len(self._running) < self._cores or job.used_s <= self._fair_s:
             return True
         return self._left_s(self._running) < self.settings.batch_s
 
     def _next_job(self) -> QueueJob | None:
-        """The one that has had least of the machine, of those that can have a turn now."""
+        """The job that has used the least computing time, of those that can have a turn now."""
         busy = {batch.alone for batch in self._running} - {None}
         may_be_slow = sum(batch.is_slow for batch in self._running) < self._all_but_one
         ready = (
@@ -149,21 +156,21 @@ class Queue:
         return min(ready, key=_by_turn, default=None)
 
     def _is_slow(self, job: QueueJob) -> bool:
-        """Whether its next line takes so long that such lines must leave a core to the others, as far as is known."""
+        """Whether its next line is expected to be so slow that such lines must leave one core to the others."""
         return not job.pace.is_known or job.next_s(0) > self._slow_s
 
     def _next_batch(self, first: QueueJob) -> QueueBatch:
-        """Lines of about this size of each job with this work in turn, for as long as a batch may take."""
+        """Lines of about the same size, one of each job with the same work in turn, until the batch is full."""
         size = first.size
         like_it = [job for job in self._jobs if job.size == size and (job is first or job.work == first.work)]
         turns = [(*_by_turn(job), job) for job in like_it if not job.is_tried]
         heapify(turns)
         batch = QueueBatch([], 0.0, first.alone, self._is_slow(first))
         tried: dict[QueueJob, float] = {}
-        while turns and len(batch.places) < self.settings.batch_lines:
+        while turns and len(batch.lines) < self.settings.batch_lines:
             job = heappop(turns)[-1]
             line_s = job.next_s(self.settings.batch_s)
-            if batch.places and not self._fits(batch, job, line_s, tried):
+            if batch.lines and not self._fits(batch, job, line_s, tried):
                 continue
             tried[job] = tried.get(job, 0.0) + line_s
             self._take_line(batch, job, line_s)
@@ -172,7 +179,7 @@ class Queue:
         return batch
 
     def _fits(self, batch: QueueBatch, job: QueueJob, line_s: float, had: dict[QueueJob, float]) -> bool:
-        """Whether a further line of this job may be in the batch: of a job of which nothing is known, only a few."""
+        """Whether another line of this job fits into the batch; a job whose pace is not known gets only a few lines."""
         if not job.pace.is_known:
             return False
         if job not in had:
@@ -182,7 +189,7 @@ class Queue:
         return batch.expected_s + line_s <= self.settings.batch_s
 
     def _take_line(self, batch: QueueBatch, job: QueueJob, line_s: float) -> None:
-        batch.places.append(job.next_place())
+        batch.lines.append(job.next_line())
         batch.expected_s += line_s
         job.used_s += line_s
         job.turn = self._next_turn()
@@ -204,32 +211,32 @@ class Queue:
         now = self.clock()
         del self._running[batch]
         self._learn(batch, self._shares.end(batch.mark, now))
-        self.metrics.batch_lines.observe(len(batch.places))
+        self.metrics.batch_lines.observe(len(batch.lines))
         self.metrics.batch_seconds.observe(now - batch.began)
         self._fair_s += batch.expected_s / max(1, self._unanswered)
-        for place, answer in zip(batch.places, done.result(), strict=True):
-            place.job.receive(place.number, answer)
+        for line, answer in zip(batch.lines, done.result(), strict=True):
+            line.job.receive(line.number, answer)
         self._hand_out()
 
     def _learn(self, batch: QueueBatch, share_s: float) -> None:
-        cost = sum(place.cost for place in batch.places) or 1
+        cost = sum(line.cost for line in batch.lines) or 1
         for pace in _paces(batch):
             pace.running -= 1
-        batch.places[0].job.usual.learn(cost, share_s)
+        batch.lines[0].job.usual.learn(cost, share_s)
         for job in batch.jobs:
             if not job.own.is_known:
-                self._usual.learn(share_s / len(batch.places))
-        # A large model's lines all take long: to be slow is to take much longer than others.
+                self._usual.learn(share_s / len(batch.lines))
+        # With a large model every line takes long, so a slow line is one that takes much longer than others.
         self._slow_s = max(self.settings.slow_line_s, SLOWER * self._usual.seconds)
-        for place in batch.places:
-            place.job.own.learn(place.cost, share_s * place.cost / cost)
+        for line in batch.lines:
+            line.job.own.learn(line.cost, share_s * line.cost / cost)
 
     # --- estimates -----------------------------------------------------------------------------------------------
 
     def wait_s(self, slow: bool = False) -> float:
-        """How long a new request would wait for its first turn.
+        """The expected wait of a new request until its first turn.
 
-        Slow lines keep others waiting only where they have taken every core; those with slow lines wait for them anyway.
+        Slow lines delay other requests only if they occupy every core; a request with slow lines always waits for them.
         """
         now = self._shares.at(self.clock())
         usual_s, slow_s = self._ahead = self._ahead or self._ahead_s()
@@ -239,12 +246,12 @@ class Queue:
         return usual_s + self._left_s(others)
 
     def _left_s(self, batches: Iterable[QueueBatch]) -> float:
-        """What is still to come of batches under way; what is overdue may take as long again."""
+        """The expected remaining time of running batches; one that is overdue may take as long again."""
         now = self._shares.at(self.clock())
         return sum(abs(batch.expected_s - (now - batch.mark)) for batch in batches)
 
     def _ahead_s(self) -> tuple[float, float]:
-        """How long usual and slow lines take that come before a new request's: one of each job that has had no more than it."""
+        """The time of the usual and of the slow lines that come before those of a new request: one of each job ahead of it."""
         ahead = [job for job in self._jobs if job.used_s <= self._fair_s]
         all_s = sum(job.next_s(self.settings.batch_s) for job in ahead)
         slow_s = sum(job.next_s(self.settings.batch_s) for job in ahead if self._is_slow(job))
@@ -255,7 +262,7 @@ class Queue:
         self.metrics.waiting.set(self.waiting)
 
     def close(self) -> None:
-        """Call when nobody waits any more: what is left has no client."""
+        """Stop the workers. Call it when no client is waiting any more."""
         self._jobs.clear()
         self._threads.shutdown(wait=True)
 
@@ -265,5 +272,5 @@ def _by_turn(job: QueueJob) -> tuple[float, int]:
 
 
 def _paces(batch: QueueBatch) -> list[Pace]:
-    """Those that will learn from a batch."""
-    return [batch.places[0].job.usual, *(job.own for job in batch.jobs)]
+    """The paces that learn from a batch."""
+    return [batch.lines[0].job.usual, *(job.own for job in batch.jobs)]

@@ -1,7 +1,7 @@
-"""Documents to sentences and back: what stands between sentences is kept to the character.
+"""Split documents into sentences and join the translations; the text between sentences is kept unchanged.
 
-Of HTML only the text is translated; tags, comments, scripts and styles stay as they are. Tags end a sentence, all but
-inline ones. Every function takes time in proportion to its text, whatever the text is. Knows no models and no HTTP.
+In HTML only the text is translated; tags, comments, scripts and styles are kept. A tag ends a sentence unless it is an
+inline tag. Every function takes time in proportion to its text, whatever the text is. Knows no models and no HTTP.
 """
 
 import html
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from transduce.server.tags import Run, Tagged, inline_name, marked, trimmed
 
-# A run of marks is tried once, at its beginning: tried at each mark, a page of dots would take minutes.
+# A run of marks is matched once, at its start: matched at each mark, a page of dots would take minutes.
 _END = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’»)\]]*+(?=\s)|(?<![。！？])[。！？]++[\"'”’」』）]*+|[\r\n]++")
 _SHORT = re.compile(r"\d{1,2}|\w|(?:\w\.)+\w")
 _SPACE = re.compile(r"\s*+")
@@ -26,20 +26,20 @@ _TAG_REST = re.compile(r"(?:[^\"'>]|\"[^\"]*+\"|'[^']*+')*+>")
 
 @dataclass(frozen=True)
 class Document:
-    """Sentences, and what is kept around them: one more than there are sentences."""
+    """Sentences, and the text that is kept around them, which has one part more than there are sentences."""
 
     sentences: list[str]
     kept: list[str]
     is_html: bool = False
-    tagged: dict[int, Tagged] = field(default_factory=dict)  # by the number of its first line
+    tagged: dict[int, Tagged] = field(default_factory=dict)  # by the index of its first line
 
     def rejoin(self, translations: Iterable[str]) -> str:
-        """The document with each sentence's translation in its place."""
+        """The document with every sentence replaced by its translation."""
         pairs = zip(self._in_place(list(translations)), self.kept[1:], strict=True)
         return self.kept[0] + "".join(text + kept for text, kept in pairs)
 
     def _in_place(self, translations: list[str]) -> list[str]:
-        """What is to be read; of the words within tags nothing, once these are in their places."""
+        """The texts to insert. The separate translations of tagged words are dropped once their tags are placed."""
         if not self.is_html:
             return translations
         texts = [html.escape(text, quote=False) for text in translations]
@@ -49,7 +49,7 @@ class Document:
         return texts
 
     def add(self, other: "Document") -> None:
-        """Go on with a document of plain text."""
+        """Append a document of plain text."""
         escaped = [html.escape(gap, quote=False) for gap in other.kept]
         self.keep(escaped[0])
         self.kept.extend(escaped[1:])
@@ -65,16 +65,16 @@ class Document:
 
 @dataclass(frozen=True)
 class Splitter:
-    """How a model's texts are cut: at sentence ends where it translates, at line ends where it spells symbols."""
+    """How texts are split for a model: at sentence ends for translation, at line ends for tasks on symbols."""
 
     sentences: bool
-    fits: Callable[[str], bool]  # whether a sentence is short enough; one that is not is divided
+    fits: Callable[[str], bool]  # whether a sentence is short enough; otherwise it is divided
 
     def text(self, text: str) -> Document:
         return _document(self._spans(text), text)
 
     def html(self, text: str) -> Document:
-        """The same for the text between tags."""
+        """Split HTML: the text between its tags."""
         document = Document([], [""], is_html=True)
         for run, markup in _runs(text):
             self._add(document, run)
@@ -82,7 +82,7 @@ class Splitter:
         return document
 
     def _add(self, document: Document, run: Run) -> None:
-        """The sentences of a run, each with the tags in it, and what is between them."""
+        """Append the sentences of a run with the tags inside them, and the text between them."""
         at = 0
         for first, last in self._spans(run.text):
             outer, elements = run.take(first, last)
@@ -97,7 +97,7 @@ class Splitter:
         document.keep(marked(run.text, at, len(run.text), run.rest()))
 
     def _add_pieces(self, document: Document, text: str, cuts: list[tuple[int, str]]) -> None:
-        """A sentence whose tags do not fit together: each piece by itself."""
+        """Append a sentence whose tags do not nest properly, split at the tags."""
         begin = 0
         for at, markup in cuts:
             document.add(self.text(text[begin:at]))
@@ -106,14 +106,14 @@ class Splitter:
         document.add(self.text(text[begin:]))
 
     def _spans(self, text: str) -> Iterator[tuple[int, int]]:
-        """Where the sentences are, without the space around them."""
+        """The positions of the sentences, without the space around them."""
         begin = 0
         for end in [*self._ends(text), len(text)]:
             first, last = trimmed(text, begin, end)
             begin = end
             if not self.sentences:
                 yield from [(first, last)] if first < last else []
-            elif any(map(str.isalnum, text[first:last])):  # a model has nothing to say of a row of dashes
+            elif any(map(str.isalnum, text[first:last])):  # a row of dashes is not translated
                 yield from self._divided(text, first, last)
 
     def _ends(self, text: str) -> list[int]:
@@ -123,13 +123,13 @@ class Splitter:
         return end[0][0] in "\r\n" or (self.sentences and not _goes_on(text, end))
 
     def _divided(self, text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
-        """A sentence, or where it is too long its halves, cut after a comma or a space near the middle, or anywhere."""
+        """A sentence, or its halves if it is too long: cut near the middle after a comma or space, or else anywhere."""
         if end - begin < 2 or self.fits(text[begin:end]):
             yield begin, end
             return
         middle = (begin + end) // 2
         breaks = [found.end() for found in _BREAK.finditer(text, begin + 1, end - 1)]
-        cut = min(breaks, key=lambda place: abs(place - middle), default=middle)
+        cut = min(breaks, key=lambda position: abs(position - middle), default=middle)
         for first, last in ((begin, cut), (cut, end)):
             yield from self._divided(text, *trimmed(text, first, last))
 
@@ -144,7 +144,7 @@ def _document(spans: Iterable[tuple[int, int]], text: str) -> Document:
 
 
 def _goes_on(text: str, end: "re.Match[str]") -> bool:
-    """Whether a small letter follows, or a full stop ends an abbreviation, an initial or an ordinal."""
+    """Whether the sentence goes on: a lower-case letter follows, or the full stop ends an abbreviation or ordinal."""
     after = _SPACE.match(text, end.end())
     if after and text[after.end() : after.end() + 1].islower():
         return True
@@ -155,7 +155,7 @@ def _goes_on(text: str, end: "re.Match[str]") -> bool:
 
 
 def _runs(text: str) -> Iterator[tuple[Run, str]]:
-    """Text with its inline tags, and the markup after it."""
+    """Runs of text with their inline tags, each with the markup that follows it."""
     parts: list[str] = [""]
     tags: list[str] = []
     for part, is_text in _html_parts(text):
@@ -174,19 +174,19 @@ def _runs(text: str) -> Iterator[tuple[Run, str]]:
 
 
 def _are_apart(tags: list[str], tag: str, parts: list[str]) -> bool:
-    """Whether an element with words ends right where the next begins, as in a menu: they are no words of one sentence."""
+    """Whether an element ends exactly where the next one begins, as in a menu: they belong to different sentences."""
     if tag.startswith("</") or inline_name(tag) in ("sub", "sup") or parts[-1]:
         return False
     number = len(tags)
     while number and tags[number - 1].startswith("</"):
         number -= 1
-        if parts[number]:  # what stands before that tag
+        if parts[number]:  # the text before that tag
             return bool(parts[number][-1].strip())
     return False
 
 
 def _html_parts(text: str) -> Iterator[tuple[str, bool]]:
-    """(part, whether it is text) in order, nothing left out; a lone `<` is text."""
+    """All parts of the HTML in order, as (part, whether it is text); a lone `<` is text."""
     at = 0
     while markup := _MARKUP.search(text, at):
         yield text[at : markup.start()], True
@@ -196,7 +196,7 @@ def _html_parts(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def _markup_end(text: str, markup: "re.Match[str]") -> int:
-    """Where a tag, a comment, a script or a style is over; what never ends lasts to the end."""
+    """The end of a tag, comment, script or style; if it is not closed, the end of the text."""
     if text.startswith("<!--", markup.start()):
         end = text.find("-->", markup.end())
         return len(text) if end < 0 else end + 3

@@ -1,7 +1,7 @@
-"""Tags within a sentence: taken out before it is translated, put around the words they belong to afterwards.
+"""Inline tags: taken out of a sentence before it is translated, and put around the corresponding words afterwards.
 
-The text within a tag is translated by itself as well. Where that is found in the translation of the sentence, the tag goes
-there; else it goes around the words at the same share of the sentence. Knows no models and no HTTP.
+The text inside a tag is also translated by itself. If that translation occurs in the translation of the sentence, the tag
+goes there; otherwise it goes around the words at the same relative position. Knows no models and no HTTP.
 """
 
 import html
@@ -15,20 +15,20 @@ from itertools import pairwise
 INLINE = frozenset(
     "a abbr b bdi bdo cite data del dfn em font i ins label mark q s small span strong sub sup time tt u var".split()
 )
-NESTED = 8  # how deep, tags around the same words counted once: a word is translated again for each of them
+NESTED = 8  # maximum depth, not counting tags around the same words: each level translates the words again
 _NAME = re.compile(r"</?([a-zA-Z][a-zA-Z0-9-]*+)")
 _MARKS = ".!?…。！？,;:、，；"
-_ALONE = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"  # in scripts without spaces each character passes for a word
+_ALONE = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"  # in scripts without spaces each character counts as a word
 _LETTER = rf"[^\W{_ALONE}]"
 _WORD = re.compile(rf"{_LETTER}++(?:[^\w\s]{_LETTER}++)*+|[{_ALONE}]")
 _EDGE = re.compile(rf"(?<!{_LETTER})|(?!{_LETTER})")
 
-Place = tuple[int, int]  # where something begins and ends in a text
+Span = tuple[int, int]  # where something begins and ends in a text
 
 
 @dataclass(frozen=True)
 class Tag:
-    """A tag that ends no sentence, and where it stands in the text without tags."""
+    """An inline tag and its position in the text without tags."""
 
     markup: str
     at: int
@@ -40,7 +40,7 @@ class Tag:
 
 @dataclass(eq=False)
 class Element:
-    """Tags around the same words of a sentence, and what is within; or tags with no words in them."""
+    """Tags around the same words of a sentence, and the elements inside them; or tags without words."""
 
     begin: int
     end: int
@@ -51,21 +51,21 @@ class Element:
 
 @dataclass(frozen=True)
 class Tagged:
-    """A sentence and the tags that were in it."""
+    """A sentence and the tags inside it."""
 
     sentence: str
     elements: list[Element]
 
     @property
     def lines(self) -> list[str]:
-        """What is to be translated: the sentence, then the words of each element."""
+        """The lines to translate: the sentence, then the words of each element."""
         return [self.sentence, *(self.sentence[one.begin : one.end] for one in self._spoken)]
 
     def put_back(self, translations: Sequence[str]) -> str:
-        """The translation of the sentence as HTML, with the tags."""
+        """The translation of the sentence as HTML with its tags."""
         alone = dict(zip(self._spoken, translations[1:], strict=True))
         whole = Element(0, len(self.sentence), inside=self.elements)
-        return _Putting(self.sentence, translations[0], alone).html(whole, (0, len(translations[0])))
+        return _Placement(self.sentence, translations[0], alone).html(whole, (0, len(translations[0])))
 
     @property
     def _spoken(self) -> list[Element]:
@@ -79,20 +79,20 @@ def _all(elements: list[Element]) -> Iterator[Element]:
 
 
 def inline_name(markup: str) -> str:
-    """The name of an inline tag; empty for all else."""
+    """The name of an inline tag; empty for any other markup."""
     named = _NAME.match(markup)
     return named[1].lower() if named and named[1].lower() in INLINE else ""
 
 
 def marked(text: str, begin: int, end: int, tags: Sequence[Tag]) -> str:
-    """A stretch of text as HTML, with the tags that stand in it."""
-    places = [begin, *(tag.at for tag in tags), end]
-    texts = [html.escape(text[first:last], quote=False) for first, last in pairwise(places)]
+    """A part of the text as HTML, with the tags inside it."""
+    spans = [begin, *(tag.at for tag in tags), end]
+    texts = [html.escape(text[first:last], quote=False) for first, last in pairwise(spans)]
     return texts[0] + "".join(tag.markup + after for tag, after in zip(tags, texts[1:], strict=True))
 
 
-def trimmed(text: str, begin: int, end: int) -> Place:
-    """The same without the space around it."""
+def trimmed(text: str, begin: int, end: int) -> Span:
+    """The span without the space around it."""
     inner = text[begin:end]
     return begin + len(inner) - len(inner.lstrip()), end - len(inner) + len(inner.rstrip())
 
@@ -101,7 +101,7 @@ def trimmed(text: str, begin: int, end: int) -> Place:
 
 
 class Run:
-    """Text that nothing but inline tags interrupts; its sentences take their tags in order."""
+    """Text that is interrupted by inline tags only; its sentences take their tags in order."""
 
     def __init__(self, parts: Sequence[str], tags: Sequence[str]) -> None:
         texts = [html.unescape(part) for part in parts]
@@ -116,21 +116,21 @@ class Run:
         self._taken: set[int] = set()
 
     def take(self, first: int, last: int) -> tuple[list[Tag], list[Element]]:
-        """The tags up to a sentence's end that are not within it, and the elements within.
+        """The tags up to the end of a sentence that are outside it, and the elements inside it.
 
-        Where tags do not fit together there are no elements, and tags that are not within stand in the sentence.
+        If the tags do not nest properly, there are no elements, and all tags are returned.
         """
         left, ranges = self._within(first, last)
         inner = {number for numbers in ranges for number in numbers}
         outer = [self._tags[number] for number in left if number not in inner]
-        growing = self._grown(ranges, first, last)
-        if growing.deepest > NESTED or any(tag.at > first for tag in outer):
+        builder = self._built(ranges, first, last)
+        if builder.deepest > NESTED or any(tag.at > first for tag in outer):
             return [self._tags[number] for number in left], []
         self._taken |= inner
-        return outer, growing.elements
+        return outer, builder.elements
 
     def rest(self) -> list[Tag]:
-        """The tags after all sentences."""
+        """The tags after the last sentence."""
         return [self._tags[number] for number in self._left(len(self._tags))]
 
     def _left(self, stop: int) -> list[int]:
@@ -138,7 +138,7 @@ class Run:
         return [number for number in range(begin, stop) if number not in self._taken]
 
     def _within(self, first: int, last: int) -> tuple[list[int], list[range]]:
-        """The tags up to the sentence's end, and of these the ranges that are around some of its words and not all."""
+        """The tags up to the end of the sentence, and the ranges of those that surround some but not all of its words."""
         left = self._left(bisect_left(self._tags, last, lo=self._next, key=lambda tag: tag.at))
         ranges: list[range] = []
         for number in left:
@@ -153,33 +153,33 @@ class Run:
             return first < self._tags[number].at < last
         return first <= begin and end <= last and words != (first, last)
 
-    def _words(self, number: int) -> Place:
+    def _words(self, number: int) -> Span:
         return trimmed(self.text, self._tags[number].at, self._tags[self._ends[number]].at)
 
-    def _grown(self, ranges: Sequence[range], first: int, last: int) -> "_Growing":
-        growing = _Growing(last - first)
+    def _built(self, ranges: Sequence[range], first: int, last: int) -> "_ElementBuilder":
+        builder = _ElementBuilder(last - first)
         for numbers in ranges:
             number = numbers.start
             while number < numbers.stop:
-                number = self._grow(growing, number, first)
-        return growing
+                number = self._add(builder, number, first)
+        return builder
 
-    def _grow(self, growing: "_Growing", number: int, first: int) -> int:
-        """Add a tag, or all of an element without words; gives the number of the next."""
+    def _add(self, builder: "_ElementBuilder", number: int, first: int) -> int:
+        """Add a tag, or a whole element without words; returns the number of the next tag."""
         tag, end = self._tags[number], self._ends.get(number)
         if end is None:
-            growing.close(tag.markup)
+            builder.close(tag.markup)
             return number + 1
         begin, stop = self._words(number)
         if begin < stop:
-            growing.open(begin - first, stop - first, tag.markup)
+            builder.open(begin - first, stop - first, tag.markup)
             return number + 1
-        growing.empty(tag.at - first, "".join(one.markup for one in self._tags[number : end + 1]))
+        builder.empty(tag.at - first, "".join(one.markup for one in self._tags[number : end + 1]))
         return end + 1
 
 
-class _Growing:
-    """Elements as their tags come."""
+class _ElementBuilder:
+    """Builds elements from their tags."""
 
     def __init__(self, length: int) -> None:
         self._opened = [Element(0, length)]  # the sentence, then one for each tag
@@ -209,7 +209,7 @@ class _Growing:
 
 
 def _ends(tags: Sequence[Tag]) -> dict[int, int]:
-    """The number of the tag that ends an element, by that of the one that begins it; none where others cross them."""
+    """The number of each end tag by the number of its start tag; elements that cross others are left out."""
     ends: dict[int, int] = {}
     opened: list[int] = []
     stray = -1
@@ -227,21 +227,21 @@ def _ends(tags: Sequence[Tag]) -> dict[int, int]:
 
 
 @dataclass(frozen=True)
-class _Putting:
-    """A sentence, its translation, and the translations of its elements alone."""
+class _Placement:
+    """A sentence, its translation, and the separate translations of its elements."""
 
     sentence: str
     translation: str
     alone: dict[Element, str]
 
-    def html(self, element: Element, place: Place) -> str:
-        """The stretch of the translation that an element was given, with the elements within."""
-        places = self._places(element, place)
-        made, at = "", place[0]
-        for one in sorted(element.inside, key=places.__getitem__):
-            made += self._escaped(at, places[one][0]) + one.before + self.html(one, places[one]) + one.after
-            at = places[one][1]
-        return made + self._escaped(at, place[1])
+    def html(self, element: Element, span: Span) -> str:
+        """The part of the translation that belongs to an element, with the elements inside it."""
+        spans = self._spans(element, span)
+        made, at = "", span[0]
+        for one in sorted(element.inside, key=spans.__getitem__):
+            made += self._escaped(at, spans[one][0]) + one.before + self.html(one, spans[one]) + one.after
+            at = spans[one][1]
+        return made + self._escaped(at, span[1])
 
     @cached_property
     def _folded(self) -> str:
@@ -250,50 +250,50 @@ class _Putting:
     def _escaped(self, begin: int, end: int) -> str:
         return html.escape(self.translation[begin:end], quote=False)
 
-    def _places(self, element: Element, place: Place) -> dict[Element, Place]:
-        """What is found first, the longest before all; then what has words; tags without words go between."""
-        places: dict[Element, Place] = {}
+    def _spans(self, element: Element, span: Span) -> dict[Element, Span]:
+        """Spans for the inner elements: first those whose words are found, longest first; then the others; then empty tags."""
+        spans: dict[Element, Span] = {}
         if not element.inside:
-            return places
-        room = _Room(self.translation, self._folded, *place)
-        shares = {one: _share(one, element, place) for one in element.inside}
+            return spans
+        free = _FreeText(self.translation, self._folded, *span)
+        shares = {one: _share(one, element, span) for one in element.inside}
         for one in sorted(element.inside, key=lambda one: one.begin - one.end):
-            if found := self._find(room, one, shares[one]):
-                places[one] = found
+            if found := self._find(free, one, shares[one]):
+                spans[one] = found
         for one in element.inside:
-            if one not in places and one.begin < one.end and (words := room.words_at(*shares[one])):
-                places[one] = words
-        return {one: places.get(one) or room.gap_at(shares[one][0]) for one in element.inside}
+            if one not in spans and one.begin < one.end and (words := free.words_at(*shares[one])):
+                spans[one] = words
+        return {one: spans.get(one) or free.gap_at(shares[one][0]) for one in element.inside}
 
-    def _find(self, room: "_Room", one: Element, share: Place) -> Place | None:
-        """Its translation, or its very text as names and numbers have it; part of a word only if it was one."""
+    def _find(self, free: "_FreeText", one: Element, share: Span) -> Span | None:
+        """Where the translation of an element occurs, or its text itself, as for names; at word boundaries if it had them."""
         text = self.sentence[one.begin : one.end]
         edges = tuple(bool(_EDGE.match(self.sentence, at)) for at in (one.begin, one.end))
         for words in (self.alone.get(one, ""), text):
             phrase = words.strip().rstrip(_MARKS).rstrip()
-            if phrase and (found := room.find(phrase, edges, share[0])):
+            if phrase and (found := free.find(phrase, edges, share[0])):
                 return found
-        return room.find(text, (False, False), share[0]) if text and not text.strip(_MARKS) else None
+        return free.find(text, (False, False), share[0]) if text and not text.strip(_MARKS) else None
 
 
-def _share(one: Element, around: Element, place: Place) -> Place:
-    """Where an element would be if a translation had its words at the same places."""
-    scale = (place[1] - place[0]) / max(1, around.end - around.begin)
-    begin, end = (place[0] + round((at - around.begin) * scale) for at in (one.begin, one.end))
+def _share(one: Element, around: Element, span: Span) -> Span:
+    """The span of an element if the translation had its words at the same relative positions."""
+    scale = (span[1] - span[0]) / max(1, around.end - around.begin)
+    begin, end = (span[0] + round((at - around.begin) * scale) for at in (one.begin, one.end))
     return begin, end
 
 
-class _Room:
-    """A stretch of a translation, and which of its characters have a tag: looked for first, then words, then gaps."""
+class _FreeText:
+    """A part of a translation and which of its characters already belong to a tag."""
 
     def __init__(self, text: str, folded: str, begin: int, end: int) -> None:
         self._text, self._folded, self._begin, self._end = text, folded, begin, end
-        self._owners = [0] * len(text)  # 0: nobody's
+        self._owners = [0] * len(text)  # 0: free
         self._owned = 0
         self._starts: dict[tuple[str, tuple[bool, ...]], list[int]] = {}
 
-    def find(self, phrase: str, edges: tuple[bool, ...], near: int) -> Place | None:
-        """The nearest place of a phrase that is free."""
+    def find(self, phrase: str, edges: tuple[bool, ...], near: int) -> Span | None:
+        """The nearest free occurrence of a phrase."""
         if (phrase, edges) not in self._starts:
             self._starts[phrase, edges] = list(self._occurrences(_folded(phrase), edges))
         starts = self._starts[phrase, edges]
@@ -303,8 +303,8 @@ class _Room:
                 return self._own(begin, begin + len(phrase))
         return None
 
-    def words_at(self, begin: int, end: int) -> Place | None:
-        """The free words there, or the nearest one; none if all have a tag."""
+    def words_at(self, begin: int, end: int) -> Span | None:
+        """The free words in this span, or the nearest one; None if every word has a tag."""
         words, middles = self._words, self._middles
         if not words:
             return None
@@ -315,23 +315,23 @@ class _Room:
             high + 1 < len(words) and middles[high + 1] < 2 * end and self._is_free(words[high][1], words[high + 1][0])
         ):
             high += 1
-        place = self._own(words[low][0], words[high][1])
+        span = self._own(words[low][0], words[high][1])
         del words[low : high + 1], middles[low : high + 1]
-        return place
+        return span
 
-    def gap_at(self, near: int) -> Place:
-        """The nearest place between words where no tag is."""
+    def gap_at(self, near: int) -> Span:
+        """The nearest position between words that is not inside a tag."""
         at = self._gaps[_nearest(self._gaps, near)]
         return at, at
 
     @cached_property
-    def _words(self) -> list[Place]:
+    def _words(self) -> list[Span]:
         words = [word.span() for word in _WORD.finditer(self._text, self._begin, self._end)]
         return [word for word in words if self._is_free(*word)]
 
     @cached_property
     def _middles(self) -> list[int]:
-        return [first + last for first, last in self._words]  # twice as far, to be whole numbers
+        return [first + last for first, last in self._words]  # doubled, to be whole numbers
 
     @cached_property
     def _gaps(self) -> list[int]:
@@ -345,13 +345,13 @@ class _Room:
     def _is_free(self, begin: int, end: int) -> bool:
         return not any(self._owners[begin:end])
 
-    def _own(self, begin: int, end: int) -> Place:
+    def _own(self, begin: int, end: int) -> Span:
         self._owned += 1
         self._owners[begin:end] = [self._owned] * (end - begin)
         return begin, end
 
     def _occurrences(self, phrase: str, edges: tuple[bool, ...]) -> Iterator[int]:
-        """Where it is, with the edge of a word where one is wanted."""
+        """The occurrences of a phrase, at word boundaries where they are required."""
         begin = self._folded.find(phrase, self._begin, self._end)
         while begin >= 0:
             sides = zip(edges, (begin, begin + len(phrase)), strict=True)
@@ -361,11 +361,11 @@ class _Room:
 
 
 def _nearest(numbers: Sequence[int], wanted: int) -> int:
-    """Where the number nearest to the wanted one is, in numbers that ascend."""
+    """The index of the number nearest to `wanted` in an ascending list."""
     above = bisect_left(numbers, wanted)
     return min((at for at in (above, above - 1) if 0 <= at < len(numbers)), key=lambda at: abs(numbers[at] - wanted))
 
 
 def _folded(text: str) -> str:
-    """Without regard to case, and as long as it was."""
+    """The text in lower case, with the same length."""
     return "".join(small if len(small := letter.lower()) == 1 else letter for letter in text)
