@@ -199,12 +199,12 @@ def test_each_step_of_the_tree_goes_on_from_what_was_kept(translator: Translator
 
 @pytest.mark.parametrize("view", [attention_view, tree_view])
 def test_too_long_a_sentence_is_refused(view: Callable[..., object], translator: Translator) -> None:
-    with pytest.raises(DataError, match=f"tokens: at most {MOST_TOKENS} a side can be looked at"):
+    with pytest.raises(DataError, match=f"tokens: at most {MOST_TOKENS} on each side can be shown"):
         view(translator, "cat " * MOST_TOKENS)
 
 
 def test_too_long_a_target_is_refused(translator: Translator) -> None:
-    with pytest.raises(DataError, match=f"tokens: at most {MOST_TOKENS} a side can be looked at"):
+    with pytest.raises(DataError, match=f"tokens: at most {MOST_TOKENS} on each side can be shown"):
         attention_view(translator, "cat", "Hund " * MOST_TOKENS)
 
 
@@ -236,7 +236,7 @@ def test_a_beam_that_is_no_tree_is_refused(translator: Translator) -> None:
     "head", [["encoder", 0], ["encoder", "0", 0], [["encoder"], 0, 0], "abc", 5, None, ["encoder", 9, 0]]
 )
 def test_a_head_named_otherwise_is_refused(head: list[object], translator: Translator) -> None:
-    with pytest.raises(SettingError, match=r"a head is named as|there are layers"):
+    with pytest.raises(SettingError, match=r"a head must be|there are layers"):
         attention_view(translator, SENTENCE, off=[head])
 
 
@@ -271,7 +271,7 @@ def test_a_line_that_is_being_written_is_waited_for(tmp_path: Path) -> None:
 
 def test_a_damaged_log_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").write_text("{not json}\n{}\n")
-    with pytest.raises(DamagedFile, match="the log cannot be read"):
+    with pytest.raises(DamagedFile, match="cannot read the training log"):
         training_view(tmp_path)
 
 

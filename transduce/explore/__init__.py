@@ -1,6 +1,6 @@
-"""Looking into a model: pictures of attention, and the page with its views.
+"""The explorer: pictures of attention, and the web page with its views of a model.
 
-(`views` is imported by name: it needs torch.)
+Import `views` by name: it needs torch.
 """
 
 from transduce.translator.picture import PAGE, PICTURES, check_picture_path, draw_attention

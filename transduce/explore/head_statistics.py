@@ -1,8 +1,8 @@
 """Statistics of an attention head: how widely it attends, how far away, and to which tokens.
 
-Sees weights and which of the tokens are punctuation or marks; no model and no text.
+Knows weights, and which tokens are punctuation or start and end tokens; no model and no text.
 
-Axes: H heads, Q places that ask, K places that are asked.
+Axes: H heads, Q query positions, K key positions.
 """
 
 import unicodedata
@@ -15,10 +15,10 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Kinds:
-    """What the tokens that are asked are, each [K]."""
+    """The kinds of the key tokens, each [K]."""
 
     punctuation: Tensor
-    marks: Tensor  # the start, and `</s>`: where heads rest that find nothing to do
+    marks: Tensor  # the start token and `</s>`, on which heads often rest their attention
 
     @staticmethod
     def of(tokens: Sequence[str]) -> "Kinds":
@@ -29,18 +29,20 @@ class Kinds:
 
 
 def is_punctuation(token: str) -> bool:
-    """Whether there is nothing but punctuation behind sentencepiece's mark of a space."""
+    """Whether a token consists of punctuation only, after sentencepiece's mark for a space."""
     text = token.removeprefix("▁")
     return bool(text) and all(unicodedata.category(character).startswith("P") for character in text)
 
 
 def head_statistics(weights: Tensor, kinds: Kinds) -> list[dict[str, float]]:
-    """The numbers of each head of a layer, `weights` [H, Q, K]; shares are of all its attention, from 0 to 1."""
+    """The statistics of each head of a layer, `weights` [H, Q, K]; shares are of its total attention, from 0 to 1."""
     weights = weights.double()
     offset = _offsets(weights)
     figures = {
-        "entropy": -(weights * weights.clamp(min=1e-12).log2()).sum(-1).mean(-1),  # bits: 3 is as if among 8 tokens
-        "distance": (weights * offset.abs()).sum(-1).mean(-1),  # tokens
+        "entropy": -(weights * weights.clamp(min=1e-12).log2())
+        .sum(-1)
+        .mean(-1),  # in bits: 3 bits are like even attention to 8 tokens
+        "distance": (weights * offset.abs()).sum(-1).mean(-1),  # in tokens
         "previous": _share(weights, offset == -1),
         "same": _share(weights, offset == 0),
         "next": _share(weights, offset == 1),
@@ -51,7 +53,7 @@ def head_statistics(weights: Tensor, kinds: Kinds) -> list[dict[str, float]]:
 
 
 def _offsets(weights: Tensor) -> Tensor:
-    """How far each place that is asked lies behind the one that asks [Q, K]; negative: before it."""
+    """The position of each key relative to the query [Q, K]; negative if it comes before the query."""
     return torch.arange(weights.shape[2]) - torch.arange(weights.shape[1])[:, None]
 
 

@@ -1,9 +1,9 @@
 """Everything that the explorer shows of one sentence: the search, and one pass with all attention weights.
 
-Looks at a model of its own that shares the translator's weights, so that looking disturbs nobody who translates.
-Sees ids and vectors; what of them is shown, and how, is for the views.
+Uses a copy of the model that shares the translator's weights, so that it does not disturb translations.
+Knows ids and vectors; the views decide what is shown.
 
-Axes: Q target places, V target classes.
+Axes: Q target positions, V target classes.
 """
 
 from collections.abc import Sequence
@@ -23,22 +23,22 @@ from transduce.translator.torch_engine import TorchEngine
 
 @dataclass(frozen=True)
 class Pair:
-    """A source and what is written for it, as ids; both end in `</s>`."""
+    """The ids of a source and a target sentence; both end in `</s>`."""
 
     source: Ids
-    written: Ids
+    target: Ids
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What one pass over a pair computes."""
+    """The result of a forward pass over a sentence pair."""
 
-    maps: AttentionMaps  # each [1, heads, places that ask, places that are asked]
-    log_probs: Tensor  # [Q, V], of what could be written at each place
+    maps: AttentionMaps  # each [1, heads, queries, keys]
+    log_probs: Tensor  # [Q, V], of every token at each target position
 
 
 class Inside:
-    """A model to look into, with some heads switched off if asked."""
+    """A copy of the translator's model, with some heads switched off if requested."""
 
     def __init__(self, translator: Translator, off: Sequence[Head] = ()) -> None:
         both = translator.vocabularies
@@ -52,18 +52,18 @@ class Inside:
     def search_watched(self, source: Ids, request: SearchRequest, observer: Observer) -> list[Hypothesis]:
         return self.engine.search_watched(source, request, observer)
 
-    def read(self, written: Ids) -> list[int]:
-        """What the decoder is given when it writes this: the start, then each token but the last."""
-        return [self.start, *written[:-1]]
+    def decoder_input(self, target: Ids) -> list[int]:
+        """The decoder's input for a target: the start token, then every target token except the last."""
+        return [self.start, *target[:-1]]
 
     @torch.inference_mode()
     def see(self, pair: Pair) -> Seen:
-        """All places of the pair at once."""
+        """One forward pass over all positions of the pair."""
         with watch(self.model) as maps:
             memory = self.model.encode(self.tokens(pair.source))
-            hidden = self.model.decode(self.tokens(self.read(pair.written)), memory)
+            hidden = self.model.decode(self.tokens(self.decoder_input(pair.target)), memory)
         return Seen(maps, self.model.project(hidden)[0].float().log_softmax(-1))
 
     def tokens(self, ids: Ids) -> Tokens:
-        """One sentence alone: there is no padding, so it does not matter which."""
+        """A batch of one sentence; it has no padding, so any padding id will do."""
         return Tokens.padded([ids], self.start).to(self.engine.device.torch)

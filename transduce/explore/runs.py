@@ -1,6 +1,6 @@
 """The training of a run for the explorer: curves, sample translations, model card, and whether it is running.
 
-Reads files that training writes, perhaps at this moment, and knows nothing else of it.
+Reads the files that training writes, possibly at the same time, and knows nothing else about it.
 """
 
 import fcntl
@@ -14,11 +14,11 @@ from transduce.errors import DamagedFile
 from transduce.files import open_plain, read_plain
 
 Event = dict[str, Any]
-MOST_POINTS = 1_500  # of a curve: more than a screen has columns to show
+MOST_POINTS = 1_500  # of a curve: more than a screen can show
 
 
 def training_view(run: str | Path) -> dict[str, Any]:
-    """Everything there is so far; a folder without a log (an imported model) has a card and no curves."""
+    """Everything logged so far. A folder without a log, such as an imported model, has a model card but no curves."""
     folder = RunFolder(Path(run))
     events = _events(folder.metrics)
     return {
@@ -32,7 +32,7 @@ def training_view(run: str | Path) -> dict[str, Any]:
 
 
 def is_training(folder: RunFolder) -> bool:
-    """Whether a process holds the lock of the run; one that was killed leaves the name but not the lock."""
+    """Whether a process holds the lock of the run; a killed process leaves the lock file but not the lock."""
     try:
         with open_plain(folder.lock) as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -44,12 +44,12 @@ def is_training(folder: RunFolder) -> bool:
 
 
 def _events(metrics: Path) -> list[Event]:
-    """The lines of the log; the last may be half written yet."""
+    """The lines of the log without the last, which may be incomplete."""
     *lines, _ = _text(metrics).split("\n")
     try:
         events = [json.loads(line) for line in lines if line]
     except ValueError as error:
-        raise DamagedFile(f"{metrics}: the log cannot be read ({error}); the weights are not affected") from None
+        raise DamagedFile(f"{metrics}: cannot read the training log ({error}); the weights are not affected") from None
     return [event for event in events if isinstance(event, dict)]
 
 
@@ -63,7 +63,7 @@ def _text(path: Path) -> str:
 
 
 def _curve_point(event: Event) -> Event:
-    """A point of the training curves; the loss is the one without label smoothing, as validation's, where it is known."""
+    """A point of the training curves; the loss is without label smoothing if that was logged, as in validation."""
     names = ("step", "epoch", "learning_rate", "gradient_norm", "tokens_per_second")
     loss = event.get("cross_entropy", event.get("loss"))
     return {name: _number(event.get(name)) for name in names} | {"loss": _number(loss)}
@@ -80,10 +80,10 @@ def _validation(event: Event) -> Event:
 
 
 def _number(value: Any) -> float | None:
-    """JSON's readers in browsers know no NaN."""
+    """A finite number or None: JSON in browsers has no NaN."""
     return value if isinstance(value, int | float) and math.isfinite(value) else None
 
 
 def _thinned(points: list[Event]) -> list[Event]:
     every = math.ceil(len(points) / MOST_POINTS) or 1
-    return points[(len(points) - 1) % every :: every]  # so that the newest is among them
+    return points[(len(points) - 1) % every :: every]  # the newest point is always included

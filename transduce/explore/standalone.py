@@ -9,7 +9,7 @@ from transduce.explore.page import VIEW, shell
 
 
 def write_standalone(view: dict[str, Any], path: str | Path) -> None:
-    """What the page saves, written without it."""
+    """Write the file that the page's *Save as page* writes."""
     try:
         Path(path).write_text(shell().replace(VIEW, embedded(view)), encoding="utf-8")
     except OSError as error:
@@ -17,5 +17,5 @@ def write_standalone(view: dict[str, Any], path: str | Path) -> None:
 
 
 def embedded(view: dict[str, Any]) -> str:
-    """JSON that cannot end the element it stands in."""
+    """JSON that cannot close the HTML element around it."""
     return json.dumps(view, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")

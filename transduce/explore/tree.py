@@ -1,6 +1,6 @@
 """The beam search of one sentence as a tree: what was ranked, kept and finished at each step.
 
-Is shown the real search (`transduce.search`) and decides nothing itself.
+Observes the real search (`transduce.search`) and decides nothing itself.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,12 +10,12 @@ from transduce.search import Penalty
 from transduce.search.lattice import Ranking
 
 Node = dict[str, Any]
-Names = Callable[[Sequence[int]], list[str]]  # ids to what they are called
+Names = Callable[[Sequence[int]], list[str]]  # ids to the names of their tokens
 START = "start"
 
 
 class Tree:
-    """An observer of a search over one sentence that remembers everything it is shown."""
+    """An observer that records the search over one sentence."""
 
     def __init__(self, end: int, penalty: Penalty, names: Names) -> None:
         self.end, self.penalty, self.names = end, penalty, names
@@ -25,14 +25,14 @@ class Tree:
         self.steps.append(
             {
                 "candidates": self._candidates(ranking),
-                # The search goes on while the first can still exceed the second.
+                # The search continues while `attainable` can still exceed `worst_kept`.
                 "attainable": _score(ranking.attainable[0].item()),
                 "worst_kept": _score(ranking.kept[0, -1].item()),
             }
         )
 
     def path(self, tokens: Sequence[int]) -> list[str]:
-        """The nodes of an output, `</s>` last, from the first token on."""
+        """The ids of the nodes of an output, from its first token to `</s>`."""
         parent, nodes = START, []
         for step, token in zip(self.steps, [*tokens, self.end], strict=False):
             parent = next(n["id"] for n in step["candidates"] if n["parent"] == parent and n["token_id"] == token)
@@ -58,12 +58,12 @@ class Tree:
         ]
 
     def _state(self, ranking: Ranking, rank: int, token: int) -> str:
-        """Of those that end only the ranks of the beam become hypotheses; of the others the best go on."""
+        """`ended` if the candidate is a finished hypothesis within the beam, `kept` if the search extends it, else `dropped`."""
         if token == self.end:
             return "ended" if rank < ranking.kept.shape[1] else "dropped"
         return "kept" if rank in ranking.alive.slots[0].tolist() else "dropped"
 
 
 def _score(value: float) -> float | None:
-    """As JSON can say it: before anything is found, and when nothing can follow, there is none."""
+    """A score for JSON; None if it is infinite, as before anything is found or when no candidate can be extended."""
     return round(value, 4) if abs(value) != float("inf") else None

@@ -1,8 +1,8 @@
 """The views of the page as dictionaries for JSON.
 
-Knows the translator and the model behind it; no HTTP, no HTML and no drawing. Every figure is that of the PyTorch
-model with the weights as they are, also where another engine translates, so that all views tell one story.
-Log-probabilities are natural; layers, heads and places count from 0.
+Knows the translator and its model; no HTTP, no HTML and no drawing. All numbers come from the PyTorch model with its
+original weights, even if another engine translates, so that the views agree with each other.
+Log-probabilities are natural logarithms; layers, heads and positions count from 0.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,12 +30,12 @@ View = dict[str, Any]
 MOST_OUTPUTS = 20
 MOST_ALTERNATIVES = 20
 MOST_BEAMS = 12
-MOST_TOKENS = 200  # a side: every head of every layer is a table of that many squared
-LEAST_LOG_PROBABILITY = -1e4  # JSON knows no infinity
+MOST_TOKENS = 200  # on each side: the weights of every head grow with the square
+LEAST_LOG_PROBABILITY = -1e4  # JSON has no infinity
 
 
 def translate_view(translator: Translator, text: str, n_best: int = 4, alternatives: int = 5) -> View:
-    """The best outputs, each token with its log-probability and with what else might have stood in its place."""
+    """The best outputs; each token with its log-probability and its most probable alternatives."""
     _check_count("n_best", n_best, 1, MOST_OUTPUTS)
     _check_count("alternatives", alternatives, 0, MOST_ALTERNATIVES)
     whole, source = translator.vocabularies.source.encode([text])[0], translator.source_ids(text)
@@ -55,31 +55,31 @@ def translate_view(translator: Translator, text: str, n_best: int = 4, alternati
 def attention_view(
     translator: Translator, text: str, target_text: str | None = None, off: Iterable[Sequence[Any]] = ()
 ) -> View:
-    """Who looks at whom in every head, for the model's own translation or a given target.
+    """The attention weights of every head, for the model's own translation or a given target.
 
-    A map is [layer][head][who asks][who is asked]; in the decoder the token that asks reads one and writes the next.
-    `off` names heads as [part, layer, head]: they output nothing, and the translation is made without them.
+    A map is [layer][head][query][key]. A query of the decoder reads one target token and predicts the next.
+    `off` lists heads as [part, layer, head]: they are switched off, and the sentence is translated without them.
     """
     heads = [_head(one) for one in off]
     inside, both = Inside(translator, heads), translator.vocabularies
     source = _some_ids(translator, text)
-    written = (
+    target = (
         both.target.encode([target_text])[0] if target_text is not None else _translated(translator, inside, source)
     )
-    _check_length(written)
-    pair = Pair(source, written)
+    _check_length(target)
+    pair = Pair(source, target)
     seen = inside.see(pair)
-    asked, read = both.source.pieces(source), both.target.pieces(inside.read(written))
+    source_tokens, decoder_input_tokens = both.source.pieces(source), both.target.pieces(inside.decoder_input(target))
     return {
-        "source": {"text": text, "tokens": asked},
+        "source": {"text": text, "tokens": source_tokens},
         "target": {
-            "text": both.target.decode([written])[0],
-            "decoder_input_tokens": read,
-            "tokens": both.target.pieces(written),
-            "log_probabilities": _rounded(_of_tokens(seen.log_probs, written)),
+            "text": both.target.decode([target])[0],
+            "decoder_input_tokens": decoder_input_tokens,
+            "tokens": both.target.pieces(target),
+            "log_probabilities": _rounded(_of_tokens(seen.log_probs, target)),
         },
         "maps": {part: [_rounded(layer[0]) for layer in layers] for part, layers in vars(seen.maps).items()},
-        "statistics": _statistics(seen, asked, read),
+        "statistics": _statistics(seen, source_tokens, decoder_input_tokens),
         "positions": _positions(inside, pair),
         "masks": _masks(inside, pair),
         "off": [[head.part, head.layer, head.number] for head in heads],
@@ -87,7 +87,7 @@ def attention_view(
 
 
 def tree_view(translator: Translator, text: str, beam: int = 4) -> View:
-    """The beam search step by step: what was ranked, what was kept, what ended, and the outputs it came to."""
+    """Beam search step by step: the candidates, which of them were kept or finished, and the outputs."""
     _check_count("beam", beam, 2, MOST_BEAMS)
     source, vocabulary = _some_ids(translator, text), translator.vocabularies.target
     request = translator.request(beam=beam, n_best=beam)
@@ -105,7 +105,7 @@ def tree_view(translator: Translator, text: str, beam: int = 4) -> View:
     }
 
 
-# --- what can be asked -----------------------------------------------------------------------------------------
+# --- validation ------------------------------------------------------------------------------------------------
 
 
 def _check_count(name: str, value: int, least: int, most: int) -> None:
@@ -115,26 +115,26 @@ def _check_count(name: str, value: int, least: int, most: int) -> None:
 
 def _check_length(ids: Ids) -> None:
     if len(ids) > MOST_TOKENS:
-        raise DataError(f"{len(ids)} tokens: at most {MOST_TOKENS} a side can be looked at")
+        raise DataError(f"the sentence has {len(ids)} tokens: at most {MOST_TOKENS} on each side can be shown")
 
 
 def _some_ids(translator: Translator, text: str) -> list[int]:
     if not text.strip():
-        raise DataError("the sentence is empty: there is nothing to look at")
+        raise DataError("the sentence is empty: there is nothing to show")
     ids = translator.source_ids(text)
     _check_length(ids)
     return ids
 
 
 def _head(named: Any) -> Head:
-    """Whatever a stranger's JSON holds, as a head or as one line."""
+    """A head from JSON that was not validated, or an error of one line."""
     match named:
         case [str(part), int(layer), int(number)]:
             return Head(part, layer, number)
-    raise SettingError(f'{named!r}: a head is named as ["encoder", 0, 0]: part, layer, head')
+    raise SettingError(f'{named!r}: a head must be [part, layer, head], such as ["encoder", 0, 0]')
 
 
-# --- what is shown ---------------------------------------------------------------------------------------------
+# --- contents --------------------------------------------------------------------------------------------------
 
 
 def _translated(translator: Translator, inside: Inside, source: Ids) -> list[int]:
@@ -144,8 +144,8 @@ def _translated(translator: Translator, inside: Inside, source: Ids) -> list[int
 
 def _output(translator: Translator, inside: Inside, source: Ids, one: Hypothesis, alternatives: int) -> View:
     vocabulary = translator.vocabularies.target
-    written = [*one.tokens, EOS]
-    log_probs = inside.see(Pair(source, written)).log_probs
+    target = [*one.tokens, EOS]
+    log_probs = inside.see(Pair(source, target)).log_probs
     return {
         "text": vocabulary.decode([one.tokens])[0],
         "score": round(one.score, 4),
@@ -153,18 +153,18 @@ def _output(translator: Translator, inside: Inside, source: Ids, one: Hypothesis
         "tokens": [
             {"token": name, "log_probability": log_probability, "alternatives": others}
             for name, log_probability, others in zip(
-                vocabulary.pieces(written),
-                _rounded(_of_tokens(log_probs, written)),
-                _alternatives(vocabulary, log_probs, written, alternatives),
+                vocabulary.pieces(target),
+                _rounded(_of_tokens(log_probs, target)),
+                _alternatives(vocabulary, log_probs, target, alternatives),
                 strict=True,
             )
         ],
     }
 
 
-def _alternatives(vocabulary: Vocabulary, log_probs: Tensor, written: Ids, count: int) -> list[list[View]]:
-    """The most probable tokens at each place other than the one that stands there."""
-    others = log_probs.scatter(1, torch.tensor(written, device=log_probs.device)[:, None], -torch.inf)
+def _alternatives(vocabulary: Vocabulary, log_probs: Tensor, target: Ids, count: int) -> list[list[View]]:
+    """The most probable tokens at each position, except the one in the output."""
+    others = log_probs.scatter(1, torch.tensor(target, device=log_probs.device)[:, None], -torch.inf)
     best, ids = others.topk(min(count, others.shape[1] - 1), dim=1)
     return [
         [{"token": name, "log_probability": value} for name, value in zip(vocabulary.pieces(row), values, strict=True)]
@@ -172,43 +172,47 @@ def _alternatives(vocabulary: Vocabulary, log_probs: Tensor, written: Ids, count
     ]
 
 
-def _of_tokens(log_probs: Tensor, written: Ids) -> Tensor:
-    return log_probs.gather(1, torch.tensor(written, device=log_probs.device)[:, None])[:, 0]
+def _of_tokens(log_probs: Tensor, target: Ids) -> Tensor:
+    return log_probs.gather(1, torch.tensor(target, device=log_probs.device)[:, None])[:, 0]
 
 
-def _statistics(seen: Seen, asked: list[str], read: list[str]) -> View:
+def _statistics(seen: Seen, source: list[str], decoder_input: list[str]) -> View:
     def of(layers: list[Tensor], tokens: list[str]) -> list[list[dict[str, float]]]:
         return [head_statistics(layer[0].cpu(), Kinds.of(tokens)) for layer in layers]
 
     maps = seen.maps
-    return {"encoder": of(maps.encoder, asked), "decoder": of(maps.decoder, read), "cross": of(maps.cross, asked)}
+    return {
+        "encoder": of(maps.encoder, source),
+        "decoder": of(maps.decoder, decoder_input),
+        "cross": of(maps.cross, source),
+    }
 
 
 def _positions(inside: Inside, pair: Pair) -> View:
-    """What tells the places apart, a row each: what is added to the embeddings, or how far rotary positions turn."""
+    """A row for each position: what is added to the embeddings, or sine and cosine of the angle of rotary positions."""
     model = as_transformer(inside.model)
 
     def rows(positions: Positions, length: int) -> Any:
-        places = torch.arange(length)
+        indices = torch.arange(length)
         if positions.kind == "rotary":
-            return _rounded(sinusoids(places, model.config.key_width), 3)
+            return _rounded(sinusoids(indices, model.config.key_width), 3)
         nothing = torch.zeros(1, length, model.config.d_model, device=inside.engine.device.torch)
-        return _rounded(positions(nothing, places[None].to(nothing.device), length)[0], 3)
+        return _rounded(positions(nothing, indices[None].to(nothing.device), length)[0], 3)
 
     return {
         "kind": model.source_positions.kind,
         "source": rows(model.source_positions, len(pair.source)),
-        "target": rows(model.target_positions, len(pair.written)),
+        "target": rows(model.target_positions, len(pair.target)),
     }
 
 
 def _masks(inside: Inside, pair: Pair) -> View:
-    """1 = may be looked at; [who asks][who is asked]."""
+    """Masks as [query][key]; 1 means that the query may attend to the key."""
 
     def rows(keep: Keep) -> Any:
         return keep.mask[0, 0].int().tolist()
 
-    source, target = (inside.tokens(ids).segment for ids in (pair.source, inside.read(pair.written)))
+    source, target = (inside.tokens(ids).segment for ids in (pair.source, inside.decoder_input(pair.target)))
     return {
         "encoder": rows(keep_same_sentence(source)),
         "decoder": rows(keep_earlier(target)),
@@ -217,5 +221,5 @@ def _masks(inside: Inside, pair: Pair) -> View:
 
 
 def _rounded(values: Tensor, digits: int = 4) -> Any:
-    """Nested lists; in double precision, where rounded figures are short when written down."""
+    """Nested lists, rounded in double precision so that the numbers are short in JSON."""
     return values.detach().cpu().double().clamp(min=LEAST_LOG_PROBABILITY).round(decimals=digits).tolist()

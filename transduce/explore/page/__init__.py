@@ -1,6 +1,6 @@
-"""The page: plain ES modules, a style sheet and two documents, as they lie in this folder; no build step.
+"""The files of the web page: plain ES modules, a style sheet and two HTML documents; there is no build step.
 
-Knows files and where a browser finds them; nothing of what they show, and no server.
+Knows the files and their addresses, but not what they show, and no server.
 """
 
 import base64
@@ -16,12 +16,12 @@ KINDS = {
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-VIEW = "{{view}}"  # where the single file takes its data; saving.js puts it there as well
+VIEW = "{{view}}"  # the placeholder for the data of a saved page; saving.js uses it as well
 
 
 @cache
 def files() -> dict[str, tuple[bytes, str]]:
-    """Address -> content and its type. The shell of the single file is among them, for the page to save itself."""
+    """Address -> content and media type. They include the template of a saved page."""
     served = {f"/page/{name}": (content, KINDS[Path(name).suffix]) for name, content in _contents().items()}
     served["/"] = served.pop("/page/index.html")
     served["/page/standalone.html"] = (shell().encode(), KINDS[".html"])
@@ -29,20 +29,20 @@ def files() -> dict[str, tuple[bytes, str]]:
 
 
 def shell() -> str:
-    """One document with style and modules inside it, which needs only a view in place of VIEW."""
+    """The template of a saved page: one document with style and modules, and VIEW in place of the data."""
     contents = {name: content.decode() for name, content in _contents().items()}
     text = contents["standalone.html"].replace("{{style}}", contents["style.css"])
     return text.replace("{{modules}}", json.dumps({"imports": _import_map(contents)}))
 
 
 def _import_map(contents: dict[str, str]) -> dict[str, str]:
-    """Each module as an address of its own content: a document opened from a disk may not import other files."""
+    """Each module as a data URL: a document opened from disk may not import other files."""
     scripts = {name: text for name, text in contents.items() if name.endswith(".js")}
     return {f"page/{name}": _address(_by_name(text)) for name, text in scripts.items()}
 
 
 def _by_name(script: str) -> str:
-    """Imports by name instead of by place, as what is inside an address has no neighbours."""
+    """Imports by name instead of by path: a module in a data URL cannot use relative paths."""
     return re.sub(r'(from |^import )"\./', r'\1"page/', script, flags=re.MULTILINE)
 
 
