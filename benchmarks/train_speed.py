@@ -26,7 +26,7 @@ from transduce.data.packing import Widths, pages_of_epoch
 from transduce.data.pages import make_pages
 from transduce.device import choose_device
 from transduce.model import IGNORED, Tokens, Transformer
-from transduce.model.cost import weights_met
+from transduce.model.cost import weights_per_token
 from transduce.model.losses import smoothed_loss
 from transduce.model.positions import sinusoids
 from transduce.training.optimizer import make_optimizer
@@ -302,7 +302,7 @@ def measure(case: Case, systems: list[str], count: int, rounds: int) -> dict[str
 
 
 def flops_per_target_token(case: Case, source_tokens: int, target_tokens: int) -> float:
-    source, target = weights_met(case.config, case.ids)
+    source, target = weights_per_token(case.config, case.ids)
     return 6 * (source * source_tokens / target_tokens + target)
 
 

@@ -69,10 +69,10 @@ def test_what_is_not_switched_off_is_shared(model: Transformer) -> None:
 @pytest.mark.parametrize(
     ("head", "complaint"),
     [
-        (Head("middle", 0, 0), "heads are those of encoder, decoder, cross"),
-        (Head("encoder", 2, 0), "there are layers 0 to 1"),
-        (Head("cross", -1, 0), "there are layers 0 to 1"),
-        (Head("decoder", 0, 4), "there are heads 0 to 3"),
+        (Head("middle", 0, 0), "choose one of encoder, decoder, cross"),
+        (Head("encoder", 2, 0), "the model has layers 0 to 1"),
+        (Head("cross", -1, 0), "the model has layers 0 to 1"),
+        (Head("decoder", 0, 4), "the layer has heads 0 to 3"),
     ],
 )
 def test_a_head_that_is_not_there_is_refused(model: Transformer, head: Head, complaint: str) -> None:

@@ -92,14 +92,14 @@ def test_feed_forward(rows: int, width: int, inner: int, frame: Around, dtype: t
 @pytest.mark.parametrize("rate", [0.1, 0.5])
 def test_dropout_drops_its_share_and_repeats_it_backwards(rate: float) -> None:
     zeros, ones = torch.zeros(64, 512, device=DEVICE), torch.ones(64, 512, device=DEVICE)
-    seed = randomness.draw_seed(ones)
+    seed = randomness.sample_seed(ones)
     out = residual.add(zeros, ones, zeros[0], rate, seed)
     of_z, of_bias = residual.add_backward(ones, zeros[0], rate, seed)
     assert float((out == 0).float().mean()) == pytest.approx(rate, abs=0.02)
     assert out.max().item() == pytest.approx(1 / (1 - rate), rel=1e-5)
     assert torch.equal(of_z, out), "what was dropped forwards is dropped backwards"
     assert torch.allclose(of_bias, out.sum(0))
-    again = residual.add(zeros, ones, zeros[0], rate, randomness.draw_seed(ones))
+    again = residual.add(zeros, ones, zeros[0], rate, randomness.sample_seed(ones))
     assert not torch.equal(out, again), "another call drops others"
     share = float(((out == 0) & (again == 0)).float().mean())
     assert share == pytest.approx(rate * rate, abs=0.02), "and independently of the first"
@@ -109,7 +109,7 @@ def test_dropout_follows_torchs_seed() -> None:
     seeds = []
     for _ in range(2):
         torch.manual_seed(5)
-        seeds.append([int(randomness.draw_seed(torch.zeros(1, device=DEVICE))) for _ in range(3)])
+        seeds.append([int(randomness.sample_seed(torch.zeros(1, device=DEVICE))) for _ in range(3)])
     assert seeds[0] == seeds[1]
     assert len(set(seeds[0])) == 3
     assert randomness.threshold(0.0) == 0

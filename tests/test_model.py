@@ -358,7 +358,7 @@ def test_the_taps_show_what_is_computed() -> None:
 
 def test_learned_positions_end_somewhere() -> None:
     model = make(dataclasses.replace(TINY, positions="learned", max_positions=4))
-    with pytest.raises(DataError, match=r"a row of 5 tokens, but model.max_positions = 4"):
+    with pytest.raises(DataError, match=r"a row has 5 tokens, but the model learned only model.max_positions = 4"):
         model.encode(Tokens.padded(sentences(5), PAD))
 
 

@@ -8,7 +8,7 @@ import torch
 from tiny import backward, gradients, make_model
 
 from transduce.model import Transformer
-from transduce.model.dropout import drawing_from, random_scale
+from transduce.model.dropout import dropout_generator, random_scale
 from transduce.training.replicas import Replicas, count_replicas
 
 pytestmark = pytest.mark.numerics
@@ -74,7 +74,7 @@ def test_no_thread_is_left_over() -> None:
 
 
 def test_a_context_draws_from_its_own_generator() -> None:
-    with drawing_from(torch.Generator().manual_seed(5)):
+    with dropout_generator(torch.Generator().manual_seed(5)):
         inside = random_scale(torch.ones(1000), 0.5)
     torch.manual_seed(5)
     state = torch.get_rng_state()

@@ -319,14 +319,14 @@ def test_an_observer_is_shown_every_step_and_changes_nothing() -> None:
     settings = {"start": START, "end": END, "limits": torch.tensor(limits), "beam": 2, "n_best": 2, "penalty": penalty}
     found = beam_search(step, state, **settings, observer=shown.append)  # type: ignore[arg-type]
     assert (found, step.rows_per_step) == run(models, limits, 2, penalty)
-    assert [ranking.place for ranking in shown] == list(range(len(step.rows_per_step)))
+    assert [ranking.position for ranking in shown] == list(range(len(step.rows_per_step)))
     first = sorted(log_softmax(models[0](())), reverse=True)[:4]
     assert shown[0].found.totals[0].tolist() == pytest.approx(first, abs=1e-6)
     for ranking in shown:
         going = ranking.found.tokens.gather(1, ranking.alive.slots)
         assert torch.equal(going, ranking.alive.tokens)
         assert (
-            END not in going[torch.tensor(limits)[ranking.sentence] > ranking.place + 1]
+            END not in going[torch.tensor(limits)[ranking.sentence] > ranking.position + 1]
         )  # at the limit nothing goes on
     assert shown[-1].attainable.max() <= shown[-1].kept[:, -1].max()
 
@@ -362,10 +362,10 @@ def draws(
         ({"beam": 0}, "beam = 0: must be at least 1"),
         ({"beam": 2, "n_best": 3}, "n_best = 3: must be at least 1 and at most beam = 2"),
         ({"n_best": 0}, "n_best = 0: must be at least 1 and at most beam = 4"),
-        ({"limits": torch.tensor([0])}, "sentence 0: the length limit is 0: must be at least 1, for </s>"),
-        ({"prefix": [[2, 2, 2]]}, "sentence 0: a prefix of 3 tokens and </s> is over the length limit of 3"),
-        ({"prefix": [[2, END]]}, "sentence 0: the prefix must hold token ids other than </s>"),
-        ({"prefix": [[2], [2]]}, "2 prefixes for 1 sentences: give one each"),
+        ({"limits": torch.tensor([0])}, "sentence 0: the length limit is 0, but must be at least 1, for </s>"),
+        ({"prefix": [[2, 2, 2]]}, "sentence 0: a prefix of 3 tokens and </s> exceed the length limit of 3"),
+        ({"prefix": [[2, END]]}, "sentence 0: the prefix must contain only token ids other than </s>"),
+        ({"prefix": [[2], [2]]}, "2 prefixes for 1 sentences: give one prefix per sentence"),
     ],
 )
 def test_beam_search_refuses(settings: dict[str, object], said: str) -> None:
@@ -653,7 +653,7 @@ def test_without_phrases_a_constrained_search_is_beam_search() -> None:
 
 
 def test_phrases_that_cannot_fit_and_missing_ones_are_refused() -> None:
-    with pytest.raises(SettingError, match="sentence 0: 4 tokens that must occur, and </s>, are over the length limit"):
+    with pytest.raises(SettingError, match="sentence 0: its 4 required tokens and </s> exceed the length limit"):
         run_constrained([model(1, 5)], [[(2, 3), (1, 2)]], [4], 2, PENALTIES[2])
     with pytest.raises(SettingError, match="phrases for 0 of 1 sentences"):
         run_constrained([model(1, 5)], [], [4], 2, PENALTIES[2])

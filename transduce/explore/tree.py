@@ -40,7 +40,7 @@ class Tree:
         return nodes
 
     def _candidates(self, ranking: Ranking) -> list[Node]:
-        found, place = ranking.found, ranking.place
+        found, place = ranking.found, ranking.position
         ranks = [rank for rank, total in enumerate(found.totals[0].tolist()) if total > float("-inf")]
         tokens = found.tokens[0, ranks].tolist()
         return [

@@ -1,4 +1,4 @@
-"""Models: the Transformer of the paper and its variants. Sees ids and vectors only."""
+"""Models: the Transformer of the paper and its variants, which see only ids and vectors."""
 
 from transduce.model.ablation import Head, without_heads
 from transduce.model.attention import MultiHeadAttention

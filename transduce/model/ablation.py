@@ -1,6 +1,6 @@
-"""A model with some of its heads switched off: what is a head good for?
+"""Head ablation: a copy of a model with some attention heads switched off.
 
-The model it is made from is left as it is, and goes on translating for others meanwhile.
+The original model does not change and can keep translating meanwhile.
 """
 
 import copy
@@ -17,7 +17,7 @@ from transduce.model.taps import attentions
 
 @dataclass(frozen=True)
 class Head:
-    """One head of a layer, both counted from 0, of the encoder, the decoder, or the decoder's attention to the source."""
+    """One attention head; `part` is encoder, decoder or cross, and layers and heads are counted from 0."""
 
     part: str
     layer: int
@@ -25,10 +25,10 @@ class Head:
 
 
 def without_heads(model: Model, heads: Sequence[Head] = ()) -> Model:
-    """A model of its own, with the same parameters, in which these heads output nothing.
+    """Copy the model with these heads switched off; all other parameters are shared with the original.
 
-    A head's output meets its columns of W^O and nothing else, so with zeros there it is off for every engine and
-    kernel, and the ordinary path knows nothing of it.
+    A head only reaches the rest of the model through its columns of W^O. Setting them to zero switches the head off in every
+    engine and kernel, without any code for it there.
     """
     twin = copy.deepcopy(model, {id(shared): shared for shared in (*model.parameters(), *model.buffers())})
     for head in heads:
@@ -38,7 +38,7 @@ def without_heads(model: Model, heads: Sequence[Head] = ()) -> Model:
 
 def _silence(attention: MultiHeadAttention, head: Head) -> None:
     if not 0 <= head.number < attention.heads:
-        raise SettingError(f"{head.part} head {head.number}: there are heads 0 to {attention.heads - 1}")
+        raise SettingError(f"{head.part} head {head.number}: the layer has heads 0 to {attention.heads - 1}")
     weight = attention.output.weight.detach().clone()
     weight[:, head.number * attention.d_v : (head.number + 1) * attention.d_v] = 0
     attention.output.weight = nn.Parameter(weight, requires_grad=False)
@@ -47,8 +47,8 @@ def _silence(attention: MultiHeadAttention, head: Head) -> None:
 def _attention(model: Model, head: Head) -> MultiHeadAttention:
     uses = attentions(model)
     if head.part not in uses:
-        raise SettingError(f"{head.part!r}: heads are those of {', '.join(uses)}")
+        raise SettingError(f"{head.part!r}: not a part with attention heads; choose one of {', '.join(uses)}")
     layers = uses[head.part]
     if not 0 <= head.layer < len(layers):
-        raise SettingError(f"{head.part} layer {head.layer}: there are layers 0 to {len(layers) - 1}")
+        raise SettingError(f"{head.part} layer {head.layer}: the model has layers 0 to {len(layers) - 1}")
     return layers[head.layer]

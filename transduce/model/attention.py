@@ -1,7 +1,7 @@
 """Multi-head attention (section 3.2) in its three uses, the cache of keys and values, and the taps.
 
-Knows vectors only: which token may see which comes in as `keep`.
-A tap is a function given the attention weights of a module; with no tap nothing of it is computed.
+Works on vectors only; the mask comes in as `keep`. A tap is a function that receives a module's attention weights; without a
+tap they are not computed separately.
 
 Axes: R rows, Q query positions, K key positions, D d_model, H heads, E width of a head.
 """
@@ -33,39 +33,39 @@ class KeysValues:
 
 
 class Cache:
-    """Keys and values of the target so far, with room to grow: one is written a step, none is copied."""
+    """Keys and values of the target so far, in a buffer that doubles when it is full, so that most steps copy nothing."""
 
-    ROOM = 32
+    INITIAL_CAPACITY = 32
 
     def __init__(self) -> None:
         self.length = 0
-        self.room: KeysValues | None = None
+        self.buffer: KeysValues | None = None
 
     def append(self, new: KeysValues) -> KeysValues:
-        """Everything so far, the new ones last."""
+        """Add the new keys and values; returns all of them, the new ones last."""
         begin, self.length = self.length, self.length + new.keys.shape[2]
-        self.room = _with_room(self.room, new, begin, self.length)
-        self.room.keys[:, :, begin : self.length] = new.keys
-        self.room.values[:, :, begin : self.length] = new.values
+        self.buffer = _with_capacity(self.buffer, new, begin, self.length)
+        self.buffer.keys[:, :, begin : self.length] = new.keys
+        self.buffer.values[:, :, begin : self.length] = new.values
         return self._used()
 
     def select(self, rows: Int[Tensor, "N"]) -> None:
-        """Keep these rows in this order; a row may come several times, or not at all."""
-        if self.room is not None:
+        """Keep these rows in this order; a row may be repeated or left out."""
+        if self.buffer is not None:
             chosen = self._used().select(rows)
-            self.room = _with_room(None, chosen, 0, self.room.keys.shape[2])
-            self.room.keys[:, :, : self.length] = chosen.keys
-            self.room.values[:, :, : self.length] = chosen.values
+            self.buffer = _with_capacity(None, chosen, 0, self.buffer.keys.shape[2])
+            self.buffer.keys[:, :, : self.length] = chosen.keys
+            self.buffer.values[:, :, : self.length] = chosen.values
 
     def _used(self) -> KeysValues:
-        assert self.room is not None
-        return KeysValues(self.room.keys[:, :, : self.length], self.room.values[:, :, : self.length])
+        assert self.buffer is not None
+        return KeysValues(self.buffer.keys[:, :, : self.length], self.buffer.values[:, :, : self.length])
 
 
-def _with_room(old: KeysValues | None, like: KeysValues, used: int, needed: int) -> KeysValues:
+def _with_capacity(old: KeysValues | None, like: KeysValues, used: int, needed: int) -> KeysValues:
     if old is not None and needed <= old.keys.shape[2]:
         return old
-    capacity = max(needed, 2 * used, Cache.ROOM)
+    capacity = max(needed, 2 * used, Cache.INITIAL_CAPACITY)
     keys, values = (t.new_empty(*t.shape[:2], capacity, t.shape[3]) for t in (like.keys, like.values))
     if old is not None:
         keys[:, :, :used], values[:, :, :used] = old.keys[:, :, :used], old.values[:, :, :used]
@@ -96,7 +96,7 @@ class MultiHeadAttention(nn.Module):
     def to_self(
         self, x: Float[Tensor, "R Q D"], position: Int[Tensor, "R Q"], keep: Keep | None, cache: Cache | None = None
     ) -> Float[Tensor, "R Q D"]:
-        """Queries, keys and values all from `x`; with a cache, keys and values of earlier positions too."""
+        """Self-attention; with a cache, the keys and values of earlier positions are included."""
         queries, keys, values = map(self._split, self.stacked(x).split(self.widths, dim=-1))
         if self.rotary:
             queries, keys = rotate(queries, position), rotate(keys, position)
@@ -106,12 +106,12 @@ class MultiHeadAttention(nn.Module):
     def to_memory(
         self, x: Float[Tensor, "R Q D"], keys_values: KeysValues, keep: Keep | None
     ) -> Float[Tensor, "R Q D"]:
-        """Queries from the decoder, keys and values from the encoder's output (`keys_values`)."""
+        """Encoder-decoder attention: queries from `x`, keys and values computed by `keys_values`."""
         weight, bias = self.stacked.weight[: self.widths[0]], self.stacked.bias[: self.widths[0]]
         return self._attend(self._split(linear(x, weight, bias)), keys_values, keep)
 
     def keys_values(self, memory: Float[Tensor, "R K D"]) -> KeysValues:
-        """The encoder's output as this attention's keys and values: computed once, however long the target."""
+        """Project the encoder's output to keys and values, once for all target positions."""
         weight, bias = self.stacked.weight[self.widths[0] :], self.stacked.bias[self.widths[0] :]
         keys, values = linear(memory, weight, bias).split(self.widths[1:], dim=-1)
         return KeysValues(self._split(keys), self._split(values))
@@ -124,7 +124,7 @@ class MultiHeadAttention(nn.Module):
         if self.tap is not None:
             self.tap(attention_weights(queries, keys_values.keys, mask))
         dropout = self.dropout if self.training else 0.0
-        if dropout and queries.device.type == "cpu":  # torch's kernel draws from the one generator of all threads
+        if dropout and queries.device.type == "cpu":  # torch's kernel uses a generator that all threads share
             weights = attention_weights(queries, keys_values.keys, mask)
             heads = (weights * random_scale(weights, dropout)).to(keys_values.values.dtype) @ keys_values.values
         else:
@@ -135,7 +135,7 @@ class MultiHeadAttention(nn.Module):
 def attention_weights(
     queries: Float[Tensor, "R H Q E"], keys: Float[Tensor, "R H K E"], keep: Bool[Tensor, "R 1 Q K"] | None
 ) -> Float[Tensor, "R H Q K"]:
-    """softmax(Q K^T / sqrt(d_k)), equation (1) without the values: what a picture of attention shows."""
+    """softmax(Q K^T / sqrt(d_k)), equation (1) without the values, as attention maps show it."""
     scores = queries.float() @ keys.float().transpose(-1, -2) / queries.shape[-1] ** 0.5
     if keep is not None:
         scores = scores.masked_fill(~keep, float("-inf"))

@@ -1,7 +1,7 @@
-"""Projection, cross-entropy and their gradients for CPUs, computed a few rows at a time.
+"""Projection, cross-entropy and their gradients for CPUs, computed in chunks of rows.
 
 The logits of a whole batch are by far the largest tensor of a step, and PyTorch passes over them six times. A chunk of
-them fits the cache of a core, is turned into its own gradient in place, and is dropped; docs/log.md has the figures.
+logits fits into the cache of a core, is overwritten by its gradient and then dropped; docs/log.md has measurements.
 
 Axes: N tokens, D d_model, V target classes.
 """
@@ -12,18 +12,18 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-ROWS = 128  # of a chunk: 4 MB of logits at 8,000 classes; half and twice as many were slower
+ROWS = 128  # rows of a chunk: 4 MB of logits at 8,000 classes; 64 and 256 were slower
 
 
 def chunked_loss(
     hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float
 ) -> tuple[Tensor, Tensor]:
-    """Smoothed and plain cross-entropy of `hidden weight^T + bias`, each summed over all N labels, none of them padding."""
+    """Smoothed and plain cross-entropy of `hidden weight^T + bias`, each summed over the N labels; padding must be removed first."""
     return _ChunkedLoss.apply(hidden, weight, bias, labels, smoothing, torch.is_grad_enabled())
 
 
 class _ChunkedLoss(torch.autograd.Function):
-    """Computes its gradients in the forward pass, while the logits are in the cache; backward only scales them."""
+    """Computes the gradients in the forward pass, while the logits are in the cache; the backward pass only scales them."""
 
     @staticmethod
     def forward(
@@ -38,10 +38,10 @@ class _ChunkedLoss(torch.autograd.Function):
         by_hidden, by_weight = torch.zeros_like(hidden), torch.zeros_like(weight)
         by_bias = None if bias is None else torch.zeros_like(bias)
         total, plain = torch.zeros(2, dtype=torch.float64)
-        room = hidden.new_empty(2, min(ROWS, len(hidden)), len(weight))
+        buffer = hidden.new_empty(2, min(ROWS, len(hidden)), len(weight))
         for begin in range(0, len(hidden), ROWS):
             rows = slice(begin, begin + ROWS)
-            logits, logp = room[:, : len(labels[rows])]
+            logits, logp = buffer[:, : len(labels[rows])]
             torch.mm(hidden[rows], weight.T, out=logits)
             if bias is not None:
                 logits += bias
@@ -68,6 +68,6 @@ class _ChunkedLoss(torch.autograd.Function):
 
 
 def _to_gradient(logp: Tensor, labels: Tensor, smoothing: float) -> Tensor:
-    """Turn log-probabilities into the gradient by the logits, in place: probabilities minus the smoothed labels."""
+    """Turn log-probabilities, in place, into the gradient of the logits: probabilities minus the smoothed labels."""
     gradient = logp.exp_().sub_(smoothing / logp.shape[1])
     return gradient.scatter_add_(1, labels[:, None], gradient.new_full((len(labels), 1), smoothing - 1))

@@ -1,7 +1,7 @@
 """The floating-point operations of training a Transformer, as in the last columns of the paper's Table 2.
 
-Counted, not timed: 2 operations for each weight of a matrix and token that meets it, three times over for forward and
-backward, and the products of attention. The paper multiplied GPU hours by a rate instead.
+The count has 2 operations per token for each weight of each matrix that the token passes through, times three for the forward
+and backward pass, and the products of attention. The paper instead multiplied GPU hours by an estimated rate.
 """
 
 from transduce.config import ModelConfig
@@ -10,16 +10,16 @@ from transduce.config import ModelConfig
 def transformer_flops(
     config: ModelConfig, classes: int, source_tokens: int, target_tokens: int, mean_length: float
 ) -> float:
-    """Operations to train on this many real tokens of sentences of about `mean_length`."""
-    per_source, per_target = weights_met(config, classes)
+    """Operations to train on this many tokens (padding excluded) in sentences of about `mean_length`."""
+    per_source, per_target = weights_per_token(config, classes)
     attention = config.num_heads * (config.key_width + config.value_width) * mean_length
     source = per_source + config.num_encoder_layers * attention
     target = per_target + 2 * config.num_decoder_layers * attention
     return 6.0 * (source * source_tokens + target * target_tokens)
 
 
-def weights_met(config: ModelConfig, classes: int) -> tuple[int, int]:
-    """Matrix weights that one source token and one target token meet on their way."""
+def weights_per_token(config: ModelConfig, classes: int) -> tuple[int, int]:
+    """How many matrix weights one source token and one target token are multiplied with."""
     d, keys, values = config.d_model, config.num_heads * config.key_width, config.num_heads * config.value_width
     attention = d * (2 * keys + 2 * values)
     feed_forward = d * config.d_ff * (3 if config.activation == "swiglu" else 2)

@@ -1,7 +1,7 @@
-"""Dropout whose random numbers do not cost more than the layer they follow.
+"""Dropout with a faster random number generator on CPUs.
 
-Torch draws a double for every element on CPUs, one thread at a time, which was a quarter of a small model's step
-(docs/log.md). Sixteen random bits an element are enough. Differs from the paper: the rate is a multiple of 1/65,536.
+On CPUs torch samples a double for every element on a single thread, which took a quarter of a small model's step
+(docs/log.md). Sixteen random bits per element are enough. Differs from the paper: the rate is a multiple of 1/65,536.
 """
 
 import threading
@@ -17,8 +17,8 @@ _of_thread = threading.local()
 
 
 @contextmanager
-def drawing_from(generator: torch.Generator) -> Iterator[None]:
-    """In this thread, until the end of the context, dropout on CPUs draws from here: torch's own is everybody's."""
+def dropout_generator(generator: torch.Generator) -> Iterator[None]:
+    """Use this generator for dropout on CPUs in the current thread; torch's default generator is shared by all threads."""
     _of_thread.generator = generator
     try:
         yield
@@ -27,12 +27,12 @@ def drawing_from(generator: torch.Generator) -> Iterator[None]:
 
 
 def generator_of_thread() -> torch.Generator | None:
-    """What `drawing_from` set for this thread; None: torch's own."""
+    """The generator that `dropout_generator` set for this thread; None means torch's default."""
     return getattr(_of_thread, "generator", None)
 
 
 class Dropout(nn.Dropout):
-    """Zero a share p of the elements in training and scale up the others."""
+    """In training, set a fraction p of the elements to zero and scale up the others."""
 
     def forward(self, input: Tensor) -> Tensor:
         if input.device.type != "cpu" or not self.training or self.p == 0:
@@ -41,7 +41,7 @@ class Dropout(nn.Dropout):
 
 
 def random_scale(like: Tensor, rate: float) -> Tensor:
-    """0 with probability `rate`, else 1 / (1 - rate), for each element; from torch's generator or `drawing_from`'s."""
+    """0 with probability `rate`, else 1 / (1 - rate), for each element; random numbers come from `generator_of_thread`."""
     words = torch.empty((like.numel() + 3) // 4, dtype=torch.int64)
     words.random_(-(1 << 63), None, generator=generator_of_thread())
     bits = words.view(torch.int16)[: like.numel()].view(like.shape)

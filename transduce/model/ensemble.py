@@ -1,6 +1,6 @@
-"""Several models that translate together: each predicts by itself, and the mean of their probabilities decides.
+"""Ensembles: several models whose predicted probabilities are averaged.
 
-Has the functions of `Model` that a search calls. The models share both vocabularies; in shape they may differ.
+An ensemble has the methods of `Model` that a search calls. Its models must share both vocabularies; their sizes may differ.
 """
 
 import math
@@ -18,7 +18,7 @@ from transduce.model.tokens import Source, Tokens
 
 @dataclass
 class EnsembleState:
-    """Every model's own state."""
+    """The decoding state of each model."""
 
     states: list[State]
 
@@ -30,7 +30,7 @@ class EnsembleState:
 
 @dataclass(frozen=True)
 class Ensemble:
-    """The models, of which the first is the one to be looked into."""
+    """The models; where only one can be inspected, such as for attention maps, it is the first."""
 
     models: Sequence[Model]
 
@@ -41,7 +41,7 @@ class Ensemble:
         return EnsembleState([model.begin(memory) for model, memory in zip(self.models, memories, strict=True)])
 
     def step(self, tokens: Int[Tensor, "R"], state: EnsembleState) -> Float[Tensor, "R V"]:
-        """Log-probabilities of the token after these: logits that need no further normalising, and bear it."""
+        """Log-probabilities of the next token, which can be used as logits: normalising them again changes nothing."""
         return _mean([model.step(tokens, own) for model, own in zip(self.models, state.states, strict=True)])
 
     def predict(self, target: Tokens, memories: list[Any]) -> Float[Tensor, "R W V"]:

@@ -12,9 +12,9 @@ from transduce.model.transformer import Transformer
 
 @dataclass(frozen=True)
 class Family:
-    """How a family's models are made, and what training them costs."""
+    """How to make a model of the family, and how many operations training it takes."""
 
-    make: Callable[[Any, int, int], Model]  # settings, size of the source, target vocabulary
+    make: Callable[[Any, int, int], Model]  # settings, source size, target size
     training_flops: Callable[[Any, int, int, int, float], float]
 
 
@@ -32,6 +32,6 @@ def make_model(config: FamilyConfig, source_size: int, target_size: int) -> Mode
 def training_flops(
     config: FamilyConfig, classes: int, source_tokens: int, target_tokens: int, mean_length: float
 ) -> float:
-    """Floating-point operations to train on this many real tokens of sentences of about `mean_length`."""
+    """Floating-point operations to train on this many tokens (padding excluded) in sentences of about `mean_length`."""
     count = FAMILIES[config.family].training_flops
     return count(config, classes, source_tokens, target_tokens, mean_length)

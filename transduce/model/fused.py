@@ -1,4 +1,4 @@
-"""Sub-layers by kernel: which layers and batches the kernels cover, and a module's parameters handed to them."""
+"""Dispatch to the GPU kernels: which layers and batches they support, and calling them with a module's parameters."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from transduce.model.tokens import Keep
 
 
-# The paper's layer, of either norm. Positions that are added to the embeddings, and whatever comes after the last layer,
-# are nothing to a layer.
+# The paper's layer, post-norm or pre-norm. Positions that are added to the embeddings, and whatever follows the last layer, are
+# outside a layer, so all of their values are supported.
 SUPPORTS = Supports(
     ModelConfig,
     {
@@ -33,14 +33,14 @@ SUPPORTS = Supports(
 
 
 def understands(config: ModelConfig) -> bool:
-    """Whether the kernels compute layers of these settings, and have programs for matrices of their widths."""
+    """Whether the kernels support layers with these settings, including their matrix sizes."""
     even = config.key_width == config.value_width and config.key_width * config.num_heads == config.d_model
     aligned = config.d_model % kernels.ALIGNED == config.d_ff % kernels.ALIGNED == 0
     return not SUPPORTS.refusal(config) and even and aligned and config.key_width in kernels.HEAD_WIDTHS
 
 
 def covers(layer: EncoderLayer | DecoderLayer, x: Tensor, keeps: Sequence[Keep]) -> bool:
-    """Whether the kernels compute this layer over these pages; everything else is computed as written."""
+    """Whether the kernels compute this layer on these rows; if not, the plain PyTorch code does."""
     return (
         layer.kernels_understand
         and kernels.serve(x)
@@ -79,5 +79,5 @@ def around(residual: Residual) -> kernels.Around:
 
 
 def _norm(residual: Residual) -> nn.LayerNorm:
-    assert isinstance(residual.norm, nn.LayerNorm), "what `covers` refuses"
+    assert isinstance(residual.norm, nn.LayerNorm), "`covers` refuses other norms"
     return residual.norm

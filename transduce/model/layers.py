@@ -19,9 +19,9 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": relu, "gelu": gelu
 
 
 def make_norm(config: ModelConfig) -> nn.Module:
-    """Over the d_model features of each token by itself: never over the batch or the sentence.
+    """A norm over the d_model features of each token separately.
 
-    Differs from the paper: eps is 1e-5 (the paper names none, its code had 1e-6), as in torch.nn and what we export to.
+    Differs from the paper: eps is 1e-5, as in torch.nn and the runtimes we export to (the paper gives none; its code used 1e-6).
     """
     return (nn.LayerNorm if config.norm_kind == "layer" else nn.RMSNorm)(config.d_model, eps=1e-5)
 
@@ -42,7 +42,7 @@ class Residual(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """max(0, x W1 + b1) W2 + b2 at every place (section 3.3), or another activation.
+    """max(0, x W1 + b1) W2 + b2 at every position (section 3.3), or another activation.
 
     SwiGLU has a third matrix: swish(x W1) * (x W3), then W2.
     """
@@ -63,7 +63,7 @@ class FeedForward(nn.Module):
         return self.outer(self.dropout(self.hidden(x)))
 
     def hidden(self, x: Float[Tensor, "*positions D"]) -> Float[Tensor, "*positions F"]:
-        """The d_ff features in between."""
+        """The d_ff features between the two products."""
         inner = self.inner(x)
         if not self.gated:
             return self.activation(inner)
@@ -107,7 +107,7 @@ class DecoderLayer(nn.Module):
         source_keep: Keep,
         cache: Cache | None = None,
     ) -> Float[Tensor, "R Q D"]:
-        """`source` is the encoder's output, or the keys and values made of it before."""
+        """`source` is the encoder's output, or the keys and values computed from it earlier."""
         if keep is not None and isinstance(source, Tensor) and fused.covers(self, x, [keep, source_keep]):
             x = fused.attend_to_self(self.attention, self.attention_residual, x, keep)
             x = fused.attend_to_source(self.source_attention, self.source_attention_residual, x, source, source_keep)

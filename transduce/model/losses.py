@@ -24,7 +24,7 @@ OutputLayer = tuple[Float[Tensor, "V D"], Float[Tensor, "V"] | None]
 class Loss(NamedTuple):
     """The loss of a batch, summed over its target tokens."""
 
-    minimised: Tensor  # with label smoothing and, if asked for, R-Drop
+    minimised: Tensor  # with label smoothing and, if enabled, R-Drop
     cross_entropy: Tensor  # without them, as validation measures it; has no gradient
 
 
@@ -49,9 +49,9 @@ def projected_r_drop(
     smoothing: float,
     weight: float,
 ) -> Loss:
-    """Cross-entropy of two passes, stacked along the rows, and the mean of both divergences between them.
+    """Mean cross-entropy of two passes, which are stacked along the rows, plus `weight / 2` times their mean divergence.
 
-    Half of the published sum: the mean over the passes, so that the loss per token has its usual meaning.
+    This is half of the published sum, so that the loss per token is on the usual scale.
     """
     if kernels.serve(hidden) and bias is None:
         return Loss(*kernels.projected_r_drop(hidden, table, labels, smoothing, weight))
@@ -67,7 +67,7 @@ def projected_r_drop(
 def smoothed_loss(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
     """Cross-entropy summed over real tokens against 1 - smoothing on the label and smoothing spread over all classes.
 
-    `<pad>` is no class of the output, so the spread leaves it out (section 5.4).
+    `<pad>` is not an output class, so none of the smoothing goes to it (section 5.4).
     """
     return cross_entropy(
         logits.flatten(0, -2).float(),
@@ -79,7 +79,7 @@ def smoothed_loss(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
 
 
 def both_losses(logits: Tensor, labels: Tensor, smoothing: float) -> Loss:
-    """The smoothed loss and the plain one, at little more than the cost of the first."""
+    """The loss with and without smoothing; the second costs little more."""
     smoothed = smoothed_loss(logits, labels, smoothing)
     return Loss(smoothed, _without_smoothing(smoothed, logits, labels, smoothing))
 

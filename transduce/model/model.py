@@ -1,7 +1,7 @@
-"""What the rest of the program knows of a model, whatever its family.
+"""The interface of a model, whatever its family.
 
-Training, search, translation and exchange call these functions and no others. A family (`transduce/model/families.py`) is
-a subclass with settings of its own: the Transformer, and later recurrent and convolutional models, a decoder without an
+Training, search, translation and exchange call only these methods. A family (`transduce/model/families.py`) is
+a subclass with its own settings: the Transformer, and later recurrent and convolutional models, a decoder without an
 encoder, and models that read frames of sound.
 
 Axes: R rows, W target positions, D width of the hidden states, V target classes (all ids but `<pad>`).
@@ -23,7 +23,7 @@ Matrices = dict[Tensor, list[int]]  # parameters, and the heights of the matrice
 
 @runtime_checkable
 class State(Protocol):
-    """A search in progress, one hypothesis a row."""
+    """A search in progress, one hypothesis per row."""
 
     def select(self, rows: Int[Tensor, "N"]) -> "State":
         """Keep these rows in this order; rows may be repeated."""
@@ -46,7 +46,7 @@ class Model(nn.Module, ABC):
 
     @abstractmethod
     def encode(self, source: Source) -> Any:
-        """Read the source. A model without an encoder gets sources of no tokens and returns what it likes."""
+        """Read the source. A model without an encoder gets empty sources and may return anything."""
 
     @abstractmethod
     def decode(self, target: Tokens, memory: Any) -> Float[Tensor, "R W D"]:
@@ -58,12 +58,12 @@ class Model(nn.Module, ABC):
 
     @abstractmethod
     def step(self, tokens: Int[Tensor, "R"], state: Any) -> Float[Tensor, "R V"]:
-        """Logits of the next token of each row, given its newest one; the state moves on."""
+        """Logits of the next token of each row, given its newest one; updates the state."""
 
     def project(self, hidden: Float[Tensor, "*positions D"]) -> Float[Tensor, "*positions V"]:
-        """Logits over every target id but `<pad>`, which is the last and so is cut off.
+        """Logits over every target id except `<pad>`, the last one.
 
-        Differs from the paper: there every id is a class. A `<pad>` nobody predicts need not be learned away.
+        Differs from the paper, where every id is a class: without `<pad>`, the model need not learn never to predict it.
         """
         return linear(hidden, *self.classes)
 
@@ -82,14 +82,14 @@ class Model(nn.Module, ABC):
     ) -> Loss:
         """R-Drop (Liang et al. 2021): two passes with different dropout, and the divergence between them.
 
-        Both passes are one batch of twice the rows. Differs from the paper, which has one pass.
+        Both passes run as one batch with twice the rows. Differs from the paper, which has one pass.
         """
         hidden = self.decode(target.doubled(), self.encode(source.doubled()))
         table, bias = self.output_embedding.weight, self.output_bias
         return projected_r_drop(hidden, table, bias, labels, smoothing, weight)
 
     def matrices(self) -> Matrices:
-        """The matrices inside the layers, which the optimizer Muon treats as such; stacked ones are listed by height."""
+        """The matrices inside the layers, which the Muon optimizer orthogonalises, with the heights of stacked ones."""
         return {
             parameter: [parameter.shape[0]]
             for name, parameter in self.named_parameters()
@@ -98,7 +98,7 @@ class Model(nn.Module, ABC):
 
 
 def stored_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """What a checkpoint has to hold, by name: parameters, each once, and persistent buffers such as running statistics."""
+    """The tensors that a checkpoint holds, by name: each parameter once, and persistent buffers such as running statistics."""
     skipped = {
         f"{prefix}.{name}" if prefix else name
         for prefix, module in model.named_modules()

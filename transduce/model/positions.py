@@ -1,4 +1,4 @@
-"""Where in its sentence a token stands: sinusoids (section 3.5), learned vectors, rotations, or nothing.
+"""Positional encodings: sinusoids (section 3.5), learned vectors, rotations, or none.
 
 Axes: R rows, W positions, D d_model, H heads, K width of a head.
 """
@@ -11,16 +11,16 @@ from transduce.model.shapes import Float, Int
 
 
 def sinusoids(position: Int[Tensor, "*positions"], width: int, last: int = 0) -> Float[Tensor, "*positions {width}"]:
-    """PE(pos, 2i) = sin(pos / 10000^(2i/width)) and PE(pos, 2i+1) = the cosine at that very frequency.
+    """PE(pos, 2i) = sin(pos / 10000^(2i/width)) and PE(pos, 2i+1) = the cosine at the same frequency.
 
-    With `last` = width - 2 the slowest frequency is 1/10000 itself, as in Marian and tensor2tensor.
+    With `last` = width - 2 the slowest frequency is exactly 1/10000, as in Marian and tensor2tensor.
     """
     angle = _angles(position, width, last or width)
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-2)
 
 
 def rotate(x: Float[Tensor, "R H W K"], position: Int[Tensor, "R W"]) -> Float[Tensor, "R H W K"]:
-    """Turn each pair (2i, 2i+1) of a query or key by its position times the pair's frequency (rotary positions)."""
+    """Rotary positions: rotate each pair (2i, 2i+1) of a query or key by its position times the pair's frequency."""
     angle = _angles(position, x.shape[-1], x.shape[-1])[:, None]
     cosine, sine = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
     even, odd = x[..., 0::2], x[..., 1::2]
@@ -28,7 +28,7 @@ def rotate(x: Float[Tensor, "R H W K"], position: Int[Tensor, "R W"]) -> Float[T
 
 
 def _angles(position: Tensor, width: int, last: int) -> Tensor:
-    # In double precision until the angle is known: position 1000 in float32 would cost three digits.
+    # In double precision until the angle is known: in float32, position 1000 would lose three digits.
     exponent = torch.arange(0, width, 2, dtype=torch.float64, device=position.device) / last
     return (position[..., None] / 10_000.0**exponent).float()
 
@@ -37,7 +37,7 @@ SINUSOIDS = ("sinusoidal", "marian")
 
 
 class Positions(nn.Module):
-    """What is added to the embeddings; the rotary kind acts inside attention and adds nothing here."""
+    """Adds positions to the embeddings; rotary positions act inside attention and add nothing here."""
 
     TABLE = 1024  # positions whose sinusoids are computed once; later ones are computed when they occur
 
@@ -53,13 +53,13 @@ class Positions(nn.Module):
 
     @property
     def limit(self) -> int | None:
-        """The longest sentence there are positions for, where there is a limit."""
+        """The longest sentence that has positions, or None if there is no limit."""
         return self.table.shape[0] if self.kind == "learned" else None
 
     def forward(
         self, embedded: Float[Tensor, "R W D"], position: Int[Tensor, "R W"], longest: int
     ) -> Float[Tensor, "R W D"]:
-        """`longest` bounds the positions, known without looking at them (looking would wait for the device)."""
+        """`longest` is an upper bound on the positions; reading them from the tensor would wait for the device."""
         if self.kind == "learned":
             return embedded + nn.functional.embedding(position, self.table)
         if self.kind in SINUSOIDS:
@@ -69,5 +69,5 @@ class Positions(nn.Module):
         return embedded
 
     def sinusoids(self, position: Int[Tensor, "*positions"]) -> Float[Tensor, "*positions D"]:
-        """Those of any position, however far."""
+        """Sinusoids of any position, also beyond the table."""
         return sinusoids(position, self.d_model, self.last)

@@ -1,7 +1,7 @@
 """Shapes as annotations: `Float[Tensor, "R W D"]`.
 
-jaxtyping is a development dependency. Where it is installed the tests check every shape of this folder at run
-time; where it is not, the annotations are what a reader sees and nothing more.
+jaxtyping is a development dependency. If it is installed, the tests check every shape in this folder at run time; if not,
+the annotations are documentation only.
 """
 
 try:

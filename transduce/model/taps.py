@@ -1,4 +1,4 @@
-"""Looking inside: the attention weights of every layer and head, without changing what is computed."""
+"""Recording the attention weights of every layer and head, without changing what is computed."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +21,7 @@ class AttentionMaps:
 
 
 def attentions(model: Model) -> dict[str, list[MultiHeadAttention]]:
-    """The layers' attentions in each of their uses."""
+    """The attention modules of all layers, by use."""
     transformer = as_transformer(model)
     return {
         "encoder": [layer.attention for layer in transformer.encoder],

@@ -28,13 +28,13 @@ Batched = TypeVar("Batched", bound="_Rows")
 
 
 class _Rows:
-    """A batch whose fields are tensors with one entry per row: what tokens and frames have in common."""
+    """Base of tokens and frames: a batch whose fields are tensors with one entry per row."""
 
     segment: Int[Tensor, "R W"]
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Rows and positions, and whatever each position holds."""
+        """Rows, positions, and the shape of one position if it is not a single id."""
         first: Tensor = getattr(self, fields(self)[0].name)  # type: ignore[arg-type]
         return tuple(first.shape)
 
@@ -44,7 +44,7 @@ class _Rows:
 
     @property
     def real(self) -> Bool[Tensor, "R W"]:
-        """True where there is a token or a frame, False where there is padding."""
+        """True for tokens and frames, False for padding."""
         return self.segment != 0
 
     def to(self: Batched, device: torch.device | str) -> Batched:
@@ -54,7 +54,7 @@ class _Rows:
         return self._each(lambda tensor: tensor[rows])
 
     def doubled(self: Batched) -> Batched:
-        """The same rows twice, one after the other."""
+        """All rows twice: the whole batch followed by a copy of it."""
         return self._each(lambda tensor: torch.cat([tensor, tensor]))
 
     def pinned(self: Batched) -> Batched:
@@ -72,7 +72,7 @@ class _Rows:
 
 @dataclass(frozen=True)
 class Tokens(_Rows):
-    """Ids, the position of each in its sentence, and the sentence of its row it belongs to (0: padding)."""
+    """Ids, with the position of each in its sentence and the number of its sentence in the row (0: padding)."""
 
     ids: Int[Tensor, "R W"]
     position: Int[Tensor, "R W"]
@@ -80,37 +80,37 @@ class Tokens(_Rows):
 
     @staticmethod
     def padded(sentences: Sequence[Sentence], pad: int) -> "Tokens":
-        """One sentence a row."""
+        """One sentence per row."""
         lengths = list(map(len, sentences))
         ids = torch.from_numpy(padded_ids(sentences, max(lengths, default=0), pad))
         return Tokens.of_lengths(ids, torch.tensor(lengths, dtype=torch.long))
 
     @staticmethod
     def of_lengths(ids: Int[Tensor, "R W"], lengths: Int[Tensor, "R"]) -> "Tokens":
-        """Rows of one sentence, of which the first so many ids are real."""
+        """One sentence per row, where the first `lengths[r]` ids of row r are real and the rest is padding."""
         position = torch.arange(ids.shape[1], device=ids.device).expand(len(ids), -1)
         real = position < lengths[:, None]
         return Tokens(ids, position * real, real.long())
 
     @staticmethod
     def packed(rows: Sequence[Sequence[Sentence]], pad: int) -> "Tokens":
-        """Several whole sentences a row, in the order given."""
+        """Several whole sentences per row, in the given order."""
         width = max((sum(map(len, row)) for row in rows), default=0)
         ids = torch.full((len(rows), width), pad)
         position, segment = torch.zeros_like(ids), torch.zeros_like(ids)
         for r, row in enumerate(rows):
             begin = 0
             for number, sentence in enumerate(row, start=1):
-                place = slice(begin, begin := begin + len(sentence))
-                ids[r, place] = torch.as_tensor(np.asarray(sentence, np.int64))
-                position[r, place] = torch.arange(len(sentence))
-                segment[r, place] = number
+                columns = slice(begin, begin := begin + len(sentence))
+                ids[r, columns] = torch.as_tensor(np.asarray(sentence, np.int64))
+                position[r, columns] = torch.arange(len(sentence))
+                segment[r, columns] = number
         return Tokens(ids, position, segment)
 
 
 @dataclass(frozen=True)
 class Frames(_Rows):
-    """Vectors of numbers, such as the log-mel energies of speech, in place of ids; otherwise the same as tokens."""
+    """Vectors of numbers, such as the log-mel energies of speech, instead of ids; otherwise the same as tokens."""
 
     values: Float[Tensor, "R W F"]
     position: Int[Tensor, "R W"]
@@ -140,9 +140,9 @@ def collate(sources: Sequence[SourceItem], pad: int) -> Source:
 
 @dataclass(frozen=True)
 class Keep:
-    """The attention mask: positions of the same sentence; with `causal`, none that is later in the row.
+    """The attention mask: a position attends to its own sentence and, if `causal`, to no later position of the row.
 
-    A padding position may attend to everything: without a single key its result would be not-a-number. It is never used.
+    A padding position attends to everything, since without any key its result would be NaN. The result is never used.
     """
 
     query: Int[Tensor, "R Q"]  # the segments of the query positions
@@ -168,17 +168,17 @@ def keep_same_sentence(segment: Int[Tensor, "R W"]) -> Keep:
 
 
 def keep_earlier(segment: Int[Tensor, "R W"]) -> Keep:
-    """The sequence mask: the same sentence, and not later in the row (section 3.2.3)."""
+    """Decoder self-attention: the same sentence, up to the position itself (section 3.2.3)."""
     return Keep(segment, segment, causal=True)
 
 
 def keep_source(target: Int[Tensor, "R Q"], source: Int[Tensor, "R K"]) -> Keep:
-    """Attention to the source: the sentence with the same number."""
+    """Attention to the source: the source sentence with the same number."""
     return Keep(target, source)
 
 
 def padded_ids(sentences: Sequence[Sentence], width: int, pad: int) -> NDArray[np.int64]:
-    """One sentence a row, none longer than `width`."""
+    """One sentence per row; none may be longer than `width`."""
     lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))
     ids = np.full((len(sentences), width), pad, np.int64)
     ids[np.arange(width) < lengths[:, None]] = _joined(sentences)
@@ -188,4 +188,4 @@ def padded_ids(sentences: Sequence[Sentence], width: int, pad: int) -> NDArray[n
 def _joined(sentences: Sequence[Sentence]) -> NDArray[np.integer]:
     if sentences and isinstance(sentences[0], np.ndarray):
         return np.concatenate(sentences)
-    return np.fromiter(chain.from_iterable(sentences), np.int64)  # for short lists faster than an array of each
+    return np.fromiter(chain.from_iterable(sentences), np.int64)  # faster than making an array of each short list

@@ -1,7 +1,7 @@
 """The Transformer: `encode(source) -> Memory`, `decode(target, memory) -> hidden`, `project(hidden) -> logits`.
 
-Sees ids, never text, files or search. The last id of a vocabulary is `<pad>`: the decoder starts from it, its
-embedding stays zero, and it is no class of the output, so that the same weights mean the same in every runtime.
+Works on ids; knows nothing of text, files or search. The last id of a vocabulary is `<pad>`: the decoder starts from it, its
+embedding stays zero, and it is not an output class, so the same weights give the same results in every runtime.
 
 Axes: R rows, S source positions, W target positions, D d_model, V target classes (all ids but `<pad>`).
 """
@@ -26,7 +26,7 @@ from transduce.model.tokens import Keep, Source, Tokens, keep_earlier, keep_same
 
 @dataclass(frozen=True)
 class Memory:
-    """What the decoder may look at: the encoder's output and whose it is."""
+    """The encoder's output, with the sentence that each position belongs to."""
 
     hidden: Float[Tensor, "R S D"]
     segment: Int[Tensor, "R S"]
@@ -34,7 +34,7 @@ class Memory:
 
 @dataclass
 class DecoderState:
-    """A translation in progress, one sentence a row, all rows equally far: what `step` needs and leaves behind."""
+    """Translations in progress, one per row and all of the same length: what `step` reads and updates."""
 
     source: list[KeysValues]
     source_keep: Keep
@@ -42,7 +42,7 @@ class DecoderState:
     length: int = 0
 
     def select(self, rows: Int[Tensor, "N"]) -> "DecoderState":
-        """Keep these rows in this order; beams are duplicated and finished sentences leave this way."""
+        """Keep these rows in this order; this is how beams are duplicated and finished sentences removed."""
         self.source = [layer.select(rows) for layer in self.source]
         self.source_keep = self.source_keep.select(rows)
         for cache in self.caches:
@@ -76,13 +76,13 @@ class Transformer(Model):
         self.decoder: Sequence[DecoderLayer] = nn.ModuleList(  # type: ignore[assignment]
             DecoderLayer(config) for _ in range(config.num_decoder_layers)
         )
-        # Pre-norm leaves the sum of all sub-layers unnormalised: each stack then ends in a norm of its own.
+        # With pre-norm, the sum of all sub-layers is not normalised, so each stack ends in another norm.
         pre = config.norm == "pre"
         self.encoder_norm = make_norm(config) if pre else nn.Identity()
         self.decoder_norm = make_norm(config) if pre else nn.Identity()
 
     def encode(self, source: Source) -> Memory:
-        """The source as the decoder will see it."""
+        """Run the encoder."""
         assert isinstance(source, Tokens)
         self._check_length(source.width, self.source_positions)
         x = self._embed(self.source_embedding, source.ids)
@@ -119,7 +119,7 @@ class Transformer(Model):
         return DecoderState(source, keep, [Cache() for _ in self.decoder])
 
     def step(self, tokens: Int[Tensor, "R"], state: DecoderState) -> Float[Tensor, "R V"]:
-        """Logits of the token after these, which are the newest of each row."""
+        """Logits of the next token of each row, given its newest one."""
         position = torch.full_like(tokens[:, None], state.length)
         state.length += 1
         x = self.embed_target(tokens[:, None], position, state.length)
@@ -130,7 +130,7 @@ class Transformer(Model):
     def embed_target(
         self, ids: Int[Tensor, "R W"], position: Int[Tensor, "R W"], longest: int
     ) -> Float[Tensor, "R W D"]:
-        """The decoder's input: embeddings with their positions, of which none is above `longest`."""
+        """The decoder's input: embeddings plus positions, all below `longest`."""
         self._check_length(longest, self.target_positions)
         x = self._embed(self.target_embedding, ids)
         return self.embedding_dropout(self.target_positions(x, position, longest))
@@ -141,22 +141,22 @@ class Transformer(Model):
     def _check_length(self, width: int, positions: Positions) -> None:
         if positions.limit is not None and width > positions.limit:
             raise DataError(
-                f"a row of {width} tokens, but model.max_positions = {positions.limit} positions were learned: "
+                f"a row has {width} tokens, but the model learned only model.max_positions = {positions.limit} positions: "
                 "shorten the sentence, or train with sinusoidal positions"
             )
 
 
 def as_transformer(model: Model) -> Transformer:
-    """The same model; others have no attention heads to look at, no kernels and no export."""
+    """The model, typed as a Transformer; other families have no attention maps, kernels or exports."""
     if not isinstance(model, Transformer):
         raise SettingError(f"model.family = {model.config.family}: this is available for Transformers only")
     return model
 
 
 def make_embedding(size: int, d_model: int) -> nn.Embedding:
-    """N(0, 1/d_model), so that a vector times sqrt(d_model) has unit variance and tied logits do too; `<pad>` zero.
+    """Embeddings from N(0, 1/d_model), so that vectors times sqrt(d_model) and tied logits have unit variance; `<pad>` is zero.
 
-    `padding_idx` keeps the gradient of looked-up `<pad>` at zero, and `project` never touches its row.
+    It stays zero: `padding_idx` keeps its gradient at zero, and `project` does not use its row.
     """
     table = nn.Embedding(size, d_model, padding_idx=size - 1)
     nn.init.normal_(table.weight, std=d_model**-0.5)

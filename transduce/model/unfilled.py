@@ -1,7 +1,7 @@
-"""Models whose weights are not drawn: to load others into, or to learn which shapes the settings ask for.
+"""Models without initial weights, for loading a checkpoint or for finding out the shapes of its tensors.
 
-Drawing the weights of a base model takes most of a second. PyTorch's own way to build without memory, its meta device, would
-import its compiler here, which takes seconds.
+Sampling the initial weights of a base model takes most of a second. PyTorch's own way to build a model without memory, its
+meta device, would import its compiler here, which takes seconds.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ FILLING = {
 
 
 class _Unfilled(TorchFunctionMode):
-    """Tensors stay as they were allocated."""
+    """Skips the initialisation of tensors: they keep whatever their memory holds."""
 
     def __torch_function__(
         self,
@@ -41,7 +41,7 @@ class _Unfilled(TorchFunctionMode):
 
 
 class _ShapesOnly(_Unfilled):
-    """Parameters have no memory, and tables of positions one row."""
+    """Allocates no memory for parameters, and a single row for tables of positions."""
 
     def call(self, function: Callable[..., Any], args: Sequence[Any], named: dict[str, Any]) -> Any:
         if function is torch.empty:
@@ -51,13 +51,13 @@ class _ShapesOnly(_Unfilled):
 
 
 def unfilled_model(config: FamilyConfig, source_size: int, target_size: int) -> Model:
-    """A model whose every parameter is still to be loaded."""
+    """A model whose parameters have yet to be loaded."""
     with _Unfilled():
         return make_model(config, source_size, target_size)
 
 
 def parameter_shapes(config: FamilyConfig, source_size: int, target_size: int) -> dict[str, torch.Size]:
-    """The name and shape of every tensor that the model's checkpoints hold; none of them is allocated."""
+    """The name and shape of every tensor in the model's checkpoints, without allocating them."""
     with _ShapesOnly():
         model = make_model(config, source_size, target_size)
     return {name: tensor.shape for name, tensor in stored_tensors(model).items()}

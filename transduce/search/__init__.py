@@ -1,9 +1,9 @@
-"""Greedy, beam and sampled search over any `step(tokens, state)`; knows no model, no text and no files.
+"""Greedy search, beam search and sampling over any `step(tokens, state)`; knows nothing of models, text or files.
 
-(`beam`, `sampling` and `step` are imported by name: they need torch.)
+Import `beam`, `sampling` and `step` by name: they need torch, and this package does not.
 """
 
-from transduce.search.asked import check_beam, check_sampling
+from transduce.search.checks import check_beam, check_sampling
 from transduce.search.hypothesis import Hypothesis
 from transduce.search.penalty import PaperPenalty, Penalty, PowerPenalty, length_penalty
 

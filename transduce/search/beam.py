@@ -1,11 +1,11 @@
 """Beam search, batched over sentences, with an exact stopping rule.
 
-Each step ranks the 2 * beam best continuations of a sentence. Those of the first `beam` ranks that are `</s>` become
-hypotheses, of which the `beam` best by score are kept; the best `beam` others stay alive. A sentence leaves the batch
-when nothing alive can still beat the worst hypothesis kept.
+Each step ranks the 2 * beam best continuations of a sentence. Those among the first `beam` ranks that end in `</s>` become
+hypotheses, of which the `beam` best by score are kept; the `beam` best others stay alive. A sentence leaves the batch
+when no beam alive can still beat the worst hypothesis kept.
 
 Axes: B sentences (A of them unfinished), W beams alive (1 at first, then `beam`), K candidates of a sentence
-(2 * beam), N hypotheses kept (`beam`), T places of an output, V vocabulary. Fewer where V is tiny.
+(2 * beam), N hypotheses kept (`beam`), T positions of an output, V vocabulary. W, K and N are smaller if V is tiny.
 """
 
 from collections.abc import Sequence
@@ -13,13 +13,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from transduce.search.asked import check_beam
+from transduce.search.checks import check_beam
 from transduce.search.hypothesis import Hypothesis
 from transduce.search.lattice import Alive, Candidates, Observer, Pool, Ranking, Trail
 from transduce.search.penalty import Penalty
 from transduce.search.step import (
     FREE,
-    State,
+    SearchState,
     Step,
     forced_tokens,
     hypotheses,
@@ -33,7 +33,7 @@ from transduce.search.walk import greedy, walk
 @torch.no_grad()
 def beam_search(
     step: Step,
-    state: State,
+    state: SearchState,
     *,
     start: int,
     end: int,
@@ -45,13 +45,13 @@ def beam_search(
     never: Sequence[int] = (),
     observer: Observer | None = None,
 ) -> list[list[Hypothesis]]:
-    """The `n_best` hypotheses found for each sentence, best score first; a beam of 1 is greedy search.
+    """The `n_best` hypotheses of each sentence, best score first; a beam of 1 is greedy search.
 
-    The state has one row per sentence. `limits` [B] are the longest outputs, counting `</s>`, which is forced there.
-    No token of `never` is chosen, though a prefix may hold one.
-    A sentence has fewer hypotheses where fewer outputs of a probability above 0 were found, and none after a
-    prefix of probability 0.
-    The observer is shown every step of a beam of 2 or more; greedy search ranks nothing that could be shown.
+    The state has one row per sentence. `limits` [B] are the maximum output lengths, counting `</s>`, which is forced at the
+    limit. Tokens in `never` are not chosen, but may occur in a prefix.
+    A sentence gets fewer hypotheses if the search found fewer with a probability above 0, and none if its prefix has
+    probability 0.
+    The observer is called after every step if the beam is 2 or more; greedy search has no ranking to show.
     """
     check_beam(beam, n_best)
     if len(limits) == 0:
@@ -68,7 +68,7 @@ def beam_search(
 
 def _search(
     step: Step,
-    state: State,
+    state: SearchState,
     start: int,
     end: int,
     forced: Tensor,
@@ -81,16 +81,16 @@ def _search(
     alive = Alive.at_start(len(forced), start, forced.device)
     trail = Trail.empty(forced, 2 * beam)
     pool = Pool.empty(len(forced), beam, forced.device)
-    for place in range(forced.shape[1]):
+    for position in range(forced.shape[1]):
         log_probs = log_probabilities(step(alive.tokens.flatten(), state))
-        found = _continuations(log_probs, alive, forced[alive.sentence, place], 2 * beam, never)
-        trail.record(place, alive.sentence, found)
-        pool.add(alive.sentence, found, found.tokens == end, place + 1, penalty)
-        # The most any continuation can still score: log-probabilities only fall, divisors are known beforehand.
+        found = _continuations(log_probs, alive, forced[alive.sentence, position], 2 * beam, never)
+        trail.record(position, alive.sentence, found)
+        pool.add(alive.sentence, found, found.tokens == end, position + 1, penalty)
+        # An upper bound on the score of any continuation: totals can only fall, and the divisors are known in advance.
         following = alive.continue_with(found, found.tokens == end, beam)
-        attainable = following.totals[:, 0] / divisors[alive.sentence, place + 1]
+        attainable = following.totals[:, 0] / divisors[alive.sentence, position + 1]
         if observer is not None:
-            observer(Ranking(place, alive.sentence, found, following, attainable, pool.scores[alive.sentence]))
+            observer(Ranking(position, alive.sentence, found, following, attainable, pool.scores[alive.sentence]))
         unfinished = (attainable > pool.scores[alive.sentence, -1]).nonzero().squeeze(1)
         if len(unfinished) == 0:
             break
@@ -107,32 +107,32 @@ def _continuations(log_probs: Tensor, alive: Alive, must: Tensor, count: int, ne
     must = must.repeat_interleave(width)
     values, tokens = force(values, tokens, must, log_probs.gather(1, must.clamp(min=0)[:, None])[:, 0])
     sums = (alive.totals.flatten()[:, None] + values).view(sentences, -1)
-    totals, place = sums.topk(min(count, sums.shape[1]), dim=1)
-    beams = place // values.shape[1]
+    totals, index = sums.topk(min(count, sums.shape[1]), dim=1)
+    beams = index // values.shape[1]
     return Candidates(
         totals=totals,
-        log_probs=values.view(sentences, -1).gather(1, place),
-        tokens=tokens.view(sentences, -1).gather(1, place),
+        log_probs=values.view(sentences, -1).gather(1, index),
+        tokens=tokens.view(sentences, -1).gather(1, index),
         beams=beams,
         origins=alive.slots.gather(1, beams),
     )
 
 
 def force(values: Tensor, tokens: Tensor, must: Tensor, of_forced: Tensor) -> tuple[Tensor, Tensor]:
-    """Leave a row that must take a token [R] no other candidate: the rest repeat it at probability 0."""
+    """Leave only the forced token in rows that have one (`must` [R]); their other candidates get probability 0."""
     held = (must != FREE)[:, None]
     only = torch.full_like(values, -torch.inf)
     only[:, 0] = of_forced
     return torch.where(held, only, values), torch.where(held, must[:, None], tokens)
 
 
-def best_divisors(penalty: Penalty, limits: Tensor, places: int) -> Tensor:
-    """The largest divisor among the lengths above n that are within the limit, for each n [B, T + 1].
+def best_divisors(penalty: Penalty, limits: Tensor, positions: int) -> Tensor:
+    """For each length n, the largest divisor among the longer lengths within the limit [B, T + 1].
 
-    The most favourable one, as log-probabilities are not positive; whether the penalty rises or falls with the
-    length does not matter. At the limit itself it is 0, and dividing by it leaves nothing attainable.
+    The largest divisor gives the highest score, since log-probabilities are never positive; this holds whether the penalty
+    rises or falls with the length. At the limit itself it is 0, and dividing by it gives -inf: nothing is attainable.
     """
-    lengths = torch.arange(1, places + 2, device=limits.device)
+    lengths = torch.arange(1, positions + 2, device=limits.device)
     divisors = penalty(lengths.double()).expand(len(limits), -1)
     within = divisors.masked_fill(lengths > limits[:, None], 0)
     return within.flip(1).cummax(1).values.flip(1)

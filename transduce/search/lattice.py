@@ -1,7 +1,7 @@
 """The data of beam search: the candidates of a step, the active beams, back-pointers, and finished hypotheses.
 
 Axes: B sentences (A of them unfinished), W beams alive, K candidates of a sentence, N hypotheses kept,
-T places of an output.
+T positions of an output.
 """
 
 from collections.abc import Callable
@@ -18,21 +18,21 @@ from transduce.search.step import Paths
 class Candidates:
     """The best continuations of each sentence, most probable first; all [A, K]."""
 
-    totals: Tensor  # log-probability of the output so far, float64 so that summing loses nothing
+    totals: Tensor  # log-probability of the output so far, in float64 to sum precisely
     log_probs: Tensor  # of its last token
     tokens: Tensor  # its last token
     beams: Tensor  # the beam it continues
-    origins: Tensor  # the slot its beam had among the candidates of the step before
+    origins: Tensor  # the slot of its beam among the candidates of the previous step
 
 
 @dataclass(frozen=True)
 class Alive:
-    """The beams that go on, most probable first; all but `sentence` [A, W]."""
+    """The beams that continue, most probable first; all fields but `sentence` are [A, W]."""
 
-    sentence: Tensor  # [A], which of the B it is
-    tokens: Tensor  # the last one of each
+    sentence: Tensor  # [A], the index of the sentence in the batch
+    tokens: Tensor  # the last token of each
     totals: Tensor  # log-probabilities so far
-    slots: Tensor  # where each stood among the candidates of the last step
+    slots: Tensor  # its index among the candidates of the last step
 
     @staticmethod
     def at_start(sentences: int, start: int, device: torch.device) -> "Alive":
@@ -41,7 +41,7 @@ class Alive:
 
     def continue_with(self, found: Candidates, ended: Tensor, beam: int) -> "Alive":
         """The best candidates that have not ended."""
-        count = min(beam, found.tokens.shape[1] - self.tokens.shape[1])  # each beam ends in at most one of them
+        count = min(beam, found.tokens.shape[1] - self.tokens.shape[1])  # at most one candidate of each beam has ended
         slots = ended.byte().sort(dim=1, stable=True).indices[:, :count]
         return Alive(self.sentence, found.tokens.gather(1, slots), found.totals.gather(1, slots), slots)
 
@@ -51,11 +51,11 @@ class Alive:
 
 @dataclass(frozen=True)
 class Pool:
-    """The best hypotheses of each sentence, best first; all [B, N]; where there is none yet the length is 0."""
+    """The best hypotheses of each sentence, best first; all [B, N]. Unused entries have length 0."""
 
     scores: Tensor
     lengths: Tensor  # counting `</s>`
-    slots: Tensor  # where its `</s>` stood among the candidates of its last step
+    slots: Tensor  # index of its `</s>` among the candidates of its last step
 
     @staticmethod
     def empty(sentences: int, size: int, device: torch.device) -> "Pool":
@@ -69,7 +69,7 @@ class Pool:
         return Pool(self.scores[:, :count], self.lengths[:, :count], self.slots[:, :count])
 
     def add(self, sentence: Tensor, found: Candidates, ended: Tensor, length: int | Tensor, penalty: Penalty) -> None:
-        """Take in the candidates of the first N ranks that ended, and keep the best N."""
+        """Add the finished candidates among the first N ranks, and keep the best N."""
         size = self.scores.shape[1]
         ended = ended[:, :size] & (found.totals[:, :size] > -torch.inf)
         scores = (found.totals[:, :size] / _divisor(penalty, length)).masked_fill(~ended, -torch.inf)
@@ -82,14 +82,14 @@ class Pool:
 
 @dataclass(frozen=True)
 class Ranking:
-    """What one step of the search saw and decided, for those who watch it."""
+    """What one step of the search considered and decided, for an observer."""
 
-    place: int
-    sentence: Tensor  # [A], which of the B each row is
+    position: int
+    sentence: Tensor  # [A], the index of each row's sentence in the batch
     found: Candidates
-    alive: Alive  # those that go on, where their sentence does
-    attainable: Tensor  # [A], the best score that anything alive can still reach
-    kept: Tensor  # [A, N], the scores of the hypotheses so far
+    alive: Alive  # the beams that continue, unless their sentence is finished
+    attainable: Tensor  # [A], the best score that a beam alive can still reach
+    kept: Tensor  # [A, N], scores of the hypotheses so far
 
 
 Observer = Callable[[Ranking], None]
@@ -101,7 +101,7 @@ def _divisor(penalty: Penalty, length: int | Tensor) -> float | Tensor:
 
 @dataclass(frozen=True)
 class Trail:
-    """Every candidate ranked, with the way back; all [T, B, K]."""
+    """All ranked candidates with their back pointers (`origins`); all [T, B, K]."""
 
     tokens: Tensor
     log_probs: Tensor
@@ -112,28 +112,28 @@ class Trail:
         tokens = forced.new_zeros(forced.shape[1], forced.shape[0], candidates)
         return Trail(tokens, tokens.float(), tokens.clone())
 
-    def record(self, place: int | Tensor, sentence: Tensor, found: Candidates) -> None:
+    def record(self, position: int | Tensor, sentence: Tensor, found: Candidates) -> None:
         count = found.tokens.shape[1]
-        self.tokens[place, sentence, :count] = found.tokens
-        self.log_probs[place, sentence, :count] = found.log_probs
-        self.origins[place, sentence, :count] = found.origins
+        self.tokens[position, sentence, :count] = found.tokens
+        self.log_probs[position, sentence, :count] = found.log_probs
+        self.origins[position, sentence, :count] = found.origins
 
-    def only(self, sentences: Tensor, places: int) -> "Trail":
-        return Trail(*(of[:places, sentences] for of in (self.tokens, self.log_probs, self.origins)))
+    def only(self, sentences: Tensor, positions: int) -> "Trail":
+        return Trail(*(of[:positions, sentences] for of in (self.tokens, self.log_probs, self.origins)))
 
     def follow(self, pool: Pool) -> Paths:
-        """The hypotheses of the pool from their last token back to their first [B * N, T].
+        """The hypotheses of the pool, followed back from their last token to their first [B * N, T].
 
-        Not place by place: every place is reached at once from the last one, by jumps of 1, 2, 4, ... places.
+        All positions are found in parallel, by jumps of 1, 2, 4, ... positions back from the last one.
         """
-        place = torch.arange(len(self.tokens), device=pool.slots.device)[:, None, None]
+        position = torch.arange(len(self.tokens), device=pool.slots.device)[:, None, None]
         sentence = torch.arange(len(pool.slots), device=pool.slots.device)[:, None]
-        far = (pool.lengths - 1 - place).clamp(min=0)  # from an output's last place to this one [T, B, N]
-        here, at = place + far, pool.slots.expand(len(place), -1, -1)  # where the jumps have come to
-        back, distance = self.origins, 1  # where a candidate stood so many places before
-        while distance < len(place):
+        far = (pool.lengths - 1 - position).clamp(min=0)  # from the last position of an output to this one [T, B, N]
+        here, at = position + far, pool.slots.expand(len(position), -1, -1)  # the position and slot reached so far
+        back, distance = self.origins, 1  # the slot of a candidate's ancestor `distance` positions earlier
+        while distance < len(position):
             jumps = (far & distance) > 0
-            at = torch.where(jumps, back[here.clamp(max=len(place) - 1), sentence, at], at)
+            at = torch.where(jumps, back[here.clamp(max=len(position) - 1), sentence, at], at)
             here = torch.where(jumps, here - distance, here)
             back = torch.cat((back[:distance], back[:-distance].gather(2, back[distance:])))
             distance *= 2

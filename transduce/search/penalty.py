@@ -1,6 +1,6 @@
 """Length penalties, which divide a hypothesis's log-probability so that short outputs are not preferred.
 
-A length n counts `</s>`. Each works on Python numbers and on tensors.
+The length n counts `</s>`. Each penalty works on Python numbers and on tensors.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ Length = TypeVar("Length", float, "Tensor")
 
 
 class Penalty(Protocol):
-    """The positive divisor of a log-probability at a length."""
+    """Maps a length to the positive divisor of its log-probability."""
 
     def __call__(self, length: Length, /) -> Length: ...
 
@@ -39,5 +39,5 @@ class PowerPenalty:
 
 
 def length_penalty(kind: Literal["paper", "power"], alpha: float) -> Penalty:
-    """The penalty that the settings `search.length_penalty` and `search.alpha` name."""
+    """The penalty for the settings `search.length_penalty` and `search.alpha`."""
     return PaperPenalty(alpha) if kind == "paper" else PowerPenalty(alpha)

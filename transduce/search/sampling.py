@@ -1,4 +1,4 @@
-"""Sampling: draw tokens from the model's distribution, with temperature, top-k and top-p.
+"""Sampling: tokens from the model's distribution, with temperature, top-k and top-p.
 
 Axes: R rows, V vocabulary.
 """
@@ -8,17 +8,17 @@ from collections.abc import Sequence
 import torch
 from torch import Generator, Tensor
 
-from transduce.search.asked import check_sampling
+from transduce.search.checks import check_sampling
 from transduce.search.hypothesis import Hypothesis
 from transduce.search.penalty import Penalty
-from transduce.search.step import State, Step, forced_tokens, hypotheses
+from transduce.search.step import SearchState, Step, forced_tokens, hypotheses
 from transduce.search.walk import walk
 
 
 @torch.no_grad()
 def sample(
     step: Step,
-    state: State,
+    state: SearchState,
     *,
     start: int,
     end: int,
@@ -32,12 +32,12 @@ def sample(
     prefix: Sequence[Sequence[int]] | None = None,
     never: Sequence[int] = (),
 ) -> list[list[Hypothesis]]:
-    """`num_samples` outputs per sentence in the order drawn, scored by the model as it is.
+    """`num_samples` outputs per sentence, in the order sampled; scores do not depend on temperature, top-k or top-p.
 
-    The state has one row per sentence. `limits` [B] are the longest outputs, counting `</s>`; tokens of `never` are
-    not drawn. top_k = 0 and
-    top_p = 1 cut nothing off. The draws depend on the generator, which lives on the device of `limits`, and on
-    the batch: the same sentences in another batch draw others. Draws of probability 0 (by their prefix) are left out.
+    The state has one row per sentence. `limits` [B] are the maximum output lengths, counting `</s>`; tokens in `never` are not
+    sampled. top_k = 0 and top_p = 1 keep all tokens. The samples depend on the generator, which must be on the device of
+    `limits`, and on the batch: in another batch, the same sentence gets other samples. Samples of probability 0, which only a
+    prefix can cause, are left out.
     """
     check_sampling(num_samples, temperature, top_k, top_p)
     if len(limits) == 0:
@@ -46,34 +46,34 @@ def sample(
     sentence = torch.arange(len(limits), device=limits.device).repeat_interleave(num_samples)
 
     def choose(log_probs: Tensor) -> Tensor:
-        return draw(log_probs, temperature, top_k, top_p, generator)
+        return sample_tokens(log_probs, temperature, top_k, top_p, generator)
 
     state = state.select(sentence) if num_samples > 1 else state
     paths = walk(step, state, start=start, end=end, forced=forced, choose=choose, never=never)
     return hypotheses(paths, len(limits), penalty)
 
 
-def draw(log_probs: Tensor, temperature: float, top_k: int, top_p: float, generator: Generator) -> Tensor:
-    """A token for each row [R], from the most probable ones that top_k and top_p leave."""
+def sample_tokens(log_probs: Tensor, temperature: float, top_k: int, top_p: float, generator: Generator) -> Tensor:
+    """Sample a token for each row [R] among those that top_k and top_p keep."""
     if top_k == 0 and top_p == 1:
-        return _draw_column(torch.softmax(log_probs / temperature, dim=1), generator)
+        return _sample_columns(torch.softmax(log_probs / temperature, dim=1), generator)
     count = min(top_k or log_probs.shape[1], log_probs.shape[1])
     log_probs, tokens = log_probs.topk(count, dim=1)
     probs = torch.softmax(log_probs / temperature, dim=1)
     more_probable = probs.cumsum(1) - probs
-    more_probable[:, 0] = 0  # the subtraction may round above a tiny top_p, and one token always stays
+    more_probable[:, 0] = 0  # always keep one token: the difference may round above a tiny top_p
     probs = probs.masked_fill(more_probable >= top_p, 0)
-    return tokens.gather(1, _draw_column(probs, generator)[:, None]).squeeze(1)
+    return tokens.gather(1, _sample_columns(probs, generator)[:, None]).squeeze(1)
 
 
-def _draw_column(weights: Tensor, generator: Generator) -> Tensor:
-    """A column of each row [R] with a chance proportional to its weight.
+def _sample_columns(weights: Tensor, generator: Generator) -> Tensor:
+    """Sample a column of each row [R] with a probability proportional to its weight.
 
-    By the inverse of the cumulative distribution: many times faster than `torch.multinomial` at a vocabulary's width.
+    Inverts the cumulative distribution, which is many times faster than `torch.multinomial` for a large vocabulary.
     """
     cumulative = weights.cumsum(1, dtype=torch.float64)
     total = cumulative[:, -1:]
     threshold = total * torch.rand(total.shape, generator=generator, dtype=total.dtype, device=total.device)
-    # Rounding up to the total itself would point past the last column that has any weight.
+    # A threshold rounded up to the total would point past the last column with any weight.
     threshold = torch.minimum(threshold, torch.nextafter(total, torch.zeros_like(total)))
     return torch.searchsorted(cumulative, threshold, right=True).squeeze(1)

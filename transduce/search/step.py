@@ -1,7 +1,8 @@
 """What all searches share: the step function, forced tokens, and the hypotheses.
 
-Knows no model: a step is any function from the last tokens and a state to logits.
-Axes: B sentences, T places of an output, R rows of a step, V vocabulary, K candidates of a row.
+Knows nothing of models: a step is any function from the last tokens and a state to logits.
+
+Axes: B sentences, T positions of an output, R rows of a step, V vocabulary, K candidates of a row.
 """
 
 import math
@@ -17,39 +18,39 @@ from transduce.errors import SettingError
 from transduce.search.hypothesis import Hypothesis
 from transduce.search.penalty import Penalty
 
-FREE = -1  # in a table of forced tokens: any token may stand here
-GROUP = 64  # columns whose maximum `top` looks at before it looks at each
+FREE = -1  # in a table of forced tokens: any token is allowed
+GROUP = 64  # columns: `top` compares the maxima of groups first
 
 
-class State(Protocol):
-    """What a step carries from token to token, one row per sequence."""
+class SearchState(Protocol):
+    """What a step carries from token to token, one row per output."""
 
     def select(self, rows: Tensor, /) -> Self:
-        """The state whose row i is this one's row `rows[i]`; rows may repeat or be left out."""
+        """The state whose row i is row `rows[i]` of this one; rows may be repeated or left out."""
         ...
 
 
-# (last tokens [R], state) -> logits [R, V]. The step itself brings the state up to date.
+# (last tokens [R], state) -> logits [R, V]. The step updates the state.
 Step = Callable[[Tensor, Any], Tensor]
 
 
 @dataclass(frozen=True)
 class Paths:
-    """Outputs as tensors, the rows of a sentence together; what stands beyond a row's length means nothing."""
+    """Outputs as tensors, with the rows of a sentence next to each other; ignore entries beyond the length of a row."""
 
     tokens: Tensor  # [R, T]
-    log_probs: Tensor  # [R, T], the model's own of each token, whatever chose it
-    lengths: Tensor  # [R], counting `</s>`; 0: no output
+    log_probs: Tensor  # [R, T], the model's log-probability of each token, however it was chosen
+    lengths: Tensor  # [R], counting `</s>`; 0 means no output
 
 
 def forced_tokens(limits: Tensor, prefix: Sequence[Sequence[int]] | None, end: int) -> Tensor:
-    """The token each place must take, or FREE [B, T]: the prefix, and `</s>` at the limit.
+    """The token that each position must take, or FREE [B, T]: the prefix, and `</s>` at the limit.
 
-    Differs from the paper: an output that reaches the limit is ended by `</s>` rather than broken off, so that every
-    hypothesis is a whole one with a probability.
+    Differs from the paper: an output that reaches the limit ends in `</s>` instead of being cut off, so that every
+    hypothesis is complete and has a probability.
     """
     prefix = prefix or [[] for _ in limits]
-    _check_places(limits.tolist(), prefix, end)
+    _check_prefixes(limits.tolist(), prefix, end)
     forced = torch.full((len(limits), int(limits.max())), FREE, dtype=torch.long)
     for row, tokens in enumerate(prefix):
         if tokens:
@@ -58,27 +59,27 @@ def forced_tokens(limits: Tensor, prefix: Sequence[Sequence[int]] | None, end: i
     return forced.scatter_(1, limits[:, None] - 1, end)
 
 
-def _check_places(limits: list[int], prefix: Sequence[Sequence[int]], end: int) -> None:
+def _check_prefixes(limits: list[int], prefix: Sequence[Sequence[int]], end: int) -> None:
     if len(prefix) != len(limits):
-        raise SettingError(f"{len(prefix)} prefixes for {len(limits)} sentences: give one each")
+        raise SettingError(f"{len(prefix)} prefixes for {len(limits)} sentences: give one prefix per sentence")
     for sentence, (limit, tokens) in enumerate(zip(limits, prefix, strict=True)):
         if limit < 1:
-            raise SettingError(f"sentence {sentence}: the length limit is {limit}: must be at least 1, for </s>")
+            raise SettingError(f"sentence {sentence}: the length limit is {limit}, but must be at least 1, for </s>")
         if len(tokens) >= limit:
             raise SettingError(
-                f"sentence {sentence}: a prefix of {len(tokens)} tokens and </s> is over the length limit of {limit}"
+                f"sentence {sentence}: a prefix of {len(tokens)} tokens and </s> exceed the length limit of {limit}"
             )
         if end in tokens or min(tokens, default=0) < 0:
-            raise SettingError(f"sentence {sentence}: the prefix must hold token ids other than </s>")
+            raise SettingError(f"sentence {sentence}: the prefix must contain only token ids other than </s>")
 
 
 def log_probabilities(logits: Tensor) -> Tensor:
-    """Normalised in float32 whatever the step computed in, and never above 0: the stopping rule rests on it."""
+    """Log-softmax in float32, whatever the precision of the step; never above 0, which the stopping rule relies on."""
     return torch.log_softmax(logits.float(), dim=-1).clamp_(max=0)
 
 
 def without(log_probs: Tensor, never: Sequence[int]) -> Tensor:
-    """The log-probabilities with these tokens ruled out; the others keep theirs, so that scores stay the model's."""
+    """Exclude these tokens; the others keep their log-probabilities, so that scores stay those of the model."""
     if not never:
         return log_probs
     return log_probs.index_fill(1, torch.tensor(never, device=log_probs.device), -torch.inf)
@@ -87,8 +88,8 @@ def without(log_probs: Tensor, never: Sequence[int]) -> Tensor:
 def top(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """The `count` largest values of each row and their columns [R, K], largest first.
 
-    The same as `torch.topk`, three to four times faster on CPUs: the largest values lie in the groups of columns
-    with the largest maxima, and a maximum over columns is vectorised where a partial sort is not.
+    The same as `torch.topk`, but three to four times faster on CPUs: the largest values are in the groups of columns
+    with the largest maxima, and unlike a partial sort, a maximum over columns is vectorised.
     """
     whole = values.shape[1] // GROUP
     if whole <= count:
@@ -97,12 +98,12 @@ def top(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     column = torch.arange(values.shape[1], device=values.device)
     inside = maxima.topk(count, dim=1).indices[:, :, None] * GROUP + column[:GROUP]
     columns = torch.cat((inside.flatten(1), column[whole * GROUP :].expand(len(values), -1)), dim=1)
-    best, place = values.gather(1, columns).topk(count, dim=1)
-    return best, columns.gather(1, place)
+    best, index = values.gather(1, columns).topk(count, dim=1)
+    return best, columns.gather(1, index)
 
 
 def hypotheses(paths: Paths, sentences: int, penalty: Penalty) -> list[list[Hypothesis]]:
-    """The paths of each sentence in their order, without those of probability 0."""
+    """The paths of each sentence in the same order, without those of probability 0."""
     lengths = paths.lengths.tolist()
     longest = max(lengths, default=0)
     rows = zip(paths.tokens[:, :longest].tolist(), paths.log_probs[:, :longest].tolist(), lengths, strict=True)
@@ -115,7 +116,7 @@ def hypotheses(paths: Paths, sentences: int, penalty: Penalty) -> list[list[Hypo
 
 
 def outputs(tokens: Tensor, lengths: Tensor, sentences: int) -> list[list[Hypothesis]]:
-    """The same for those who want no figures: these are not a number, and tokens are arrays, which are made faster."""
+    """The same without scores, which are NaN, and with tokens as arrays, which are faster to make."""
     bounds = lengths.tolist()
     rows = zip(tokens[:, : max(bounds, default=0)].numpy().copy(), bounds, strict=True)
     found = [[Hypothesis(row[: length - 1], math.nan, math.nan, [])] if length else [] for row, length in rows]
@@ -124,7 +125,7 @@ def outputs(tokens: Tensor, lengths: Tensor, sentences: int) -> list[list[Hypoth
 
 
 def _hypothesis(tokens: list[int], log_probs: list[float], penalty: Penalty) -> Hypothesis:
-    """The output with these tokens, `</s>` last; an empty row stands for none at all."""
+    """The output with these tokens, `</s>` last; no tokens means that there is no output."""
     if not tokens:
         return Hypothesis([], -torch.inf, -torch.inf, [])
     total = sum(log_probs)

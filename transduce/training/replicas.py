@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from transduce.model.dropout import drawing_from
+from transduce.model.dropout import dropout_generator
 
 AnyModule = TypeVar("AnyModule", bound=nn.Module)
 Shard = TypeVar("Shard")
@@ -45,7 +45,7 @@ class Replicas(Generic[AnyModule]):
 
         def work(number: int) -> Summed:
             torch.set_num_threads(each)  # counts for the thread that calls it
-            with drawing_from(torch.Generator().manual_seed(seeds[number])):
+            with dropout_generator(torch.Generator().manual_seed(seeds[number])):
                 return backward(self.models[number], shards[number])
 
         others = [self.pool.submit(work, number) for number in range(1, len(shards))]

@@ -1,9 +1,9 @@
-"""The GPU's short cuts: each computes what some lines of plain PyTorch elsewhere do, in fewer passes over memory.
+"""GPU kernels: each replaces a few lines of plain PyTorch and makes fewer passes over memory.
 
-Every kernel's plain form is its oracle (tests/test_kernels.py) and what runs where there is no GPU, in float32, and
-whenever a case is not covered here. Only `model`, the loss and `continuous` know that kernels exist.
+The plain PyTorch code is the reference that the kernels are tested against (tests/test_kernels.py). It also runs wherever the
+kernels do not: without a GPU, in float32, and in cases they do not support. Only `model` and `continuous` call kernels.
 
-Written in Triton, which comes with PyTorch's GPU builds. Under TRITON_INTERPRET=1 they also run on a CPU, for tests.
+They are written in Triton, which comes with PyTorch's GPU builds. With TRITON_INTERPRET=1 they also run on a CPU, for tests.
 """
 
 import contextlib
@@ -12,12 +12,12 @@ import os
 import torch
 from torch import Tensor
 
-ALIGNED = 8  # elements of bfloat16: rows of other lengths are multiplied at a fraction of the speed, or not at all
+ALIGNED = 8  # bfloat16 elements (16 bytes): products of rows of other lengths are much slower, or fail
 
-HEAD_WIDTHS = (16, 32, 64, 128)  # that a program can hold
+HEAD_WIDTHS = (16, 32, 64, 128)  # that the attention kernel supports
 
 HAVE_TRITON = False
-if torch.cuda.is_available() or os.environ.get("TRITON_INTERPRET") == "1":  # elsewhere it would only cost time
+if torch.cuda.is_available() or os.environ.get("TRITON_INTERPRET") == "1":  # elsewhere the import would only cost time
     with contextlib.suppress(ImportError):
         import triton.language  # noqa: F401
 
@@ -48,5 +48,5 @@ __all__ = [
 
 
 def serve(x: Tensor) -> bool:
-    """Whether kernels take care of a tensor: in bfloat16 on a GPU, where training spends its time."""
+    """Whether the kernels compute with this tensor: only in bfloat16 on a GPU, which is how training runs there."""
     return HAVE_TRITON and x.is_cuda and x.dtype == torch.bfloat16

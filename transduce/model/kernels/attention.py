@@ -1,9 +1,9 @@
-"""Attention within a page: a program holds a whole row of one head, so that softmax needs one look at it.
+"""Attention within a page: one program holds a whole row of one head, so softmax takes a single pass.
 
-Queries, keys and values are read where the stacked product left them and their gradients are written where its backward
-pass wants them: no transposes, no copies. Who may see whom comes from segments, so no mask is made either. The biases
-of the products are added here too, as far as they matter: softmax does not see that of the keys, which is the same for
-all of them, and weights that sum to 1 hand on that of the values as it is. Their gradients are summed on the way out.
+Queries, keys and values are read from the stacked product, and their gradients are written where its backward pass reads
+them, without transposes or copies. The mask is computed from the segments and never stored. The biases of the products are
+added here too, where they matter: the bias of the keys shifts all scores of a query alike, so softmax cancels it; the bias of
+the values is added to the result, since attention weights sum to 1. The gradients of the biases are summed here as well.
 
 Axes: R rows, Q query positions, K key positions, H heads, E width of a head.
 """
@@ -19,27 +19,27 @@ from torch import Tensor
 
 from transduce.model.kernels.sums import sum_of_parts
 
-WIDEST = 128  # places of a row that fit a program
-MOST_ROWS = 65_535  # of a grid in its second direction
+WIDEST = 128  # positions of a row that fit into a program
+MOST_ROWS = 65_535  # the limit of a grid's second dimension
 LOWEST = tl.constexpr(-1e30)  # below any score
-BITS = 1 / math.log(2)  # of a natural logarithm: powers of 2 are what the hardware has
-NARROW = 64  # width of a head up to which tiles are small: see `Chip`
-FORWARD_WARPS, REGISTERS = 4, 168  # over narrow heads: three programs share a processor
+BITS = 1 / math.log(2)  # converts e^x to 2^(x BITS): the hardware computes powers of 2
+NARROW = 64  # up to this width of a head, tiles are small (see `Chip`)
+FORWARD_WARPS, REGISTERS = 4, 168  # for narrow heads: three programs share a processor
 BACKWARD_WARPS = 8  # one program has a processor to itself
 
 
 @dataclass(frozen=True)
 class Chip:
-    """A GPU's processors, and the bytes that a program on one of them can share."""
+    """The number of processors of a GPU, and the bytes of shared memory that a program can use."""
 
     processors: int
     shared: int
 
     @property
     def roomy(self) -> bool:
-        """Whether a program can hold wide heads, or fetch the next narrow one while it computes (131 to 166 kB).
+        """Whether there is enough memory for wide heads, or to prefetch the next narrow head (131 to 166 kB).
 
-        Data centres have such chips; others have 99 kB, in which a narrow head fits.
+        Data-centre GPUs have this much; others have 99 kB, enough for a narrow head.
         """
         return self.shared >= 160_000
 
@@ -47,18 +47,20 @@ class Chip:
 @cache
 def chip_of(device: torch.device) -> Chip:
     if device.type != "cuda":
-        return Chip(processors=2, shared=1 << 30)  # the interpreter's
+        return Chip(processors=2, shared=1 << 30)  # Triton's interpreter
     number = torch.cuda.current_device() if device.index is None else device.index
-    # Triton's, because torch does not say how much a program can ask for.
+    # From Triton, because torch does not report the shared memory that a program can use.
     seen = triton.runtime.driver.active.utils.get_device_properties(number)
     return Chip(seen["multiprocessor_count"], seen["max_shared_mem"])
 
 
 def fits_a_page(query_segment: Tensor, key_segment: Tensor, head: int) -> bool:
-    """Whether rows of this many places, and heads of this width, are for a program to hold, and a grid has so many rows."""
-    places = max(query_segment.shape[1], key_segment.shape[1])
+    """Whether the kernel supports this many rows and positions, and heads of this width on this GPU."""
+    positions = max(query_segment.shape[1], key_segment.shape[1])
     return (
-        places <= WIDEST and len(query_segment) <= MOST_ROWS and (head <= NARROW or chip_of(query_segment.device).roomy)
+        positions <= WIDEST
+        and len(query_segment) <= MOST_ROWS
+        and (head <= NARROW or chip_of(query_segment.device).roomy)
     )
 
 
@@ -70,8 +72,8 @@ def attend(
     heads: int,
     causal: bool,
 ) -> tuple[Tensor, Tensor]:
-    """All heads of softmax(Q K^T / sqrt(E)) V side by side, and the logarithms of what softmax divided by, for the way
-    back. Each of Q, K, V [R, places, H E] may be part of a wider row."""
+    """All heads of softmax(Q K^T / sqrt(E)) V side by side, and the logarithms of the softmax denominators, which the backward
+    pass needs. Each of Q, K, V [R, positions, H E] may be part of a wider row."""
     queries, keys, values = inputs
     out = torch.empty_like(queries, memory_format=torch.contiguous_format)
     shape = _shape(queries, keys, heads)
@@ -88,7 +90,7 @@ def attend_backward(
     gradient: Tensor, levels: Tensor, inputs: tuple[Tensor, ...], biases: tuple[Tensor, ...],
     outputs: tuple[Tensor, ...], query_segment: Tensor, key_segment: Tensor, heads: int, causal: bool,
 ) -> Tensor:  # fmt: skip
-    """The gradients of Q, K, V, written into `outputs`, and [3 H E]: those of their biases."""
+    """Write the gradients of Q, K and V into `outputs`; returns those of their biases [3 H E]."""
     rows, width = gradient.shape[0], gradient.shape[2]
     sums = torch.empty(rows, 3 * width, dtype=torch.float32, device=gradient.device)
     shape, chip = _shape(inputs[0], inputs[1], heads), chip_of(gradient.device)
@@ -110,32 +112,32 @@ def _shape(queries: Tensor, keys: Tensor, heads: int) -> dict[str, int]:
 
 
 @triton.jit
-def _tile(pointer, row, head, places, count, stride, E: tl.constexpr):
-    """Where [places, E] of one row and head lie."""
-    return pointer + (row * count + places[:, None]) * stride + head * E + tl.arange(0, E)[None, :]
+def _tile(pointer, row, head, positions, count, stride, E: tl.constexpr):
+    """Pointers to the tile [positions, E] of one row and head."""
+    return pointer + (row * count + positions[:, None]) * stride + head * E + tl.arange(0, E)[None, :]
 
 
 @triton.jit
-def _load(pointer, row, head, places, count, stride, E: tl.constexpr):
-    return tl.load(_tile(pointer, row, head, places, count, stride, E), (places < count)[:, None], 0.0)
+def _load(pointer, row, head, positions, count, stride, E: tl.constexpr):
+    return tl.load(_tile(pointer, row, head, positions, count, stride, E), (positions < count)[:, None], 0.0)
 
 
 @triton.jit
-def _put(pointer, value, row, head, places, count, stride, E: tl.constexpr):
-    at = _tile(pointer, row, head, places, count, stride, E)
-    tl.store(at, value.to(pointer.dtype.element_ty), (places < count)[:, None])
+def _put(pointer, value, row, head, positions, count, stride, E: tl.constexpr):
+    at = _tile(pointer, row, head, positions, count, stride, E)
+    tl.store(at, value.to(pointer.dtype.element_ty), (positions < count)[:, None])
 
 
 @triton.jit
 def _with(value, bias, head, E: tl.constexpr):
-    """A tile and its bias, in the products' own precision."""
+    """A tile plus its bias, in the precision of the tile."""
     added = tl.load(bias + head * E + tl.arange(0, E)).to(tl.float32)
     return (value.to(tl.float32) + added[None, :]).to(value.dtype)
 
 
 @triton.jit
 def _scores(queries, keys, query_segment, key_segment, row, q_positions, k_positions, Q, K, CAUSAL: tl.constexpr):
-    """Q K^T where a place may see another, and less than anything elsewhere."""
+    """Q K^T, with -inf where the mask forbids attention."""
     q_segment = tl.load(query_segment + row * Q + q_positions, q_positions < Q, -1)[:, None]
     k_segment = tl.load(key_segment + row * K + k_positions, k_positions < K, -2)[None, :]
     keep = q_segment == k_segment
@@ -156,7 +158,7 @@ def _attend_forward(
     k = _load(keys, row, head, k_positions, K, k_stride, E)
     v = _load(values, row, head, k_positions, K, k_stride, E)
     scores = _scores(q, k, query_segment, key_segment, row, q_positions, k_positions, Q, K, CAUSAL)
-    most = tl.maximum(tl.max(scores, 1), LOWEST) * bits  # of padding that sees nothing, too, it is a number
+    most = tl.maximum(tl.max(scores, 1), LOWEST) * bits  # a number even for padding, which attends to nothing
     powers = tl.exp2(scores * bits - most[:, None])
     seen = tl.sum(powers, 1)
     whole = tl.maximum(seen, 1e-30)

@@ -1,6 +1,8 @@
-"""Label-smoothed cross-entropy that turns the logits into their gradient where they lie.
+"""Label-smoothed cross-entropy that overwrites the logits with their gradient.
 
-A row of logits is read twice, the second time from the cache, and written once: no float32 copy, no further passes. Axes: N places, V ids.
+A row of logits is read twice, the second time from the cache, and written once, without a float32 copy or further passes.
+
+Axes: N positions, V ids.
 """
 
 import math
@@ -13,20 +15,20 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.nn.functional import pad
 
-LANES, EACH = 256, 8  # threads of a program, and logits a thread reads at once
-LOWEST = tl.constexpr(-1e30)  # a lane that saw no logit yet
-BITS = tl.constexpr(1 / math.log(2))  # of a natural logarithm: powers of 2 are what the hardware has
-ALIGNED = 8  # ids: a matrix of bfloat16 whose rows are no multiple of 16 bytes is multiplied at a fraction of the speed
+LANES, EACH = 256, 8  # threads of a program, and logits that a thread reads at once
+LOWEST = tl.constexpr(-1e30)  # the maximum of a lane that has read no logit yet
+BITS = tl.constexpr(1 / math.log(2))  # converts e^x to 2^(x BITS): the hardware computes powers of 2
+ALIGNED = 8  # ids: bfloat16 products are much slower if rows are not a multiple of 16 bytes
 
 
 Sums = tuple[Tensor, Tensor]
 
 
 def projected_cross_entropy(hidden: Tensor, table: Tensor, labels: Tensor, smoothing: float) -> Sums:
-    """The smoothed loss and the plain one, summed over places with a label (>= 0), given hidden states and the embeddings of all ids.
+    """The loss with and without smoothing, summed over positions with a label (>= 0); `table` has the embeddings of all ids.
 
-    Only the first has a gradient. The last id is `<pad>`, no class: its logit counts for nothing and gets no gradient. Nor do those that fill the table
-    up to rows a matrix product likes.
+    Only the first has a gradient. The last id is `<pad>`, which is not a class: its logit is ignored and has no gradient. The
+    same holds for the rows that fill the table up to a multiple of ALIGNED.
     """
     classes = table.shape[0] - 1
     filled = pad(table, (0, 0, 0, -table.shape[0] % ALIGNED))
@@ -48,23 +50,23 @@ class _ProjectedCrossEntropy(Function):
 
 
 def summed(ctx: Any, losses: Tensor) -> Sums:
-    """The losses [2, N] of all places added up, of which only the first is to be differentiated."""
+    """Sum the losses [2, N] over all positions; only the first has a gradient."""
     smoothed, plain = losses.sum(1)
     ctx.mark_non_differentiable(plain)
     return smoothed, plain
 
 
 def gradients_of_product(hidden: Tensor, table: Tensor, of_logits: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
-    """Those of the hidden states and of the table, given that of their product and that of the loss."""
+    """The gradients of the hidden states and of the table, given those of the logits and of the loss."""
     by = gradient.to(hidden.dtype)
     return (of_logits @ table).mul_(by), (of_logits.t() @ hidden).mul_(by)
 
 
 def to_gradient(logits: Tensor, labels: Tensor, smoothing: float, classes: int) -> Tensor:
-    """Each place's losses, smoothed and plain [2, N]; the logits become the gradient of the first with respect to them."""
-    places, ids = logits.shape
-    losses = torch.empty(2, places, dtype=torch.float32, device=logits.device)
-    _to_gradient[(places,)](
+    """The loss of each position with and without smoothing [2, N]; the logits become the gradient of the first."""
+    positions, ids = logits.shape
+    losses = torch.empty(2, positions, dtype=torch.float32, device=logits.device)
+    _to_gradient[(positions,)](
         logits, logits.stride(0), labels, *losses, smoothing, classes, V=ids,
         LANES=LANES, EACH=EACH, TURNS=triton.cdiv(ids, LANES * EACH), num_warps=LANES // 32,
     )  # fmt: skip
@@ -79,15 +81,15 @@ def _to_gradient(
     row = tl.program_id(0).to(tl.int64)
     label = tl.load(labels + row)
     at = logits + row * stride
-    places = tl.arange(0, LANES)[:, None] * EACH + tl.arange(0, EACH)[None, :]
-    whole, plain = row_sums(at, places, classes, LANES, EACH, TURNS)
+    lanes = tl.arange(0, LANES)[:, None] * EACH + tl.arange(0, EACH)[None, :]
+    whole, plain = row_sums(at, lanes, classes, LANES, EACH, TURNS)
     counts = label >= 0
     of_label = tl.load(at + tl.where(counts, label, 0)).to(tl.float32)
     spread = smoothing / classes
     tl.store(losses + row, tl.where(counts, whole - (1 - smoothing) * of_label - spread * plain, 0.0))
     tl.store(plain_losses + row, tl.where(counts, whole - of_label, 0.0))
     for turn in range(TURNS):  # the row is still in the cache
-        ids = turn * LANES * EACH + places
+        ids = turn * LANES * EACH + lanes
         values = tl.load(at + ids, ids < classes, float("-inf")).to(tl.float32)
         gradient = tl.exp2(values * BITS - whole * BITS) - spread - tl.where(ids == label, 1 - smoothing, 0.0)
         gradient = tl.where(counts & (ids < classes), gradient, 0.0)
@@ -96,7 +98,7 @@ def _to_gradient(
 
 @triton.jit
 def row_sums(at, lanes, classes, LANES: tl.constexpr, EACH: tl.constexpr, TURNS: tl.constexpr):
-    """The logarithm of a row's summed powers, and its plain sum. Each lane keeps its own, so that lanes meet once a row."""
+    """The log-sum-exp and the sum of a row. Each lane has its own sums, so that lanes are combined only once per row."""
     most = tl.full((LANES,), float("-inf"), tl.float32)
     powers, plain = tl.zeros((LANES,), tl.float32), tl.zeros((LANES,), tl.float32)
     for turn in range(TURNS):

@@ -1,6 +1,8 @@
-"""The backward pass through max(0, .): the product with W2, cut where the maximum was 0, and its sum, in one kernel.
+"""The backward pass of ReLU: the product with W2, masked where the activation was 0, and its sum, in one kernel.
 
-Between two products that move four times d_model, every pass saved counts. Axes: N places, D d_model, F d_ff.
+The hidden features are four times d_model wide, so each pass over them that is saved counts.
+
+Axes: N positions, D d_model, F d_ff.
 """
 
 import torch
@@ -11,27 +13,27 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from transduce.model.kernels.sums import sum_of_parts
 
-ROWS, COLUMNS, DEPTH, TOGETHER = 128, 128, 64, 8  # of a tile, and tiles of rows that share columns in the cache
+ROWS, COLUMNS, DEPTH, TOGETHER = 128, 128, 64, 8  # sizes of a tile, and the tiles of rows that share cached columns
 WARPS, STAGES = 4, 3
 
 
 def relu_product(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """max(0, x W + b), with W^T given: cuBLAS adds and cuts as it writes."""
+    """max(0, x W + b), given W^T: cuBLAS adds the bias and applies the maximum as it writes."""
     return torch._addmm_activation(bias, x, weight.t())
 
 
 def cut_product(gradient: Tensor, weight: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
-    """`gradient @ weight`, zero where `hidden` is, and its sum over places."""
-    (places, depth), width = gradient.shape, weight.shape[1]
+    """`gradient @ weight`, set to zero where `hidden` is zero, and its sum over positions."""
+    (positions, depth), width = gradient.shape, weight.shape[1]
     out = torch.empty_like(hidden)
-    tiles = triton.cdiv(places, ROWS), triton.cdiv(width, COLUMNS)
+    tiles = triton.cdiv(positions, ROWS), triton.cdiv(width, COLUMNS)
     sums = torch.empty(tiles[0], width, dtype=torch.float32, device=hidden.device)
     _cut_product[(tiles[0] * tiles[1],)](
         TensorDescriptor.from_tensor(gradient, [ROWS, DEPTH]),
         TensorDescriptor.from_tensor(weight, [DEPTH, COLUMNS]),
         TensorDescriptor.from_tensor(hidden, [ROWS, COLUMNS]),
         TensorDescriptor.from_tensor(out, [ROWS, COLUMNS]),
-        sums, places, width, DEPTHS=triton.cdiv(depth, DEPTH), ROWS=ROWS, COLUMNS=COLUMNS, DEPTH=DEPTH,
+        sums, positions, width, DEPTHS=triton.cdiv(depth, DEPTH), ROWS=ROWS, COLUMNS=COLUMNS, DEPTH=DEPTH,
         TOGETHER=TOGETHER, num_warps=WARPS, num_stages=STAGES,
     )  # fmt: skip
     return out, sum_of_parts(sums, weight.dtype)

@@ -1,7 +1,9 @@
-"""Two passes over the same places that should agree (R-Drop): both rows of logits become their gradients where they lie.
+"""The R-Drop loss of two passes over the same positions, which overwrites both passes' logits with their gradients.
 
-With P and Q the two predictions, p and q their logarithms: the divergences' sum has, with respect to P's logits, the
-gradient P (p - q - KL(P || Q)) + P - Q, and the same with the two exchanged. Axes: N places of one pass, V ids.
+Let P and Q be the two predictions, and p and q their logarithms. The gradient of KL(P || Q) + KL(Q || P) with respect to the
+logits of P is P (p - q - KL(P || Q)) + P - Q; for those of Q, P and Q are exchanged.
+
+Axes: N positions of one pass, V ids.
 """
 
 from typing import Any
@@ -17,10 +19,10 @@ from transduce.model.kernels.cross_entropy import ALIGNED, EACH, LANES, Sums, gr
 
 
 def projected_r_drop(hidden: Tensor, table: Tensor, labels: Tensor, smoothing: float, weight: float) -> Sums:
-    """The mean of both passes' cross-entropies and of `weight` times both divergences, summed over labelled places; and
-    the mean of the cross-entropies without smoothing, which has no gradient.
+    """The mean cross-entropy of both passes plus `weight` times half their mean divergence, summed over labelled positions;
+    and the mean cross-entropy without smoothing, which has no gradient.
 
-    `hidden` has the places of one pass after those of the other, `labels` those of one.
+    `hidden` has the positions of the first pass followed by those of the second; `labels` has the positions of one pass.
     """
     classes = table.shape[0] - 1
     filled = pad(table, (0, 0, 0, -table.shape[0] % ALIGNED))
@@ -49,13 +51,13 @@ class _ProjectedRDrop(Function):
 
 @triton.jit
 def _to_gradients(
-    logits, stride, labels, losses, plain_losses, places, smoothing, weight, classes,
+    logits, stride, labels, losses, plain_losses, positions, smoothing, weight, classes,
     V: tl.constexpr, LANES: tl.constexpr, EACH: tl.constexpr, TURNS: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     label = tl.load(labels + row)
     counts = label >= 0
-    one, other = logits + row * stride, logits + (row + places) * stride
+    one, other = logits + row * stride, logits + (row + positions) * stride
     lanes = tl.arange(0, LANES)[:, None] * EACH + tl.arange(0, EACH)[None, :]
     whole_one, plain_one = row_sums(one, lanes, classes, LANES, EACH, TURNS)
     whole_other, plain_other = row_sums(other, lanes, classes, LANES, EACH, TURNS)

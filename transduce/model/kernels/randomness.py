@@ -1,7 +1,7 @@
-"""Which elements dropout keeps, as a function of a seed and an element's place: nothing is stored for the backward pass.
+"""Dropout masks as a function of a seed and an element's index, so that the backward pass needs no stored mask.
 
-A 32-bit mix of the place is as random as dropout needs, at a tenth of the instructions of torch's Philox, which would
-cost more than the memory traffic it sits in. The seed is drawn from torch's generator, on the device, once a call.
+A 32-bit hash of the index is random enough for dropout and takes a tenth of the instructions of torch's Philox, which would
+take longer than the memory traffic around it. Each call samples a new seed from torch's generator on the device.
 """
 
 import torch
@@ -12,21 +12,21 @@ from torch import Tensor
 GRAIN = 1 << 32
 
 
-def draw_seed(like: Tensor) -> Tensor:
-    """A number for one call of a kernel; drawn inside a CUDA graph it is new at every replay."""
+def sample_seed(like: Tensor) -> Tensor:
+    """A seed for one call of a kernel; inside a CUDA graph, every replay samples a new one."""
     return torch.randint(torch.iinfo(torch.int64).max, (1,), device=like.device)
 
 
 def threshold(rate: float) -> int:
-    """The share of 32-bit numbers below this is `rate`."""
+    """The number such that a fraction `rate` of all 32-bit numbers is below it."""
     return min(round(rate * GRAIN), GRAIN - 1)
 
 
 @triton.jit
-def kept(seed_pointer, place, threshold):
-    """True with probability 1 - rate for each place."""
+def kept(seed_pointer, index, threshold):
+    """True with probability 1 - rate for each index."""
     seed = tl.load(seed_pointer)
-    bits = place.to(tl.uint32) ^ seed.to(tl.uint32)
+    bits = index.to(tl.uint32) ^ seed.to(tl.uint32)
     bits = (bits ^ (bits >> 16)) * 0x7FEB352D
     bits = bits + (seed >> 32).to(tl.uint32)
     bits = (bits ^ (bits >> 15)) * 0x846CA68B

@@ -1,8 +1,8 @@
 """LayerNorm(x + Dropout(z + bias)) and its parts, each in one pass over memory, and their backward passes.
 
-The gradients of gain, shift and bias are summed on the way: every program adds up a share of the places.
+The gradients of gain, shift and bias are summed in the same pass: each program sums a share of the positions.
 
-Axes: N places, D d_model.
+Axes: N positions, D d_model.
 """
 
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ from torch import Tensor
 from transduce.model.kernels.randomness import GRAIN, kept, threshold
 from transduce.model.kernels.sums import sum_of_parts
 
-ELEMENTS, WARPS = 1024, 2  # of a tile
-PROGRAMS = 8 * 132  # of a backward pass
+ELEMENTS, WARPS = 1024, 2  # per tile
+PROGRAMS = 8 * 132  # of a backward pass, at most
 
 
 @dataclass(frozen=True)
 class Normed:
-    """A norm's result, with what its backward pass needs."""
+    """The result of a norm (`out`), and what its backward pass needs."""
 
     total: Tensor
     out: Tensor
@@ -62,29 +62,29 @@ def add_and_norm(
 
 
 def norm_backward(gradient: Tensor, beside: Tensor, normed: Normed, gain: Tensor) -> tuple[Tensor, Tensor]:
-    """The gradient of x with what reaches it `beside` the norm added, and [2, D]: those of gain and shift."""
+    """The gradient of x plus `beside`, the gradient that bypasses the norm; and those of gain and shift [2, D]."""
     dx, sums = torch.empty_like(gradient), _sums(gradient)
     _residual_backward[(len(sums),)](
         gradient, normed.total, beside, gain, normed.mean, normed.scale, dx, dx, sums, normed.mean, 0, 1.0,
         ADD=False, DROP=False, NORM=True, num_warps=WARPS, **_shape(gradient, len(sums)),
     )  # fmt: skip
-    return dx, sum_of_parts(sums, gain.dtype)[:2]  # the third was never written
+    return dx, sum_of_parts(sums, gain.dtype)[:2]  # the third row is not written
 
 
 def add_backward(gradient: Tensor, bias: Tensor, rate: float, seed: Tensor) -> tuple[Tensor, Tensor]:
-    """The gradients of z and of the bias; that of x is the gradient itself."""
+    """The gradients of z and of the bias; that of x equals `gradient`."""
     dz, sums = torch.empty_like(gradient), _sums(gradient)
     _residual_backward[(len(sums),)](
         gradient, gradient, gradient, bias, gradient, gradient, gradient, dz, sums, seed, threshold(rate),
         _rescale(rate), ADD=True, DROP=rate > 0, NORM=False, num_warps=WARPS, **_shape(gradient, len(sums)),
     )  # fmt: skip
-    return dz, sum_of_parts(sums, bias.dtype)[2]  # nor the others here
+    return dz, sum_of_parts(sums, bias.dtype)[2]  # the first two rows are not written
 
 
 def add_and_norm_backward(
     gradient: Tensor, normed: Normed, gain: Tensor, rate: float, seed: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of x and z, and [3, D]: those of gain, shift and bias."""
+    """The gradients of x and z, and those of gain, shift and bias [3, D]."""
     dx, dz, sums = torch.empty_like(gradient), torch.empty_like(gradient), _sums(gradient)
     _residual_backward[(len(sums),)](
         gradient, normed.total, gradient, gain, normed.mean, normed.scale, dx, dz, sums, seed, threshold(rate),
@@ -109,11 +109,11 @@ def _tiles(x: Tensor) -> tuple[int]:
 
 
 def _shape(x: Tensor, programs: int = 0) -> dict[str, int]:
-    places, width = x.numel() // x.shape[-1], x.shape[-1]
+    positions, width = x.numel() // x.shape[-1], x.shape[-1]
     block = triton.next_power_of_2(width)
     rows = max(1, ELEMENTS // block)
-    turns = {"TURNS": triton.cdiv(triton.cdiv(places, rows), programs)} if programs else {}
-    return {"N": places, "D": width, "BLOCK": block, "ROWS": rows} | turns
+    turns = {"TURNS": triton.cdiv(triton.cdiv(positions, rows), programs)} if programs else {}
+    return {"N": positions, "D": width, "BLOCK": block, "ROWS": rows} | turns
 
 
 def _rescale(rate: float) -> float:
@@ -130,15 +130,15 @@ def _residual_forward(
     columns = tl.arange(0, BLOCK)
     known = columns < D
     inside = (rows < N)[:, None] & known[None, :]
-    place = rows[:, None] * D + columns[None, :]
-    value = tl.load(x + place, inside, 0.0).to(tl.float32)
+    index = rows[:, None] * D + columns[None, :]
+    value = tl.load(x + index, inside, 0.0).to(tl.float32)
     if ADD:
-        added = tl.load(z + place, inside, 0.0).to(tl.float32) + tl.load(bias + columns, known, 0.0).to(tl.float32)
+        added = tl.load(z + index, inside, 0.0).to(tl.float32) + tl.load(bias + columns, known, 0.0).to(tl.float32)
         if DROP:
-            added = tl.where(kept(seed, place, threshold), added * rescale, 0.0)
+            added = tl.where(kept(seed, index, threshold), added * rescale, 0.0)
         rounded = (value + added).to(total.dtype.element_ty)
-        tl.store(total + place, rounded, inside)
-        value = rounded.to(tl.float32)  # as the backward pass will see it
+        tl.store(total + index, rounded, inside)
+        value = rounded.to(tl.float32)  # rounded as the backward pass reads it
     if NORM:
         center = tl.sum(value, 1) / D
         away = tl.where(known[None, :], value - center[:, None], 0.0)
@@ -147,7 +147,7 @@ def _residual_forward(
         tl.store(scale + rows, by, rows < N)
         weighted = away * by[:, None] * tl.load(gain + columns, known, 0.0).to(tl.float32)
         shifted = weighted + tl.load(shift + columns, known, 0.0).to(tl.float32)
-        tl.store(out + place, shifted.to(out.dtype.element_ty), inside)
+        tl.store(out + index, shifted.to(out.dtype.element_ty), inside)
 
 
 @triton.jit(do_not_specialize=["threshold"])
@@ -165,25 +165,25 @@ def _residual_backward(
     for turn in range(TURNS):
         rows = (turn * tl.num_programs(0) + tl.program_id(0)) * ROWS + tl.arange(0, ROWS)
         inside = (rows < N)[:, None] & known[None, :]
-        place = rows[:, None] * D + columns[None, :]
-        through = tl.load(gradient + place, inside, 0.0).to(tl.float32)
+        index = rows[:, None] * D + columns[None, :]
+        through = tl.load(gradient + index, inside, 0.0).to(tl.float32)
         if NORM:
             by = tl.load(scale + rows, rows < N, 0.0)[:, None]
             center = tl.load(mean + rows, rows < N, 0.0)[:, None]
-            unit = tl.where(inside, (tl.load(total + place, inside, 0.0).to(tl.float32) - center) * by, 0.0)
+            unit = tl.where(inside, (tl.load(total + index, inside, 0.0).to(tl.float32) - center) * by, 0.0)
             of_gain += through * unit
             of_shift += through
             through = through * weight
             along = tl.sum(through * unit, 1)[:, None] / D
             through = (through - tl.sum(through, 1)[:, None] / D - unit * along) * by
             if not ADD:
-                through += tl.load(beside + place, inside, 0.0).to(tl.float32)
-            tl.store(dx + place, through.to(dx.dtype.element_ty), inside)
+                through += tl.load(beside + index, inside, 0.0).to(tl.float32)
+            tl.store(dx + index, through.to(dx.dtype.element_ty), inside)
         if ADD:
             if DROP:
-                through = tl.where(kept(seed, place, threshold), through * rescale, 0.0)
+                through = tl.where(kept(seed, index, threshold), through * rescale, 0.0)
             through = tl.where(inside, through, 0.0)
-            tl.store(dz + place, through.to(dz.dtype.element_ty), inside)
+            tl.store(dz + index, through.to(dz.dtype.element_ty), inside)
             of_bias += through
     out = sums + tl.program_id(0) * 3 * D + columns
     tl.store(out, tl.sum(of_gain, 0), known)

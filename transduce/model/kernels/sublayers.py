@@ -1,9 +1,9 @@
-"""Whole sub-layers, residual and norm included, with their backward passes written out.
+"""Whole sub-layers, including residual and norm, with explicit backward passes.
 
-Written out, a gradient that arrives by two ways is added by the matrix product that brings the second, and what one
-kernel has in its registers the next need not fetch. The plain form of each is `layers.py`.
+An explicit backward pass lets a matrix product add its result to a gradient that arrived earlier, and lets one kernel compute
+what would otherwise be several passes over memory. The plain form of each sub-layer is in `layers.py`.
 
-Places are in one line here, [N, D]: rows matter to attention alone. Weights are as `torch.nn.Linear` has them.
+All positions form one axis here, [N, D]; only attention needs rows. Weights are laid out as in `torch.nn.Linear`.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from torch.autograd import Function
 
 from transduce.model.kernels.attention import attend, attend_backward
 from transduce.model.kernels.feed_forward import cut_product, relu_product
-from transduce.model.kernels.randomness import draw_seed
+from transduce.model.kernels.randomness import sample_seed
 from transduce.model.kernels.residual import (
     Normed,
     add,
@@ -29,7 +29,7 @@ from transduce.model.kernels.residual import (
 
 @dataclass(frozen=True)
 class Around:
-    """What stands around a sub-layer: the norm before or after it, and the dropout of its output."""
+    """The residual connection of a sub-layer: the norm before or after it, and the dropout of its output."""
 
     pre: bool
     rate: float
@@ -38,7 +38,7 @@ class Around:
 
 @dataclass(frozen=True)
 class Last:
-    """The parameters a sub-layer ends in."""
+    """The last parameters of a sub-layer: its output projection and its norm."""
 
     weight: Tensor
     bias: Tensor
@@ -54,7 +54,7 @@ def feed_forward(x: Tensor, inner: Tensor, inner_bias: Tensor, last: Last, aroun
 def self_attention(
     x: Tensor, stacked: Tensor, bias: Tensor, last: Last, around: Around, segment: Tensor, heads: int, causal: bool
 ) -> Tensor:
-    """The same around attention of `x` to itself."""
+    """Self-attention of `x`, with residual and norm as in `feed_forward`."""
     return _SelfAttention.apply(  # type: ignore[no-any-return]
         x, stacked, bias, last.weight, last.bias, last.gain, last.shift, around, segment, heads, causal
     )
@@ -64,7 +64,7 @@ def source_attention(
     x: Tensor, memory: Tensor, stacked: Tensor, bias: Tensor, last: Last, around: Around, query_segment: Tensor, key_segment: Tensor,
     heads: int,
 ) -> Tensor:  # fmt: skip
-    """The same around attention of `x` to the encoder's output."""
+    """Attention of `x` to the encoder's output, with residual and norm as in `feed_forward`."""
     return _SourceAttention.apply(  # type: ignore[no-any-return]
         x,
         memory,
@@ -82,7 +82,7 @@ def source_attention(
 
 
 def leave(x: Tensor, z: Tensor, bias: Tensor, gain: Tensor, shift: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """What a sub-layer ends in when nobody trains: x + z + b, and its norm."""
+    """The end of a sub-layer in inference: x + z + b, and its norm."""
     normed = add_and_norm(x, z, bias, gain, shift, 0.0, x, eps)
     return normed.total, normed.out
 
@@ -178,7 +178,7 @@ class _SourceAttention(Function):
         return dx.view_as(gradient), d_memory, d_stacked, d_stacked_bias, d_weight, d_bias, *ctx.of_norm, *(4 * [None])
 
 
-# What all of them begin and end with. `ctx` carries what the backward pass needs, and afterwards the norm's gradients.
+# The beginning and end that all sub-layers share. `ctx` holds what the backward pass needs and, after it, the norm's gradients.
 
 
 def _enter(ctx: Any, x: Tensor, gain: Tensor, shift: Tensor, around: Around) -> Tensor:
@@ -190,16 +190,16 @@ def _enter(ctx: Any, x: Tensor, gain: Tensor, shift: Tensor, around: Around) -> 
 
 
 def _leave(ctx: Any, x: Tensor, z: Tensor, last: Last, around: Around) -> Tensor:
-    ctx.seed, ctx.bias = draw_seed(x) if around.rate else x, last.bias
+    ctx.seed, ctx.bias = sample_seed(x) if around.rate else x, last.bias
     if around.pre:
         return add(x, z, last.bias, around.rate, ctx.seed)
     normed = add_and_norm(x, z, last.bias, last.gain, last.shift, around.rate, ctx.seed, around.eps)
-    ctx.normed = Normed(normed.total, torch.empty(0), normed.mean, normed.scale)  # its result is the next one's to keep
+    ctx.normed = Normed(normed.total, torch.empty(0), normed.mean, normed.scale)  # the next sub-layer saves the result
     return normed.out
 
 
 def _leave_backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of x (what does not pass the sub-layer), of z and of the last bias."""
+    """The gradients of x (only the part that bypasses the sub-layer), of z and of the last bias."""
     gradient = gradient.contiguous().flatten(0, -2)
     if ctx.around.pre:
         dz, d_bias = add_backward(gradient, ctx.bias, ctx.around.rate, ctx.seed)
@@ -210,9 +210,9 @@ def _leave_backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]
 
 
 def _enter_backward(ctx: Any, dx: Tensor, through: Tensor, weight: Tensor) -> Tensor:
-    """The whole gradient of x: what passed the sub-layer, as far as its first product, is added."""
+    """The whole gradient of x: adds the part that went through the sub-layer, up to its first product."""
     if not ctx.around.pre:
-        return dx.addmm_(through, weight)  # ours to change: the norm's backward pass made it
+        return dx.addmm_(through, weight)  # in place: the norm's backward pass allocated it
     dx, sums = norm_backward(through @ weight, dx, ctx.normed, ctx.gain)
     ctx.of_norm = sums[0], sums[1]
     return dx

@@ -1,4 +1,4 @@
-"""What many programs summed for themselves, added up in a fixed order.
+"""Adding up the partial sums of many programs in a fixed order, so that results are deterministic.
 
 Axes: P parts, C columns.
 """
@@ -8,11 +8,11 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-PARTS, COLUMNS, WARPS = 256, 16, 8  # of a tile
+PARTS, COLUMNS, WARPS = 256, 16, 8  # per tile
 
 
 def sum_of_parts(parts: Tensor, dtype: torch.dtype) -> Tensor:
-    """The sum over the first axis, in float32, and then in this precision."""
+    """The sum over the first axis, computed in float32 and returned in this precision."""
     out = torch.empty(parts.shape[1:], dtype=dtype, device=parts.device)
     _sum[(triton.cdiv(out.numel(), COLUMNS),)](
         parts, out, len(parts), out.numel(), PARTS=PARTS, COLUMNS=COLUMNS, num_warps=WARPS

@@ -1,10 +1,10 @@
-"""What no search can be asked for, whoever searches. Numbers only: needs no torch."""
+"""Bounds of the search parameters, the same for every engine. Does not import torch."""
 
 import math
 
 from transduce.errors import SettingError
 
-MOST_TOKENS = 10_000_000  # as large a vocabulary as the settings allow
+MOST_TOKENS = 10_000_000  # the largest vocabulary that the settings allow
 
 
 def check_beam(beam: int, n_best: int) -> None:
