@@ -38,3 +38,8 @@ def test_the_python_is_python() -> None:
 def test_the_links_lead_somewhere() -> None:
     for link in re.findall(r"\]\(([^)#]+)\)", README):
         assert (ROOT / link).exists(), link
+
+
+def test_it_is_short() -> None:
+    """What it is, for whom, install, three commands, five figures, where next: the rest belongs into docs/."""
+    assert len(README.split()) < 1_100, "move details into docs/"
