@@ -236,11 +236,7 @@ def test_a_beam_that_is_no_tree_is_refused(translator: Translator) -> None:
     "head", [["encoder", 0], ["encoder", "0", 0], [["encoder"], 0, 0], "abc", 5, None, ["encoder", 9, 0]]
 )
 def test_a_head_named_otherwise_is_refused(head: list[object], translator: Translator) -> None:
-<<<<<<< HEAD
-    with pytest.raises(SettingError, match=r"a head must be|there are layers"):
-=======
-    with pytest.raises(SettingError, match=r"a head is named as|the model has layers"):
->>>>>>> dc93798 (Models, kernels and search in plain words)
+    with pytest.raises(SettingError, match=r"a head must be|the model has layers"):
         attention_view(translator, SENTENCE, off=[head])
 
 
