@@ -22,11 +22,11 @@ from transduce.errors import SettingError, TrainingError
 from transduce.model import Model
 from transduce.threads import prefetch
 from transduce.training.checkpoint_manager import CheckpointManager
+from transduce.training.clock import Clock
 from transduce.training.feed import PREFETCHED_STEPS, StepBatches, TrainingData, step_batches
-from transduce.training.plan import Costs, Plan, end_of_training, ends_early, lines_for, revise
-from transduce.training.progress import Intervals, last_step
+from transduce.training.plan import Costs, Plan
 from transduce.training.report import MetricsLogger, Reporter
-from transduce.training.schedule import make_schedule, share_left
+from transduce.training.schedule import make_schedule
 from transduce.training.state import TrainingState
 from transduce.training.stopping import StopSignals
 from transduce.training.update import GraphedUpdate, PlainUpdate, Update
@@ -75,11 +75,9 @@ class Trainer:
         self.padding = padding_share(self.planner, epoch, training_data.train)
         batches = (batch for step in epoch for batch in step)
         self.largest = max(batches, key=lambda batch: self.planner.positions_of(batch, training_data.train))
-        self.begun = 0.0
-        self.command_begun = (time.perf_counter() if command_begun is None else command_begun) - self.progress.spent
         checkpoint = 12 * self.parameters / BYTES_PER_SECOND
-        self.costs = Costs(step=1.0, validation=0.0, checkpoint=checkpoint, closing=CLOSING_SECONDS[device.kind])
-        self.paced = (0, 0.0)  # the step and the time since which the pace is measured
+        costs = Costs(step=1.0, validation=0.0, checkpoint=checkpoint, closing=CLOSING_SECONDS[device.kind])
+        self.clock = Clock(self.config, self.progress, self.steps_per_epoch, costs, command_begun)
         self.learning_rate = self.gradient_norm = 0.0
 
     def _make_planner(self) -> Planner[Any]:
@@ -109,18 +107,14 @@ class Trainer:
     def parameters(self) -> int:
         return sum(parameter.numel() for parameter in self.model.parameters())
 
-    @property
-    def last_step(self) -> int:
-        return last_step(self.config, self.steps_per_epoch, self.progress)
-
     def run(self) -> None:
         """Train to the end of the budget; raises `Stopped` when a signal asks for it."""
-        if self._is_over() and self.checkpoints.is_complete(self.progress, self.last_step):
+        if self._is_over() and self.checkpoints.is_complete(self.progress, self.clock.last_step):
             self.checkpoints.finish()
             self.reporter.say(f"already finished at step {self.progress.step:,}; a larger budget continues it")
             return
         self.logger = MetricsLogger(self.checkpoints.folder, self.progress, self.reporter)
-        self.begun = time.perf_counter() - self.progress.seconds
+        self.clock.start()
         try:
             with StopSignals() as signals, self._fed() as fed:
                 self._try_largest()
@@ -147,12 +141,7 @@ class Trainer:
                 yield ready
 
     def _is_over(self) -> bool:
-        return self.progress.step >= self.last_step or self._out_of_patience() or self._out_of_time()
-
-    def _out_of_time(self) -> bool:
-        """Whether a finished run is given fewer minutes than it has had."""
-        shorter = bool(self.config.minutes) and not self.progress.plan_for(self.config)
-        return shorter and self.progress.step > 0 and self.progress.spent >= 60 * self.config.minutes
+        return self.clock.is_over or self._out_of_patience()
 
     def _out_of_patience(self) -> bool:
         return 0 < self.config.patience <= self.progress.waited
@@ -162,9 +151,9 @@ class Trainer:
         if step % self.config.log_every == 0:
             self._look()
             self.logger.log(self.progress, self.learning_rate, self.gradient_norm)
-        if plan := self.progress.plan_for(self.config):
-            self._keep_to(plan)
-        at_end, intervals = step >= self.last_step, Intervals.of(self.config, self.last_step, self.progress)
+        if plan := self.clock.pause_due():
+            self._pause(plan)
+        at_end, intervals = step >= self.clock.last_step, self.clock.intervals
         if step % intervals.validate_every == 0 and not at_end:
             self._validate()
         if step % intervals.checkpoint_every == 0 and not at_end:
@@ -192,18 +181,11 @@ class Trainer:
                 self.update.forget()
                 return False
             self.update.add(batch, data.target_tokens)
-        self.learning_rate = self.schedule(progress.step + 1, self._share_left(progress.step + 1))
+        self.learning_rate = self.schedule(progress.step + 1, self.clock.share_left(progress.step + 1))
         self.update.apply(self.learning_rate)
         self.state.update_average()
         self._advance(data)
         return True
-
-    def _share_left(self, step: int) -> float:
-        """How much of the run is left before a step: what the learning rate falls with."""
-        plan = self.progress.plan_for(self.config)
-        if plan and plan.last_step == self.last_step:
-            return plan.left_at(step)
-        return share_left(step, self.last_step, self.config.warmup_steps)
 
     def _advance(self, data: StepBatches) -> None:
         progress = self.progress
@@ -216,7 +198,7 @@ class Trainer:
             progress.epoch, progress.position = progress.epoch + 1, 0
         if self.device.kind == "cpu":  # looking costs a GPU's time: there it is done for the log
             self._look()
-        self.logger.step(progress, self.last_step, data.target_tokens)
+        self.logger.step(progress, self.clock.last_step, data.target_tokens)
 
     def _look(self) -> None:
         """Fetch what the updates measured; a gradient that is not a number ends the run before anything is saved."""
@@ -240,9 +222,9 @@ class Trainer:
         except (MemoryError, RuntimeError) as error:
             if "memory" not in str(error).lower():
                 raise
-            places = self.planner.positions_of(self.largest, self.training_data.train)
+            positions = self.planner.positions_of(self.largest, self.training_data.train)
             raise TrainingError(
-                f"the largest batch ({places:,} places) does not fit the memory of this device: "
+                f"the largest batch ({positions:,} positions) does not fit the memory of this device: "
                 "lower train.positions_per_microbatch or data.max_length"
             ) from None
         finally:
@@ -257,18 +239,14 @@ class Trainer:
 
     # --- a budget in minutes -----------------------------------------------------------------------------------
 
-    @property
-    def spent(self) -> float:
-        """Seconds of the budget that have gone by."""
-        return time.perf_counter() - self.command_begun
-
     def _make_plan(self) -> None:
         """What the run will do, said before its first step; planned from the clock where the budget is in minutes."""
-        self.costs.step = self._time_step()
+        self.clock.costs.step = self._time_step()
         if self.config.minutes:  # also after a resume: starting again took time
-            self._revise(self._plan_with_lines())
-        self.paced = (self.progress.step, time.perf_counter())
-        self._say_plan()
+            lines = len(self.training_data.valid_texts.sources)
+            self._revise(self.clock.first_plan(self._time_line(), lines))
+        self.clock.restart_pace()
+        self.reporter.say(f"plan: {self.parameters / 1e6:.2f} M parameters, {self.clock.describe()}")
 
     def _time_step(self) -> float:
         """Seconds of a step, from its largest batch: a first guess."""
@@ -281,65 +259,25 @@ class Trainer:
             seconds.append(time.perf_counter() - begun)
         return min(seconds) * max(1.0, self.config.tokens_per_batch / batch.tokens)
 
-    def _plan_with_lines(self) -> Plan:
-        """The plan there is, or a first one; a validation of its lines is timed on a few."""
-        progress, plan = self.progress, self.progress.plan_for(self.config)
-        per_line = self._time_line()
-        if plan is None:
-            lines = lines_for(self.config.minutes, per_line, len(self.training_data.valid_texts.sources))
-            started = progress.plan.started if progress.plan else 0.0 if progress.step else self.spent
-            plan = Plan(self.config.minutes, started, progress.step, 1.0, 0, 0, False, lines)
-            progress.best_rank = -math.inf  # other lines: their scores are not to be compared with those before
-        self.costs.validation = per_line * min(plan.lines, len(self.training_data.valid_texts.sources))
-        return plan
-
     def _time_line(self) -> float:
         """Seconds of a validation for each line of it."""
         few = self.training_data.valid_texts.first(TIMED_LINES)
         time_validation(self.translator, self.training_data.valid, few)  # the first one wakes the engine up
         return time_validation(self.translator, self.training_data.valid, few) / len(few.sources)
 
-    def _say_plan(self) -> None:
-        steps, plan, seconds = self.last_step, self.progress.plan_for(self.config), self._seconds_to_go()
-        ends = time.strftime("%H:%M:%S", time.localtime(time.time() + seconds))
-        over = self.spent + seconds - 60 * self.config.minutes
-        late = f", {_duration(over)} over the budget: {_duration(plan.started)} went by before training" if plan else ""
-        self.reporter.say(
-            f"plan: {self.parameters / 1e6:.2f} M parameters, {steps / self.steps_per_epoch:.2g} epochs, {steps:,} steps "
-            f"of about {self.costs.step:.2g} s; {_duration(seconds)} to go, until about {ends}{late if over > 1 else ''}"
-        )
-
-    def _seconds_to_go(self) -> float:
-        if plan := self.progress.plan_for(self.config):
-            return max(0.0, end_of_training(plan, self.costs) + self.costs.ending - self.spent)
-        return max(0.0, (self.last_step - self.progress.step) * self.costs.step)
-
-    def _keep_to(self, plan: Plan) -> None:
-        """Pause where the plan says so, and end when the time is over, whatever it says."""
-        step, spent = self.progress.step, self.spent
-        if spent >= end_of_training(plan, self.costs):
-            self.progress.plan = replace(plan, last_step=step)
-        elif step >= plan.last_step and ends_early(plan, spent, self.costs):
-            self._pause(replace(plan, validates=False))
-        elif plan.pause <= step < plan.last_step:
-            self._pause(plan)
-
     def _pause(self, plan: Plan) -> None:
         """Measure the pace, validate if it is time to, revise the plan, and save all of it."""
         self._look()
-        since, begun = self.paced
-        if self.progress.step > since:
-            self.costs.step = (time.perf_counter() - begun) / (self.progress.step - since)
-        if plan.validates and not self.config.validate_every and plan.last_step <= self.last_step:
+        self.clock.measure_pace()
+        if plan.validates and not self.config.validate_every and plan.last_step <= self.clock.last_step:
             self._validate()
         self.progress.planned_checkpoints.append(self.progress.step)
         self._revise(plan)
         self._save()
-        self.paced = (self.progress.step, time.perf_counter())
+        self.clock.restart_pace()
 
     def _revise(self, plan: Plan) -> None:
-        self.progress.plan = revise(plan, self.progress.step, self.spent, self.costs)
-        self.logger.planned(self.progress.step, self.progress.plan, self.costs)
+        self.logger.planned(self.progress.step, self.clock.revise(plan), self.clock.costs)
 
     # --- validation and keeping --------------------------------------------------------------------------------
 
@@ -364,16 +302,16 @@ class Trainer:
 
     def _measure(self) -> Validation:
         """Validate the model as it is, on as many lines as a budget in minutes allows."""
-        begun, plan = time.perf_counter(), self.progress.plan_for(self.config)
+        begun, plan = time.perf_counter(), self.clock.plan
         texts = self.training_data.valid_texts.first(plan.lines) if plan else self.training_data.valid_texts
         validation = validate(self.translator, self.training_data.valid, texts, LOSS_PAIRS * plan.lines if plan else 0)
-        self.costs.validation = time.perf_counter() - begun
+        self.clock.costs.validation = time.perf_counter() - begun
         all_lines = len(self.training_data.valid_texts.sources)
         return replace(validation, by_loss=ranks_by_loss(self.config, len(texts.sources), all_lines))
 
     def _average(self) -> None:
         """`averaged`: the mean of the last checkpoints (section 6.1), validated like any other weights."""
-        averaged = self.checkpoints.averaged(self.progress, self.last_step)
+        averaged = self.checkpoints.averaged(self.progress, self.clock.last_step)
         if averaged:
             load_weights(self.model, averaged, "the averaged weights")
             validation = self._measure()
@@ -388,11 +326,7 @@ class Trainer:
                 "lower train.learning_rate or set train.clip_norm=1"
             )
         begun = time.perf_counter()
-        self.progress.seconds, self.progress.spent = begun - self.begun, self.spent
+        self.clock.record()
         self.progress.metrics_size = self.logger.size()
-        self.checkpoints.save(self.progress, self.state, self.last_step)
-        self.costs.checkpoint = time.perf_counter() - begun
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.1f} minutes"
+        self.checkpoints.save(self.progress, self.state, self.clock.last_step)
+        self.clock.costs.checkpoint = time.perf_counter() - begun

@@ -1,0 +1,48 @@
+"""The clock of a run: when it ends, when it pauses, and how much is left."""
+
+import time
+
+from transduce.config import TrainConfig
+from transduce.training.clock import Clock
+from transduce.training.plan import Costs, Plan
+from transduce.training.progress import Progress
+
+
+def clock(config: TrainConfig, progress: Progress, spent: float = 0.0) -> Clock:
+    costs = Costs(step=1.0, validation=0.0, checkpoint=0.0, closing=0.0)
+    return Clock(config, progress, 10, costs, time.perf_counter() - spent)
+
+
+def test_a_budget_in_steps_has_no_plan_and_ends_at_its_last_step() -> None:
+    progress = Progress()
+    run = clock(TrainConfig(steps=20), progress)
+    assert (run.plan, run.last_step, run.is_over, run.pause_due()) == (None, 20, False, None)
+    progress.step = 20
+    assert run.is_over
+    assert run.seconds_to_go() == 0
+
+
+def test_a_run_that_is_out_of_time_ends_at_this_step() -> None:
+    plan = Plan(1.0, 0.0, 0, 1.0, last_step=100, pause=50, validates=False, lines=10)
+    progress = Progress(step=30, plan=plan)
+    run = clock(TrainConfig(steps=0, minutes=1.0), progress, spent=61.0)
+    assert run.pause_due() is None
+    assert (run.last_step, run.is_over) == (30, True)
+
+
+def test_a_run_pauses_where_its_plan_says() -> None:
+    plan = Plan(1.0, 0.0, 0, 1.0, last_step=100, pause=50, validates=True, lines=10)
+    progress = Progress(step=49, plan=plan)
+    run = clock(TrainConfig(steps=0, minutes=1.0), progress, spent=30.0)
+    assert run.pause_due() is None
+    progress.step = 50
+    assert run.pause_due() == plan
+    progress.step = 100  # much time is left: the run goes on, without a validation
+    due = run.pause_due()
+    assert due is not None
+    assert not due.validates
+
+
+def test_a_finished_run_with_fewer_minutes_than_it_had_is_over() -> None:
+    assert clock(TrainConfig(steps=0, minutes=1.0), Progress(step=5, spent=90.0)).is_over
+    assert not clock(TrainConfig(steps=0, minutes=2.0), Progress(step=5, spent=90.0)).is_over

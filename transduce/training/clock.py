@@ -1,0 +1,123 @@
+"""The clock of a run: how much of the budget is spent, at which step training ends, and when the run pauses.
+
+Measures the pace and keeps the plan of a budget in minutes (`transduce/training/plan.py`) up to date. Knows steps and
+seconds; the loop measures, validates and saves.
+"""
+
+import math
+import time
+from dataclasses import replace
+
+from transduce.config import TrainConfig
+from transduce.training.plan import Costs, Plan, end_of_training, ends_early, lines_for, revise
+from transduce.training.progress import Intervals, Progress, last_step
+from transduce.training.schedule import share_left
+
+
+class Clock:
+    """The budget of one run; `progress` is the run's own and holds the plan."""
+
+    def __init__(
+        self, config: TrainConfig, progress: Progress, steps_per_epoch: int, costs: Costs, begun: float | None = None
+    ) -> None:
+        self.config, self.progress, self.steps_per_epoch, self.costs = config, progress, steps_per_epoch, costs
+        self._command_begun = (time.perf_counter() if begun is None else begun) - progress.spent
+        self._training_begun = 0.0
+        self._paced = (0, 0.0)  # the step and the time since which the pace is measured
+
+    @property
+    def spent(self) -> float:
+        """Seconds of the budget that have gone by."""
+        return time.perf_counter() - self._command_begun
+
+    @property
+    def plan(self) -> Plan | None:
+        """The plan of the budget in minutes that the run has now."""
+        return self.progress.plan_for(self.config)
+
+    @property
+    def last_step(self) -> int:
+        return last_step(self.config, self.steps_per_epoch, self.progress)
+
+    @property
+    def intervals(self) -> Intervals:
+        return Intervals.of(self.config, self.last_step, self.progress)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the budget is used up: its last step is done, or a finished run was given fewer minutes than it had."""
+        shorter = bool(self.config.minutes) and not self.plan
+        out_of_time = shorter and self.progress.step > 0 and self.progress.spent >= 60 * self.config.minutes
+        return self.progress.step >= self.last_step or out_of_time
+
+    def start(self) -> None:
+        """Training begins or resumes now."""
+        self._training_begun = time.perf_counter() - self.progress.seconds
+
+    def record(self) -> None:
+        """Write into the progress how long the run has taken."""
+        self.progress.seconds, self.progress.spent = time.perf_counter() - self._training_begun, self.spent
+
+    def share_left(self, step: int) -> float:
+        """How much of the run is left before a step; the learning rate falls with it."""
+        plan = self.plan
+        if plan and plan.last_step == self.last_step:
+            return plan.left_at(step)
+        return share_left(step, self.last_step, self.config.warmup_steps)
+
+    def first_plan(self, seconds_per_line: float, lines: int) -> Plan:
+        """The plan there is, or a first one, for validations of at most so many lines."""
+        progress, plan = self.progress, self.plan
+        if plan is None:
+            started = progress.plan.started if progress.plan else 0.0 if progress.step else self.spent
+            chosen = lines_for(self.config.minutes, seconds_per_line, lines)
+            plan = Plan(self.config.minutes, started, progress.step, 1.0, 0, 0, False, chosen)
+            progress.best_rank = -math.inf  # other lines: their scores cannot be compared with those before
+        self.costs.validation = seconds_per_line * min(plan.lines, lines)
+        return plan
+
+    def revise(self, plan: Plan) -> Plan:
+        """The plan from here on, by the pace and the time that is left."""
+        self.progress.plan = revise(plan, self.progress.step, self.spent, self.costs)
+        return self.progress.plan
+
+    def pause_due(self) -> Plan | None:
+        """The plan to pause for after this step, if it is time; a run that is out of time ends at this step instead."""
+        plan, step, spent = self.plan, self.progress.step, self.spent
+        if plan is None:
+            return None
+        if spent >= end_of_training(plan, self.costs):
+            self.progress.plan = replace(plan, last_step=step)
+            return None
+        if step >= plan.last_step and ends_early(plan, spent, self.costs):
+            return replace(plan, validates=False)
+        return plan if plan.pause <= step < plan.last_step else None
+
+    def measure_pace(self) -> None:
+        """Seconds of a step since the pace was last restarted."""
+        since, begun = self._paced
+        if self.progress.step > since:
+            self.costs.step = (time.perf_counter() - begun) / (self.progress.step - since)
+
+    def restart_pace(self) -> None:
+        self._paced = (self.progress.step, time.perf_counter())
+
+    def seconds_to_go(self) -> float:
+        if plan := self.plan:
+            return max(0.0, end_of_training(plan, self.costs) + self.costs.ending - self.spent)
+        return max(0.0, (self.last_step - self.progress.step) * self.costs.step)
+
+    def describe(self) -> str:
+        """How long the run will take and when it will end."""
+        steps, plan, seconds = self.last_step, self.plan, self.seconds_to_go()
+        ends = time.strftime("%H:%M:%S", time.localtime(time.time() + seconds))
+        over = self.spent + seconds - 60 * self.config.minutes
+        late = f", {_duration(over)} over the budget: {_duration(plan.started)} went by before training" if plan else ""
+        return (
+            f"{steps / self.steps_per_epoch:.2g} epochs, {steps:,} steps of about {self.costs.step:.2g} s; "
+            f"{_duration(seconds)} to go, until about {ends}{late if over > 1 else ''}"
+        )
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.1f} minutes"
