@@ -40,6 +40,13 @@ def prose(page: Path) -> str:
     return re.sub(r"`[^`\n]*`", "", text)
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_text_is_taken_for_a_tag(page: Path) -> None:
+    """Markdown passes `<unk>` on as HTML, and browsers show nothing."""
+    tags = re.findall(r"</?[a-z][^>\n]*>", re.sub(r"<!--.*?-->|<https?:[^>]*>", "", prose(page), flags=re.S))
+    assert [tag for tag in tags if tag != "<br>"] == []
+
+
 def anchors(page: Path) -> set[str]:
     """The anchors of a page's headings, as GitHub and MkDocs make them."""
     headings = re.findall(

@@ -243,7 +243,7 @@ class DataConfig:
     unknown: Literal["bytes", "unk"] = setting(
         "bytes",
         "What becomes of a character outside the vocabulary.",
-        choices={"bytes": "it is spelt in bytes (byte fallback)", "unk": "it becomes <unk>"},
+        choices={"bytes": "it is spelt in bytes (byte fallback)", "unk": "it becomes `<unk>`"},
         inherited="always",
     )
     normalization: Normalization = setting(
@@ -259,7 +259,7 @@ class DataConfig:
         inherited="always",
     )
     symbols: tuple[str, ...] = setting(
-        (), "Pieces that are never split (sentencepiece's user-defined symbols), such as >>de<<.", inherited="always"
+        (), "Pieces that are never split (sentencepiece's user-defined symbols), such as `>>de<<`.", inherited="always"
     )
     columns: tuple[str, ...] = setting(
         (),
@@ -442,7 +442,7 @@ class SearchConfig:
         "An output may be this much longer than its input.",
         unit="tokens", least=0, most=100_000, inherited="default",
     )  # fmt: skip
-    allow_unknown: bool = setting(True, "Whether an output may contain <unk>.")
+    allow_unknown: bool = setting(True, "Whether an output may contain `<unk>`.")
 
 
 @dataclass(frozen=True, kw_only=True)
