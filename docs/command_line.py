@@ -58,9 +58,10 @@ def shown(group: argparse._ArgumentGroup) -> list[argparse.Action]:
 
 
 def table(group: argparse._ArgumentGroup) -> str:
-    heading = {"positional arguments": "argument", "options": "option"}.get(group.title or "", group.title or "option")
+    title = group.title or "options"
+    heading = "argument" if title.startswith("positional") else "option"
     rows = [f"| {names(action)} | {meaning(action)} |" for action in shown(group)]
-    opening = [f"\n{plain(group.description)}"] if group.description else []
+    opening = [f"\n**{title.capitalize()}**: {plain(group.description)}."] if group.description else []
     return "\n".join([*opening, "", f"| {heading} | meaning |", "| --- | --- |", *rows])
 
 
