@@ -28,6 +28,7 @@ from transduce.text import EOS
 from transduce.training.optimizer import make_optimizer
 from transduce.training.schedule import make_schedule
 from transduce.translator import SearchRequest
+from transduce.translator.engine import Block
 from transduce.translator.torch_engine import TorchEngine
 
 pytestmark = [pytest.mark.numerics, pytest.mark.usefixtures("few_threads")]
@@ -430,7 +431,7 @@ def test_the_output_limit_is_the_input_plus_50(beam: int) -> None:
     with torch.no_grad():
         model.output_bias[EOS] = -100.0  # type: ignore[index]
     engine = TorchEngine(model, Device("cpu", bf16=False), PAD, PAD, EOS)
-    found = engine.search([[5, 6, EOS], [5, EOS]], [[], []], SearchRequest(beam=beam))
+    found = next(engine.stream([Block([[5, 6, EOS], [5, EOS]], [[], []])], SearchRequest(beam=beam)))
     assert [len(one[0].tokens) + 1 for one in found] == [3 + 50, 2 + 50]
 
 

@@ -145,7 +145,7 @@ def test_a_source_too_long_is_cut_and_counted(ours: Translator, request_: Search
     assert [one.source_tokens for one in found][1] == len(ids)
     assert found[0].text == found[2].text
     engine, sources = ours.engines.torch, [ours.source_ids(short), [*ids[:15], EOS]]
-    searched = engine.search(sources, [[], []], request_)
+    searched = next(engine.stream([Block(sources, [[], []])], request_))
     texts = ours.vocabularies.target.decode([line[0].tokens for line in searched])
     assert_texts_agree(ours, request_, [short, long], [found[0].text, found[1].text], texts)
 
@@ -195,7 +195,7 @@ def test_prefixes_and_terms_for_other_lines_are_refused(ours: Translator) -> Non
 @BOTH
 def test_scoring_ids_gives_what_the_search_said(ours: Translator, request_: SearchRequest) -> None:
     sources = ours.vocabularies.source.encode(random_lines(20, seed=6))
-    found = ours.engines.torch.search(sources, [[]] * len(sources), request_.but(n_best=request_.beam))
+    found = next(ours.engines.torch.stream([Block(sources, [[]] * len(sources))], request_.but(n_best=request_.beam)))
     pairs = [(source, one) for source, hypotheses in zip(sources, found, strict=True) for one in hypotheses]
     scored = ours.engines.torch.score([source for source, _ in pairs], [[*one.tokens, EOS] for _, one in pairs])
     assert len(scored) == 20 * request_.beam

@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Literal, NoReturn
 
-from transduce.config import Layers, merge, settings_layer
+from transduce.config import Layers, settings_layer
 from transduce.cores import tune_idle_threads
 from transduce.data import Files, groups_of, without_pipes
 from transduce.errors import MissingExtra, SettingError
@@ -525,8 +525,9 @@ def _with_budget(settings: "Settings | None", minutes: float | None, steps: int 
     for name, value in given.items():
         if value is not None and not value > 0:
             raise SettingError(f"{name} = {value:g}: must be more than 0")
-    budget = {name: value for name, value in given.items() if value is not None}
-    return merge(settings_layer(settings or ()), {"train": budget})
+    layer = settings_layer(settings or ())
+    layer.setdefault("train", {}).update({name: value for name, value in given.items() if value is not None})
+    return layer
 
 
 def _require(*packages: str, extra: str) -> None:

@@ -19,7 +19,7 @@ from transduce.explore import draw_attention
 from transduce.metrics import PRONUNCIATION_METRICS, Scores, score_outputs
 from transduce.training import TrainingRequest, train
 from transduce.training.report import Terminal
-from transduce.translator import Loading, Translator
+from transduce.translator import LoadOptions, Translator
 from transduce.translator.evaluation import TestSet, evaluate
 
 # The whole recipe; everything else is fitted to the data. Chosen for a few minutes on two cores (docs/log.md).
@@ -43,7 +43,7 @@ def run_demo(folder: Path) -> None:
     if not is_finished(run):
         request = TrainingRequest(train=files["train"], valid=files["valid"], settings=RECIPE)
         train(run, request, reporter=Terminal())
-    translator = Translator.load(run, Loading(engine="torch"))  # figures to quote: of the weights as they are
+    translator = Translator.load(run, LoadOptions(engine="torch"))  # figures to quote: of the weights as they are
     scores = score_demo(translator, splits["test"])
     print(f"\n{scores.text()}")
     known = {word for pairs in splits.values() for word, _ in pairs}

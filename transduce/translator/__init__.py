@@ -3,8 +3,8 @@
 (`torch_engine` is imported by name: it needs torch; so is all of `ct2_...`, which needs CTranslate2.)
 """
 
-from transduce.translator.engine import Request, SearchRequest
-from transduce.translator.engines import Loading, LoadOptions
+from transduce.translator.engine import SearchRequest
+from transduce.translator.engines import LoadOptions
 from transduce.translator.folder import (
     ModelFolder,
     better_weights,
@@ -25,10 +25,8 @@ __all__ = [
     "LONGEST_SOURCE",
     "Attention",
     "LoadOptions",
-    "Loading",
     "ModelFolder",
     "Output",
-    "Request",
     "Scored",
     "SearchRequest",
     "Translation",

@@ -101,9 +101,6 @@ class SearchRequest:
         return self.but(seed=(self.seed + number) % 2**63) if self.sampling else self
 
 
-Request = SearchRequest  # its earlier name
-
-
 @dataclass(frozen=True)
 class Block:
     """Sources to be searched together, each with the beginning its outputs must have, and the phrases in them."""

@@ -56,9 +56,6 @@ class LoadOptions:
             raise SettingError("the ct2 engine runs on CPUs only: use device cpu, or engine torch")
 
 
-Loading = LoadOptions  # its earlier name
-
-
 class Engines(Protocol):
     """The engines of a translator."""
 

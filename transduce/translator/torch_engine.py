@@ -38,17 +38,6 @@ class TorchEngine:
         self.source_pad, self.target_pad, self.end = source_pad, target_pad, end
         self.ensemble = Ensemble([self.model, *(other.to(device.torch).eval() for other in others)])
 
-    @torch.inference_mode()
-    def search(
-        self,
-        sources: Sequence[Ids],
-        prefixes: Sequence[Ids],
-        request: SearchRequest,
-        phrases: Sequence[Sequence[Ids]] = (),
-    ) -> list[list[Hypothesis]]:
-        """The hypotheses for each source, best first, in the order of the sources."""
-        return self._in_batches(Block(sources, prefixes, phrases), request, self._draws(request))
-
     def _in_batches(self, block: Block, request: SearchRequest, draws: torch.Generator) -> list[list[Hypothesis]]:
         self.model.eval()
         found: list[list[Hypothesis]] = [[] for _ in block.sources]
