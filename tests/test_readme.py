@@ -1,6 +1,7 @@
 """What the README says is so: its table is generated, its commands are understood, its links lead somewhere."""
 
 import ast
+import json
 import re
 import shlex
 import sys
@@ -22,6 +23,17 @@ def test_the_results_are_generated() -> None:
         sys.path.pop(0)
     assert readme.RESULTS.read_text(encoding="utf-8") == readme.page(), "run: python benchmarks/readme.py"
     assert readme.replaced(README) == README, "run: python benchmarks/readme.py"
+
+
+def test_the_demo_prints_what_the_readme_shows() -> None:
+    """Its words are those of the program, and its figures those of the recorded run."""
+    program = (ROOT / "transduce/demo.py").read_text(encoding="utf-8")
+    recorded = json.loads((ROOT / "benchmarks/results/demo.json").read_text(encoding="utf-8"))["demo"]
+    for words in ("words never seen in training", "with stress marks", "words that are not in the dictionary at all:"):
+        assert words in program
+        assert words in README
+    for kind in ("stressed", "plain"):
+        assert "  ".join(f"{name} {score['value']:.2f}" for name, score in recorded[kind].items()) in README
 
 
 @pytest.mark.parametrize("line", [ln for ln in README.split("\n") if ln.startswith("transduce ")])
