@@ -62,7 +62,7 @@ def swollen(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("engine", ["torch", "ct2"])
 def test_a_folder_whose_settings_are_larger_than_its_weights(swollen: Path, engine: str) -> None:
-    assert "but this model's is [" in refused("translate", str(swollen), "--engine", engine, "--threads", "1")
+    assert "but this model needs [" in refused("translate", str(swollen), "--engine", engine, "--threads", "1")
 
 
 def test_such_a_folder_is_no_start_and_no_part_of_an_average(swollen: Path, tmp_path: Path) -> None:
@@ -71,15 +71,15 @@ def test_such_a_folder_is_no_start_and_no_part_of_an_average(swollen: Path, tmp_
     said = refused(
         "train", str(tmp_path / "new"), "--from", str(swollen), "--train", pairs, "--valid", pairs, "--quiet"
     )
-    assert "but this model's is [" in said
-    assert "but this model's is [" in refused("average", str(swollen), str(swollen), "-o", str(tmp_path / "mean"))
+    assert "but this model needs [" in said
+    assert "but this model needs [" in refused("average", str(swollen), str(swollen), "-o", str(tmp_path / "mean"))
 
 
 def test_weights_that_are_larger_than_the_settings(tmp_path: Path) -> None:
     """A file whose header fits itself, and not the model."""
     run = RunFolder(Path(shutil.copytree(FROZEN, tmp_path / "run")))
     write_tensors(run.weights("best"), read_tensors(run.weights("best")) | {"more": torch.zeros(100_000_000)})
-    assert "has more, which this model lacks" in refused(
+    assert "has more, which this model does not have" in refused(
         "translate", str(run.path), "--engine", "torch", "--threads", "1"
     )
 

@@ -415,14 +415,14 @@ def test_other_weights_can_be_asked_for(model: Path, which: str) -> None:
 MISTAKES = [
     (["train", "run", "--train", "a", "b", "--minutes", "0"], "minutes = 0: must be more than 0"),
     (["translate", "nowhere"], "nowhere: no such folder"),
-    (["translate", "nowhere"], "`transduce train nowhere --train SOURCE TARGET` makes one"),
+    (["translate", "nowhere"], "`transduce train nowhere --train SOURCE TARGET` creates one"),
     (["translate", "MODEL/checkpoints"], "not a model folder (it has no config.toml)"),
-    (["translate", "MODEL/config.toml"], "config.toml: a file, not a model folder; name MODEL\n"),
+    (["translate", "MODEL/config.toml"], "config.toml: a file, not a model folder; did you mean MODEL?\n"),
     (["translate", "INPUT"], "input: a file, not a model folder\n"),
     (["translate", "FULL"], "full: not a model folder (it has no config.toml)\n"),
     (["translate", "MODEL/.."], "(it has no config.toml); did you mean MODEL/../run?"),
-    (["translate", "MARIAN"], "a Hugging Face folder (marian); `transduce import MARIAN RUN` makes a model folder"),
-    (["translate", "MODEL", "--weights", "averaged"], "no averaged.safetensors there"),
+    (["translate", "MARIAN"], "a Hugging Face folder (marian); `transduce import MARIAN RUN` converts Marian models"),
+    (["translate", "MODEL", "--weights", "averaged"], "the folder has no averaged.safetensors"),
     (["translate", "MODEL", "--input", "missing"], "missing: cannot be read"),
     (["translate", "MODEL", "--input", "INPUT", "--beam", "0"], "beam = 0: must be at least 1"),
     (["translate", "MODEL", "--input", "INPUT", "--sample", "--temperature", "0"], "temperature"),
@@ -556,7 +556,7 @@ def test_too_few_sources_to_hold_any_out(tmp_path: Path, capsys: pytest.CaptureF
 def test_a_folder_without_weights(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     copied = shutil.copytree(model, tmp_path / "run", ignore=shutil.ignore_patterns("*.safetensors", "ct2"))
     assert main(["translate", str(copied)]) == 2
-    assert "no weights: neither best.safetensors nor last.safetensors is there" in capsys.readouterr().err
+    assert "the folder has no weights: neither best.safetensors nor last.safetensors" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -574,7 +574,7 @@ def test_a_folder_that_cannot_be_written_to_is_read_all_the_same(copy: Path) -> 
 def test_weights_that_do_not_fit_are_refused_by_name(copy: Path) -> None:
     config = read_config(RunFolder(copy))
     write_config(RunFolder(copy), dataclasses.replace(config, model=dataclasses.replace(config.model, d_ff=256)))
-    with pytest.raises(RunError, match=r"feed_forward.inner.bias is \[128\], but this model's is \[256\]"):
+    with pytest.raises(RunError, match=r"feed_forward.inner.bias has shape \[128\], but this model needs \[256\]"):
         transduce.load(copy, engine="ct2")
     assert not list(RunFolder(copy).ct2.iterdir())
 

@@ -198,7 +198,7 @@ def wrong_shape(arrays: dict[str, Any]) -> None:
         (quantised, "decoder_l1_self_Wq is int8 of 2 axes, not a float32 matrix"),
         (not_a_number, "encoder.0.feed_forward.inner.bias holds something that is not a number"),
         (fewer_pieces, "but the vocabulary beside it"),
-        (wrong_shape, "encoder.0.feed_forward.inner.weight is [95, 64], but this model's is [96, 64]"),
+        (wrong_shape, "encoder.0.feed_forward.inner.weight has shape [95, 64], but this model needs [96, 64]"),
     ],
 )
 def test_damaged_arrays_are_named(spoil: Any, said: str, tmp_path: Path) -> None:

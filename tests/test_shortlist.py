@@ -77,7 +77,9 @@ def test_an_altered_shortlist_is_refused(run: Path, pairs: str) -> None:
     path = make_shortlist(run, [(pairs,)], say=lambda text: None)
     text = path.read_text()
     path.write_text(text.replace("▁M", "▁N", 1))
-    with pytest.raises(DamagedFile, match=r"shortlist\.txt: altered or torn .*`transduce shortlist .*` makes it again"):
+    with pytest.raises(
+        DamagedFile, match=r"shortlist\.txt: altered or torn .*`transduce shortlist .*` creates it again"
+    ):
         Translator.load(run, LoadOptions(engine="ct2", threads=1, shortlist=True)).ready()
     path.write_text(text)
     Translator.load(run, LoadOptions(engine="ct2", threads=1, shortlist=True)).ready()

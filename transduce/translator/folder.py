@@ -27,18 +27,18 @@ SEAL = "# sha256 of the lines below: "
 
 @dataclass(frozen=True)
 class ModelFolder:
-    """What a folder says of its model; the weights are read when asked for."""
+    """The settings and vocabularies of a model folder; the weights are read on demand."""
 
     folder: RunFolder
     config: Config
     vocabularies: Vocabularies
 
     def weights(self, which: str = "auto") -> Path:
-        """The file of these weights, checked for version and vocabulary; `auto` is the better validated of two."""
+        """The file of these weights, after checking its version and vocabularies; `auto` is the better validated of two."""
         path = self.folder.weights(better_weights(self.folder) if which == "auto" else which)
         if not path.exists():
-            missing = "weights: neither best.safetensors nor last.safetensors is" if which == "auto" else path.name
-            raise RunError(f"{self.folder.path}: no {missing} there")
+            missing = "weights: neither best.safetensors nor last.safetensors" if which == "auto" else path.name
+            raise RunError(f"{self.folder.path}: the folder has no {missing}")
         check_version(path)
         self._check_vocabularies(path)
         return path
@@ -58,7 +58,7 @@ class ModelFolder:
         return parameter_shapes(self.config.model, self.vocabularies)
 
     def _check_vocabularies(self, path: Path) -> None:
-        """Ids mean nothing without the vocabulary they were learned with."""
+        """Refuse weights that were trained with other vocabularies: ids would mean other tokens."""
         about = read_about(path)
         for side, vocabulary in (("source", self.vocabularies.source), ("target", self.vocabularies.target)):
             if about.get(f"{side}_vocabulary", vocabulary.digest) != vocabulary.digest:
@@ -67,7 +67,7 @@ class ModelFolder:
 
 
 def open_folder(path: str | Path) -> ModelFolder:
-    """The folder of a run, checked for what every model needs."""
+    """Open a model folder: read its settings and vocabularies."""
     folder = RunFolder(Path(path))
     if not folder.config.is_file():
         raise RunError(f"{path}: {_what_it_is(folder.path)}")
@@ -76,16 +76,16 @@ def open_folder(path: str | Path) -> ModelFolder:
 
 
 def _what_it_is(path: Path) -> str:
-    """What is there in place of a model folder, and what to do."""
-    train = f"`transduce train {path} --train SOURCE TARGET` makes one"
+    """What a path is that is not a model folder, and what to do."""
+    train = f"`transduce train {path} --train SOURCE TARGET` creates one"
     if path.is_file():
         return "a file, not a model folder" + (
-            f"; name {path.parent}" if RunFolder(path.parent).config.is_file() else ""
+            f"; did you mean {path.parent}?" if RunFolder(path.parent).config.is_file() else ""
         )
     if not path.is_dir():
         return f"no such folder; {train}"
     if kind := _kind_of_hf(path):
-        return f"a Hugging Face folder ({kind}); `transduce import {path} RUN` makes a model folder of it, where it can"
+        return f"a Hugging Face folder ({kind}); `transduce import {path} RUN` converts Marian models"
     nothing = "not a model folder (it has no config.toml)"
     if len(inside := list(path.glob("*/config.toml"))) == 1:
         return f"{nothing}; did you mean {inside[0].parent}?"
@@ -93,7 +93,7 @@ def _what_it_is(path: Path) -> str:
 
 
 def _kind_of_hf(path: Path) -> str:
-    """The type of model a Hugging Face folder names; nothing where it is none."""
+    """The model type of a Hugging Face folder; empty for any other folder."""
     try:
         found = json.loads(read_plain(path / "config.json", LARGEST_CONFIG))
     except (OSError, ValueError, RecursionError):
@@ -102,13 +102,13 @@ def _kind_of_hf(path: Path) -> str:
 
 
 def write_config(folder: RunFolder, config: Config) -> None:
-    """The settings of a run, below a comment with their hash."""
+    """Write the settings of a run, below a comment with their hash."""
     text = to_toml(config)
     write_text(folder.config, f"{SEAL}{hashlib.sha256(text.encode()).hexdigest()}\n{text}")
 
 
 def _unsealed(text: str, path: Path) -> str:
-    """The settings below the comment; the first versions, and people who edit them, leave it out."""
+    """The settings without the comment, which the first versions did not write and people who edit the file delete."""
     first, _, rest = text.partition("\n")
     if not re.fullmatch(f"{re.escape(SEAL)}[0-9a-f]{{64}}", first):
         return text
@@ -136,26 +136,26 @@ def read_layers(folder: RunFolder) -> Layers:
         raise DamagedFile(f"{folder.config}: cannot be read ({getattr(error, 'strerror', error)})") from None
     layers = from_toml(_unsealed(text, folder.config), str(folder.config))
     if missing := [name for name in ("model", "data", "train", "search") if name not in layers]:
-        raise DamagedFile(f"{folder.config}: torn: it lacks {', '.join(f'[{name}]' for name in missing)}")
+        raise DamagedFile(f"{folder.config}: incomplete: it has no {', '.join(f'[{name}]' for name in missing)}")
     return layers
 
 
 def write_shortlist(folder: RunFolder, text: str) -> None:
-    """The shortlist, and beside it its hash: CTranslate2 reads the file itself, so the hash cannot stand inside it."""
+    """Write the shortlist, and its hash to a separate file, because CTranslate2 reads the shortlist itself."""
     write_text(folder.shortlist, text)
     digest = hashlib.sha256(text.encode()).hexdigest()
     write_text(folder.shortlist_hash, f"{digest}  {folder.shortlist.name}\n")
 
 
 def shortlist_digest(folder: RunFolder) -> str:
-    """Of the shortlist of a model; empty where it has none. One that does not match its hash is refused."""
+    """The hash of the shortlist of a model, or an empty string without one; a shortlist that was changed is refused."""
     if not folder.shortlist.exists():
         return ""
     digest = hashlib.sha256(read_plain(folder.shortlist)).hexdigest()
     if folder.shortlist_hash.exists() and not read_plain(folder.shortlist_hash).startswith(digest.encode()):
         raise DamagedFile(
             f"{folder.shortlist}: altered or torn (it does not match {folder.shortlist_hash.name}); "
-            f"`transduce shortlist {folder.path}` makes it again"
+            f"`transduce shortlist {folder.path}` creates it again"
         )
     return digest
 
@@ -172,19 +172,19 @@ def read_vocabularies(folder: RunFolder, config: Config) -> Vocabularies:
 
 
 def _known_digests(folder: RunFolder) -> tuple[str, str]:
-    """What the weights of a folder say of its vocabularies; nothing where they do not, or cannot be read."""
+    """The hashes of the vocabularies that the weights of a folder record; empty if they cannot be read."""
     for which in ("best", "last", "averaged"):
         if folder.weights(which).exists():
             try:
                 about = read_about(folder.weights(which))
             except RunError:
-                continue  # said by whoever needs these weights
+                continue  # reported when these weights are loaded
             return about.get("source_vocabulary", ""), about.get("target_vocabulary", "")
     return "", ""
 
 
 def better_weights(folder: RunFolder) -> str:
-    """`averaged` where it validated better than `best`; `last` before anything was validated."""
+    """`averaged` if it validated better than `best`, else `best`; `last` before the first validation."""
     if not folder.weights("best").exists():
         return "last"
     if not folder.weights("averaged").exists():
@@ -194,11 +194,11 @@ def better_weights(folder: RunFolder) -> str:
 
 
 def check_version(path: Path) -> None:
-    """Weights of a later version may mean something we cannot know."""
+    """Refuse weights of a later version, whose meaning this version cannot know."""
     written = read_about(path).get("transduce", __version__)
     if _numbers(written)[:2] > _numbers(__version__)[:2]:
         raise RunError(
-            f"{path}: written by transduce {written}; this is {__version__}: install that version or a later one"
+            f"{path}: written by transduce {written}, but this is {__version__}: install version {written} or later"
         )
 
 
@@ -219,14 +219,16 @@ def parameter_shapes(config: FamilyConfig, vocabularies: Vocabularies) -> Shapes
 
 
 def check_shapes(expected: Shapes, found: Shapes, where: str) -> None:
-    """Refuse by name what does not fit the model."""
+    """Refuse parameters that do not fit the model, by name."""
     for name in sorted(expected.keys() | found.keys()):
         if name not in found:
-            raise RunError(f"{where}: lacks {name}, which this model has")
+            raise RunError(f"{where}: has no {name}, which this model needs")
         if name not in expected:
-            raise RunError(f"{where}: has {name}, which this model lacks")
+            raise RunError(f"{where}: has {name}, which this model does not have")
         if list(expected[name]) != list(found[name]):
-            raise RunError(f"{where}: {name} is {list(found[name])}, but this model's is {list(expected[name])}")
+            raise RunError(
+                f"{where}: {name} has shape {list(found[name])}, but this model needs {list(expected[name])}"
+            )
 
 
 def load_weights(model: "nn.Module", tensors: Tensors, where: str) -> None:
