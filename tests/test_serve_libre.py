@@ -10,13 +10,15 @@ import pytest
 pytest.importorskip("fastapi")
 pytest.importorskip("httpx")
 
+import httpx
 from serving import Client, client, direct, fake_lingua, make_service, refused, run, service, symbols
 
-from transduce.server.app import _lifespan
+from transduce.server.app import _lifespan, make_app
 from transduce.server.detection import Detected, Detector, LinguaProcess
 from transduce.server.lingua_process import likeliest
 from transduce.server.refusals import Overloaded
 from transduce.server.service import Service
+from transduce.translator import SearchRequest
 
 
 def test_a_text_as_json_and_as_a_form(client: Client, service: Service) -> None:
@@ -111,17 +113,52 @@ def test_a_detector_that_is_still_loading(run: Path, fake_lingua: Path) -> None:
     service.close()
 
 
-def test_the_detector_loads_when_the_server_starts(run: Path, fake_lingua: Path) -> None:
-    """Lingua takes half a minute to load, and nobody should have to wait for it."""
+def test_the_detector_starts_at_the_first_request_that_needs_it(
+    run: Path, fake_lingua: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its process takes 1.3 GB of memory, which a server without detection must not spend."""
+    started: list[LinguaProcess] = []
+
+    class Recorded(LinguaProcess):
+        def __init__(self) -> None:
+            super().__init__()
+            started.append(self)
+
+    monkeypatch.setattr("transduce.server.detection.LinguaProcess", Recorded)
     service = make_service([run])
 
-    async def live() -> LinguaProcess:
+    async def live() -> None:
         async with _lifespan(service):
-            process = await asyncio.wrap_future(service.detector.start())
-            assert service.detector(["the cat"]) == [[Detected("en", 90.0)]]
-        return process
+            await service.translate(service.models.named("en-de"), ["the cat"], SearchRequest())
+            assert not started
+            assert await service.detect("the cat") == [Detected("en", 90.0)]
+            assert await service.detect("le chat") == [Detected("fr", 90.0)]
 
-    assert not asyncio.run(live()).is_alive, "it ends with the server"
+    asyncio.run(live())
+    [process] = started
+    assert not process.is_alive, "it ends with the server"
+
+
+def test_other_requests_are_answered_while_the_detector_loads(run: Path, fake_lingua: Path) -> None:
+    (fake_lingua / "lingua.py").write_text("import time; time.sleep(60)")
+    service = make_service([run], queue_requests=4)
+
+    async def ask_during_loading() -> None:
+        transport = httpx.ASGITransport(make_app(service))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            first = asyncio.create_task(client.post("/detect", json={"q": "the"}))
+            while not service._detector_waiters.locked():
+                await asyncio.sleep(0.01)
+            second = await client.post("/detect", json={"q": "the"})
+            assert "still loading" in refused(second, 503)
+            assert second.headers["retry-after"] == "10"
+            body = {"q": "the cat", "source": "en", "target": "de"}
+            assert (await client.post("/translate", json=body)).status_code == 200
+            assert not first.done()
+            first.cancel()
+
+    asyncio.run(ask_during_loading())
+    service.close()
 
 
 def test_lingua_s_answers_are_understood() -> None:

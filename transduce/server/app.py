@@ -92,8 +92,6 @@ def _add_documentation(app: FastAPI) -> None:
 
 @asynccontextmanager
 async def _lifespan(service: Service) -> AsyncIterator[None]:
-    if service.detector.is_installed:
-        service.detector.start()  # its models take half a minute to load
     watching = asyncio.create_task(service.models.watch(service.settings.reload_s))
     try:
         yield

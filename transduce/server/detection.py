@@ -27,7 +27,10 @@ class Detected:
 
 
 class Detector:
-    """Lingua's detector in a process of its own; the queue sends it one batch at a time."""
+    """Lingua's detector in a process of its own; the queue sends it one batch at a time.
+
+    The process takes about 1.3 GB of memory, so it starts with the first request that needs it.
+    """
 
     kind = alone = "detection"
 
@@ -36,12 +39,8 @@ class Detector:
         self._process: LinguaProcess | None = None
         self._starting: Future[LinguaProcess] | None = None
 
-    @property
-    def is_installed(self) -> bool:
-        return find_spec("lingua") is not None
-
     def check_installed(self) -> None:
-        if not self.is_installed:
+        if find_spec("lingua") is None:
             raise NotFound(
                 "no language detector is installed: give the source language, "
                 "or install one with pip install 'transduce[detect]' and restart the server"

@@ -23,6 +23,7 @@ Result = TypeVar("Result")
 Inspect = Callable[[Translator], Any]  # returns something that JSON can represent
 
 DETECTED_CHARACTERS = 1_000
+DETECTOR_SHARE = 4  # a quarter of the requests at a time may wait for the detector to load
 SHORT = 500  # characters: splitting so few takes less time than handing them to a thread
 PREPARING_THREADS = 2
 
@@ -84,6 +85,7 @@ class Service:
         self.keys = Keyring.read(settings.keys)
         self.queue = Queue(settings, metrics, models.loading.threads or available_cores())
         self.detector = Detector()
+        self._detector_waiters = asyncio.Semaphore(max(1, settings.queue_requests // DETECTOR_SHARE))
         self._preparing = ThreadPoolExecutor(PREPARING_THREADS, "preparing")
 
     @staticmethod
@@ -126,11 +128,22 @@ class Service:
         return answers[0]
 
     async def _detector_ready(self) -> None:
-        """Wait until lingua has loaded its models, without occupying a worker of the queue."""
-        try:
-            await asyncio.wait_for(asyncio.wrap_future(self.detector.start()), self.settings.request_s)
-        except TimeoutError:
-            raise Overloaded("the language detector is still loading: try again later", retry_after_s=10) from None
+        """Wait until lingua has loaded its models, without occupying a worker of the queue.
+
+        Only some requests may wait, so that the others find room in the queue.
+        """
+        still_loading = Overloaded("the language detector is still loading: try again later", retry_after_s=10)
+        starting = self.detector.start()
+        if starting.done():
+            starting.result()
+            return
+        if self._detector_waiters.locked():
+            raise still_loading
+        async with self._detector_waiters:
+            try:
+                await asyncio.wait_for(asyncio.wrap_future(starting), self.settings.request_s)
+            except TimeoutError:
+                raise still_loading from None
 
     async def off_loop(self, task: Callable[[], Result], characters: int) -> Result:
         """The result of a task over so many characters; a long one runs in a thread, so that other requests go on."""
