@@ -34,6 +34,20 @@ def test_the_command_line_reference_is_generated() -> None:
     )
 
 
+def test_the_http_reference_is_generated() -> None:
+    pytest.importorskip("fastapi")
+    pytest.importorskip("httpx")
+    sys.path.insert(0, str(DOCS))
+    try:
+        import http_api
+    finally:
+        sys.path.pop(0)
+    written = http_api.PAGE.read_text(encoding="utf-8")
+    assert written == http_api.page(http_api.openapi()), (
+        "docs/reference/http.md is out of date; run: python docs/http_api.py"
+    )
+
+
 def prose(page: Path) -> str:
     """The text of a page without its code."""
     text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.S | re.M)
