@@ -135,6 +135,22 @@ def test_running_statistics_are_saved_and_restored(tmp_path: Path, register: Reg
     assert int(norm.num_batches_tracked) > 0
 
 
+def test_one_model_computes_running_statistics() -> None:
+    """Several copies, one per thread, would each change them at the same time."""
+    model = Recurrent(RecurrentConfig(d_model=16), 20, 20)
+    train = TrainConfig()
+    assert len(PlainUpdate(model, make_optimizer(model, train), train, CPU).replicas.models) == 1
+
+
+def test_fine_tuning_takes_running_statistics_along(tmp_path: Path, register: Register) -> None:
+    register("recurrent", RecurrentConfig, Recurrent)
+    train_small(tmp_path, "recurrent")
+    tuned = transduce.train(
+        tmp_path / "tuned", train=write_pairs(tmp_path), start_from=tmp_path / "run", steps=3, settings={"train.device": "cpu"}, quiet=True,
+    )  # fmt: skip
+    assert tuned.steps == 3
+
+
 def test_a_family_refuses_the_settings_of_another(register: Register) -> None:
     register("recurrent", RecurrentConfig, Recurrent)
     with pytest.raises(SettingError, match=r"unknown setting model\.num_heads"):
@@ -230,7 +246,7 @@ def test_frames_train_by_the_same_update_and_are_searched_by_the_same_engine(reg
     train = TrainConfig(label_smoothing=0.0)
     update = PlainUpdate(model, make_optimizer(model, train), train, CPU)
     recordings: Pairs = Recordings(40)  # type: ignore[assignment]
-    batching = Batching(tokens_per_batch=60, places=400, seed=1)
+    batching = Batching(tokens_per_batch=60, max_positions=400, seed=1)
     losses = []
     for epoch in range(12):
         for step in batching.plan(recordings, epoch):
@@ -291,7 +307,7 @@ def test_several_processes_share_a_step_by_another_update(tmp_path: Path) -> Non
     for process in processes:
         process.start()
     for process in processes:
-        process.join(60)
+        process.join(240)
         assert process.exitcode == 0
     alone = updated_by(PlainUpdate)
     for rank in range(2):

@@ -147,7 +147,8 @@ def _suggestion(word: str, known: Iterable[str], section: str = "") -> str:
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
     if close:
         return f"; did you mean {section + '.' if section else ''}{close[0]}?"
-    elsewhere = [f"{s}.{word}" for s, kind in SECTIONS.items() if word in {f.name for f in fields(kind)}]
+    others = {name: kind for name, kind in SECTIONS.items() if name != section}
+    elsewhere = [f"{s}.{word}" for s, kind in others.items() if word in {f.name for f in fields(kind)}]
     return f"; did you mean {elsewhere[0]}?" if elsewhere else f"; known: {', '.join(sorted(known))}"
 
 

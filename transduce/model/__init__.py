@@ -5,7 +5,7 @@ from transduce.model.attention import MultiHeadAttention
 from transduce.model.ensemble import Ensemble
 from transduce.model.families import FAMILIES, Family, make_model, training_flops
 from transduce.model.losses import IGNORED, Loss
-from transduce.model.model import Matrices, Model, State, stored_tensors
+from transduce.model.model import Matrices, Model, State, has_running_statistics, stored_tensors
 from transduce.model.taps import AttentionMaps, watch
 from transduce.model.tokens import Frames, Source, SourceItem, Tokens, collate
 from transduce.model.transformer import DecoderState, Memory, Transformer, as_transformer
@@ -32,6 +32,7 @@ __all__ = [
     "Transformer",
     "as_transformer",
     "collate",
+    "has_running_statistics",
     "make_model",
     "parameter_shapes",
     "stored_tensors",

@@ -106,3 +106,11 @@ def stored_tensors(model: nn.Module) -> dict[str, Tensor]:
     }
     buffers = {name: buffer for name, buffer in model.named_buffers() if name not in skipped}
     return {**dict(model.named_parameters()), **buffers}
+
+
+def has_running_statistics(model: nn.Module) -> bool:
+    """Whether the forward pass changes what a checkpoint holds, as BatchNorm does.
+
+    Such a model cannot be trained by copies of itself: each copy would have statistics of its own.
+    """
+    return len(stored_tensors(model)) > len(list(model.named_parameters()))

@@ -74,7 +74,7 @@ def settings_of_new(
     asked, counted = merge(*requested.layers), counts(scanned, requested.config.data.languages)
     around = Asked.of(merge(_as_layers(start.config) if start else {}, asked) | {"train": asked["train"]})
     fitted = fit(counted, around, time_for(requested.config.train, counted, around, begun))
-    fitted = replace(fitted, layer=_of_family(fitted.layer, requested.config.model.family))
+    fitted = replace(fitted, layer=_of_family(fitted.layer, (start or requested).config.model.family))
     taken = _taken_from(start, requested, fitted.layer) if start else {}
     alone = with_absolute_paths(assemble(fitted.layer, taken, {"data": asked["data"]}))
     config = with_absolute_paths(build(fitted.layer, taken, *requested.layers, {"data": found}))

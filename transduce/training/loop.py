@@ -19,7 +19,7 @@ from transduce.data.batches import Batch, Batching, Planner, padding_share
 from transduce.data.pages import Paging
 from transduce.device import Device
 from transduce.errors import SettingError, TrainingError
-from transduce.model import Model
+from transduce.model import Model, has_running_statistics
 from transduce.threads import prefetch
 from transduce.training.checkpoint_manager import CheckpointManager
 from transduce.training.clock import Clock
@@ -99,7 +99,8 @@ class Trainer:
         return self.planner.plan(self.training_data.train, epoch, self.training_data.passes(epoch))
 
     def _make_update(self) -> Update:
-        graphed = self.device.kind == "cuda" and self.device.bf16 and self.progress.layout == "pages"
+        on_gpu = self.device.kind == "cuda" and self.device.bf16 and self.progress.layout == "pages"
+        graphed = on_gpu and not has_running_statistics(self.model)
         kind = GraphedUpdate if graphed else PlainUpdate
         return kind(self.model, self.state.optimizer, self.config, self.device)
 

@@ -14,7 +14,7 @@ import torch
 from transduce.checkpoint import RunFolder, freed_by_deleting, read_about
 from transduce.device import choose_device
 from transduce.errors import DamagedFile, RunError
-from transduce.model import make_model
+from transduce.model import make_model, stored_tensors
 from transduce.training.card import RunSummary, draw_curves, write_card
 from transduce.training.loop import Trainer
 from transduce.training.prepare import Prepared, prepare
@@ -96,7 +96,7 @@ def make_trainer(folder: RunFolder, prepared: Prepared, reporter: Reporter, begu
     torch.manual_seed(config.train.seed)
     model = make_model(config.model, training_data.vocabularies.source.size, training_data.vocabularies.target.size)
     if start is not None and prepared.start is not None:
-        load_weights(model, dict(start.named_parameters()), str(prepared.start.folder.path))
+        load_weights(model, stored_tensors(start), str(prepared.start.folder.path))
     trainer = Trainer(folder, training_data, model, device, reporter, begun)
     reporter.say(
         f"model: {trainer.parameters / 1e6:.2f} M parameters on {device.name}{', bf16' if device.bf16 else ''}; "

@@ -22,7 +22,7 @@ from transduce.config import TrainConfig
 from transduce.data.batches import Batch
 from transduce.device import Device, captured
 from transduce.memory import keep_freed_memory
-from transduce.model import Model
+from transduce.model import Model, has_running_statistics
 from transduce.training.loss import batch_loss
 from transduce.training.replicas import Replicas, count_replicas
 
@@ -59,7 +59,8 @@ class PlainUpdate:
     def __init__(self, model: Model, optimizer: torch.optim.Optimizer, config: TrainConfig, device: Device) -> None:
         self.model, self.optimizer, self.config, self.device = model, optimizer, config, device
         on_cpu = device.kind == "cpu"
-        self.replicas = Replicas(model, count_replicas(torch.get_num_threads()) if on_cpu else 1)
+        shares_rows = on_cpu and not has_running_statistics(model)
+        self.replicas = Replicas(model, count_replicas(torch.get_num_threads()) if shares_rows else 1)
         if on_cpu:
             keep_freed_memory()
         self.added = np.zeros(2)  # both losses of what is not applied yet
