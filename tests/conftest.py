@@ -1,6 +1,7 @@
 """What several test files share."""
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -63,6 +64,7 @@ def _skipped(reporter: "pytest.TerminalReporter") -> Skips:
 
 
 def pytest_terminal_summary(terminalreporter: "pytest.TerminalReporter") -> None:
+    _print_tally(terminalreporter)
     skips = _skipped(terminalreporter)
     if lines := skips.lines():
         terminalreporter.section("skipped, by what the tests need")
@@ -70,6 +72,14 @@ def pytest_terminal_summary(terminalreporter: "pytest.TerminalReporter") -> None
             terminalreporter.line(line)
     if missing := skips.missing(required(os.environ.get(REQUIRE, ""))):
         terminalreporter.line(f"{REQUIRE} failed: tests of these groups were skipped: {', '.join(missing)}", red=True)
+
+
+def _print_tally(reporter: "pytest.TerminalReporter") -> None:
+    """What tests/test_every_setting.py counted, where it ran."""
+    if tally := getattr(sys.modules.get("test_every_setting"), "TALLY", None):
+        reporter.section("values of settings")
+        for what, count in sorted(tally.items()):
+            reporter.line(f"{what}: {count}")
 
 
 @pytest.hookimpl(trylast=True)
