@@ -57,11 +57,11 @@ def switch_heads_off(page: Page) -> None:
 
 def step_back(page: Page) -> None:
     for _ in range(10):
-        page.click("[aria-label='One step back']")
+        page.click("[aria-label='Previous step']")
 
 
 def look_at_the_encoder(page: Page) -> None:
-    page.click("text=Source to source")
+    page.click("text=Encoder self-attention")
     page.click(".head >> nth=1")
 
 

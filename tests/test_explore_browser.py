@@ -128,11 +128,11 @@ def test_several_sentences_are_said_to_be_taken_as_one(page: Page, address: str)
     page.wait_for_selector("#several", state="hidden")
 
 
-@pytest.mark.parametrize(("panel", "promised"), [("translate", "appears"), ("search", "search"), ("inside", "head")])
-def test_an_empty_view_says_what_it_will_show(page: Page, address: str, panel: str, promised: str) -> None:
+@pytest.mark.parametrize(("panel", "expected"), [("translate", "appears"), ("search", "search"), ("inside", "head")])
+def test_an_empty_view_says_what_it_will_show(page: Page, address: str, panel: str, expected: str) -> None:
     page.goto(f"{address}#{panel}")
     page.wait_for_selector("#examples button")
-    assert promised in page.inner_text("#promise")
+    assert expected in page.inner_text("#instruction")
 
 
 def test_the_text_survives_a_reload(page: Page, address: str) -> None:
@@ -209,7 +209,7 @@ def test_the_search_can_be_stepped_through(page: Page, address: str, translator:
     length = len(view["outputs"][0]["path"])
     assert page.inner_text("#search [role=status]").startswith(f"Step {length} of {len(view['steps'])}")
     assert page.locator(".node.wins").count() == length
-    page.click("[aria-label='One step back']")
+    page.click("[aria-label='Previous step']")
     assert page.inner_text("#search [role=status]").startswith(f"Step {length - 1} of")
     assert page.locator(".ranked tbody tr").count() == len(view["steps"][length - 2]["candidates"])
 
@@ -246,7 +246,7 @@ def open_inside(page: Page, address: str, text: str = SENTENCE) -> None:
 def test_every_head_is_drawn_and_one_is_enlarged(page: Page, address: str, translator: Translator) -> None:
     open_inside(page, address)
     assert page.locator(".head").count() == 8
-    page.click("text=Source to source")
+    page.click("text=Encoder self-attention")
     page.click(".head >> nth=5")
     assert page.inner_text(".detail h2") == "Layer 2, head 2"
     tokens = len(translator.source_ids(SENTENCE))
@@ -272,7 +272,7 @@ def test_a_token_shows_what_it_looks_at(page: Page, address: str, seen: dict[str
     page.hover(".lines .token >> nth=2")
     row = seen["maps"]["cross"][0][0][2]
     assert page.locator(".lines .one line").count() == sum(weight >= 0.01 for weight in row)
-    assert "looks at" in page.inner_text(".detail .readout")
+    assert "attends to" in page.inner_text(".detail .readout")
 
 
 def test_the_table_is_read_with_the_keyboard(page: Page, address: str) -> None:
@@ -280,7 +280,7 @@ def test_the_table_is_read_with_the_keyboard(page: Page, address: str) -> None:
     page.focus(".matrix .marks")
     for key in ("ArrowDown", "ArrowRight", "ArrowRight"):
         page.keyboard.press(key)
-    assert re.search(r"Writing .+ looks at .+: .+%", page.text_content("#inside [role=status]"))
+    assert re.search(r"predicting .+ attends to .+: .+%", page.text_content("#inside [role=status]"))
     page.focus(".head[aria-pressed=true]")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
@@ -423,13 +423,13 @@ TEXTS = [
 @pytest.mark.parametrize(
     ("part", "changes", "expected"),
     [
-        ("cross", {"same": 0.45}, "mostly at the source token at the same place"),
-        ("cross", {"same": 0.396, "next": 0.23}, "mostly at the source tokens around the same place"),
-        ("encoder", {"previous": 0.2, "same": 0.1, "next": 0.3}, "mostly at the token itself and its neighbours"),
-        ("decoder", {"previous": 0.25, "same": 0.35}, "mostly at the two tokens written last"),
-        ("cross", {"same": 0.3, "next": 0.1}, "at a few tokens, by what they are"),
-        ("cross", {"same": 0.3, "next": 0.1, "entropy": 3.0}, "at many tokens, some more than others"),
-        ("cross", {"previous": 0.2, "same": 0.2, "next": 0.2, "entropy": 3.9}, "everywhere alike"),
+        ("cross", {"same": 0.45}, "mostly to the source token at the same position"),
+        ("cross", {"same": 0.396, "next": 0.23}, "mostly to the source tokens around the same position"),
+        ("encoder", {"previous": 0.2, "same": 0.1, "next": 0.3}, "mostly to the token itself and its neighbours"),
+        ("decoder", {"previous": 0.25, "same": 0.35}, "mostly to the last two generated tokens"),
+        ("cross", {"same": 0.3, "next": 0.1}, "to a few tokens, chosen by content rather than position"),
+        ("cross", {"same": 0.3, "next": 0.1, "entropy": 3.0}, "to many tokens, but not evenly"),
+        ("cross", {"previous": 0.2, "same": 0.2, "next": 0.2, "entropy": 3.9}, "almost evenly to all tokens"),
     ],
 )
 def test_what_a_head_does_in_words(

@@ -40,18 +40,18 @@ class Tree:
         return nodes
 
     def _candidates(self, ranking: Ranking) -> list[Node]:
-        found, place = ranking.found, ranking.position
+        found, position = ranking.found, ranking.position
         ranks = [rank for rank, total in enumerate(found.totals[0].tolist()) if total > float("-inf")]
         tokens = found.tokens[0, ranks].tolist()
         return [
             {
-                "id": f"{place}.{rank}",
-                "parent": f"{place - 1}.{found.origins[0, rank].item()}" if place else START,
+                "id": f"{position}.{rank}",
+                "parent": f"{position - 1}.{found.origins[0, rank].item()}" if position else START,
                 "token": name,
                 "token_id": token,
                 "log_probability": round(found.log_probs[0, rank].item(), 4),
                 "total": round(found.totals[0, rank].item(), 4),
-                "score": round(found.totals[0, rank].item() / self.penalty(float(place + 1)), 4),
+                "score": round(found.totals[0, rank].item() / self.penalty(float(position + 1)), 4),
                 "state": self._state(ranking, rank, token),
             }
             for rank, token, name in zip(ranks, tokens, self.names(tokens), strict=True)

@@ -5,20 +5,21 @@ const ROW = 34;
 const MARGIN = 16;
 
 /**
- * Nodes with places and fates. Of the step looked at every candidate is shown; of those before it what was kept or
- * ended. A kept node from which nothing goes on any more is `abandoned`.
+ * Nodes with coordinates and outcomes. The selected step shows all candidates, earlier steps only those that were kept
+ * or ended. A kept node without living descendants is `abandoned`.
  */
 export function branches(view, step) {
-  const nodes = [{ id: "start", x: MARGIN, y: MARGIN + ROW * 1.5, fate: "kept", name: "\u2039start\u203a", step: -1 }];
-  view.steps.slice(0, step + 1).forEach((one, place) => {
-    const shown = place === step ? one.candidates : one.candidates.filter(({ state }) => state !== "dropped");
+  const name = "\u2039start\u203a";
+  const nodes = [{ id: "start", x: MARGIN, y: MARGIN + ROW * 1.5, outcome: "kept", name, step: -1 }];
+  view.steps.slice(0, step + 1).forEach((one, index) => {
+    const shown = index === step ? one.candidates : one.candidates.filter(({ state }) => state !== "dropped");
     inOrder(shown).forEach((candidate, row) =>
       nodes.push({
         ...candidate,
-        x: MARGIN + (place + 1) * COLUMN,
+        x: MARGIN + (index + 1) * COLUMN,
         y: MARGIN + row * ROW,
-        fate: candidate.state,
-        step: place,
+        outcome: candidate.state,
+        step: index,
       }),
     );
   });
@@ -29,7 +30,7 @@ export function branches(view, step) {
   return { nodes, byId, width: (step + 2) * COLUMN + 2 * MARGIN, height, column: COLUMN, row: ROW };
 }
 
-/** What goes on first, then what ended, then what was dropped; each most probable first. */
+/** Kept candidates first, then ended, then dropped ones; the most probable first within each group. */
 function inOrder(candidates) {
   const rank = { kept: 0, ended: 1, dropped: 2 };
   return [...candidates].sort((one, other) => rank[one.state] - rank[other.state]);
@@ -38,14 +39,14 @@ function inOrder(candidates) {
 function markAbandoned(nodes, byId, step) {
   const living = new Set();
   for (const node of nodes) {
-    if (node.fate === "ended" || (node.step === step && node.fate === "kept")) {
+    if (node.outcome === "ended" || (node.step === step && node.outcome === "kept")) {
       for (let here = node; here && !living.has(here.id); here = byId.get(here.parent)) living.add(here.id);
     }
   }
-  for (const node of nodes) if (node.fate === "kept" && !living.has(node.id)) node.fate = "abandoned";
+  for (const node of nodes) if (node.outcome === "kept" && !living.has(node.id)) node.outcome = "abandoned";
 }
 
-/** The output that wins in the end, as far as it is written at this step. */
+/** Mark the best output, up to this step. */
 function markWinner(view, byId, step) {
   for (const id of (view.outputs[0]?.path ?? []).slice(0, step + 1)) {
     const node = byId.get(id);

@@ -1,8 +1,8 @@
-/* Colours for canvases, taken from the style sheet so that light and dark are decided in one place. */
+/* Colours for canvases, read from the style sheet, which defines both the light and the dark scheme. */
 
 const SHADES = 256;
 
-/** The colours of this moment. */
+/** The colours of the current scheme. */
 export function palette() {
   const style = getComputedStyle(document.documentElement);
   const read = (name) => style.getPropertyValue(`--${name}`).trim();
@@ -18,17 +18,17 @@ export function palette() {
   };
 }
 
-/** Call back whenever light turns dark or dark light. */
+/** Call `listener` when the scheme changes between light and dark. */
 export function onSchemeChange(listener) {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", listener);
 }
 
-/** Small weights are many and matter: the root keeps them visible. */
+/** The shade of a weight; the square root keeps small weights visible. */
 export function weightShade(weight) {
   return Math.round(Math.sqrt(Math.min(1, Math.max(0, weight))) * (SHADES - 1));
 }
 
-/** From -1 to 1. */
+/** The shade of a value from -1 to 1. */
 export function signShade(value) {
   return Math.round(((Math.min(1, Math.max(-1, value)) + 1) / 2) * (SHADES - 1));
 }
@@ -36,9 +36,9 @@ export function signShade(value) {
 function ramp(stops) {
   const colours = stops.map(parse);
   return Array.from({ length: SHADES }, (_, shade) => {
-    const place = (shade / (SHADES - 1)) * (colours.length - 1);
-    const from = Math.min(colours.length - 2, Math.floor(place));
-    return mix(colours[from], colours[from + 1], place - from);
+    const position = (shade / (SHADES - 1)) * (colours.length - 1);
+    const from = Math.min(colours.length - 2, Math.floor(position));
+    return mix(colours[from], colours[from + 1], position - from);
   });
 }
 

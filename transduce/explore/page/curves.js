@@ -3,7 +3,7 @@
 import { element, shape } from "./dom.js";
 
 const [WIDTH, HEIGHT] = [460, 220];
-const LINES = 5; // of the grid, about
+const LINES = 5; // approximate number of grid lines
 const FRAME = { left: 58, right: 12, top: 10, bottom: 26 };
 
 /** `series`: [{name, points: [[step, value]], dots}], drawn in the colours one, two, three of the style sheet. */
@@ -41,7 +41,7 @@ function makeScale(points) {
   return { x, y, first, last, low, high };
 }
 
-/** Round numbers between two values. */
+/** Round numbers between two values, for the grid. */
 function roundLevels(low, high) {
   const rough = (high - low || 1) / LINES;
   const power = 10 ** Math.floor(Math.log10(rough));
@@ -67,7 +67,7 @@ function axes({ x, y, first, last, low, high }, format) {
 
 function curve({ points, dots }, number, { x, y }) {
   const path = points
-    .map(([step, value], place) => `${place ? "L" : "M"}${x(step).toFixed(1)} ${y(value).toFixed(1)}`)
+    .map(([step, value], index) => `${index ? "L" : "M"}${x(step).toFixed(1)} ${y(value).toFixed(1)}`)
     .join("");
   const marks = dots
     ? points.map(([step, value]) => shape("circle", { class: `dot series-${number}`, cx: x(step), cy: y(value), r: 3 }))

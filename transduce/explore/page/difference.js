@@ -1,6 +1,6 @@
 /* Finds the words that differ between two texts: those outside their longest common subsequence. */
 
-/** The words of both texts, [of one, of the other], each with whether it changed; one alignment serves both. */
+/** The words of both texts, as [first, second], each marked as changed or not by the same alignment. */
 export function compared(one, other) {
   const words = one.split(/\s+/).filter(Boolean);
   const others = other.split(/\s+/).filter(Boolean);
@@ -20,7 +20,7 @@ export function compared(one, other) {
   return [ofOne, ofOther];
 }
 
-/** How many words the rests from each pair of places on have in common. */
+/** The length of the longest common subsequence of the two texts from each pair of positions on. */
 function commonLengths(words, others) {
   const table = Array.from({ length: words.length + 1 }, () => new Array(others.length + 1).fill(0));
   for (let here = words.length - 1; here >= 0; here--) {

@@ -1,13 +1,13 @@
-/* Creates DOM elements. Text only ever becomes text: nothing here, or anywhere in the page, parses HTML. */
+/* Creates DOM elements. Text always becomes text nodes: no module of the page parses HTML. */
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** An HTML element; attributes that are functions listen to the event of that name. */
+/** An HTML element; an attribute whose value is a function becomes a listener for the event of that name. */
 export function element(name, attributes = {}, ...children) {
   return dress(document.createElement(name), attributes, children);
 }
 
-/** The same for SVG. */
+/** An SVG element, likewise. */
 export function shape(name, attributes = {}, ...children) {
   return dress(document.createElementNS(SVG, name), attributes, children);
 }
@@ -22,7 +22,7 @@ function dress(made, attributes, children) {
   return made;
 }
 
-/** Put these, and nothing else, into an element. */
+/** Replace the children of an element. */
 export function fill(container, ...children) {
   container.replaceChildren(...children.filter((child) => child !== null && child !== undefined));
 }

@@ -4,13 +4,13 @@ import { element, fill } from "./dom.js";
 import { Lines } from "./lines.js";
 import { Matrix } from "./matrix.js";
 import { headName } from "./uses.js";
-import { saidOf } from "./words.js";
+import { describeCell } from "./words.js";
 
 const WIDE_ENOUGH = 720; // for the table and the lines side by side
 const NARROWEST_LINES = 280;
 const WIDEST_LINES = 560;
 const NOWHERE = { row: -1, column: -1 };
-const INVITATION = "Point at a cell or a token, or move through the table with the arrow keys.";
+const INVITATION = "Point at a cell or a token, or select the table and use the arrow keys.";
 
 export class Enlarged {
   constructor() {
@@ -30,7 +30,7 @@ export class Enlarged {
     this.#draw();
   }
 
-  /** A panel that is hidden has no width: it is drawn when it is seen. */
+  /** A hidden panel has no width; it is drawn once it is visible. */
   #draw() {
     const room = this.large.clientWidth;
     if (!this.map || !room) return;
@@ -47,7 +47,7 @@ export class Enlarged {
     this.look = look;
     this.matrix.mark(look);
     this.lines.mark(look);
-    const said = saidOf(this.map, this.chosen.part, look);
+    const said = describeCell(this.map, this.chosen.part, look);
     fill(this.readout, said || INVITATION);
     fill(this.spoken, byKey ? said : "");
   }

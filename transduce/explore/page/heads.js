@@ -7,7 +7,7 @@ import { rove } from "./keyboard.js";
 import { raster } from "./raster.js";
 import { headMap } from "./uses.js";
 
-/** Fill `container`; `choose(layer, head)` is called for the one that is clicked. */
+/** Draw all heads into `container`; a click on one calls `choose(layer, head)`. */
 export function drawHeads(container, view, part, colours, choose) {
   const layers = view.maps[part];
   container.style.setProperty("--heads", layers[0].length);
@@ -19,10 +19,10 @@ export function drawHeads(container, view, part, colours, choose) {
   );
 }
 
-/** Show which one is enlarged. */
+/** Mark the head that is enlarged. */
 export function markHead(container, { layer, head }, perLayer) {
   const buttons = [...container.children];
-  buttons.forEach((button, place) => button.setAttribute("aria-pressed", String(place === layer * perLayer + head)));
+  buttons.forEach((button, index) => button.setAttribute("aria-pressed", String(index === layer * perLayer + head)));
   rove(container, "button", perLayer);
 }
 
@@ -30,12 +30,13 @@ export function isOff(view, { part, layer, head }) {
   return view.off.some((one) => one[0] === part && one[1] === layer && one[2] === head);
 }
 
-function headButton(view, place, colours, choose) {
-  const map = headMap(view, place);
-  const off = isOff(view, place);
-  const looks = describeHead(view.statistics[place.part][place.layer][place.head], place.part, map.columns.length);
-  const number = `${place.layer + 1}.${place.head + 1}`;
-  const name = `${number}: layer ${place.layer + 1}, head ${place.head + 1}, ${off ? "switched off" : `looks ${looks}`}`;
+function headButton(view, one, colours, choose) {
+  const map = headMap(view, one);
+  const off = isOff(view, one);
+  const attends = describeHead(view.statistics[one.part][one.layer][one.head], one.part, map.columns.length);
+  const number = `${one.layer + 1}.${one.head + 1}`;
+  const state = off ? "switched off" : `attends ${attends}`;
+  const name = `${number}: layer ${one.layer + 1}, head ${one.head + 1}, ${state}`;
   const picture = raster(map.weights, colours.weights, weightShade);
   picture.setAttribute("aria-hidden", "true");
   return element(
@@ -46,7 +47,7 @@ function headButton(view, place, colours, choose) {
       "aria-pressed": "false",
       "aria-label": name,
       title: name,
-      click: () => choose(place.layer, place.head),
+      click: () => choose(one.layer, one.head),
     },
     picture,
     element("span", { class: "number", "aria-hidden": "true" }, number),

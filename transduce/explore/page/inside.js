@@ -8,29 +8,29 @@ import { drawHeads, isOff, markHead } from "./heads.js";
 import { drawMasks, drawPositions } from "./positions.js";
 import { drawResult } from "./result.js";
 import { headMap, USES } from "./uses.js";
-import { saidOfRow } from "./words.js";
+import { describeRow } from "./words.js";
 
 const LABELS = [
-  "Small pictures are numbered layer.head.",
-  "A word may be several pieces: a dot marks one that goes on within a word, \u2423 a space by itself,",
-  "\u2039start\u203a and \u2039end\u203a the marks around a sentence.",
+  "The small maps are numbered layer.head.",
+  "Tokens may be parts of words: a leading dot marks a token that continues a word, \u2423 is a space,",
+  "\u2039start\u203a and \u2039end\u203a are the start and end tokens.",
 ].join(" ");
 
 /**
- * The panel. `actions` are what it cannot do by itself: `switchOff(heads)` asks for the view without these heads (none
- * where there is no server), `saves` are [name, function of the panel] pairs, a button each.
+ * The panel. `actions` come from outside: `switchOff(heads)` requests the view without these heads (null if there is no
+ * server); `saves` lists a [label, function of the panel] pair for each save button.
  */
 export class Inside {
   constructor(container, actions) {
     this.actions = actions;
     this.view = null;
-    this.whole = null; // the view with every head on, to compare with
+    this.whole = null; // the view with all heads on, for comparison
     this.chosen = { part: "cross", layer: 0, head: 0 };
     this.enlarged = new Enlarged();
     this.result = element("div", { class: "result" });
-    this.parts = element("div", { class: "choices", role: "group", "aria-label": "Which attention" });
+    this.parts = element("div", { class: "choices", role: "group", "aria-label": "Type of attention" });
     this.what = element("p", { class: "hint" });
-    this.heads = element("div", { class: "heads", role: "group", "aria-label": "All heads: layers down" });
+    this.heads = element("div", { class: "heads", role: "group", "aria-label": "All heads, one row per layer" });
     this.name = element("h2");
     this.nature = element("p", { class: "nature" });
     this.statistics = element("div");
@@ -42,7 +42,7 @@ export class Inside {
     onSchemeChange(() => this.view && this.draw());
   }
 
-  /** Show a view; the choice of head stays where the new model has such a head. */
+  /** Show a view; the same head stays selected if the model has it. */
   show(view) {
     this.view = view;
     if (!view.off.length) this.whole = view;
@@ -81,7 +81,7 @@ export class Inside {
         element("div", { class: "detail" }, title, this.nature, this.enlarged.node),
         element("div", { class: "numbers" }, this.statistics, element("p", { class: "hint" }, LABELS)),
       ),
-      element("details", { class: "as-text" }, element("summary", {}, "This head in words"), this.reading),
+      element("details", { class: "as-text" }, element("summary", {}, "This head as text"), this.reading),
       section("Positional encoding", this.positions),
       section("Masks", this.masks),
     ];
@@ -113,12 +113,12 @@ export class Inside {
     const { view, chosen } = this;
     const map = (this.map = headMap(view, chosen));
     const numbers = view.statistics[chosen.part][chosen.layer][chosen.head];
-    const looks = `Looks ${describeHead(numbers, chosen.part, map.columns.length)}.`;
+    const attends = `Attends ${describeHead(numbers, chosen.part, map.columns.length)}.`;
     markHead(this.heads, chosen, view.maps[chosen.part][0].length);
     fill(this.name, `Layer ${chosen.layer + 1}, head ${chosen.head + 1}`);
-    fill(this.nature, isOff(view, chosen) ? "Switched off: it still looks, but says nothing." : looks);
+    fill(this.nature, isOff(view, chosen) ? "Switched off: its output is replaced by zeros." : attends);
     fill(this.statistics, statisticsList(numbers, chosen.part, map.columns.length));
-    fill(this.reading, ...map.rows.map((_, row) => element("li", {}, saidOfRow(map, chosen.part, row))));
+    fill(this.reading, ...map.rows.map((_, row) => element("li", {}, describeRow(map, chosen.part, row))));
     if (this.actions.switchOff) this.#drawSwitches();
     this.enlarged.show(map, chosen, this.colours);
   }
@@ -127,7 +127,7 @@ export class Inside {
     const focused = this.switches.contains(document.activeElement);
     const some = this.view.off.length > 0;
     const allOn = element("button", { type: "button", click: () => this.actions.switchOff([]) }, "Switch all on");
-    const hint = element("span", { class: "hint" }, "Switch it off, and the sentence is translated without it.");
+    const hint = element("span", { class: "hint" }, "Switch it off to translate the sentence without it.");
     fill(this.switches, this.#headSwitch(), some ? allOn : hint);
     if (focused) this.switches.firstChild.focus();
   }
@@ -159,6 +159,6 @@ function legend() {
     element("span", {}, "0"),
     element("span", { class: "weights", "aria-hidden": "true" }),
     element("span", {}, "100\u202f%"),
-    element("span", { class: "hint" }, "of a token\u2019s attention"),
+    element("span", { class: "hint" }, "of a query\u2019s attention"),
   );
 }

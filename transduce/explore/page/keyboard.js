@@ -1,8 +1,8 @@
 /* Keyboard navigation: a group is one stop for the Tab key, and arrow keys move within it. */
 
 /**
- * Make the members of a group reachable by arrow keys. `columns` is how many stand in a row (1: a plain list, in which
- * all four arrows mean before and after).
+ * Make the members of a group reachable by arrow keys. `columns` is the number of members in a row; in a plain list
+ * (1), all four arrow keys move to the previous or next member.
  */
 export function rove(group, selector, columns = 1) {
   const members = () => [...group.querySelectorAll(selector)];

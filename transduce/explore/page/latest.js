@@ -3,12 +3,12 @@
 export class Latest {
   #controller = null;
 
-  /** Give up what is under way, then ask; undefined if another question came in the meantime. */
-  async ask(question) {
+  /** Abort the previous request, then send this one; undefined if a newer one was sent in the meantime. */
+  async fetch(request) {
     this.#controller?.abort();
     const mine = (this.#controller = new AbortController());
     try {
-      const answer = await question(mine.signal);
+      const answer = await request(mine.signal);
       return mine === this.#controller ? answer : undefined;
     } catch (error) {
       if (error.name === "AbortError" || mine !== this.#controller) return undefined;

@@ -2,21 +2,21 @@
 
 import { shape } from "./dom.js";
 
-const FAINTEST = 0.08; // lines that are drawn of all tokens at once
-const FAINTEST_OF_ONE = 0.01; // lines that are drawn of the token looked at
+const FAINTEST = 0.08; // smallest weight with a line when all tokens are shown
+const FAINTEST_OF_ONE = 0.01; // smallest weight with a line when one token is selected
 const MARGIN = 8;
 
-/** Places of the tokens for a drawing of this width; the shorter side is spread over the height of the longer. */
+/** Coordinates of the tokens in a drawing of this width; the shorter column is spread over the height of the longer. */
 export function linesLayout(map, width) {
   const count = Math.max(map.rows.length, map.columns.length);
   const pitch = Math.max(13, Math.min(24, 620 / count));
   const side = Math.min(150, width * 0.3);
   const height = count * pitch + 2 * MARGIN;
-  const y = (place, places) => MARGIN + ((place + 0.5) * count * pitch) / places;
+  const y = (position, length) => MARGIN + ((position + 0.5) * count * pitch) / length;
   return { width, height, pitch, size: Math.min(14, pitch * 0.82), from: side, to: width - side, y };
 }
 
-/** The lines worth drawing: of one asking row, of one asked column, or of all. */
+/** The lines to draw: of one query (row), of one key (column), or of all. */
 export function connections(map, { row, column } = { row: -1, column: -1 }) {
   const one = row >= 0 || column >= 0;
   const found = [];
@@ -30,7 +30,7 @@ export function connections(map, { row, column } = { row: -1, column: -1 }) {
   return found;
 }
 
-/** The drawing on the page. `onlook(row, column)` hears which token the reader looks at. */
+/** The drawing on the page. `onlook(row, column)` is called with the token under the pointer; -1 means none. */
 export class Lines {
   constructor(onlook) {
     this.onlook = onlook;
@@ -52,7 +52,7 @@ export class Lines {
     this.node.setAttribute("viewBox", `0 0 ${width} ${this.layout.height}`);
     this.node.setAttribute("width", width);
     this.node.setAttribute("height", this.layout.height);
-    this.node.setAttribute("aria-label", `${name}. The table beside it can be read with the arrow keys.`);
+    this.node.setAttribute("aria-label", `${name}. The table has the same weights; read it with the arrow keys.`);
     this.all.replaceChildren(...this.#lines(connections(map)));
     this.left = map.rows.map((text, row) => this.#token(text, row, map.rows.length, "end", () => this.onlook(row, -1)));
     this.right = map.columns.map((text, column) =>
@@ -96,12 +96,12 @@ export class Lines {
     );
   }
 
-  #token(text, place, places, anchor, look) {
+  #token(text, position, length, anchor, look) {
     const { from, to, y, size, pitch, width } = this.layout;
     const x = anchor === "end" ? from - 8 : to + 8;
     const box = {
       x: anchor === "end" ? 0 : to,
-      y: y(place, places) - pitch / 2,
+      y: y(position, length) - pitch / 2,
       width: anchor === "end" ? from : width - to,
       height: pitch,
     };
@@ -111,7 +111,7 @@ export class Lines {
       shape("rect", { ...box, fill: "transparent" }),
       shape(
         "text",
-        { x, y: y(place, places), "text-anchor": anchor, "dominant-baseline": "central", "font-size": size },
+        { x, y: y(position, length), "text-anchor": anchor, "dominant-baseline": "central", "font-size": size },
         text,
       ),
     );

@@ -1,4 +1,4 @@
-/* Starts the page: the chosen model, sentence and panel, and the requests that the open panel needs. */
+/* Starts the page: holds the selected model, sentence and panel, and sends the requests of the open panel. */
 
 import { byId, element, fill } from "./dom.js";
 import { Inside } from "./inside.js";
@@ -13,21 +13,21 @@ import { Training } from "./training.js";
 import { Translate } from "./translate.js";
 import { Tree } from "./tree.js";
 
-const TYPING_MS = 350; // a pause this long means the writer waits for the page
-const WATCH_MS = 2500; // between looks at a run that goes on
+const TYPING_MS = 350; // a pause in typing after which the text is translated
+const WATCH_MS = 2500; // between updates of a running training
 const MOST_EXAMPLES = 3;
-const PROMISES = {
-  translate: "Type a sentence above and stop for a moment: the translation appears by itself.",
-  search: "Type a sentence above to see step by step how the search came to its translation.",
-  inside: "Type a sentence above to see what every head looks at while the model reads it and writes its translation.",
+const INSTRUCTIONS = {
+  translate: "Enter a sentence above. The translation appears when you stop typing.",
+  search: "Enter a sentence above to follow the beam search step by step.",
+  inside: "Enter a sentence above to see what each attention head attends to.",
   training: "",
 };
 const SEVERAL =
-  "This page looks at one sentence at a time and takes all of this as one. The API splits texts at sentence ends.";
+  "This page shows one sentence at a time and treats this text as one. The API splits texts into sentences.";
 
 const text = byId("text");
 const latest = new Latest();
-const asked = { model: "", target: null, off: [] };
+const selected = { model: "", target: null, off: [] };
 const panels = {
   translate: new Translate(byId("translate"), (target) => lookInside(target)),
   search: new Tree(byId("search"), () => refresh()),
@@ -40,19 +40,23 @@ const panels = {
   }),
   training: new Training(byId("training")),
 };
-const shown = {}; // the key of what each panel shows, so that going back and forth asks nothing twice
-const shownOf = {}; // and the model and sentence it is of
+const shown = {}; // the key of what each panel shows, so that switching panels repeats no request
+const shownOf = {}; // its model and sentence
 let underWay = "";
 const tabs = new Tabs(byId("tabs"), () => refresh());
 let typing = 0;
 let watching = 0;
 
-const questions = {
-  translate: (signal) => explore("translate", { model: asked.model, text: sentence() }, signal),
-  search: (signal) => explore("tree", { model: asked.model, text: sentence(), beam: panels.search.size }, signal),
+const requests = {
+  translate: (signal) => explore("translate", { model: selected.model, text: sentence() }, signal),
+  search: (signal) => explore("tree", { model: selected.model, text: sentence(), beam: panels.search.size }, signal),
   inside: (signal) =>
-    explore("attention", { model: asked.model, text: sentence(), target_text: asked.target, off: asked.off }, signal),
-  training: (signal) => training(asked.model, signal),
+    explore(
+      "attention",
+      { model: selected.model, text: sentence(), target_text: selected.target, off: selected.off },
+      signal,
+    ),
+  training: (signal) => training(selected.model, signal),
 };
 
 function sentence() {
@@ -63,27 +67,27 @@ function keyOf(name) {
   const key = {
     translate: [sentence()],
     search: [sentence(), panels.search.size],
-    inside: [sentence(), asked.target, asked.off],
+    inside: [sentence(), selected.target, selected.off],
     training: [],
   };
-  return JSON.stringify([asked.model, ...key[name]]);
+  return JSON.stringify([selected.model, ...key[name]]);
 }
 
 function subjectOf(name) {
-  return JSON.stringify([asked.model, name === "training" ? "" : sentence()]);
+  return JSON.stringify([selected.model, name === "training" ? "" : sentence()]);
 }
 
-/** Bring the open panel up to date. */
+/** Update the open panel. */
 async function refresh() {
   const name = tabs.name;
   clearTimeout(watching);
   byId("writing").hidden = name === "training";
   const lacksText = name !== "training" && !sentence();
   byId("hint").hidden = !lacksText;
-  fill(byId("promise"), PROMISES[name]);
+  fill(byId("instruction"), INSTRUCTIONS[name]);
   warnOfSeveral();
   if (lacksText) byId(name).classList.add("nothing-to-show");
-  if (!asked.model || lacksText) return say("");
+  if (!selected.model || lacksText) return say("");
   const [key, subject] = [keyOf(name), subjectOf(name)];
   if (underWay === name + key) return undefined;
   if (shown[name] === key && name !== "training") {
@@ -93,7 +97,7 @@ async function refresh() {
   underWay = name + key;
   const slow = setTimeout(() => byId(name).setAttribute("aria-busy", "true"), 150);
   try {
-    const view = await latest.ask(questions[name]);
+    const view = await latest.fetch(requests[name]);
     if (view === undefined) return undefined;
     say("");
     byId(name).classList.remove("nothing-to-show");
@@ -103,7 +107,7 @@ async function refresh() {
     if (name === "training" && view.running) watching = setTimeout(refresh, WATCH_MS);
   } catch (error) {
     say(error.message);
-    byId(name).classList.toggle("nothing-to-show", shownOf[name] !== subject); // it would look like the answer
+    byId(name).classList.toggle("nothing-to-show", shownOf[name] !== subject); // an old view is no answer
   } finally {
     clearTimeout(slow);
     if (underWay === name + key) underWay = "";
@@ -124,15 +128,15 @@ function say(message) {
 }
 
 function lookInside(target) {
-  asked.target = target;
-  asked.off = [];
+  selected.target = target;
+  selected.off = [];
   tabs.open("inside");
 }
 
-/** Without these heads the model shall translate anew, so a target chosen before no longer holds. */
+/** The model translates again without these heads, so an earlier choice of a target no longer applies. */
 function switchOff(heads) {
-  asked.off = heads;
-  asked.target = null;
+  selected.off = heads;
+  selected.target = null;
   refresh();
 }
 
@@ -143,22 +147,22 @@ function write(sentenceToShow) {
 
 function begin() {
   remember(text.value);
-  asked.target = null;
-  asked.off = [];
+  selected.target = null;
+  selected.off = [];
   refresh();
 }
 
 async function chooseModel(model) {
-  asked.model = model.name;
+  selected.model = model.name;
   const pair = [model.source, model.target].filter(Boolean).map(languageName);
   fill(byId("languages"), pair.length === 2 ? `${pair[0]} \u2192 ${pair[1]}` : (model.description ?? ""));
-  text.placeholder = pair.length === 2 ? `Type something in ${pair[0]}` : "Type something";
+  text.placeholder = pair.length === 2 ? `Enter text in ${pair[0]}` : "Enter text";
   text.lang = model.source ?? "";
   begin();
   showExamples(await training(model.name).catch(() => null));
 }
 
-/** Sentences to begin with: those the run translated at its validations. */
+/** Example sentences: the samples of the last validation. */
 function showExamples(view) {
   const samples = view?.validations.at(-1)?.samples ?? [];
   const button = ({ source }) =>
@@ -179,7 +183,7 @@ async function start() {
     byId("model").addEventListener("change", (event) => chooseModel(found[event.target.selectedIndex]));
     byId("choose-model").hidden = found.length < 2;
     if (found.length) await chooseModel(found[0]);
-    else say("The server has no model to show.");
+    else say("The server has no models.");
   } catch (error) {
     say(error.message);
   }

@@ -2,7 +2,7 @@
 
 import { element } from "./dom.js";
 
-/** Elements for a text; whatever is not understood stays text. */
+/** Elements for a text; unsupported syntax stays plain text. */
 export function markdown(text) {
   const lines = text.split("\n");
   const blocks = [];
@@ -45,7 +45,7 @@ function table(lines) {
   );
 }
 
-/** A bar that is escaped is part of the cell. */
+/** The cells of a row; an escaped bar is part of a cell. */
 function cells(line) {
   return line
     .split(/(?<!\\)\|/)

@@ -1,4 +1,4 @@
-/* One head as a table on a canvas: a row for each query, a column for each key. The pointer and keys look around. */
+/* One head as a table on a canvas: a row per query, a column per key. Pointer and arrow keys select cells. */
 
 import { weightShade } from "./colours.js";
 import { element } from "./dom.js";
@@ -10,7 +10,7 @@ const LONGEST_LABEL = 118;
 const FONT = "system-ui, sans-serif";
 const GAP = 6;
 
-/** Where everything goes when a table of these rows and columns has this much width. */
+/** The layout of a table within the available width. */
 export function matrixLayout(context, map, available) {
   const measure = (texts, size) => {
     context.font = `${size}px ${FONT}`;
@@ -55,7 +55,7 @@ function drawUpright(context, text, x, y) {
   context.restore();
 }
 
-/** The table on the page. `onlook(row, column, byKey)` hears where the reader looks; -1, -1: nowhere. */
+/** The table on the page. `onlook(row, column, byKey)` is called with the selected cell; -1, -1 means none. */
 export class Matrix {
   constructor(onlook) {
     this.onlook = onlook;
@@ -79,11 +79,11 @@ export class Matrix {
     this.layout = matrixLayout(this.base.getContext("2d"), map, available);
     drawMatrix(sharp(this.base, this.layout.width, this.layout.height), map, this.layout, colours);
     this.context = sharp(this.marks, this.layout.width, this.layout.height);
-    this.marks.setAttribute("aria-label", `${name}. Arrow keys move from cell to cell.`);
+    this.marks.setAttribute("aria-label", `${name}. Use the arrow keys to move between cells.`);
     this.mark(this.look);
   }
 
-  /** Show where somebody looks, here or in another drawing of the same head. */
+  /** Mark the selected cell, which may have been selected in another drawing of the same head. */
   mark({ row, column }) {
     this.look = { row, column };
     const { context, layout, map } = this;

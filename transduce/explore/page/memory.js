@@ -1,8 +1,8 @@
-/* Keeps the text over a reload, in this tab of the browser until it is closed. */
+/* Keeps the text across reloads, until the browser tab is closed. */
 
 const KEY = "transduce.text";
 
-/** A browser may forbid keeping things; then there is nothing to remember. */
+/** The stored text; empty if the browser forbids storage. */
 export function remembered() {
   try {
     return sessionStorage.getItem(KEY) ?? "";

@@ -1,8 +1,8 @@
-/* How the pieces of a vocabulary are displayed. */
+/* Turns the tokens of a vocabulary into readable labels. */
 
-const SPACE = "\u2581"; // sentencepiece's mark of a space before a piece
+const SPACE = "\u2581"; // sentencepiece's symbol for a space before a token
 const NAMES = { __proto__: null, "<pad>": "start", "</s>": "end" };
-const BYTE = /^<0x([0-9A-F]{2})>$/; // a piece of a character that the vocabulary does not have
+const BYTE = /^<0x([0-9A-F]{2})>$/; // one byte of a character that is not in the vocabulary
 const PUNCTUATION = /^\p{P}+$/u;
 
 export function startsWord(piece) {
@@ -13,12 +13,12 @@ export function isMark(piece) {
   return piece in NAMES;
 }
 
-/** The piece in running text. */
+/** A token in running text. */
 export function bare(piece) {
   return NAMES[piece] ?? byteName(piece) ?? piece.replaceAll(SPACE, " ").trim();
 }
 
-/** Pieces as the text they make, marks left out. */
+/** The text of a sequence of tokens, without start and end tokens. */
 export function runningText(pieces) {
   const written = pieces.filter((piece) => !isMark(piece));
   return written
@@ -35,8 +35,8 @@ function byteName(piece) {
 }
 
 /**
- * How pieces of these kinds are written when each stands by itself. Where words begin with a mark, a piece that goes on
- * within a word is given a dot; where nothing has a mark (letters, sounds), nothing needs one.
+ * A function that labels single tokens. If any of these tokens marks the start of a word, tokens that continue a word
+ * get a leading dot; tokens that are letters or sounds need none.
  */
 export function labeller(pieces) {
   const marked = pieces.some(startsWord);
@@ -57,7 +57,7 @@ export function percent(probability) {
   return `${(100 * probability).toFixed(digits)}\u202f%`;
 }
 
-/** "en" as the reader's language calls it; anything else as it is. */
+/** The name of a language code in the reader's language; other strings are returned unchanged. */
 export function languageName(code) {
   try {
     return new Intl.DisplayNames([navigator.language], { type: "language" }).of(code) ?? code;

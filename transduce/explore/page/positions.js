@@ -8,18 +8,18 @@ import { USES } from "./uses.js";
 
 const KINDS = {
   sinusoidal:
-    "Sines and cosines, as in the paper, fast on the left, slow on the right. They are added to the embeddings.",
+    "Sines and cosines as in the paper, added to the embeddings. The frequencies fall from left to right.",
   marian: "Sines and cosines with Marian\u2019s frequencies, added to the embeddings.",
-  learned: "Vectors learned in training, one a place, added to the embeddings.",
-  rotary: "Rotary positions: sine and cosine of the angle by which queries and keys are turned. Nothing is added.",
-  none: "This model has no positions: only the mask tells it what comes first.",
+  learned: "A learned vector for each position, added to the embeddings.",
+  rotary: "Rotary embeddings: sine and cosine of the angles by which queries and keys are rotated. Nothing is added.",
+  none: "This model has no positional encoding: it knows the order of tokens only from the decoder\u2019s causal mask.",
 };
 
 export function drawPositions(container, view, colours) {
   const { kind, source } = view.positions;
   const picture = raster(source, colours.signs, signShade);
   picture.setAttribute("role", "img");
-  picture.setAttribute("aria-label", `Positional encoding: ${source.length} places by ${source[0].length} features`);
+  picture.setAttribute("aria-label", `Positional encoding: ${source.length} positions by ${source[0].length} features`);
   const readout = element("p", { class: "readout" }, KINDS[kind]);
   picture.addEventListener("pointermove", (event) => say(readout, event, picture, view));
   picture.addEventListener("pointerleave", () => fill(readout, KINDS[kind]));
@@ -28,7 +28,7 @@ export function drawPositions(container, view, colours) {
     element(
       "div",
       { class: "positions" },
-      element("div", { class: "places", "aria-hidden": "true" }, ...ends(view)),
+      element("div", { class: "ends", "aria-hidden": "true" }, ...ends(view)),
       picture,
     ),
     readout,
@@ -44,18 +44,19 @@ function say(readout, event, picture, view) {
   const box = picture.getBoundingClientRect();
   const within = (share, count) => Math.min(count - 1, Math.max(0, Math.floor(share * count)));
   const rows = view.positions.source;
-  const place = within((event.clientY - box.top) / box.height, rows.length);
+  const position = within((event.clientY - box.top) / box.height, rows.length);
+  const token = labels(view.source.tokens)[position];
   const feature = within((event.clientX - box.left) / box.width, rows[0].length);
   fill(
     readout,
-    `Place ${place}, ${labels(view.source.tokens)[place]}: feature ${feature} is ${rows[place][feature].toFixed(2)}.`,
+    `Position ${position}, ${token}: feature ${feature} is ${rows[position][feature].toFixed(2)}.`,
   );
 }
 
 const MASKS = {
-  encoder: "The source may look at all of itself.",
-  decoder: "The target may look back, never ahead: the upper triangle is closed.",
-  cross: "The target may look at all of the source.",
+  encoder: "Every source token may attend to every source token.",
+  decoder: "A target position may attend to itself and to earlier positions; the upper triangle is masked.",
+  cross: "Every target position may attend to every source token.",
 };
 
 export function drawMasks(container, view, colours) {

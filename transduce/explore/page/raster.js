@@ -24,7 +24,7 @@ export function raster(rows, ramp, shade) {
   return canvas;
 }
 
-/** A context for drawing in CSS pixels on a canvas of this size, sharp on any screen. */
+/** A drawing context in CSS pixels for a canvas of this size, sharp at any pixel density. */
 export function sharp(canvas, width, height) {
   const ratio = window.devicePixelRatio || 1;
   canvas.width = Math.round(width * ratio);

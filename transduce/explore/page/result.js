@@ -1,4 +1,4 @@
-/* The translation that is looked into; if heads are switched off, beside the one with all heads. */
+/* The translation of the panel Look inside; if heads are switched off, compared with that of all heads. */
 
 import { compared } from "./difference.js";
 import { element, fill } from "./dom.js";
@@ -16,7 +16,7 @@ function beforeAndAfter(view, whole) {
   const [before, after] = compared(whole.target.text, view.target.text);
   const isSame = view.target.text === whole.target.text;
   const count = view.off.length === 1 ? "one head" : `${view.off.length} heads`;
-  const said = isSame ? "Not a word changed: the other heads make up for it." : "Marked: the words that changed.";
+  const said = isSame ? "The translation did not change." : "Words that changed are marked.";
   return [
     element("p", { class: "before", dir: "auto" }, element("b", {}, "All heads on "), ...marked(before)),
     translation(element("b", {}, `Without ${count} `), ...marked(after)),

@@ -8,14 +8,14 @@ import { raster } from "./raster.js";
 import { pageFile } from "./server.js";
 import { headName } from "./uses.js";
 
-const MARKER = "{{view}}"; // as page/__init__.py has it
+const MARKER = "{{view}}"; // the same as in page/__init__.py
 const FONT = "system-ui, sans-serif";
 const MARGIN = 28;
-const SMALL = 92; // a side of a head's small picture
+const SMALL = 92; // width and height of a small map
 const WIDEST_TABLE = 1_500;
-const RATIO = 2; // pixels of the picture for each that it is laid out in
+const RATIO = 2; // pixels of the picture per layout pixel
 
-/** Everything the file needs is in the file: the page's own shell with the view put into it. */
+/** Save one self-contained file: the template with the view inserted. */
 export async function saveAsPage({ view }) {
   const shell = await pageFile("standalone.html");
   const data = JSON.stringify(view).replaceAll("<", "\\u003c");
@@ -33,7 +33,7 @@ function save(blob, name) {
   setTimeout(() => URL.revokeObjectURL(address), 10_000);
 }
 
-/** Title and sentences, all heads small on the left, the chosen one as table and as lines. */
+/** Title and sentences, all heads as small maps on the left, the selected head as a table and as lines. */
 export function drawPicture(view, chosen, map) {
   const colours = palette();
   const canvas = document.createElement("canvas");

@@ -1,4 +1,4 @@
-/* Whether a text is several sentences, as the server splits texts (transduce/server/splitting.py has the same rules). */
+/* Detects texts of several sentences, with the same rules as the server's splitter (transduce/server/splitting.py). */
 
 const END = /(?<![.!?…])[.!?…]+["'”’»)\]]*(?=\s)|(?<![。！？])[。！？]+["'”’」』）]*|[\r\n]+/gu;
 const SHORT = /^(?:\d{1,2}|[\p{L}\p{N}_]|(?:[\p{L}\p{N}_]\.)+[\p{L}\p{N}_])$/u;
@@ -14,7 +14,7 @@ export function isSeveral(text) {
   return parts.filter((part) => /[\p{L}\p{N}]/u.test(part)).length > 1;
 }
 
-/** Whether a small letter follows, or a full stop ends an abbreviation, an initial or an ordinal. */
+/** Whether a lowercase letter follows, or the full stop belongs to an abbreviation, an initial or an ordinal. */
 function goesOn(text, end) {
   if (/^[\r\n]/.test(end[0])) return false;
   if (/^\s*\p{Ll}/u.test(text.slice(end.index + end[0].length))) return true;

@@ -2,7 +2,7 @@
 
 const LONGEST_WAIT_S = 10;
 
-/** What the server answered instead, in a line for people. */
+/** The server's error message, as a sentence. */
 export class ServerError extends Error {}
 
 export async function models() {
@@ -14,8 +14,8 @@ export function training(model, signal) {
 }
 
 /** `view` is translate, attention or tree. */
-export function explore(view, question, signal) {
-  const body = JSON.stringify(question);
+export function explore(view, fields, signal) {
+  const body = JSON.stringify(fields);
   return request(`v1/explore/${view}`, {
     method: "POST",
     headers: { "Content-Type": "application/json" },
@@ -40,7 +40,7 @@ async function request(address, options = {}) {
   throw new ServerError(asSentence(answer.error ?? `the server answered with status ${response.status}`));
 }
 
-/** With a capital and a full stop; a line that begins with a path or a setting keeps its beginning. */
+/** With a capital letter and a full stop; a line that begins with a path or a setting keeps its first letter. */
 function asSentence(line) {
   const begun = line.replace(/^\p{Ll}(?=\p{L}* )/u, (letter) => letter.toUpperCase());
   return /[\p{L}\p{N})]$/u.test(begun) ? `${begun}.` : begun;
@@ -51,7 +51,7 @@ async function fetched(address, options) {
     return await fetch(address, options);
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new ServerError("The server does not answer. Is `transduce serve` still running?");
+    throw new ServerError("The server does not respond. Is `transduce serve` still running?");
   }
 }
 

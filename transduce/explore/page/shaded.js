@@ -1,16 +1,16 @@
-/* An output as running text, each token shaded by how unsure the model was of it. */
+/* An output as running text; the less certain the model was of a token, the stronger its shade. */
 
 import { element } from "./dom.js";
 import { rove } from "./keyboard.js";
 import { bare, isMark, labeller, percent, startsWord } from "./pieces.js";
 
-/** The tokens as buttons in a line; `popover` shows the alternatives of the one looked at. */
+/** The tokens as buttons in a line; `popover` shows the alternatives of the selected one. */
 export function shadedText(output, popover) {
   const label = labeller(
     output.tokens.flatMap(({ token, alternatives }) => [token, ...alternatives.map((one) => one.token)]),
   );
-  const children = output.tokens.flatMap((token, place) => {
-    const space = place > 0 && startsWord(token.token) ? [" "] : [];
+  const children = output.tokens.flatMap((token, position) => {
+    const space = position > 0 && startsWord(token.token) ? [" "] : [];
     return [
       ...space,
       tokenButton(
@@ -50,7 +50,7 @@ function description(token) {
   return `${bare(token.token)}, ${percent(Math.exp(token.log_probability))}${instead}`;
 }
 
-/** The box of alternatives beside a token. The buttons' labels say the same to those who do not see it. */
+/** The box of alternatives beside a token. Screen readers read the same from the buttons' labels. */
 export class Popover {
   constructor() {
     this.node = element("div", { class: "popover", hidden: true, "aria-hidden": "true" });
@@ -60,7 +60,7 @@ export class Popover {
   }
 
   show(button, token, label) {
-    const rows = [token, ...token.alternatives].map((one, place) => popoverRow(one, label(one.token), place === 0));
+    const rows = [token, ...token.alternatives].map((one, rank) => popoverRow(one, label(one.token), rank === 0));
     this.node.replaceChildren(...rows);
     this.node.hidden = false;
     const anchor = button.getBoundingClientRect();

@@ -1,4 +1,4 @@
-/* Starts a saved view: its data are in the page, and there is no server. */
+/* Starts a saved view: the data are in the page, and there is no server. */
 
 import { byId, fill } from "./dom.js";
 import { Inside } from "./inside.js";

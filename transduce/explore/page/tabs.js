@@ -1,4 +1,4 @@
-/* Tabs that switch panels; the address remembers which one is open. */
+/* Tabs that switch panels; the URL's fragment names the open one. */
 
 import { rove } from "./keyboard.js";
 
@@ -10,7 +10,7 @@ export class Tabs {
     for (const tab of this.tabs) tab.addEventListener("click", () => this.open(nameOf(tab)));
     addEventListener("hashchange", () => {
       const name = location.hash.slice(1);
-      if (this.#has(name)) this.open(name); // other addresses lead to other places of the page
+      if (this.#has(name)) this.open(name); // other fragments are links within the page
     });
   }
 

@@ -20,7 +20,7 @@ export class Training {
     this.learning = element(
       "section",
       { class: "below" },
-      element("h2", {}, "What it translated as it learned"),
+      element("h2", {}, "Sample translations during training"),
       element("div", { class: "stepping wide" }, this.slider, this.when),
       this.samples,
     );
@@ -49,7 +49,7 @@ export class Training {
         this.card,
         ...(view.card
           ? markdown(view.card)
-          : [element("p", { class: "hint" }, "The card is written when the run ends.")]),
+          : [element("p", { class: "hint" }, "The model card is written when training ends.")]),
       );
   }
 
@@ -64,13 +64,13 @@ export class Training {
 
 function stateOf(view) {
   const last = lastStep(view);
-  if (!last) return view.running ? "Training has begun." : "This folder has no log of its training.";
-  if (!view.running) return `Not training now; the log ends at step ${last.toLocaleString()}.`;
+  if (!last) return view.running ? "Training has started." : "This folder has no training log.";
+  if (!view.running) return `Training is not running; the log ends at step ${last.toLocaleString()}.`;
   const speed = Math.round(view.steps.at(-1)?.tokens_per_second ?? 0);
   return `Training now: step ${last.toLocaleString()}, ${speed.toLocaleString()} tokens/s.`;
 }
 
-/** Of whatever was logged: a run may end with a validation. */
+/** The last step of any kind of event: a run may end with a validation. */
 function lastStep({ steps, validations, averaged }) {
   return Math.max(...[steps, validations, averaged].map((events) => events.at(-1)?.step ?? 0));
 }

@@ -5,15 +5,15 @@ import { percent } from "./pieces.js";
 import { Popover, shadedText } from "./shaded.js";
 
 const DOUBT = [
-  "The stronger the colour of a piece, the less sure the model was of it.",
-  "Point at it, or tap it, to see what else it considered.",
+  "The stronger the colour of a token, the less certain the model was.",
+  "Point at a token or tap it to see the alternatives.",
 ].join(" ");
 const RANKING = [
-  "Ranked by score: the logarithm of the probability, set off against the length,",
-  "so that short translations do not win by being short.",
+  "Ranked by score: the log-probability, normalised by length",
+  "so that short translations are not preferred.",
 ].join(" ");
 
-/** The panel; `lookInside(text)` is called for an output whose attention the reader wants to see. */
+/** The panel; `lookInside(text)` is called with the output whose attention is to be shown. */
 export class Translate {
   constructor(container, lookInside) {
     this.container = container;
@@ -29,7 +29,7 @@ export class Translate {
       element("span", { class: "doubts", "aria-hidden": "true" }),
       element("span", { class: "hint" }, DOUBT),
     );
-    this.heading = element("h2", {}, "Other translations it found");
+    this.heading = element("h2", {}, "Other translations");
     this.ranking = element("p", { class: "hint" }, RANKING);
     fill(container, this.spoken, this.best, this.legend, this.notes, this.heading, this.others, this.ranking);
   }
@@ -57,12 +57,12 @@ export class Translate {
   #figures(output, best) {
     const probability = best
       ? `${relative(output, best)} as probable as the first`
-      : `probability ${percent(Math.exp(output.log_probability))} as a whole`;
+      : `probability of the whole sentence ${percent(Math.exp(output.log_probability))}`;
     return element(
       "p",
       { class: "figures" },
       element("span", {}, `score ${output.score.toFixed(3)}, ${probability}`),
-      element("button", { type: "button", class: "link", click: () => this.lookInside(output.text) }, "Look inside"),
+      element("button", { type: "button", class: "link", click: () => this.lookInside(output.text) }, "Show attention"),
     );
   }
 }
@@ -74,7 +74,7 @@ function relative(output, best) {
 
 function notes(view) {
   const said = [];
-  if (view.cut) said.push(`The sentence is longer than the model takes: its last ${view.cut} tokens were left out.`);
+  if (view.cut) said.push(`The sentence is too long for the model: its last ${view.cut} tokens were ignored.`);
   if (view.unknown) said.push(`${view.unknown} tokens are not in the model\u2019s vocabulary.`);
   return said.join(" ");
 }

@@ -1,6 +1,6 @@
 /* The panel Search: the beam search as a tree to step through. */
 
-import { drawBranches, FATES } from "./boxes.js";
+import { drawBranches, OUTCOMES } from "./boxes.js";
 import { branches } from "./branches.js";
 import { element, fill } from "./dom.js";
 import { isMark, labeller, percent, runningText } from "./pieces.js";
@@ -8,8 +8,8 @@ import { isMark, labeller, percent, runningText } from "./pieces.js";
 const PLAY_MS = 450;
 const BEAMS = [2, 3, 4, 6, 8, 12];
 const WHAT_IT_DOES = [
-  "At each step the search ranks the most probable ways to go on, keeps as many as the beam is wide,",
-  "and sets aside those that end. Step back to see what it considered.",
+  "At each step, beam search ranks the most probable continuations, keeps as many as the beam size allows,",
+  "and sets finished translations aside. Step back to see the candidates it considered.",
 ].join(" ");
 
 export class Tree {
@@ -48,7 +48,7 @@ export class Tree {
     this.#stop();
     this.view = named(view);
     this.slider.max = String(view.steps.length - 1);
-    this.#go((view.outputs[0]?.path.length ?? view.steps.length) - 1); // where the best was finished
+    this.#go((view.outputs[0]?.path.length ?? view.steps.length) - 1); // the step at which the best output ended
     fill(
       this.outputs,
       ...view.outputs.map(({ text, score }) =>
@@ -65,7 +65,7 @@ export class Tree {
   #layout() {
     const button = (text, name, move) =>
       element("button", { type: "button", "aria-label": name, click: () => this.#go(move()) }, text);
-    const headings = ["token", "probability", "sum of logs", "score", "what became of it"];
+    const headings = ["token", "probability", "total log-probability", "score", "outcome"];
     return [
       element("p", { class: "hint" }, WHAT_IT_DOES),
       element(
@@ -74,17 +74,17 @@ export class Tree {
         element(
           "div",
           { class: "stepping" },
-          button("\u2190", "One step back", () => this.step - 1),
+          button("\u2190", "Previous step", () => this.step - 1),
           this.slider,
-          button("\u2192", "One step on", () => this.step + 1),
+          button("\u2192", "Next step", () => this.step + 1),
           this.play,
         ),
-        element("label", {}, "Beam ", this.beam),
+        element("label", {}, "Beam size ", this.beam),
       ),
       this.status,
       this.drawing,
-      fates(),
-      element("h2", {}, "What was ranked at this step"),
+      outcomes(),
+      element("h2", {}, "Candidates at this step"),
       element(
         "div",
         { class: "scrolling" },
@@ -95,7 +95,7 @@ export class Tree {
           this.table,
         ),
       ),
-      element("h2", {}, "What it found, by score"),
+      element("h2", {}, "Translations found, by score"),
       this.outputs,
     ];
   }
@@ -137,37 +137,38 @@ export class Tree {
   }
 }
 
-/** The view with every candidate's token as people read it. */
+/** The view with a readable name for the token of every candidate. */
 function named(view) {
   const label = labeller(view.steps.flatMap(({ candidates }) => candidates.map(({ token }) => token)));
   const name = (candidate) => ({ ...candidate, name: label(candidate.token) });
   return { ...view, steps: view.steps.map((step) => ({ ...step, candidates: step.candidates.map(name) })) };
 }
 
-function fates() {
-  const fate = (name, text) => element("li", {}, element("span", { class: name, "aria-hidden": "true" }), text);
+function outcomes() {
+  const outcome = (name, text) => element("li", {}, element("span", { class: name, "aria-hidden": "true" }), text);
   return element(
     "ul",
-    { class: "fates" },
-    fate("wins", "on the way to the best translation"),
-    fate("ended", "a finished translation"),
-    fate("dropped", "dropped at once, or given up later"),
-    fate("probability", "how probable the token was there"),
+    { class: "outcomes" },
+    outcome("wins", "part of the best translation"),
+    outcome("ended", "finished translation"),
+    outcome("dropped", "dropped, at this step or later"),
+    outcome("probability", "probability of the token"),
   );
 }
 
 function summary(candidates, attainable, worst, isLast) {
   const count = (state) => candidates.filter((one) => one.state === state).length;
-  const ended = count("ended") ? `, ${count("ended")} ended` : "";
-  const end = isLast ? " The search stops: none that could go on can still beat what it has." : "";
+  const ended = count("ended") ? `, ${count("ended")} finished` : "";
+  const end = isLast ? " The search stops: no candidate can still beat the translations found." : "";
   const margin =
     worst === null || attainable === null
       ? ""
-      : ` Best still possible ${attainable.toFixed(3)}, worst translation kept ${worst.toFixed(3)}.`;
-  return `${candidates.length} ranked, ${count("kept")} ${isLast ? "could go on" : "go on"}${ended}.${margin}${end}`;
+      : ` Best attainable score ${attainable.toFixed(3)}, worst finished translation in the beam ${worst.toFixed(3)}.`;
+  const kept = `${count("kept")} ${isLast ? "could be extended" : "kept"}`;
+  return `${candidates.length} candidates, ${kept}${ended}.${margin}${end}`;
 }
 
-/** What a row says of an end: of which translation it is, as ends look all alike. */
+/** The translation that an end token finishes; without it, the rows of end tokens would look the same. */
 function endedText(candidate, byId) {
   if (!isMark(candidate.token)) return null;
   const pieces = [];
@@ -176,13 +177,13 @@ function endedText(candidate, byId) {
 }
 
 function rankedRow(candidate, isLast, byId) {
-  const fate = isLast && candidate.state === "kept" ? "could go on" : FATES[candidate.state];
+  const outcome = isLast && candidate.state === "kept" ? "could be extended" : OUTCOMES[candidate.state];
   const cells = [
     candidate.name,
     percent(Math.exp(candidate.log_probability)),
     candidate.total.toFixed(3),
     candidate.score.toFixed(3),
-    fate,
+    outcome,
   ];
   const row = element("tr", { class: candidate.state }, ...cells.map((text) => element("td", {}, text)));
   row.lastChild.append(endedText(candidate, byId) ?? "");

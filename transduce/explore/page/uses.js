@@ -2,38 +2,43 @@
 
 import { labels } from "./pieces.js";
 
+/** `query` names the query of a row, whose label is the argument. */
 export const USES = {
   cross: {
-    title: "Target to source",
-    what: "Cross-attention: while it writes a token, the decoder looks at the source.",
-    asks: "Writing",
+    title: "Cross-attention",
+    what: "Each target position of the decoder attends to the source. A row is labelled with the token it predicts.",
+    query: predicting,
   },
   encoder: {
-    title: "Source to source",
-    what: "The encoder\u2019s self-attention: each token of the source looks at the whole source.",
-    asks: "Reading",
+    title: "Encoder self-attention",
+    what: "Each source token attends to all source tokens.",
+    query: (token) => token,
   },
   decoder: {
-    title: "Target to target",
-    what: "The decoder\u2019s self-attention: while it writes a token, it looks at what it has written so far.",
-    asks: "Writing",
+    title: "Decoder self-attention",
+    what: "Each target position attends to the tokens generated so far. A row is labelled with the token it predicts.",
+    query: predicting,
   },
 };
 
-/** One head: its weights and the labels of the tokens at the sides. */
+/** One head: its weights, and the labels of its queries (rows) and keys (columns). */
 export function headMap(view, { part, layer, head }) {
-  return { weights: view.maps[part][layer][head], rows: asking(view, part), columns: asked(view, part) };
+  return { weights: view.maps[part][layer][head], rows: queries(view, part), columns: keys(view, part) };
 }
 
 export function headName({ part, layer, head }) {
   return `${USES[part].title}, layer ${layer + 1}, head ${head + 1}`;
 }
 
-/** In the decoder a place is named after what is being written there, which is what its attention is for. */
-function asking(view, part) {
+function predicting(token) {
+  return `The decoder, predicting ${token},`;
+}
+
+/** A query of the decoder is labelled with the token it predicts, since that is what its attention is used for. */
+function queries(view, part) {
   return labels(part === "encoder" ? view.source.tokens : view.target.tokens);
 }
 
-function asked(view, part) {
+function keys(view, part) {
   return labels(part === "decoder" ? view.target.decoder_input_tokens : view.source.tokens);
 }

@@ -3,26 +3,26 @@
 import { percent } from "./pieces.js";
 import { USES } from "./uses.js";
 
-const MOST_NAMED = 4; // tokens that one sentence names
-const LEAST_NAMED = 0.01; // of the attention
+const MOST_NAMED = 4; // tokens in one description
+const LEAST_NAMED = 0.01; // smallest weight that is mentioned
 
-/** What can be said of a place of the table; of a whole row or column where the other is -1, and nothing of nowhere. */
-export function saidOf(map, part, { row, column }) {
+/** Describes a cell; a whole row or column if the other index is -1; empty if both are -1. */
+export function describeCell(map, part, { row, column }) {
   if (row >= 0 && column >= 0) {
-    return `${asking(map, part, row)} ${quoted(map.columns[column])}: ${percent(map.weights[row][column])}`;
+    return `${querying(map, part, row)} ${quoted(map.columns[column])}: ${percent(map.weights[row][column])}`;
   }
-  if (row >= 0) return saidOfRow(map, part, row);
+  if (row >= 0) return describeRow(map, part, row);
   if (column < 0) return "";
   const weights = map.weights.map((of) => of[column]);
-  return `${quoted(map.columns[column])} is looked at by ${largest(weights, map.rows)}`;
+  return `${quoted(map.columns[column])} receives attention from ${largest(weights, map.rows)}`;
 }
 
-export function saidOfRow(map, part, row) {
-  return `${asking(map, part, row)} ${largest(map.weights[row], map.columns)}`;
+export function describeRow(map, part, row) {
+  return `${querying(map, part, row)} ${largest(map.weights[row], map.columns)}`;
 }
 
-function asking(map, part, row) {
-  return `${USES[part].asks} ${quoted(map.rows[row])} looks at`;
+function querying(map, part, row) {
+  return `${USES[part].query(quoted(map.rows[row]))} attends to`;
 }
 
 function largest(weights, tokens) {
@@ -30,7 +30,7 @@ function largest(weights, tokens) {
     .sort((one, other) => other[1] - one[1])
     .slice(0, MOST_NAMED)
     .filter(([, weight]) => weight >= LEAST_NAMED)
-    .map(([place, weight]) => `${quoted(tokens[place])} ${percent(weight)}`)
+    .map(([position, weight]) => `${quoted(tokens[position])} ${percent(weight)}`)
     .join(", ");
 }
 
