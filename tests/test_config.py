@@ -97,6 +97,7 @@ REFUSED = [
     ("train.steps=0", "are all 0: set one, or the run never ends"),
     ("train.steps=-1", "train.steps = -1: must not be negative"),
     ("train.learning_rate=inf", "train.learning_rate = inf: must be finite"),
+    ("train.epsilon=0", "train.epsilon = 0: Adam divides by it where a gradient is 0"),
     ("train.warmup_steps=0", "the inverse_sqrt schedule needs at least 1"),
     ("train.schedule=constant train.warmup_steps=0", "set a learning rate"),
     ("search.alpha=-10", "search.alpha = -10.0: must not be negative"),
@@ -241,6 +242,11 @@ def test_settings_are_fitted_around_all_units(source: str, target: str, budget: 
     fitted = fit(counts, asked, Time(cpu_machine(2_000.0), 300.0))
     assert f"units {source} -> {target}" in " ".join(fitted.reasons)
     build(fitted.layer, layer)
+
+
+def test_the_longest_budget_is_fitted_too() -> None:
+    layer = assignments(["train.minutes=1000000"])
+    build(fit(Counts(20_000, WORDS, WORDS), Asked.of(layer)).layer, layer)
 
 
 def test_one_vocabulary_or_two_as_asked() -> None:

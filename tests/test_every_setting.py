@@ -23,6 +23,7 @@ import transduce
 from transduce.config import ModelConfig, Setting, all_settings
 from transduce.continuous import BeamOptions
 from transduce.continuous import decoder as slots
+from transduce.cores import thread_refusal
 from transduce.device import Device
 from transduce.errors import TransduceError
 from transduce.model import IGNORED, Tokens, Transformer, fused, kernels
@@ -286,7 +287,16 @@ WITH: dict[str, dict[str, Any]] = {
 
 
 # What is refused by itself, and why.
-REFUSED: dict[str, str] = {} if torch.cuda.is_available() else {"train.device=cuda": "PyTorch sees no GPU here"}
+REFUSED = {
+    "data.hold_out=1000000000": "too few different sources",
+    "data.vocabulary_size=8": "data.vocabulary_size = 8: the characters of the text alone need",
+    "data.max_length=1": "no pair is left to train on",
+    "train.epsilon=0.0": "train.epsilon = 0: Adam divides by it",
+}
+if thread_refusal(1_024):
+    REFUSED["train.threads=1024"] = "threads = 1024: must be at most"
+if not torch.cuda.is_available():
+    REFUSED["train.device=cuda"] = "PyTorch sees no GPU here"
 
 
 @pytest.fixture(scope="module")

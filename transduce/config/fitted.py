@@ -28,6 +28,7 @@ from transduce.config.task import Counts, infer_task, infer_units, text_reasons,
 SENSIBLE_MINUTES = 60.0  # without a budget: what takes longer on this machine is made smaller
 SLOW_CPU = cpu(2_000.0)
 FAR_BELOW = 0.25  # of the epochs that the data reward: with fewer, people are warned
+MOST_SAMPLED = 1_000_000_000  # pairs; the upper bound of data.vocabulary_sample
 SAMPLE_PER_MINUTE = 25_000  # pairs that the vocabulary is learned from, for each minute of the budget
 
 
@@ -142,7 +143,9 @@ def fit(counts: Counts, asked: Asked | None = None, time: Time | None = None) ->
     fitted, warnings = _fit_to_time(row, work, asked, time)
     layer = _layer(fitted, task, units, one, counts) | {"train": _training(fitted, work, asked)}
     if asked.minutes:
-        layer["data"]["vocabulary_sample"] = max(SAMPLE_PER_MINUTE, int(asked.minutes * SAMPLE_PER_MINUTE))
+        layer["data"]["vocabulary_sample"] = min(
+            MOST_SAMPLED, max(SAMPLE_PER_MINUTE, int(asked.minutes * SAMPLE_PER_MINUTE))
+        )
     return Fitted(layer, _reasons(fitted, task, why, units, one, counts, asked), warnings)
 
 

@@ -554,6 +554,10 @@ def _contradictions(config: Config) -> list[Refusal]:
             "train.steps, train.epochs and train.minutes are all 0: set one, or the run never ends",
         ),
         (
+            train.epsilon == 0,
+            "train.epsilon = 0: Adam divides by it where a gradient is 0, as for tokens that a batch lacks: set 1e-9",
+        ),
+        (
             train.schedule == "inverse_sqrt" and train.warmup_steps == 0,
             "train.warmup_steps = 0: the inverse_sqrt schedule needs at least 1",
         ),
