@@ -105,7 +105,7 @@ LINES = (
 EXPORT = "The export is kept only if the other runtime gives the same translations on sample sentences."
 RERUN = "Rerun the command to resume."
 FASTER = "`translate --shortlist` is then faster on CPUs."
-ROUTES = "The server has LibreTranslate's API, our own API, and a web page."
+ROUTES = "The server offers LibreTranslate's API, an API of its own under /v1, and a web page."
 
 
 def _demo(parser: Parser) -> None:
@@ -347,12 +347,19 @@ def _list_settings(parser: Parser) -> None:
 
 def _serve(parser: Parser) -> None:
     add = parser.add_argument
-    add("models", nargs="+", metavar="MODEL", help="run folders, or SOURCE-TARGET=FOLDER, such as en-de=runs/mine")
+    add("models", nargs="+", metavar="MODEL", help="run folder, or SOURCE-TARGET=FOLDER, such as en-de=runs/mine")
     add_loading(parser)
     add_engine(parser)
     add("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1, this machine only)")
     add("--port", type=int, default=5000, metavar="N", help="port to listen on (default: 5000)")
-    add("--allow-host", nargs="+", action="extend", default=[], metavar="NAME", help="host names that clients may use")
+    add(
+        "--allow-host",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="NAME",
+        help="host names that clients may use besides localhost and IP addresses",
+    )
     add("--keys", default="", metavar="FILE", help="require an API key from this file (`transduce key` creates keys)")
     add("--open", action="store_true", help="accept requests from other machines without keys")
     add(
@@ -360,20 +367,26 @@ def _serve(parser: Parser) -> None:
         type=int,
         default=16,
         metavar="N",
-        help="lines in a batch, at most; 1 disables batching (default: 16)",
+        help="largest number of lines in a batch; 1 disables batching (default: 16)",
     )
     add(
         "--queue",
         type=int,
         default=128,
         metavar="N",
-        help="requests at a time, at most; further ones are refused (default: 128)",
+        help="largest number of requests at a time; further requests are refused (default: 128)",
     )
-    add("--characters", type=int, default=50_000, metavar="N", help="characters in a request, at most (default: 50000)")
+    add(
+        "--characters",
+        type=int,
+        default=50_000,
+        metavar="N",
+        help="largest number of characters in a request (default: 50000)",
+    )
 
 
 def _key(parser: Parser) -> None:
-    parser.add_argument("file", help="file of keys; created if it does not exist")
+    parser.add_argument("file", help="file that stores the keys; it is created if it does not exist")
     parser.add_argument("name", help="name of the key's owner")
     parser.add_argument(
         "--requests-per-minute", type=int, default=600, metavar="N", help="rate limit of this key (default: 600)"
