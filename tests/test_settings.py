@@ -90,10 +90,10 @@ def test_one_setting_is_explained(name: str, capsys: pytest.CaptureFixture[str])
         "  Default: sinusoidal",
         "  Type: one of sinusoidal, marian, learned, rotary, none",
         "    sinusoidal: sines and cosines are added to the embeddings, as in the paper",
-        "    marian: the same at the frequencies of Marian, for models that were trained there",
+        "    marian: sinusoidal, in Marian's layout, for imported models",
         "    learned: a learned vector is added for each of max_positions positions",
         "    rotary: queries and keys are rotated by their position (RoPE)",
-        "    none: it is not told",
+        "    none: no positional encoding",
         "  When a run is resumed: must stay the same",
         "  When fine-tuning (--from): taken from the model that training starts from; another value is refused",
     ]
@@ -142,6 +142,7 @@ def test_the_page_of_settings_is_what_the_code_says(capsys: pytest.CaptureFixtur
 
 def test_what_is_fitted_is_marked() -> None:
     assert {"model.d_model", "train.learning_rate", "search.alpha", "data.task"} <= fitted_names()
+    assert {"search.max_extra", "data.vocabulary_sample"} <= fitted_names()
     assert not {"model.positions", "train.seed", "data.max_length"} & fitted_names()
     assert fitted_names() <= {one.name for one in SETTINGS}
 

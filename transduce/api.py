@@ -226,7 +226,7 @@ def train(
         config: A TOML file of settings.
         settings: `{"model.d_model": 64}`, `{"model": {"d_model": 64}}` or `["model.d_model=64"]`.
         start_from: A run folder whose weights to start from.
-        minutes: Budget in minutes for the whole call.
+        minutes: Wall-clock time of the run from start to model card, summed over all calls that resumed it.
         steps: Budget in optimizer steps.
         epochs: Budget in passes over the training data.
         quiet: Print nothing.

@@ -38,7 +38,8 @@ def add_columns(parser: Parser) -> None:
 
 def add_budget(
     parser: Parser,
-    minutes: str = "time for the whole command, including earlier commands of this run; the model is fitted to it",
+    minutes: str = "wall-clock time of the run from start to model card, summed over all commands that resumed it; the model is "
+    "chosen for it",
 ) -> None:
     """How long to train."""
     budget = parser.add_argument_group(

@@ -95,10 +95,10 @@ class ModelConfig(FamilyConfig):
         "How the model knows the position of a token.",
         choices={
             "sinusoidal": "sines and cosines are added to the embeddings, as in the paper",
-            "marian": "the same at the frequencies of Marian, for models that were trained there",
+            "marian": "sinusoidal, in Marian's layout, for imported models",
             "learned": "a learned vector is added for each of max_positions positions",
             "rotary": "queries and keys are rotated by their position (RoPE)",
-            "none": "it is not told",
+            "none": "no positional encoding",
         },
         inherited="always",
     )
@@ -194,16 +194,20 @@ FAMILIES: dict[str, type[FamilyConfig]] = {"transformer": ModelConfig}
 class DataConfig:
     """The data to learn from, and how text becomes ids."""
 
-    train: tuple[str, ...] = setting((), "Training files; set by --train.", resumable=True)
-    valid: tuple[str, ...] = setting((), "Validation files; set by --valid.", resumable=True)
+    train: tuple[str, ...] = setting(
+        (), "Training files; set by --train. On resume their paths may change, but not their content.", resumable=True
+    )
+    valid: tuple[str, ...] = setting(
+        (), "Validation files; set by --valid. On resume their paths may change, but not their content.", resumable=True
+    )
     weights: tuple[str, ...] = setting(
         (),
-        "How often an epoch shows each pair of the first, second, ... --train: 2 is twice, 0.5 is every other time; one "
-        "number for each --train, or none for once each. The vocabulary and the fitted settings ignore the weights.",
+        "How often an epoch shows each pair of the first, second, ... --train: 2 shows each "
+        "pair twice, 0.5 shows half of the pairs in each epoch. Give one number for each --train, or none for once each. The vocabulary and the fitted settings ignore the weights.",
     )
     hold_out: int = setting(
         0,
-        "Without validation data, about one source in this many is held out for validation.",
+        "Without validation data, N holds out about 1/N of the sources for validation.",
         zero="chosen by the number of pairs", least=0, most=1_000_000_000,
     )  # fmt: skip
     languages: tuple[str, ...] = setting(
@@ -215,7 +219,8 @@ class DataConfig:
         choices={
             "auto": "inferred from the data",
             "translation": "text to text: BLEU, chrF and TER",
-            "symbols": "spellings, sounds, word forms: error rates and exact match",
+            "symbols": "outputs are symbol sequences (sounds, letters of word forms) rather than running text: error rates "
+            "and exact match",
         },
         inherited="always",
     )
@@ -251,9 +256,9 @@ class DataConfig:
         "Unicode normalization of the text, by its name in sentencepiece.",
         choices={
             "nmt_nfkc": "NFKC with a few changes for translation",
-            "nmt_nfkc_cf": "the same in lower case",
+            "nmt_nfkc_cf": "the same with case folding",
             "nfkc": "NFKC",
-            "nfkc_cf": "NFKC in lower case",
+            "nfkc_cf": "NFKC with case folding",
             "identity": "the text stays as it is",
         },
         inherited="always",
@@ -272,7 +277,8 @@ class DataConfig:
     )
     subword_sampling: float = rate(
         0.0,
-        "How often words are segmented differently in each epoch: the rate of BPE-dropout, or any rate for unigram.",
+        "Segments words differently in each epoch. bpe: the dropout rate of merges. unigram: any value above 0 turns "
+        "sampling on, and smaller values vary the segmentation more (the alpha of Kudo 2018).",
     )
     max_length: int = setting(
         256, "Training pairs with a longer side are left out.", unit="tokens", least=1, most=1_000_000
@@ -304,7 +310,8 @@ class TrainConfig:
     )
     minutes: float = setting(
         0.0,
-        "Time for the whole command, including reading the data and the last validation.",
+        "Wall-clock time of the run from the start of the command to the model card, summed over all commands that "
+        "resumed it.",
         unit="minutes", zero="not limited", least=0, most=1_000_000, resumable=True,
     )  # fmt: skip
     tokens_per_batch: int = setting(
@@ -353,7 +360,7 @@ class TrainConfig:
     beta2: float = rate(0.98, "Adam's decay of the mean of the squared gradient.")
     epsilon: float = setting(1e-9, "Adam's epsilon, added to the denominator.", least=0)
     weight_decay: float = setting(0.0, "Weight decay of matrices; embeddings, biases and norms have none.", least=0)
-    label_smoothing: float = rate(0.1, "Share of the probability that is spread over all classes.")
+    label_smoothing: float = rate(0.1, "Share of the probability that is spread over the whole vocabulary.")
     r_drop: float = setting(
         0.0,
         "Weight of R-Drop, the divergence between two passes that differ in dropout; a usual value is 5.",
@@ -395,8 +402,8 @@ class TrainConfig:
             "ter": "TER",
             "token-error-rate": "errors per token",
             "sequence-error-rate": "sequences with an error",
-            "per": "the phoneme error rate",
-            "wer": "the word error rate of pronunciations",
+            "per": "the phoneme error rate, that is, the token error rate of pronunciations",
+            "wer": "the share of words whose pronunciation is wrong; not the WER of speech recognition",
             "exact-match": "sequences without an error",
         },
     )
