@@ -70,7 +70,7 @@ export function drawMasks(container, view, colours) {
         "figure",
         {},
         picture,
-        element("figcaption", {}, element("b", {}, USES[part].title), " ", MASKS[part]),
+        element("figcaption", {}, element("b", {}, `${USES[part].title}:`), " ", MASKS[part]),
       );
     }),
   );

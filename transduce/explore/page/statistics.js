@@ -46,7 +46,7 @@ export function statisticsList(numbers, part, keys) {
       "Entropy",
       `${numbers.entropy.toFixed(2)} bits`,
       numbers.entropy / widest,
-      `as in even attention to ${(2 ** numbers.entropy).toFixed(1)} tokens`,
+      `like even attention to ${(2 ** numbers.entropy).toFixed(1)} tokens`,
     ],
     [
       "Distance",
