@@ -555,7 +555,7 @@ def test_damaged_weights_are_not_built_from(copy: Path) -> None:
     path.write_bytes(altered(path.read_bytes()))
     weights = RunFolder(copy).weights("best")
     weights.write_bytes(weights.read_bytes()[:-1] + b"x")
-    with pytest.raises(DamagedFile, match=r"best\.safetensors: altered or torn"):
+    with pytest.raises(DamagedFile, match=r"best\.safetensors: modified or incomplete"):
         transduce.load(copy, engine="ct2")
 
 

@@ -22,7 +22,7 @@ def test_auto_is_float32_on_cpus() -> None:
 def test_bf16_that_would_kill_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     died = subprocess.CompletedProcess([], returncode=-4)
     monkeypatch.setattr("transduce.device.subprocess.run", lambda *_, **__: died)
-    with pytest.raises(SettingError, match="kills the process on this CPU: use fp32"):
+    with pytest.raises(SettingError, match="crashes on this CPU: use fp32"):
         choose_device("cpu", "bf16")
 
 
@@ -34,7 +34,7 @@ def test_bf16_that_works_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_gpu_that_is_not_there_is_refused() -> None:
-    with pytest.raises(SettingError, match="PyTorch sees no GPU here"):
+    with pytest.raises(SettingError, match="PyTorch finds no GPU on this machine"):
         choose_device("cuda")
 
 
@@ -43,8 +43,7 @@ def test_more_threads_than_make_sense_are_refused(cores: int, most: int, monkeyp
     monkeypatch.setattr("transduce.cores.available_cores", lambda: cores)
     assert thread_refusal(0) == thread_refusal(most) == ""
     assert (
-        thread_refusal(most + 1)
-        == f"threads = {most + 1}: must be at most {most} here (this process can use {cores} cores)"
+        thread_refusal(most + 1) == f"threads = {most + 1}: must be at most {most} (this process can use {cores} cores)"
     )
     with pytest.raises(SettingError, match="must be at most"):
         LoadOptions(threads=most + 1)

@@ -74,7 +74,7 @@ def test_altered_settings_are_refused(tmp_path: Path, before: str, after: str) -
     text = folder.config.read_text()
     assert before in text
     folder.config.write_text(text.replace(before, after, 1))
-    with pytest.raises(DamagedFile, match=r"config\.toml: altered or torn .* delete its first line"):
+    with pytest.raises(DamagedFile, match=r"config\.toml: modified or incomplete .* delete its first line"):
         transduce.load(folder.path)
 
 

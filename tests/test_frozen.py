@@ -68,7 +68,7 @@ def test_altered_weights_are_noticed(copy: Path) -> None:
     content = bytearray((copy / "best.safetensors").read_bytes())
     content[-3] ^= 1
     (copy / "best.safetensors").write_bytes(content)
-    with pytest.raises(DamagedFile, match="altered or torn"):
+    with pytest.raises(DamagedFile, match="modified or incomplete"):
         transduce.load(copy)
 
 

@@ -191,7 +191,7 @@ def test_metrics_are_given_by_name_in_the_order_asked_for() -> None:
     rates = score_outputs(hypotheses, references, ["token-error-rate", "sequence-error-rate"])
     assert [one.value for one in found.all[:1:-1]] == [one.value for one in rates.all] == pytest.approx([25, 50])
     assert found.all[1] == translation_scores(hypotheses, references).main
-    with pytest.raises(SettingError, match=r"no metric 'blue'; there are bleu, chrf, ter, token-error-rate"):
+    with pytest.raises(SettingError, match=r"unknown metric 'blue': choose from bleu, chrf, ter, token-error-rate"):
         score_outputs(hypotheses, references, ["blue"])
 
 
@@ -208,8 +208,8 @@ def test_merged_references_are_named_in_every_signature() -> None:
     ("hypotheses", "references", "said"),
     [
         ([], [], "no outputs to score: the test set is empty"),
-        (["a"], [["a"], ["b"]], "1 outputs but references for 2: they must be aligned"),
-        (["a", "b"], [["a"], []], "output 2 has no reference to be scored against"),
+        (["a"], [["a"], ["b"]], "1 outputs but references for 2: each output needs references"),
+        (["a", "b"], [["a"], []], "output 2 has no reference"),
     ],
 )
 def test_what_cannot_be_scored_is_refused(score, hypotheses: list[str], references: list[list[str]], said: str) -> None:

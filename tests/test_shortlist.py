@@ -78,7 +78,7 @@ def test_an_altered_shortlist_is_refused(run: Path, pairs: str) -> None:
     text = path.read_text()
     path.write_text(text.replace("▁M", "▁N", 1))
     with pytest.raises(
-        DamagedFile, match=r"shortlist\.txt: altered or torn .*`transduce shortlist .*` creates it again"
+        DamagedFile, match=r"shortlist\.txt: modified or incomplete .*`transduce shortlist .*` creates it again"
     ):
         Translator.load(run, LoadOptions(engine="ct2", threads=1, shortlist=True)).ready()
     path.write_text(text)

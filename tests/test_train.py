@@ -513,7 +513,7 @@ def test_a_full_disk_is_one_line(reversal: dict[str, str], tmp_path: Path, monke
         real(file, tensors, about)
 
     monkeypatch.setattr(tensor_file, "write", full)
-    with pytest.raises(TrainingError, match=r"No space left on device.*what was saved before is intact"):
+    with pytest.raises(TrainingError, match=r"No space left on device.*earlier checkpoints are intact"):
         run_training(tmp_path / "full", reversal)
     assert checkpoint.steps_saved(RunFolder(tmp_path / "full")) == [6]
     assert not list((tmp_path / "full" / "checkpoints").glob(".*"))
@@ -524,9 +524,9 @@ def test_a_full_disk_is_one_line(reversal: dict[str, str], tmp_path: Path, monke
 
 def test_a_disk_that_fails_is_not_called_full(tmp_path: Path) -> None:
     """A missing folder is no lack of room."""
-    with pytest.raises(TrainingError, match=r"\(No such file or directory\); .* intact: mend that and run"):
+    with pytest.raises(TrainingError, match=r"\(No such file or directory\); .* intact: fix the cause and rerun"):
         checkpoint.write_text(tmp_path / "gone" / "file", "text")
-    with pytest.raises(TrainingError, match=r"file.safetensors: cannot be written .* is intact"):
+    with pytest.raises(TrainingError, match=r"file.safetensors: cannot be written .* are intact"):
         checkpoint.write_tensors(tmp_path / "gone" / "file.safetensors", {"x": torch.zeros(1)})
 
 

@@ -1,10 +1,10 @@
 """The run folder: the files in it, and how they are written so that a file is complete or absent.
 
-Everything is written under a temporary name, flushed to the disk and renamed. Tensors are safetensors whose header
-holds a hash of their bytes and one of itself, so that a torn or altered file is known when it is read; nothing is ever
+Every file is written under a temporary name, flushed to the disk and then renamed. Tensors are stored as safetensors with
+a hash of their content and a hash of the header, so that reading detects modified and incomplete files; nothing is ever
 unpickled.
-Knows tensors by name only: no model, no optimizer, no data. Torch is imported where a tensor is made, so that those
-who want arrays, or only the names of things, need not wait for it.
+Knows tensors by name only: no models, optimizers or data. Torch is imported only where a tensor is made, so that callers who
+need arrays or paths do not wait for it.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ LARGEST_PROGRESS = 1_000_000  # bytes
 
 @dataclass(frozen=True)
 class RunFolder:
-    """The names of things in a run folder."""
+    """The paths of a run folder."""
 
     path: Path
 
@@ -50,7 +50,7 @@ class RunFolder:
 
     @property
     def data(self) -> Path:
-        """Hashes of the data the run learned from."""
+        """Hashes of the training data."""
         return self.path / "data.json"
 
     @property
@@ -63,32 +63,32 @@ class RunFolder:
 
     @property
     def ct2(self) -> Path:
-        """The weights as CTranslate2 takes them: made from the others when first needed, and safe to remove."""
+        """The weights converted for CTranslate2, when first needed; safe to delete."""
         return self.path / "ct2"
 
     @property
     def shortlist(self) -> Path:
-        """Which target tokens each source token can need."""
+        """The target tokens that each source token is likely to need."""
         return self.path / "shortlist.txt"
 
     @property
     def shortlist_hash(self) -> Path:
-        """Its hash, as `sha256sum --check` reads it."""
+        """The hash of the shortlist, in the format of `sha256sum --check`."""
         return self.path / "shortlist.sha256"
 
     @property
     def made(self) -> Path:
-        """A corpus that another model made for this run."""
+        """A synthetic corpus that another model generated for this run."""
         return self.path / "made"
 
     @property
     def lock(self) -> Path:
-        """Beside the folder, held by the process that trains it."""
+        """A lock file beside the folder, held by the process that trains the run."""
         path = self.path.resolve()
         return path.with_name(f".{path.name}.lock")
 
     def vocabulary(self, side: str) -> Path:
-        """`side` is source or target, or joint for a vocabulary both share."""
+        """`side` is source or target, or joint for a shared vocabulary."""
         return self.path / {"joint": "vocabulary.spm"}.get(side, f"{side}.spm")
 
     def weights(self, which: str) -> Path:
@@ -98,7 +98,7 @@ class RunFolder:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Everything a run needs to go on as if it had never stopped."""
+    """Everything a run needs to resume as if it had never stopped."""
 
     weights: Tensors
     optimizer: Tensors
@@ -109,7 +109,7 @@ class Checkpoint:
 
 
 def write_tensors(path: Path, tensors: Tensors, about: Mapping[str, str] | None = None) -> None:
-    """A safetensors file with hashes of its content and its header, whole or not at all; equal input is equal bytes."""
+    """Write a safetensors file with its hashes, completely or not at all; equal input gives equal bytes."""
     stored = [_stored(name, tensor.detach().cpu().contiguous()) for name, tensor in tensors.items()]
     metadata = {**(about or {}), "sha256": _digest(stored), "format": "pt", "transduce": __version__}
     with _replacing(path) as temporary, temporary.open("wb") as file:
@@ -117,20 +117,20 @@ def write_tensors(path: Path, tensors: Tensors, about: Mapping[str, str] | None 
 
 
 def read_tensors(path: Path) -> Tensors:
-    """The tensors of a file whose hashes fit them."""
+    """The tensors of a file, after checking its hashes."""
     return {one.name: _tensor(one) for one in _read(path)}
 
 
 def read_arrays(path: Path) -> Arrays:
-    """The same as numpy's arrays, without torch."""
+    """The same as numpy arrays, without importing torch."""
     try:
         return {one.name: one.content.view(one.kind).reshape(one.shape) for one in _read(path)}
     except TypeError:
-        raise DamagedFile(f"{path}: holds tensors of a type that numpy does not have") from None
+        raise DamagedFile(f"{path}: contains tensors of a type that numpy does not support") from None
 
 
 def read_about(path: Path, needed: Sequence[str] = ()) -> dict[str, str]:
-    """What was written beside the tensors of a file: step, metric, score; refused where it lacks what is `needed`."""
+    """The metadata of a file, such as step, metric and score; a missing entry of `needed` is an error."""
     with _opened(path) as (_, header):
         if missing := [name for name in needed if name not in header.metadata]:
             raise DamagedFile(f"{path}: its header lacks {', '.join(missing)}")
@@ -138,13 +138,13 @@ def read_about(path: Path, needed: Sequence[str] = ()) -> dict[str, str]:
 
 
 def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """The name and shape of every tensor of a file, from its header alone."""
+    """The name and shape of every tensor of a file; reads only its header."""
     with _opened(path) as (_, header):
         return header.shapes
 
 
 def read_foreign(path: Path) -> Tensors:
-    """The tensors of another program's file, which has none of our hashes and metadata of its own."""
+    """The tensors of a file that another program wrote, without our hashes and with any metadata."""
     with _opened(path, ours=False) as (file, header):
         return {one.name: _tensor(one) for one in tensor_file.read_tensors(file, header)}
 
@@ -153,13 +153,13 @@ def _read(path: Path) -> list[Stored]:
     with _opened(path) as (file, header):
         stored = list(tensor_file.read_tensors(file, header))
     if header.metadata.get("sha256") != _digest(stored):
-        raise DamagedFile(f"{path}: altered or torn (its hash does not fit its content)")
+        raise DamagedFile(f"{path}: modified or incomplete (its hash does not match its content)")
     return stored
 
 
 @contextmanager
 def _opened(path: Path, ours: bool = True) -> Iterator[tuple[BufferedReader, Header]]:
-    """The file and its checked header; whatever is wrong with either is one line."""
+    """Open a file and check its header; errors become messages of one line."""
     try:
         with files.open_plain(path) as file:
             header = tensor_file.read_header(file)
@@ -173,7 +173,7 @@ def _opened(path: Path, ours: bool = True) -> Iterator[tuple[BufferedReader, Hea
 
 
 def _refusal(path: Path, error: OSError) -> RunError | DamagedFile:
-    """Where the file is not to blame, no other one is taken in its place."""
+    """`DamagedFile` lets a run fall back to an older file; `RunError` does not, since this file may be fine."""
     kind = RunError if error.errno in files.NOT_THE_FILE else DamagedFile
     return kind(f"{path}: cannot be read ({error.strerror or error})")
 
@@ -197,22 +197,22 @@ _METADATA = {
 
 
 def _check_metadata(metadata: Mapping[str, str]) -> None:
-    """Files of the first versions have no hash of their header: of these, only what they wrote is taken."""
+    """Check the metadata; files of the first versions have no header hash, so only known entries are accepted there."""
     for name, value in metadata.items():
         if name not in _METADATA and tensor_file.HEADER_HASH not in metadata:
             raise ValueError(f"its header has an unknown entry {name!r}")
         if not re.fullmatch(_METADATA.get(name, ".*"), value, re.S):
-            raise ValueError(f"its header says {name} = {value[:80]!r}, which cannot be")
+            raise ValueError(f"its header has an invalid {name} = {value[:80]!r}")
 
 
 def write_text(path: Path, text: str) -> None:
-    """A text file, whole or not at all."""
+    """Write a text file, completely or not at all."""
     with _replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """A file, whole or not at all."""
+    """Write a file, completely or not at all."""
     with _replacing(path) as temporary:
         temporary.write_bytes(content)
 
@@ -228,7 +228,7 @@ def _tensor(stored: Stored) -> "Tensor":
     import torch
 
     kind = getattr(torch, stored.kind)
-    if not stored.content.size:  # torch cannot look at no bytes as another type
+    if not stored.content.size:  # torch cannot view an empty tensor as another type
         return torch.empty(stored.shape, dtype=kind)
     return torch.from_numpy(stored.content).view(kind).reshape(stored.shape)
 
@@ -243,7 +243,7 @@ def _digest(stored: list[Stored]) -> str:
 
 @contextmanager
 def _replacing(path: Path) -> Iterator[Path]:
-    """A temporary name beside `path` that takes its place once it is safely on the disk."""
+    """Yields a temporary path that replaces `path` once its content is safely on the disk."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with disk_errors(path):
@@ -256,11 +256,13 @@ def _replacing(path: Path) -> Iterator[Path]:
 
 
 def disk_errors(path: Path) -> AbstractContextManager[None]:
-    """What a full or failing disk means to a run."""
+    """Turn errors of a full or failing disk into a `TrainingError`."""
 
     def explain(reason: str, full: bool) -> TrainingError:
-        advice = "make room and run the same again" if full else "mend that and run the same again"
-        return TrainingError(f"{path}: cannot be written ({reason}); what was saved before is intact: {advice}")
+        advice = "free some space" if full else "fix the cause"
+        return TrainingError(
+            f"{path}: cannot be written ({reason}); earlier checkpoints are intact: {advice} and rerun the command to resume"
+        )
 
     return files.disk_errors(explain)
 
@@ -269,7 +271,7 @@ def disk_errors(path: Path) -> AbstractContextManager[None]:
 
 
 def save(folder: RunFolder, step: int, checkpoint: Checkpoint, about: Mapping[str, str]) -> Path:
-    """Write the checkpoint of a step; its directory appears complete or not at all."""
+    """Write the checkpoint of a step; its folder appears complete or not at all."""
     path = folder.checkpoints / f"step-{step:08d}"
     temporary = folder.checkpoints / f".step-{step:08d}.{os.getpid()}"
     replaced = folder.checkpoints / f".step-{step:08d}.{os.getpid()}.replaced"
@@ -290,7 +292,7 @@ def save(folder: RunFolder, step: int, checkpoint: Checkpoint, about: Mapping[st
 
 
 def restore(path: Path) -> Checkpoint:
-    """A checkpoint as it was saved, or `DamagedFile`."""
+    """Read a checkpoint; raises `DamagedFile` if a file of it is damaged."""
     return Checkpoint(
         weights=read_tensors(path / "weights.safetensors"),
         optimizer=read_tensors(path / "optimizer.safetensors"),
@@ -299,7 +301,7 @@ def restore(path: Path) -> Checkpoint:
 
 
 def steps_saved(folder: RunFolder) -> list[int]:
-    """The steps that have a checkpoint directory, oldest first."""
+    """The steps that have a checkpoint folder, oldest first."""
     names = [path.name for path in folder.checkpoints.glob("step-*")]
     return sorted(int(name.removeprefix("step-")) for name in names if re.fullmatch(r"step-\d+", name))
 
@@ -309,7 +311,7 @@ def checkpoint_path(folder: RunFolder, step: int) -> Path:
 
 
 def prune(folder: RunFolder, keep_weights: set[int], full_states: int = 2) -> None:
-    """Keep the newest full states, and of the others the weights that averaging will want."""
+    """Keep the newest checkpoints, and of older ones only the weights that averaging needs."""
     for leftover in folder.checkpoints.glob(".step-*"):
         shutil.rmtree(leftover, ignore_errors=True)
     for unfinished in folder.path.glob(".*.safetensors.*"):
@@ -323,13 +325,13 @@ def prune(folder: RunFolder, keep_weights: set[int], full_states: int = 2) -> No
 
 
 def freed_by_deleting(folder: Path) -> int:
-    """The bytes that only this folder holds: a file with another name elsewhere (`link`) would stay."""
+    """The bytes that deleting this folder would free; files linked from elsewhere (see `link`) would stay."""
     files = [path.stat() for path in folder.rglob("*") if path.is_file()]
     return sum(file.st_size for file in files if file.st_nlink == 1)
 
 
 def link(existing: Path, path: Path) -> None:
-    """`path` becomes another name of `existing`, or a copy where the file system has no links."""
+    """Make `path` a hard link to `existing`, or a copy if the file system has no links."""
     with _replacing(path) as temporary:
         try:
             os.link(existing, temporary)
@@ -338,9 +340,9 @@ def link(existing: Path, path: Path) -> None:
 
 
 def average(paths: list[Path]) -> Tensors:
-    """The mean of several files' tensors (section 6.1), summed in double precision; integers are the last file's."""
+    """The mean of the tensors of several files (section 6.1), in double precision; integers are from the last file."""
     if not paths:
-        raise RunError("nothing to average")
+        raise RunError("there are no checkpoints to average")
     total = {name: _summed(tensor) for name, tensor in read_tensors(paths[0]).items()}
     for path in paths[1:]:
         for name, tensor in read_tensors(path).items():
@@ -349,7 +351,7 @@ def average(paths: list[Path]) -> Tensors:
 
 
 def _summed(tensor: "Tensor") -> "Tensor":
-    """As it is added up: in double precision, unless it is a counter."""
+    """A tensor as it is summed: in double precision, unless it is an integer, such as a counter."""
     return tensor.double() if tensor.is_floating_point() else tensor
 
 
@@ -363,7 +365,7 @@ def _unsealed(path: Path) -> dict[str, Any]:
         sealed = json.loads(files.read_plain(path, LARGEST_PROGRESS))
         text = sealed["progress"]
         if hashlib.sha256(text.encode()).hexdigest() != sealed["sha256"]:
-            raise DamagedFile(f"{path}: altered or torn (its hash does not fit its content)")
+            raise DamagedFile(f"{path}: modified or incomplete (its hash does not match its content)")
         return dict(json.loads(text))
     except OSError as error:
         raise _refusal(path, error) from None

@@ -1,6 +1,6 @@
 """The device that tensors are on, and the precision of its matrix products.
 
-Knows the machine, nothing of models or data.
+Knows nothing of models or data.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ CAPTURING = threading.Lock()
 
 @dataclass(frozen=True)
 class Device:
-    """A place to compute, and whether matrix products there run in bfloat16."""
+    """A device, and whether its matrix products run in bfloat16."""
 
     kind: str  # "cpu" or "cuda"
     bf16: bool
@@ -34,38 +34,38 @@ class Device:
 
     @property
     def name(self) -> str:
-        """What a person calls it."""
+        """A readable name."""
         if self.kind == "cuda":
             return torch.cuda.get_device_name()
         return f"CPU, {torch.get_num_threads()} threads"
 
     def mixed_precision(self) -> contextlib.AbstractContextManager[object]:
-        """Weights stay in float32; inside this context matrix products take bfloat16 where that is chosen."""
+        """Inside this context, matrix products run in bfloat16 if `bf16` is set; weights stay in float32."""
         return torch.autocast(self.kind, torch.bfloat16, enabled=self.bf16)
 
 
 def _survives_bf16() -> bool:
-    """Tried in another process: a virtual machine may advertise instructions that it does not have."""
+    """Try bfloat16 in another process: a virtual machine may advertise instructions that it does not have."""
     product = "import torch; a = torch.ones(64, 64, dtype=torch.bfloat16); torch.nn.functional.linear(a, a)"
     return subprocess.run([sys.executable, "-P", "-c", product], capture_output=True, check=False).returncode == 0
 
 
 def choose_device(kind: str = "auto", precision: str = "auto", threads: int = 0) -> Device:
-    """The device the settings ask for; `auto` is the GPU if there is one, and bf16 where the device gains by it.
+    """The device for these settings; `auto` chooses the GPU if there is one, and bf16 if the GPU supports it.
 
-    On CPUs `auto` is float32: on the one we measured bf16 was slower, or an illegal instruction (docs/log.md).
+    On CPUs, `auto` is float32: on the CPUs we measured, bf16 was slower or an illegal instruction (docs/log.md).
     """
     if refused := thread_refusal(threads):
         raise SettingError(refused)
     if kind == "auto":
         kind = "cuda" if torch.cuda.is_available() else "cpu"
     if kind == "cuda" and not torch.cuda.is_available():
-        raise SettingError("device cuda was asked for, but PyTorch sees no GPU here: use cpu or auto")
+        raise SettingError("device = cuda: PyTorch finds no GPU on this machine: use cpu or auto")
     if kind == "cpu" and precision == "bf16" and not _survives_bf16():
-        raise SettingError("train.precision = bf16: a product in bfloat16 kills the process on this CPU: use fp32")
+        raise SettingError("train.precision = bf16: PyTorch's bfloat16 crashes on this CPU: use fp32")
     torch.set_num_threads(threads or available_cores())
     if kind == "cuda":
-        torch.backends.cuda.enable_cudnn_sdp(False)  # cuDNN plans attention anew for each shape: .2 s at first sight
+        torch.backends.cuda.enable_cudnn_sdp(False)  # cuDNN plans attention for each new shape, which takes 0.2 s
     bf16 = precision == "bf16" or (precision == "auto" and kind == "cuda" and torch.cuda.is_bf16_supported())
     return Device(kind, bf16)
 

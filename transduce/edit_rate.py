@@ -11,13 +11,13 @@ from typing import Any
 
 from transduce.cores import available_cores
 
-LINES_PER_PROCESS = 200  # fewer are done before another process has started
+LINES_PER_PROCESS = 200  # fewer lines are finished before another process has started
 START = "from transduce.edit_rate import main; main()"
 
 
 @dataclass(frozen=True)
 class EditRate:
-    """Edits of all lines over the length of their references, and how it was computed."""
+    """The edits of all lines and the length of their references, with sacreBLEU's signature."""
 
     edits: float
     length: float
@@ -25,31 +25,35 @@ class EditRate:
 
     @property
     def score(self) -> float:
-        """In percent, as sacreBLEU has it."""
+        """In percent, as in sacreBLEU."""
         return 100 * self.edits / self.length if self.length else 100.0 * (self.edits > 0)
 
 
-Stream = Sequence[str | None]  # one reference of every line; None: a line has fewer than others
+Stream = Sequence[str | None]  # one reference of every line; None if a line has fewer references
 
 
 def edit_rate(hypotheses: Sequence[str], references: Sequence[Stream], asian: bool, processes: int = 0) -> EditRate:
-    """TER by so many processes (0: one for each core)."""
+    """Compute TER in this many processes (0: one per core)."""
     count = min(processes or available_cores(), len(hypotheses) // LINES_PER_PROCESS)
-    uneven = any(text is None for stream in references for text in stream)  # the signature tells: it needs all lines
+    uneven = any(
+        text is None for stream in references for text in stream
+    )  # the signature depends on it, so it needs all lines
     if count < 2 or uneven or not sys.executable:
         return _count(hypotheses, references, asian)
-    parts = [slice(number, None, count) for number in range(count)]  # long lines stand together in many files
+    parts = [
+        slice(number, None, count) for number in range(count)
+    ]  # interleaved, because long lines are often next to each other
     try:
-        found = _count_apart(hypotheses, references, asian, parts)
-    except (OSError, ValueError):  # no more processes to be had, or one was ended from outside
+        found = _count_in_processes(hypotheses, references, asian, parts)
+    except (OSError, ValueError):  # no process could be started, or one was killed
         return _count(hypotheses, references, asian)
     return EditRate(sum(one.edits for one in found), sum(one.length for one in found), found[0].signature)
 
 
-def _count_apart(
+def _count_in_processes(
     hypotheses: Sequence[str], references: Sequence[Stream], asian: bool, parts: Sequence[slice]
 ) -> list[EditRate]:
-    """A process for each part; none is left behind."""
+    """Run a process for each part; none of them outlives this call."""
     jobs: list[subprocess.Popen[str]] = []
     try:
         for part in parts:
@@ -62,7 +66,7 @@ def _count_apart(
 
 
 def _count(hypotheses: Sequence[str], references: Sequence[Stream], asian: bool) -> EditRate:
-    from sacrebleu.metrics import TER  # here, since it is slow to import
+    from sacrebleu.metrics import TER  # imported here because it is slow
 
     metric: Any = TER(normalized=asian, asian_support=asian)
     result = metric.corpus_score(list(hypotheses), [list(stream) for stream in references])
@@ -70,11 +74,11 @@ def _count(hypotheses: Sequence[str], references: Sequence[Stream], asian: bool)
 
 
 def _start(hypotheses: Sequence[str], references: Sequence[Stream], asian: bool) -> "subprocess.Popen[str]":
-    """A process of its own, not a fork: this one may hold threads and a GPU."""
+    """Start a new process; a fork would be unsafe, since this one may have threads and use a GPU."""
     package = str(Path(__file__).resolve().parent.parent)
     path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH", ""))))
     job = subprocess.Popen(
-        [sys.executable, "-P", "-c", START],  # -P: nothing is imported from the folder we happen to be in
+        [sys.executable, "-P", "-c", START],  # -P: import nothing from the current folder
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -103,7 +107,7 @@ def _answer(job: "subprocess.Popen[str]") -> str:
 
 
 def main() -> None:
-    """What such a process does: lines as JSON from standard input, their edits as JSON to standard output."""
+    """The worker process: reads lines as JSON from standard input, and writes their edits as JSON to standard output."""
     sys.stdin.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
     found = _count(**json.load(sys.stdin))
     print(json.dumps({"edits": found.edits, "length": found.length, "signature": found.signature}))

@@ -1,11 +1,11 @@
-"""The errors a user can cause: each is one line saying what, where and what to do.
+"""Errors that a user can cause: each message is one line that says what is wrong, where, and what to do.
 
 TransduceError              the command line prints it as one line and exits with 2
 ├── SettingError            a setting, option or combination that cannot work
-├── DataError               something in the user's files (names the file and, where it can, the line)
-├── RunError                a run folder that cannot be used as asked (resumed, loaded, overwritten)
-│   └── DamagedFile         a file of a run folder that is torn or altered
-├── TrainingError           training cannot go on (not a number, out of memory, disk full)
+├── DataError               a problem in the user's files (names the file and, if possible, the line)
+├── RunError                a run folder that cannot be resumed, loaded or overwritten
+│   └── DamagedFile         a file that is modified, incomplete or of the wrong kind
+├── TrainingError           training cannot continue (loss is NaN, out of memory, disk full)
 └── MissingExtra            an optional package is not installed (names the `pip install` to run)
 
 Knows nothing of the rest of the package.
@@ -13,7 +13,7 @@ Knows nothing of the rest of the package.
 
 
 class TransduceError(Exception):
-    """What a user can cause and mend."""
+    """An error that a user can cause and fix."""
 
 
 class SettingError(TransduceError):
@@ -21,23 +21,23 @@ class SettingError(TransduceError):
 
 
 class DataError(TransduceError):
-    """Something in the user's files; the message begins with `file:line` where there is one."""
+    """A problem in the user's files; the message begins with `file:line` if there is one."""
 
 
 class RunError(TransduceError):
-    """A run folder that cannot be used as asked."""
+    """A run folder that cannot be resumed, loaded or overwritten."""
 
 
 class DamagedFile(RunError):
-    """A file of a run folder that is torn, altered or not what its name says."""
+    """A file that is modified, incomplete or not of the kind that its name says."""
 
 
 class TrainingError(TransduceError):
-    """Training cannot go on; the last good checkpoint stands."""
+    """Training cannot continue; the last checkpoint is intact."""
 
 
 class MissingExtra(TransduceError):
-    """An optional package is needed and not installed."""
+    """An optional package is required but not installed."""
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"this needs the package '{package}': pip install 'transduce[{extra}]'")

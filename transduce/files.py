@@ -1,6 +1,6 @@
 """Write files so that they are safely on disk, and refuse to read anything but regular files.
 
-Knows nothing of what files hold or whose they are: callers say what a failure means to the user.
+Knows nothing of the content of files: callers turn a failure into a message for the user.
 """
 
 import errno
@@ -14,12 +14,12 @@ from typing import IO
 
 from transduce.errors import TransduceError
 
-Explain = Callable[[str, bool], TransduceError]  # of the reason, and whether it is that the disk is full
+Explain = Callable[[str, bool], TransduceError]  # called with the reason and whether the disk is full
 
 
 @contextmanager
 def disk_errors(explain: Explain, *others: type[Exception]) -> Iterator[None]:
-    """A disk that is full, closed to us or failing, as an error for people; `others` are a library's words for it."""
+    """Turn disk errors into the error that `explain` returns; `others` are exceptions by which libraries report them."""
     kinds: tuple[type[Exception], ...] = (OSError, *others)
     try:
         yield
@@ -40,7 +40,7 @@ def synchronize_open(file: IO[bytes]) -> None:
 
 
 def synchronize(path: Path) -> None:
-    """A file's content or a folder's names: a rename is only safe once both are on the disk."""
+    """Flush the content of a file, or the names in a folder, to the disk; a rename is safe once both are there."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -48,16 +48,16 @@ def synchronize(path: Path) -> None:
         os.close(descriptor)
 
 
-# Errors that are about this process, not about the file: a limit it has met, or a right it lacks.
+# Errors caused by this process, not by the file: a limit that it reached, or a permission that it lacks.
 LIMITS_MET = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 NOT_THE_FILE = (*LIMITS_MET, errno.EACCES, errno.EPERM)
 
 
 def open_plain(path: str | Path) -> BufferedReader:
-    """A regular file, open for reading. A FIFO, socket, device or folder of that name is an `OSError` at once.
+    """Open a regular file for reading. A FIFO, socket, device or folder of that name raises an `OSError` at once.
 
-    Opening a FIFO waits until another process writes to it, and a device may act when it is opened, so the file is
-    opened without waiting and checked before anything is read. The check is on the open file: nobody can swap it.
+    Opening a FIFO would wait until another process writes to it, and a device may act when it is opened, so the file is
+    opened without waiting and checked before anything is read. The check is on the open file, which cannot be swapped.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
@@ -73,7 +73,7 @@ def open_plain(path: str | Path) -> BufferedReader:
 
 
 def read_plain(path: str | Path, most: int = 0) -> bytes:
-    """The content of a regular file; one of more than `most` bytes is an `OSError` (0: any size)."""
+    """Read a regular file; more than `most` bytes raise an `OSError` (0: any size)."""
     with open_plain(path) as file:
         if most and os.fstat(file.fileno()).st_size > most:
             raise OSError(errno.EFBIG, f"larger than {most:,} bytes", str(path))

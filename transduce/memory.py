@@ -2,28 +2,28 @@
 
 import ctypes
 
-TRIM_THRESHOLD, MMAP_THRESHOLD, ARENA_MAX = -1, -3, -8  # of glibc's malloc.h
+TRIM_THRESHOLD, MMAP_THRESHOLD, ARENA_MAX = -1, -3, -8  # from glibc's malloc.h
 
 
 def keep_freed_memory() -> bool:
-    """Have glibc reuse large blocks rather than return them to the system; whether it could be asked.
+    """Make glibc reuse large blocks instead of returning them to the system; returns whether that was possible.
 
-    By default every tensor of some size is new memory, whose pages the kernel clears at first touch: a third of a
-    small model's training step (docs/log.md). The process then keeps the memory of its largest step.
+    By default, every large tensor is new memory whose pages the kernel clears on first access, which took a third of a
+    small model's training step (docs/log.md). With this setting the process keeps the memory of its largest step.
     """
-    highest = _ask(MMAP_THRESHOLD, 1 << 30) or _ask(MMAP_THRESHOLD, 1 << 25)  # older ones refuse more
-    return highest and _ask(TRIM_THRESHOLD, (1 << 31) - 1)
+    highest = _mallopt(MMAP_THRESHOLD, 1 << 30) or _mallopt(MMAP_THRESHOLD, 1 << 25)  # older versions refuse more
+    return highest and _mallopt(TRIM_THRESHOLD, (1 << 31) - 1)
 
 
 def return_freed_memory() -> bool:
-    """Have glibc return large blocks to the system, for a process that lives long; whether it could be asked.
+    """Make glibc return large blocks to the system, for long-running processes; returns whether that was possible.
 
-    By default it learns from large blocks to keep them, for every thread apart.
+    By default, glibc starts to keep large blocks after it has seen some, separately for every thread.
     """
-    return _ask(MMAP_THRESHOLD, 1 << 18) and _ask(TRIM_THRESHOLD, 1 << 20) and _ask(ARENA_MAX, 2)
+    return _mallopt(MMAP_THRESHOLD, 1 << 18) and _mallopt(TRIM_THRESHOLD, 1 << 20) and _mallopt(ARENA_MAX, 2)
 
 
-def _ask(option: int, value: int) -> bool:
+def _mallopt(option: int, value: int) -> bool:
     try:
         return bool(ctypes.CDLL(None).mallopt(option, value))
     except (AttributeError, OSError, TypeError):  # another C library

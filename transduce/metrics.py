@@ -14,9 +14,9 @@ from transduce.edit_rate import edit_rate
 from transduce.errors import DataError, SettingError
 from transduce.scripts import is_unspaced, script_of_language, script_of_texts
 
-ERROR_RATES_VERSION = 1  # to be raised when a definition below changes
+ERROR_RATES_VERSION = 1  # increase when a definition below changes
 SACREBLEU = ("bleu", "chrf", "ter")
-ERROR_RATES = {  # as one asks for them, and as they are printed
+ERROR_RATES = {  # option -> printed name
     "token-error-rate": "token error rate",
     "sequence-error-rate": "sequence error rate",
     "per": "PER",
@@ -26,15 +26,15 @@ ERROR_RATES = {  # as one asks for them, and as they are printed
 METRICS = (*SACREBLEU, *ERROR_RATES)
 SYMBOL_METRICS = ("token-error-rate", "sequence-error-rate", "exact-match")
 PRONUNCIATION_METRICS = ("per", "wer", "exact-match")
-CHARACTER_SCRIPTS = ("Han", "Kana")  # whose characters TER can count as words
-PHONEME_CHARACTERS = 4  # of the longest phonemes, in ARPAbet, IPA with diacritics, or X-SAMPA
-SCRIPT_LINES = 200  # references that show which script a test set is in
+CHARACTER_SCRIPTS = ("Han", "Kana")  # TER can count their characters as words
+PHONEME_CHARACTERS = 4  # length of the longest phonemes in ARPAbet, IPA with diacritics, or X-SAMPA
+SCRIPT_LINES = 200  # references used to detect the script of a test set
 SymbolUnits = Literal["word", "char"]
 
 
 @dataclass(frozen=True)
 class Score:
-    """One figure and all that is needed to compare it with another's."""
+    """A score with the signature that makes it comparable to others."""
 
     name: str
     value: float
@@ -47,24 +47,24 @@ class Score:
 
 @dataclass(frozen=True)
 class Scores:
-    """The figures of one set of outputs, the main one first: BLEU for translations, an error rate for symbols."""
+    """The scores of a set of outputs, the main one first: BLEU for translations, an error rate for symbols."""
 
     all: tuple[Score, ...]
 
     @property
     def main(self) -> Score:
-        """What validation, early stopping and the choice of the best checkpoint go by."""
+        """The score that validation, early stopping and the choice of the best checkpoint use."""
         return self.all[0]
 
     def __str__(self) -> str:
         return "  ".join(str(score) for score in self.all)
 
     def with_signatures(self) -> str:
-        """One line per figure, fit to be quoted."""
+        """One line per score, with its signature, as reported in papers."""
         return "\n".join(f"{score} ({score.signature})" for score in self.all)
 
     def as_dict(self) -> dict[str, dict[str, float | str | bool]]:
-        """By name, for JSON."""
+        """The scores by name, for JSON."""
         return {
             score.name: {
                 "value": score.value,
@@ -76,7 +76,7 @@ class Scores:
 
 
 def group_references(sources: Sequence[str], references: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
-    """The different sources in the order they first appear, and every different reference of each."""
+    """The distinct sources in order of first appearance, and the distinct references of each."""
     grouped: dict[str, dict[str, None]] = {}
     for source, accepted in zip(sources, references, strict=True):
         grouped.setdefault(source, {}).update(dict.fromkeys(accepted))
@@ -92,21 +92,21 @@ def score_outputs(
     units: SymbolUnits = "word",
     merged: bool = False,
 ) -> Scores:
-    """The metrics of these names, in this order; references[i] are those of hypotheses[i].
+    """Compute the named metrics, in this order; references[i] are those of hypotheses[i].
 
-    `language` chooses BLEU's tokenizer and `units` what the error rates count. `merged` says that the references of equal
-    sources were put together, which every signature then names.
+    `language` selects BLEU's tokenizer, and `units` what the error rates count. `merged` adds to every signature that the
+    references of equal sources were merged.
     """
     _check(hypotheses, references)
     for name in names:
         if name not in METRICS:
-            raise SettingError(f"no metric '{name}'; there are {', '.join(METRICS)}")
+            raise SettingError(f"unknown metric '{name}': choose from {', '.join(METRICS)}")
     rates = _error_rates(hypotheses, references, units) if set(names) & ERROR_RATES.keys() else {}
 
     def score(name: str) -> Score:
         return rates[name] if name in rates else _sacrebleu(name, hypotheses, references, language)
 
-    with ThreadPoolExecutor() as pool:  # TER computes in processes of its own: the others are done meanwhile
+    with ThreadPoolExecutor() as pool:  # TER runs in other processes; the other metrics run meanwhile
         found = list(pool.map(score, dict.fromkeys(names)))
     more = "|refs:merged" if merged else ""
     return Scores(tuple(replace(one, signature=one.signature + more) for one in found))
@@ -115,7 +115,7 @@ def score_outputs(
 def translation_scores(
     hypotheses: Sequence[str], references: Sequence[Sequence[str]], language: str = "", ter: bool = True
 ) -> Scores:
-    """Corpus BLEU, chrF and TER as sacreBLEU's command gives them."""
+    """Corpus BLEU, chrF and TER, equal to those of the sacrebleu command."""
     return score_outputs(hypotheses, references, translation_metrics(language, references, ter), language=language)
 
 
@@ -127,10 +127,10 @@ def symbol_scores(
 
 
 def translation_metrics(language: str, references: Sequence[Sequence[str]], ter: bool = True) -> tuple[str, ...]:
-    """The metrics of a translation task, the main one first; TER takes several times as long as both others together.
+    """The metrics of a translation task, the main one first; TER takes several times as long as the other two together.
 
-    Where a script has no spaces and sacreBLEU no tokenizer for the language, BLEU counts characters and chrF is the main
-    score. TER can split Chinese and Japanese into characters; in the other such scripts a line would be a single word.
+    If a script has no spaces and sacreBLEU has no tokenizer for the language, BLEU counts characters and chrF is the main
+    score. TER can split Chinese and Japanese into characters; in other scripts without spaces, a line would be a single word.
     """
     script = _script(language, references)
     unspaced, splits_characters = is_unspaced(script), script in CHARACTER_SCRIPTS
@@ -139,8 +139,8 @@ def translation_metrics(language: str, references: Sequence[Sequence[str]], ter:
 
 
 def _sacrebleu(name: str, hypotheses: Sequence[str], references: Sequence[Sequence[str]], language: str) -> Score:
-    """A metric as sacreBLEU's command gives it."""
-    from sacrebleu.metrics import BLEU, CHRF  # here, since it is slow to import
+    """A metric, equal to that of the sacrebleu command."""
+    from sacrebleu.metrics import BLEU, CHRF  # imported here because it is slow
 
     script = _script(language, references)
     if name == "ter":
@@ -149,7 +149,7 @@ def _sacrebleu(name: str, hypotheses: Sequence[str], references: Sequence[Sequen
     tokenizer = bleu_tokenizer(language) if language or not is_unspaced(script) else "char"
     metric: Any = BLEU(tokenize=tokenizer) if name == "bleu" else CHRF()
     result = metric.corpus_score(list(hypotheses), _streams(references))
-    # The signature is complete only after scoring: it holds the number of references seen.
+    # The signature is complete only after scoring: it includes the number of references.
     return Score(result.name, float(result.score), str(metric.get_signature()), higher_is_better=True)
 
 
@@ -160,7 +160,7 @@ def _script(language: str, references: Sequence[Sequence[str]]) -> str:
 
 
 def bleu_tokenizer(language: str) -> str:
-    """sacreBLEU's tokenizer for a language code; characters where the package that splits words is not installed."""
+    """sacreBLEU's tokenizer for a language code; `char` if the package that splits words is not installed."""
     match re.split("[-_]", language.lower())[0]:
         case "zh" | "zho" | "cmn":
             return "zh"
@@ -173,7 +173,7 @@ def bleu_tokenizer(language: str) -> str:
 
 
 def _streams(references: Sequence[Sequence[str]]) -> list[list[str | None]]:
-    """sacreBLEU's arrangement: the n-th reference of every hypothesis together, None where there is no n-th."""
+    """References in sacreBLEU's order: one list per n with the n-th reference of every hypothesis, or None."""
     most = max(len(accepted) for accepted in references)
     return [[accepted[n] if n < len(accepted) else None for accepted in references] for n in range(most)]
 
@@ -181,11 +181,11 @@ def _streams(references: Sequence[Sequence[str]]) -> list[list[str | None]]:
 def _error_rates(
     hypotheses: Sequence[str], references: Sequence[Sequence[str]], units: SymbolUnits
 ) -> dict[str, Score]:
-    """Percentages over tokens, which whitespace separates ("word") or which are characters ("char").
+    """Error rates in percent; tokens are separated by whitespace ("word") or single characters ("char").
 
-    Token error rate: edits to the nearest accepted reference, over the length of those references (the shorter of two
-    equally near). Sequence error rate: the share of outputs that equal no accepted reference. For pronunciations the
-    field calls these the phoneme error rate (PER) and the word error rate (WER).
+    Token error rate: edits to the nearest accepted reference, divided by the length of those references (the shorter one if
+    two are equally near). Sequence error rate: the share of outputs that equal no accepted reference. For pronunciations,
+    these are called phoneme error rate (PER) and word error rate (WER).
     """
     edits = tokens = wrong = 0
     for hypothesis, accepted in zip(hypotheses, references, strict=True):
@@ -195,7 +195,7 @@ def _error_rates(
             for reference in (_symbols(text, units) for text in accepted)
         )
         edits, tokens, wrong = edits + distance, tokens + length, wrong + (distance > 0)
-    of_tokens = 100 * edits / max(tokens, 1)  # references without a token: each token put out is a whole error
+    of_tokens = 100 * edits / max(tokens, 1)  # if references have no tokens, each output token counts as 100%
     of_sequences = 100 * wrong / len(hypotheses)
     values = {"exact-match": 100 - of_sequences, "sequence-error-rate": of_sequences, "wer": of_sequences}
     signature = _signature(references, units)
@@ -212,7 +212,7 @@ def _signature(references: Sequence[Sequence[str]], units: SymbolUnits) -> str:
 
 
 def are_phonemes(references: Sequence[Sequence[str]]) -> bool:
-    """Whether the whitespace-separated tokens of these texts are as short as phonemes are, nearly all of them."""
+    """Whether at least 99% of the whitespace-separated tokens are as short as phonemes."""
     lengths = [len(token) for accepted in references for text in accepted for token in text.split()]
     return sum(length > PHONEME_CHARACTERS for length in lengths) <= len(lengths) / 100
 
@@ -238,8 +238,8 @@ def edit_distance(one: Sequence[str], other: Sequence[str]) -> int:
 
 def _check(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
     if len(hypotheses) != len(references):
-        raise DataError(f"{len(hypotheses)} outputs but references for {len(references)}: they must be aligned")
+        raise DataError(f"{len(hypotheses)} outputs but references for {len(references)}: each output needs references")
     if not hypotheses:
         raise DataError("no outputs to score: the test set is empty")
-    if bare := next((place for place, accepted in enumerate(references, start=1) if not accepted), 0):
-        raise DataError(f"output {bare} has no reference to be scored against")
+    if bare := next((number for number, accepted in enumerate(references, start=1) if not accepted), 0):
+        raise DataError(f"output {bare} has no reference")

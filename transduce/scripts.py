@@ -1,13 +1,13 @@
 """Writing systems: which script a text is in, and which scripts put no spaces between words.
 
-Works on counts of characters, so that a large text is classified character by character only once. Knows strings only.
+Works on character counts, so that each distinct character of a large text is classified only once. Knows strings only.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cache
 
-# First and last code points of each script's letters; punctuation that scripts share belongs to none.
+# First and last code points of the letters of each script; punctuation belongs to no script.
 _RANGES: dict[str, tuple[tuple[int, int], ...]] = {
     "Latin": ((0x41, 0x5A), (0x61, 0x7A), (0xC0, 0x24F), (0x1E00, 0x1EFF)),
     "Greek": ((0x370, 0x3FF), (0x1F00, 0x1FFF)),
@@ -38,7 +38,7 @@ _RANGES: dict[str, tuple[tuple[int, int], ...]] = {
         (0x20000, 0x323AF),
     ),
 }
-# Scripts without spaces between words, and roughly how many letters a word has. Katakana mostly writes foreign words.
+# Scripts without spaces between words, with the approximate letters per word. Katakana is mostly used for foreign words.
 LETTERS_PER_WORD = {
     "Han": 1.7, "Hiragana": 2.5, "Katakana": 5.0, "Thai": 4.5, "Lao": 4.5, "Khmer": 5.0, "Myanmar": 5.0, "Tibetan": 5.0,
 }  # fmt: skip
@@ -55,14 +55,14 @@ _OF_LANGUAGE = {
 
 @cache
 def script_of(character: str) -> str:
-    """The script of a letter; nothing for digits, punctuation and spaces."""
+    """The script of a letter; empty for digits, punctuation and spaces."""
     code = ord(character)
     found = (name for name, ranges in _RANGES.items() if any(first <= code <= last for first, last in ranges))
     return next(found, "") if character.isalpha() or not character.isascii() else ""
 
 
 def count_scripts(characters: Mapping[str, int]) -> Counter[str]:
-    """How many letters there are of each script, from the number of times each character occurs."""
+    """The number of letters of each script, given how often each character occurs."""
     counted: Counter[str] = Counter()
     for character, times in characters.items():
         counted[script_of(character)] += times
@@ -71,12 +71,12 @@ def count_scripts(characters: Mapping[str, int]) -> Counter[str]:
 
 
 def unspaced_words(scripts: Mapping[str, int]) -> float:
-    """Roughly how many words the letters of scripts without spaces make."""
+    """The approximate number of words in scripts without spaces."""
     return sum(scripts.get(name, 0) / letters for name, letters in LETTERS_PER_WORD.items())
 
 
 def main_script(scripts: Mapping[str, int]) -> str:
-    """The script most letters are in; `Kana` for Japanese, whose texts mix several; nothing where there are no letters."""
+    """The script of most letters; `Kana` for Japanese, which mixes several scripts; empty if there are no letters."""
     kana = scripts.get("Hiragana", 0) + scripts.get("Katakana", 0)
     if kana > 0.1 * (kana + scripts.get("Han", 0)) > 0:
         scripts = {name: n for name, n in scripts.items() if name not in ("Hiragana", "Katakana", "Han")} | {
@@ -86,13 +86,13 @@ def main_script(scripts: Mapping[str, int]) -> str:
 
 
 def script_of_language(code: str) -> str:
-    """The script a language is written in, by the code people give (`ja`, `zh-CN`, `rus`); nothing where unknown."""
+    """The script of a language, given its code (`ja`, `zh-CN`, `rus`); empty if unknown."""
     language = code.lower().replace("_", "-").partition("-")[0]
     return next((script for script, codes in _OF_LANGUAGE.items() if language in codes.split()), "")
 
 
 def script_of_texts(texts: Iterable[str]) -> str:
-    """The script that most letters of these texts are in."""
+    """The script of most letters in these texts."""
     return main_script(count_scripts(Counter("".join(texts))))
 
 

@@ -1,8 +1,8 @@
 """Lexical shortlists: the output tokens that a sentence is likely to need, learned from attention.
 
 Half the work of a small model's decoder is the product with the output embeddings. A shortlist has, for each source token,
-the target tokens that attended to it in real pairs, and the tokens that are common everywhere. CTranslate2 then
-considers only the tokens listed for the sentences at hand, which is faster and slightly worse (docs/log.md).
+the target tokens that attended to it in training pairs, and a list of tokens that are common everywhere. CTranslate2 then
+computes only the tokens listed for a batch, which is faster and slightly less accurate (docs/log.md).
 """
 
 from collections import Counter, defaultdict
@@ -15,7 +15,7 @@ from transduce.errors import DataError
 from transduce.text import EOS
 from transduce.translator import LoadOptions, Translator, open_folder, write_shortlist
 
-PAIRS = 20_000  # that the shortlist is learned from
+PAIRS = 20_000  # to learn the shortlist from
 PAIRS_AT_ONCE = 1_024
 LISTED = 100  # target tokens for each source token, at most
 COMMON = 100  # target tokens that are listed for every sentence
@@ -35,7 +35,7 @@ def make_shortlist(
         raise DataError(f"{run}: the run does not record its training data; give pairs with --train SOURCE TARGET")
     translator = Translator.load(run, options or LoadOptions(engine="torch"))
     read = islice(_pairs(Corpus.of(groups, data)), PAIRS)
-    seen, count = _look(translator, read, say)
+    seen, count = _count_alignments(translator, read, say)
     if not count:
         raise DataError(
             "the training data has no pair to learn a shortlist from: give pairs with --train SOURCE TARGET"
@@ -49,18 +49,18 @@ def _pairs(corpus: Corpus) -> Iterator[Pair]:
         yield from (pair for pair in zip(block.source, block.target, strict=True) if all(map(str.strip, pair)))
 
 
-def _look(translator: Translator, pairs: Iterator[Pair], say: Say) -> tuple[dict[int, Counter[int]], int]:
-    """How often each target token attended most to each source token, and the number of pairs."""
+def _count_alignments(translator: Translator, pairs: Iterator[Pair], say: Say) -> tuple[dict[int, Counter[int]], int]:
+    """For each source token, how often each target token attended most to it; and the number of pairs."""
     seen: dict[int, Counter[int]] = defaultdict(Counter)
     count, both = 0, translator.vocabularies
     while block := list(islice(pairs, PAIRS_AT_ONCE)):
         sources, targets = both.source.encode([s for s, _ in block]), both.target.encode([t for _, t in block])
         fitting = [n for n, ids in enumerate(sources) if max(len(ids), len(targets[n])) <= translator.longest_source]
         sources, targets = [sources[n] for n in fitting], [targets[n] for n in fitting]
-        for source, target, looks in zip(
+        for source, target, aligned in zip(
             sources, targets, translator.engines.torch.align(sources, targets), strict=True
         ):
-            for at, token in zip(looks, target, strict=False):
+            for at, token in zip(aligned, target, strict=False):
                 seen[source[at]][token] += 1
         count += len(fitting)
         say(f"aligned {count:,} pairs")

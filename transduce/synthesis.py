@@ -174,7 +174,7 @@ def _make_part(translator: Translator, request: SearchRequest, lines: list[str],
         first, _, rest = path.read_bytes().partition(b"\n")
         if first.decode(errors="replace") == _seal(rest):
             return
-        say(f"{path}: altered or torn (its hash does not match); translating its lines again")
+        say(f"{path}: modified or incomplete (its hash does not match); translating its lines again")
     pairs = list(zip(lines, (one.text for one in translator.stream(lines, request)), strict=True))
     path.parent.mkdir(parents=True, exist_ok=True)
     text = "".join(json.dumps(pair, ensure_ascii=False) + "\n" for pair in pairs)

@@ -1,9 +1,8 @@
 """Vocabularies: strings to ids and back, with sentencepiece models of kind bpe, unigram, char or word.
 
-Ids are laid out as Marian does, so that exports carry the model unchanged: `</s>` 0, `<unk>` 1, the pieces, and
-`<pad>` last; `<pad>` is ours and no piece of the sentencepiece model, so no text can produce it.
-Differs from the paper: the byte-pair encoding is sentencepiece's, on raw text, where the paper's was subword-nmt's on
-tokenised text.
+Ids are in Marian's order, so that exports need not renumber them: `</s>` 0, `<unk>` 1, the pieces, and `<pad>` last.
+`<pad>` is not a piece of the sentencepiece model, so no text can produce it.
+Differs from the paper: byte-pair encoding is done by sentencepiece on raw text; the paper used subword-nmt on tokenised text.
 Knows no files but its own, no corpora and no tensors.
 """
 
@@ -35,24 +34,24 @@ UNKNOWN = 1
 
 _RESERVED = ("</s>", "<unk>", "<pad>")
 _SUBWORDS = ("bpe", "unigram")
-_LONGEST_LINE = 4_000  # characters of a line the trainer sees: unigram's suffix array takes minutes on more
-_LONGEST_WORD = 256  # characters: sentencepiece aborts the process on a BPE word of 65,536
+_LONGEST_LINE = 4_000  # characters used for training: with more, unigram's suffix array takes minutes
+_LONGEST_WORD = 256  # characters: sentencepiece aborts the process if a BPE word has 65,536
 _OVERLONG_WORD = re.compile(rf"(\S{{{_LONGEST_WORD}}})(?=\S)")
-_SEPARATORS = str.maketrans("\0\t\n\r", "    ")  # what ends a field or a line of the trainer's own format
-# Shares of the text whose characters become pieces; the rarest cost less as bytes. Where thousands of characters do not
-# fit into the vocabulary, as in a small one for Chinese, more of the rare ones are spelt in bytes.
+_SEPARATORS = str.maketrans("\0\t\n\r", "    ")  # characters that end a field or a line in the trainer's input format
+# Fractions of the text whose characters become pieces; the rarest characters are better spelt in bytes. If the characters do not
+# fit into the vocabulary, as in a small one for Chinese, the next lower coverage is tried.
 _COVERAGES = (0.9999, 0.9995, 0.999, 0.995, 0.99, 0.98)
 _SEEDING = Lock()
 
 
 WORTH_THREADS = 64  # lines: for fewer, starting threads takes longer than the work
-WORTH_SPELLING = 64  # texts: for fewer, asking what each id writes takes longer than the work
-WORTH_A_BATCH = 8  # lines: sentencepiece starts a thread for every batch, which costs more than a few short lines
+WORTH_SPELLING = 64  # texts: for fewer, building the table of spellings takes longer than it saves
+WORTH_A_BATCH = 8  # lines: sentencepiece starts a thread for every batch, which takes longer than a few short lines
 
 
 @dataclass(frozen=True)
 class Decoded:
-    """Texts, one line each, and how many line breaks of each (byte fallback can spell one) became spaces for that."""
+    """Texts of one line each; `newlines` counts the line breaks (byte fallback can spell one) replaced by spaces."""
 
     texts: list[str]
     newlines: list[int]
@@ -72,16 +71,16 @@ class Vocabulary:
 
     @property
     def digest(self) -> str:
-        """What weights remember of the vocabulary they were trained with."""
+        """A hash, which weight files store to identify the vocabulary they were trained with."""
         return hashlib.sha256(self.model).hexdigest()
 
     @classmethod
     def load(cls, path: str | Path, digest: str = "") -> Self:
-        """The vocabulary of a file; one that does not have this digest, where it is known, never reaches sentencepiece."""
+        """Load a vocabulary; if `digest` is given, a file with another one is refused before sentencepiece parses it."""
         try:
             model = read_plain(path)
             if digest and hashlib.sha256(model).hexdigest() != digest:
-                raise DamagedFile("altered or torn, or not the vocabulary that the model was trained with")
+                raise DamagedFile("modified, incomplete or not the vocabulary that the model was trained with")
             return cls(model)
         except DamagedFile as error:
             raise DamagedFile(f"{path}: {error}") from None
@@ -94,7 +93,7 @@ class Vocabulary:
     def encode(self, lines: Sequence[str], every_core: bool = False) -> list[list[int]]:
         """The ids of each line, `</s>` last.
 
-        With one thread unless told otherwise: the work runs outside Python's lock, so that callers can bring their own.
+        Uses one thread unless `every_core` is set. The work releases Python's lock, so callers can run several in parallel.
         """
         encode = self._processor.encode
         try:
@@ -107,14 +106,14 @@ class Vocabulary:
         return ids
 
     def encode_sampled(self, lines: Sequence[str], rate: float, seed: int) -> list[list[int]]:
-        """The ids of one random segmentation of each line, the same for the same lines, rate and seed.
+        """The ids of one random segmentation of each line, deterministic given the lines, rate and seed.
 
-        `rate` is the dropout of BPE (Provilkov et al. 2020) or the alpha of unigram (Kudo 2018; smaller is wilder).
-        Characters and words have one segmentation only.
+        `rate` is the dropout of BPE (Provilkov et al. 2020) or the alpha of unigram (Kudo 2018; smaller is more random).
+        Characters and words have only one segmentation.
         """
         if rate == 0 or not self._samples:
             return self.encode(lines)
-        # sentencepiece takes its seed when a thread draws for the first time, from one variable for all threads.
+        # sentencepiece reads its seed, a global variable, when a thread samples for the first time.
         with ThreadPoolExecutor(max_workers=1) as fresh_thread:
             with _SEEDING:
                 sentencepiece.set_random_generator_seed(seed % 2**32)
@@ -126,17 +125,17 @@ class Vocabulary:
         return self.decode_counted(ids).texts
 
     def decode_counted(self, ids: Sequence[Sequence[int]]) -> Decoded:
-        """The texts, with the line breaks that had to become spaces counted."""
+        """The texts, and how many line breaks were replaced by spaces."""
         texts = self._spelling.texts(ids) if len(ids) >= WORTH_SPELLING else list(map(self._decode, ids))
         newlines = [text.count("\n") for text in texts]
         return Decoded([text.replace("\n", " ") for text in texts] if any(newlines) else texts, newlines)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """The name of each id, as pictures and `--json` show it."""
+        """The piece of each id, as attention maps and `--json` show it."""
         return list(map(self._names.__getitem__, ids))
 
     def written(self, line: str) -> list[str]:
-        """A line's pieces as they are spelt there, `</s>` last: an unknown one is what stands there, not `<unk>`."""
+        """The pieces of a line as spelt in it, `</s>` last; an unknown piece is shown as its text, not as `<unk>`."""
         return [*self._processor.encode(line, out_type=str), "</s>"]
 
     def _decode(self, ids: Sequence[int]) -> str:
@@ -166,45 +165,46 @@ class Vocabulary:
 
     @cached_property
     def _longest_learned(self) -> str:
-        """A text whose segmentation surely draws a random number, where any does: bytes and symbols score 0."""
+        """A text whose segmentation uses a random number, if any text does; bytes and symbols (score 0) do not."""
         learned = (i for i in range(2, self.pad) if self._processor.get_score(i) < 0)
         return max(map(self._processor.id_to_piece, learned), key=len, default="")
 
 
 class Spelling:
-    """What each id writes, as sentencepiece says: texts are put together faster than they are handed over to it.
+    """Decodes many texts at once from a table of what each id spells, which is faster than calling sentencepiece.
 
-    All at once: every id has as many bytes in a table as the longest, those it does not need are zeros, and a line break
-    ends each text.
+    Each row of the table is padded with zero bytes, which are removed from the result, and a line break ends each text.
     """
 
-    WIDEST: ClassVar = 48  # bytes: what a few endless ids write is not worth more for all of them
+    WIDEST: ClassVar = 48  # bytes: a wider table for a few long pieces would slow down all others
 
     def __init__(self, vocabulary: Vocabulary) -> None:
-        self.slowly, processor, self.count = vocabulary._decode, vocabulary._processor, vocabulary.size
+        self.decode_one, processor, self.count = vocabulary._decode, vocabulary._processor, vocabulary.size
         ids = range(vocabulary.pad)
         alone = processor.decode([[i] for i in ids])
         begin = next((i for i in ids if alone[i] and not processor.is_byte(i)), UNKNOWN)
         after = processor.decode([[begin, i] for i in ids])
-        # None: what a byte writes depends on its neighbours, and who begins with nothing leaves the next one's space open.
+        # None: what a byte spells depends on its neighbours, and after an empty first piece the next one may lose its space.
         first: list[str | None] = [*(text or None for text in alone), None]
         later: list[str | None] = [*(text[len(alone[begin]) :] for text in after), ""]
         for byte in filter(processor.is_byte, ids):
             first[byte] = later[byte] = None
         spelt = [text.encode() if text is not None and self._fits(text) else None for text in (*later, *first)]
         self.table = np.array([*(text or b"" for text in spelt), b"\n"])
-        self.odd = np.array([*(text is None for text in spelt), False])  # who has them is spelt by sentencepiece
+        self.irregular = np.array(
+            [*(text is None for text in spelt), False]
+        )  # texts with these ids are decoded by sentencepiece
 
     def texts(self, rows: Sequence[Sequence[int]]) -> list[str]:
-        """The text of each row; in the table, what an id writes first is `count` after what it writes later."""
+        """The text of each row; in the table, what an id spells at the start of a text is `count` rows further down."""
         lengths = np.fromiter(map(len, rows), np.int64, len(rows))
         ends = np.cumsum(lengths)
         ids = _joined(rows)
         ids[(ends - lengths)[lengths > 0]] += self.count
         ids = np.insert(ids, ends, len(self.table) - 1)
         texts = self.table.take(ids).tobytes().translate(None, b"\0").decode().split("\n")[:-1]
-        for row in set(np.repeat(np.arange(len(rows)), lengths + 1)[self.odd.take(ids)].tolist()):
-            texts[row] = self.slowly(rows[row])
+        for row in set(np.repeat(np.arange(len(rows)), lengths + 1)[self.irregular.take(ids)].tolist()):
+            texts[row] = self.decode_one(rows[row])
         return texts
 
     def _fits(self, text: str) -> bool:
@@ -219,7 +219,7 @@ def _joined(rows: Sequence[Any]) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class Vocabularies:
-    """One for each side; a joint vocabulary is both."""
+    """The source and target vocabularies; a joint vocabulary is used as both."""
 
     source: Vocabulary
     target: Vocabulary
@@ -234,13 +234,13 @@ def train_vocabulary(
     normalization: str = "nmt_nfkc",
     symbols: Sequence[str] = (),
 ) -> Vocabulary:
-    """The vocabulary of at most `size` ids learned from these lines; `symbols` become pieces never split.
+    """Learn a vocabulary of at most `size` ids from these lines; `symbols` become pieces that are never split.
 
-    Characters and words have no byte fallback: what is outside their vocabulary is `<unk>`.
+    Character and word vocabularies have no byte fallback: anything else becomes `<unk>`.
     """
     _check_symbols(symbols)
     by_bytes = unknown == "bytes" and units in _SUBWORDS
-    # Equal lines once, with their number: written out again and again they keep unigram's suffix array busy for minutes.
+    # Each distinct line once, with its count: unigram's suffix array takes minutes on lines that repeat.
     counted = Counter(map(_bounded, lines))
     *first, last = _COVERAGES if by_bytes else (1.0,)
     for coverage in first:
@@ -265,7 +265,7 @@ def _learn(
             input_format="tsv",
             model_writer=model,
             model_type=units,
-            vocab_size=size - 1,  # `<pad>` is the last
+            vocab_size=size - 1,  # without `<pad>`
             hard_vocab_limit=False,
             byte_fallback=by_bytes,
             character_coverage=coverage,
@@ -273,7 +273,7 @@ def _learn(
             remove_extra_whitespaces=normalization != "identity",
             add_dummy_prefix=units != "char",
             user_defined_symbols=list(dict.fromkeys(symbols)),
-            max_sentence_length=4 * _LONGEST_LINE,  # bytes; a longer line would be skipped in silence
+            max_sentence_length=4 * _LONGEST_LINE,  # bytes; longer lines would be skipped silently
             input_sentence_size=0,
             train_extremely_large_corpus=False,
             num_threads=2,
@@ -300,7 +300,7 @@ def _bounded(line: str) -> str:
 def _training_error(message: str, size: int) -> DataError | SettingError:
     if required := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
         return _TooManyCharacters(
-            f"data.vocabulary_size = {size}: the characters of the text alone need {int(required[1]) + 1}: "
+            f"data.vocabulary_size = {size}: the single characters of the text already need {int(required[1]) + 1} ids: "
             f"set data.vocabulary_size={int(required[1]) + 1} or more"
         )
     if "sentences_.empty()" in message:
@@ -311,7 +311,9 @@ def _training_error(message: str, size: int) -> DataError | SettingError:
 def _check_symbols(symbols: Sequence[str]) -> None:
     for symbol in symbols:
         if symbol in _RESERVED or symbol.split() != [symbol] or "▁" in symbol:
-            raise SettingError(f"data.symbols: {symbol!r} cannot be one: it is reserved, empty or has a space in it")
+            raise SettingError(
+                f"data.symbols: {symbol!r} cannot be a symbol: it is reserved, empty or contains a space"
+            )
 
 
 def _processor(model: bytes) -> sentencepiece.SentencePieceProcessor:
@@ -322,7 +324,7 @@ def _processor(model: bytes) -> sentencepiece.SentencePieceProcessor:
         raise DamagedFile("not a sentencepiece model") from None
     names = [processor.id_to_piece(i) for i in range(min(2, processor.get_piece_size()))]
     if names != ["</s>", "<unk>"] or not (processor.is_control(EOS) and processor.is_unknown(UNKNOWN)):
-        raise DamagedFile(f"a sentencepiece model whose ids begin {', '.join(names)}, not </s>, <unk>")
+        raise DamagedFile(f"the sentencepiece model starts with the ids {', '.join(names)}, but needs </s>, <unk>")
     return processor
 
 
@@ -331,5 +333,5 @@ def _not_unicode(lines: Sequence[str]) -> DataError:
         try:
             line.encode()
         except UnicodeError:
-            return DataError(f"line {number} of the text holds half a surrogate pair: it is no valid Unicode")
+            return DataError(f"line {number} of the text is not valid Unicode: it contains half a surrogate pair")
     return DataError("sentencepiece cannot encode this text")

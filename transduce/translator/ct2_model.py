@@ -84,7 +84,7 @@ def _compare(path: Path, key: str) -> str:
     if {file.name for file in path.iterdir()} != {MANIFEST, *hashes}:
         return "files are missing, or there are others"
     altered = [name for name in sorted(hashes) if _hash(path / name) != hashes[name]]
-    return f"{altered[0]} was altered or torn (its hash does not match)" if altered else ""
+    return f"{altered[0]} is modified or incomplete (its hash does not match)" if altered else ""
 
 
 def _hash(path: Path) -> str:

@@ -63,7 +63,9 @@ class ModelFolder:
         for side, vocabulary in (("source", self.vocabularies.source), ("target", self.vocabularies.target)):
             if about.get(f"{side}_vocabulary", vocabulary.digest) != vocabulary.digest:
                 file = self.folder.vocabulary("joint" if self.config.data.joint else side)
-                raise DamagedFile(f"{file}: torn, altered, or not the vocabulary that {path.name} was trained with")
+                raise DamagedFile(
+                    f"{file}: modified, incomplete or not the vocabulary that {path.name} was trained with"
+                )
 
 
 def open_folder(path: str | Path) -> ModelFolder:
@@ -114,7 +116,7 @@ def _unsealed(text: str, path: Path) -> str:
         return text
     if first != SEAL + hashlib.sha256(rest.encode()).hexdigest():
         raise DamagedFile(
-            f"{path}: altered or torn (its hash does not match); if you edited it on purpose, delete its first line"
+            f"{path}: modified or incomplete (its hash does not match); if you edited it on purpose, delete its first line"
         )
     return rest
 
@@ -129,7 +131,7 @@ def read_config(folder: RunFolder) -> Config:
 
 
 def read_layers(folder: RunFolder) -> Layers:
-    """The settings of a run as they are written in its `config.toml`; an altered or torn file is refused."""
+    """The settings of a run as they are written in its `config.toml`; a modified or incomplete file is refused."""
     try:
         text = read_plain(folder.config, LARGEST_CONFIG).decode()
     except (OSError, UnicodeDecodeError) as error:
@@ -154,7 +156,7 @@ def shortlist_digest(folder: RunFolder) -> str:
     digest = hashlib.sha256(read_plain(folder.shortlist)).hexdigest()
     if folder.shortlist_hash.exists() and not read_plain(folder.shortlist_hash).startswith(digest.encode()):
         raise DamagedFile(
-            f"{folder.shortlist}: altered or torn (it does not match {folder.shortlist_hash.name}); "
+            f"{folder.shortlist}: modified or incomplete (it does not match {folder.shortlist_hash.name}); "
             f"`transduce shortlist {folder.path}` creates it again"
         )
     return digest
