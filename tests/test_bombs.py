@@ -94,4 +94,4 @@ def test_an_archive_that_unpacks_to_much_more_than_it_is(tmp_path: Path) -> None
         for _ in range(60):
             file.write(zeros)
     said = refused("import", str(tmp_path / "model.npz"), str(tmp_path / "run"))
-    assert "that unpack to 600,000,000: weights cannot be packed like that" in said
+    assert "that decompress to 600,000,000: weights do not compress that much" in said

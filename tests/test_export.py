@@ -21,7 +21,7 @@ from transduce.cli.parser import make_parser
 from transduce.config import ModelConfig, SearchConfig
 from transduce.errors import DataError, MissingExtra, RunError, SettingError
 from transduce.exchange import FORMATS, export_model, exporting, hf, import_model
-from transduce.exchange.pieces import lay_out, piece_names
+from transduce.exchange.pieces import piece_names, renumber
 from transduce.exchange.verification import Answer, Ours, Verified, verify
 from transduce.text import Vocabularies, Vocabulary, train_vocabulary
 from transduce.translator import LoadOptions, Translator, open_folder
@@ -180,7 +180,7 @@ def test_the_card_goes_along(tmp_path: Path) -> None:
     card = (tmp_path / "hf" / "README.md").read_text()
     assert card.startswith("---\nlanguage:\n- en\n- de\ntags:\n- translation\n")
     assert "pipeline_tag: translation" in card
-    assert "# license: name one" in card
+    assert "# license: add one" in card
     assert "# a model: en -> de" in card
     assert (tmp_path / "hf" / "model.safetensors").stat().st_mode & 0o044
 
@@ -189,7 +189,7 @@ def test_the_card_goes_along(tmp_path: Path) -> None:
 def test_a_language_code_is_taken_as_transformers_takes_it(tmp_path: Path) -> None:
     """Cut off the text there, a piece with its blank here."""
     one = train_vocabulary([*lines(200), *lines(200, words=GERMAN)], units="unigram", size=400)
-    both = Vocabulary(lay_out(one.model, [*piece_names(one.model), ">>de<<"]).model)
+    both = Vocabulary(renumber(one.model, [*piece_names(one.model), ">>de<<"]).model)
     model = ends_its_sentences(SHAPE, both.size, both.size)
     run = write_model(tmp_path / "run", model, Vocabularies(both, both))
     (tmp_path / "sample").write_text(">>de<< the cat sat\nthe cat\n>>de<< the dogs ran\n")
@@ -211,7 +211,7 @@ def test_what_transformers_has_no_form_for_is_refused_before_anything_is_written
     both = vocabularies(joint=True)
     model = transduce.model.Transformer(REFUSED[what], both.source.size, both.target.size)
     run = write_model(tmp_path / "run", model, both)
-    with pytest.raises(SettingError, match=f"{what}: Hugging Face's Marian and Pegasus have no form for it"):
+    with pytest.raises(SettingError, match=f"{what}: not supported by Hugging Face's Marian and Pegasus"):
         export(run, tmp_path / "hf")
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
@@ -231,7 +231,7 @@ def export_by_command(run: Path, folder: Path, *options: str) -> dict[str, Any]:
     command = [sys.executable, "-m", "transduce", "export", str(run), str(folder), "--json", "--threads", "1", *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "same text greedily" in done.stderr
+    assert "same text with greedy search" in done.stderr
     return json.loads(done.stdout)
 
 
@@ -375,7 +375,7 @@ def test_an_export_that_says_something_else_is_deleted(
     spoil(monkeypatch, file, change)
     assert main(["export", str(run), str(tmp_path / "hf"), "--to", "hf", "--threads", "1"]) == 2
     error = capsys.readouterr().err
-    assert "the export does not match and was deleted: " in error
+    assert "the export differs from the model and was deleted: " in error
     assert said in error
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
@@ -394,10 +394,10 @@ def test_texts_are_compared_too_and_a_tie_is_no_error(tmp_path: Path, monkeypatc
     asked, honest, liar = lines(4, seed=2), Ours(translator), Liar(translator)
     true = honest.search(asked, 80, 1, 1.0)[0]
     liar.says = dataclasses.replace(true, text="something else")
-    with pytest.raises(RunError, match=r"greedy: '.*' becomes 'something else' there and"):
+    with pytest.raises(RunError, match=r"greedy: '.*' becomes 'something else' in the export and"):
         verify(honest, liar, asked, 1.0, 50)
     liar.says = Answer("another", [*true.tokens[:-1], true.tokens[-1] - 1])
-    with pytest.raises(RunError, match=r"greedy: '.*' becomes 'another' there and"):
+    with pytest.raises(RunError, match=r"greedy: '.*' becomes 'another' in the export and"):
         verify(honest, liar, asked, 1.0, 50)
     monkeypatch.setattr(honest, "score", lambda *_: -1.5)  # both as good
     assert verify(honest, liar, asked, 1.0, 50) == Verified(4, 0.0, greedy=3, beam=3, unended_greedy=0, unended_beam=0)
@@ -406,12 +406,12 @@ def test_texts_are_compared_too_and_a_tie_is_no_error(tmp_path: Path, monkeypatc
 def test_the_summary_counts_each_search_by_itself() -> None:
     whole = Verified(32, 1.2e-6, greedy=32, beam=32, unended_greedy=0, unended_beam=0)
     assert whole.summary() == (
-        "32 sentences: largest difference of a logit 1.2e-06; same text greedily: 32 of 32 compared; "
+        "32 sentences: largest difference of logits 1.2e-06; same text with greedy search: 32 of 32 compared; "
         "same text with beam 4: 32 of 32 compared"
     )
     some = Verified(32, 1.2e-6, greedy=31, beam=29, unended_greedy=1, unended_beam=2).summary()
-    assert "greedily: 31 of 31 compared (1 left out: its output ran into the length limit); " in some
-    assert "beam 4: 29 of 30 compared (1 other is as good; 2 left out: their outputs ran into the length limit)" in some
+    assert "greedy search: 31 of 31 compared (1 not compared: reached the length limit); " in some
+    assert "beam 4: 29 of 30 compared (1 differs but scores the same; 2 not compared: reached the length limit)" in some
 
 
 def test_a_graph_that_pytorch_cannot_write_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -428,9 +428,9 @@ def test_a_graph_that_pytorch_cannot_write_is_one_line(tmp_path: Path, monkeypat
 
 def test_an_existing_folder_an_unknown_format_and_a_missing_run_are_refused(tmp_path: Path) -> None:
     run = write_folder(tmp_path / "run")
-    with pytest.raises(RunError, match="run: there is something there already; an export needs a new folder"):
+    with pytest.raises(RunError, match="run: already exists; export to a new folder"):
         export_model(run, run, "hf")
-    with pytest.raises(SettingError, match="no format 'tf'; there are hf, ct2, onnx"):
+    with pytest.raises(SettingError, match="unknown format 'tf': choose from hf, ct2, onnx"):
         export_model(run, tmp_path / "new", "tf")
     with pytest.raises(RunError, match="no such folder"):
         export_model(tmp_path / "none", tmp_path / "new", "hf")
@@ -439,7 +439,7 @@ def test_an_existing_folder_an_unknown_format_and_a_missing_run_are_refused(tmp_
 @needs_transformers
 def test_an_export_that_cannot_be_written_names_the_place_asked_for(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(RunError, match=r"file/there: cannot be written there \(Not a directory\)"):
+    with pytest.raises(RunError, match=r"file/there: cannot be created \(Not a directory\)"):
         export(FROZEN, tmp_path / "file" / "there")
 
 
@@ -494,7 +494,7 @@ def test_the_sample_is_given_or_the_validation_data_or_ours(tmp_path: Path) -> N
     assert exporting.choose_lines(opened, str(tmp_path / "sample")) == lines(9, seed=9)[:8]
     assert exporting.choose_lines(opened, "") == lines(40, seed=40)[::5][:8]
     (tmp_path / "valid.de").unlink()
-    assert exporting.choose_lines(opened, "") == exporting.SENTENCES_OF_OURS[:8]
+    assert exporting.choose_lines(opened, "") == exporting.DEFAULT_SENTENCES[:8]
 
 
 @pytest.mark.parametrize(("content", "said"), [("\n  \n", "no line of 1 to 100 tokens"), (None, "cannot be read")])
@@ -511,7 +511,7 @@ def test_the_weights_that_are_asked_for(tmp_path: Path, capsys: pytest.CaptureFi
     assert main(["export", str(run), str(tmp_path / "hf"), "--to", "hf", "--weights", "last"]) == 2
     assert "no last.safetensors there" in capsys.readouterr().err
     assert main(["export", str(run), str(tmp_path / "hf"), "--to", "hf", "--weights", "best"]) == 0
-    assert "hf runtimes divide by n^alpha, not by the paper's" in capsys.readouterr().err
+    assert "hf runtimes divide scores by n^alpha instead of" in capsys.readouterr().err
 
 
 # --- cards -----------------------------------------------------------------------------------------------------

@@ -26,8 +26,8 @@ from transduce.cli import main
 from transduce.errors import DataError, RunError, TransduceError
 from transduce.exchange import import_model
 from transduce.exchange.from_marian import parse_options
-from transduce.exchange.naming import alternating, entries, marian_names, sines_first, to_theirs
-from transduce.exchange.pieces import lay_out, piece_names
+from transduce.exchange.naming import alternating, layer_parameters, marian_names, sines_first, to_theirs
+from transduce.exchange.pieces import piece_names, renumber
 from transduce.model import Transformer
 from transduce.text import Vocabulary, train_vocabulary
 from transduce.translator import LoadOptions, Translator, open_folder
@@ -76,7 +76,7 @@ def marian_arrays(model: Transformer, options: dict[str, str]) -> dict[str, Any]
     """A model of ours as the arrays of a model.npz, by its naming: matrices transposed, vectors as one row."""
     ours = dict(model.named_parameters())
     arrays: dict[str, Any] = {}
-    for entry in entries(model.config, marian_names):
+    for entry in layer_parameters(model.config, marian_names):
         for name, tensor in to_theirs(ours, entry).items():  # type: ignore[arg-type]
             arrays[name] = (tensor.T if tensor.dim() == 2 else tensor[None]).detach().numpy()
     arrays["decoder_ff_logit_out_b"] = model.output_bias[None].detach().numpy()  # type: ignore[index]
@@ -146,8 +146,8 @@ def test_options_are_read_as_marian_writes_them() -> None:
 @pytest.mark.parametrize(
     ("option", "value", "said"),
     [
-        ("type", "s2s", "type is s2s, which our model has no form for (it takes transformer)"),
-        ("transformer_preprocess", "n", "transformer-preprocess is n, which our model has no form for (it takes none)"),
+        ("type", "s2s", "type is s2s, which our model does not support (only transformer)"),
+        ("transformer_preprocess", "n", "transformer-preprocess is n, which our model does not support (only none)"),
         ("transformer_postprocess", "da", "transformer-postprocess is da"),
         ("transformer_ffn_activation", "gelu", "transformer-ffn-activation is gelu"),
         ("transformer_decoder_autoreg", "rnn", "transformer-decoder-autoreg is rnn"),
@@ -155,7 +155,7 @@ def test_options_are_read_as_marian_writes_them() -> None:
         ("transformer_tied_layers", "\n  - 1\n  - 1", "transformer-tied-layers is ['1', '1']"),
         ("transformer_decoder_dim_ffn", "32", "transformer-decoder-dim-ffn is 32"),
         ("transformer_heads", "many", "its options cannot be read"),
-        ("enc_depth", "3", "lacks encoder_l3_"),
+        ("enc_depth", "3", "has no encoder_l3_"),
     ],
 )
 def test_what_our_model_cannot_be_is_refused_by_name(option: str, value: str, said: str, tmp_path: Path) -> None:
@@ -193,10 +193,10 @@ def wrong_shape(arrays: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (without_options, "holds no special:model.yml"),
-        (pickled, "decoder_l1_self_Wq.npy holds Python objects, which would have to be unpickled"),
+        (without_options, "has no special:model.yml"),
+        (pickled, "decoder_l1_self_Wq.npy contains Python objects, which would have to be unpickled"),
         (quantised, "decoder_l1_self_Wq is int8 of 2 axes, not a float32 matrix"),
-        (not_a_number, "encoder.0.feed_forward.inner.bias holds something that is not a number"),
+        (not_a_number, "encoder.0.feed_forward.inner.bias contains values that are NaN or infinite"),
         (fewer_pieces, "but the vocabulary beside it"),
         (wrong_shape, "encoder.0.feed_forward.inner.weight has shape [95, 64], but this model needs [96, 64]"),
     ],
@@ -297,16 +297,16 @@ def no_model(folder: Path) -> None:
         (torn, "model.npz: cannot be read as an .npz archive"),
         (a_pickle, "model.npz: cannot be read as an .npz archive"),
         (a_single_array, "it is a single array"),
-        (packed_by_lzma, "is packed by a method that numpy does not use"),
-        (packed_by_nobody, "is packed by a method that numpy does not use"),
+        (packed_by_lzma, "is compressed by a method that numpy does not use"),
+        (packed_by_nobody, "is compressed by a method that numpy does not use"),
         (encrypted, "is encrypted"),
-        (endless_array, "more.npy says (1000000, 1000000) of float32, which is not what its file holds"),
+        (endless_array, "more.npy claims to be (1000000, 1000000) of float32, but its file has another size"),
         (no_array, "more.npy has an unknown version (9, 0)"),
         (endless_options, "model.npz.decoder.yml: cannot be read"),
-        (no_vocabulary, "there must be one or two sentencepiece vocabularies (.spm), not 0"),
+        (no_vocabulary, "needs one or two sentencepiece vocabularies (.spm) beside it, but there are 0"),
         (another_kind_of_vocabulary, "vocab.yml: only sentencepiece vocabularies (.spm) can be imported"),
-        (two_models, "2 models there (one.npz, two.npz): name one of them"),
-        (no_model, "neither a Hugging Face folder (config.json) nor Marian's (model.npz)"),
+        (two_models, "has 2 models (one.npz, two.npz): give the path of one of them"),
+        (no_model, "neither a Hugging Face folder (config.json) nor a Marian folder (model.npz)"),
     ],
 )
 def test_damaged_folders_are_named(change: Any, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -321,7 +321,7 @@ def test_a_missing_source_and_an_existing_run_are_refused(tmp_path: Path) -> Non
     with pytest.raises(DataError, match="no such file or folder"):
         import_model(tmp_path / "none", tmp_path / "run")
     source = write_marian(tmp_path / "marian")
-    with pytest.raises(RunError, match="marian: there is something there already"):
+    with pytest.raises(RunError, match="marian: already exists"):
         import_model(source, source)
 
 
@@ -512,30 +512,30 @@ def rewriting_spm(folder: Path) -> None:
 
 DAMAGE = [
     (endless_config, "config.json: not JSON"),
-    (texts_for_ids, "vocab.json: every piece must have an id, a whole number from 0 on"),
+    (texts_for_ids, "vocab.json: every piece must have an id that is an integer of at least 0"),
     (one_bias, "not a model that can be imported (IndexError"),
     (a_fifo, "model.safetensors: cannot be read (not a regular file)"),
-    (setting(d_model=90_000), "config.json says d_model 90000, but embeddings are ["),
+    (setting(d_model=90_000), "config.json has d_model 90000, but the embeddings are ["),
     (setting(encoder_layers=10**9), "must be at most"),
     (setting(d_model=1e400), "config.json: cannot be read: cannot convert float infinity"),
-    (setting(activation_function=[]), "config.json: activation_function []: our model has no form for it"),
-    (without_weights, "model.safetensors: not there: the weights are missing"),
-    (only_pickled, "its weights are pickled (pytorch_model.bin), and a pickle can run any code when it is opened"),
+    (setting(activation_function=[]), "config.json: activation_function []: not supported by our model"),
+    (without_weights, "model.safetensors: not found: the weights are missing"),
+    (only_pickled, "its weights are pickled (pytorch_model.bin), and opening a pickle can run any code"),
     (torn_weights, "model.safetensors: cannot be read as safetensors"),
     (in_pieces, "its weights are in several files"),
-    (one_tensor_less, "lacks model.encoder.layers.0.fc1.weight"),
-    (no_embeddings, "lacks model.encoder.embed_tokens.weight"),
-    (no_spm, "target.spm: not there"),
+    (one_tensor_less, "has no model.encoder.layers.0.fc1.weight"),
+    (no_embeddings, "has no model.encoder.embed_tokens.weight"),
+    (no_spm, "target.spm: not found"),
     (torn_spm, "target.spm: not a sentencepiece model"),
     (rewriting_spm, "target.spm: rewrites texts after decoding"),
     (torn_json, "vocab.json: not JSON"),
-    (a_list, "vocab.json: holds no JSON object"),
-    (no_json, "vocab.json: not there"),
-    (no_pad, "its vocabulary lacks <pad>"),
-    (ids_beyond, "goes up to id 10000"),
+    (a_list, "vocab.json: not a JSON object"),
+    (no_json, "vocab.json: not found"),
+    (no_pad, "its vocabulary has no <pad>"),
+    (ids_beyond, "has ids up to 10000"),
     (unnamed_ids, "1 ids have embeddings but no piece in its vocabulary"),
-    (setting(model_type="t5"), "config.json says model_type t5; only marian can be imported"),
-    (setting(decoder_ffn_dim=32), "encoder_ffn_dim and decoder_ffn_dim differ: our model has no form for it"),
+    (setting(model_type="t5"), "config.json has model_type t5; only marian"),
+    (setting(decoder_ffn_dim=32), "encoder_ffn_dim and decoder_ffn_dim differ: not supported by our model"),
     (setting(decoder_attention_heads=2), "encoder_attention_heads and decoder_attention_heads differ"),
     (setting(activation_function="quick_gelu"), "activation_function quick_gelu"),
     (setting(scale_embedding=False), "scale_embedding is not true"),
@@ -576,7 +576,7 @@ def test_the_line_that_converts_a_pickled_folder_does(hf_folder: Path, tmp_path:
     only_pickled(copy)
     with pytest.raises(DataError) as error:
         import_model(copy, tmp_path / "run")
-    command = shlex.split(str(error.value).partition("came from: ")[2])
+    command = shlex.split(str(error.value).partition("convert them: ")[2])
     assert command[0] == "python"
     subprocess.run([sys.executable, *command[1:]], check=True, capture_output=True)
     import_model(copy, tmp_path / "run")
@@ -637,18 +637,18 @@ def test_pieces_laid_out_anew_segment_the_same(units: str) -> None:
     given = train_vocabulary(lines(200), units=units, size=300)  # type: ignore[arg-type]
     names = piece_names(given.model)
     order = ["</s>", "<unk>", "wholly", "▁unknown", *reversed(names[2:]), ">>de<<"]
-    laid = Vocabulary(lay_out(given.model, order).model)
+    laid = Vocabulary(renumber(given.model, order).model)
     asked = [*lines(20, seed=9), "wholly unknown", "日本"]
     there, here = given.encode(asked), laid.encode(asked)
     assert [given.pieces(row) for row in there] == [laid.pieces(row) for row in here]
     assert laid.encode([">>de<< the"])[0][0] == len(order) - 1
     assert laid.decode([[2, 3]]) == ["wholly unknown"]
-    assert lay_out(given.model, names).model == given.model
-    assert lay_out(given.model, names[:-3]).without_id == 3
+    assert renumber(given.model, names).model == given.model
+    assert renumber(given.model, names[:-3]).without_id == 3
 
 
 def test_a_vocabulary_that_loses_bytes_has_none() -> None:
     given = train_vocabulary(lines(200), units="bpe", size=400)
     kept = [name for name in piece_names(given.model) if name != "<0x41>"]
-    laid = Vocabulary(lay_out(given.model, kept).model)
+    laid = Vocabulary(renumber(given.model, kept).model)
     assert laid.encode(["日"])[0][-2:] == [1, 0]

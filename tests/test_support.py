@@ -50,7 +50,7 @@ REFUSES: dict[str, Callable[[Any], bool]] = {
 
 @pytest.fixture(autouse=True)
 def _no_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hf, "_unsayable", lambda both: [])
+    monkeypatch.setattr(hf, "_unsupported_pieces", lambda both: [])
 
 
 @dataclass(frozen=True, kw_only=True)

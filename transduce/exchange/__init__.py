@@ -1,4 +1,4 @@
-"""Models to and from other toolkits: Hugging Face transformers, ONNX, Marian. An edge: nothing but `cli` imports it."""
+"""Import and export of models: Hugging Face transformers, ONNX, CTranslate2 and Marian."""
 
 from transduce.exchange.exporting import FORMATS, export_model
 from transduce.exchange.importing import Taken, import_model

@@ -1,6 +1,6 @@
 """The model card of an export: that of the run, with instructions for the target runtime.
 
-What the run's card says of the machine it was trained on, paths, is nothing to those who get the export.
+Paths of the machine that trained the model are removed.
 """
 
 from collections.abc import Sequence
@@ -12,14 +12,14 @@ _PATHS = ("data.train", "data.valid", "data.cache", "train.start_from")
 
 
 def write_card(opened: ModelFolder, folder: Path, use: str, front: Sequence[str] = ()) -> None:
-    """`README.md`: what the hub reads in `front`, the run's card, and how to `use` what is there."""
+    """Write `README.md`: `front` (metadata for the Hugging Face hub), the card of the run, and how to `use` the export."""
     name, ours = opened.folder.path.resolve().name, opened.folder.card
     card = ours.read_text(encoding="utf-8") if ours.exists() else f"# {name}\n"
     (folder / "README.md").write_text("\n".join([*front, _with_use(card, use)]), encoding="utf-8")
 
 
 def _with_use(card: str, use: str) -> str:
-    """The card with another section on its use, before all others; without rows that hold paths."""
+    """The card with its section on use replaced and moved to the front, and without rows that contain paths."""
     parts = card.split("\n## ")
     others = [part for part in parts[1:] if part.split("\n", 1)[0] != "Use"]
     text = "\n## ".join([parts[0].rstrip("\n") + "\n", f"Use\n\n{use.strip()}\n", *others])

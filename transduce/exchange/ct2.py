@@ -1,6 +1,6 @@
 """Export to CTranslate2: a folder that it loads without our code, and a runner to verify it.
 
-Weights are written in float32: whoever loads it chooses what to round them to (`compute_type="int8"`).
+Weights are written in float32; users choose the precision when they load the model (`compute_type="int8"`).
 """
 
 from collections.abc import Sequence
@@ -19,9 +19,9 @@ from transduce.text import EOS, Vocabulary
 from transduce.translator import ModelFolder
 from transduce.translator.ct2_spec import make_spec, refusal
 
-PATIENCE = (
-    16  # beams end late enough to find what ours, which end when nothing can be better, find: 4 is enough once trained
-)
+# CTranslate2 stops a beam search earlier than ours, which stops when nothing can become better. With this patience both find the
+# same outputs; 4 is enough for a trained model.
+PATIENCE = 16
 
 USE = """
 ```python
@@ -39,7 +39,7 @@ CTranslate2 adds `</s>` to the source itself (`add_source_eos` in config.json): 
 
 
 def require() -> None:
-    """Say what to install before anything is computed."""
+    """Raise an error that names the missing package, before anything is computed."""
     try:
         import ctranslate2  # noqa: F401
     except ImportError:
@@ -53,10 +53,10 @@ def refuse(opened: ModelFolder) -> None:
 
 
 def write(opened: ModelFolder, model: Transformer, folder: Path) -> None:
-    """The model, the vocabularies it names its tokens by, and the sentencepiece models that make them of text."""
+    """Write the model, its vocabularies, and the sentencepiece models that split text into tokens."""
     arrays = {name: tensor.detach().numpy() for name, tensor in model.named_parameters()}
     spec = make_spec(arrays, opened.config.transformer, opened.vocabularies)
-    spec.config.add_source_eos = True  # so that the pieces of a sentence are all its users need
+    spec.config.add_source_eos = True  # so that users only pass the pieces of a sentence
     spec.optimize(quantization="float32")
     spec.save(str(folder))
     (folder / "source.spm").write_bytes(opened.vocabularies.source.model)
@@ -65,7 +65,7 @@ def write(opened: ModelFolder, model: Transformer, folder: Path) -> None:
 
 
 class Ct2Runtime:
-    """The model and the vocabularies of a folder."""
+    """An exported folder: its model and vocabularies."""
 
     def __init__(self, folder: Path, allow_unknown: bool) -> None:
         import ctranslate2
@@ -81,7 +81,7 @@ class Ct2Runtime:
         return self.source.encode(lines)
 
     def logits(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[Tensor]:
-        """Each target is forced upon it but for its `</s>`, which is as far as it is let go on."""
+        """The logits of each target, which is given to CTranslate2 as a prefix without its `</s>`."""
         found = [self._forced(source, target) for source, target in zip(sources, targets, strict=True)]
         return [torch.from_numpy(np.stack(rows)) for rows in found]
 
@@ -105,7 +105,7 @@ class Ct2Runtime:
     def _translate(
         self, sources: Sequence[Ids], prefixes: list[list[str]] | None = None, *, limit: int, **options: Any
     ) -> list[Any]:
-        given = [self.source.pieces(ids[:-1]) for ids in sources]  # it adds `</s>` itself
+        given = [self.source.pieces(ids[:-1]) for ids in sources]  # CTranslate2 adds `</s>`
         lengths = {"max_decoding_length": limit, "min_decoding_length": 0, "max_input_length": 0}
         return list(
             self.translator.translate_batch(

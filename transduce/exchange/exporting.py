@@ -16,10 +16,10 @@ from transduce.translator import ModelFolder, Translator, open_folder
 
 Say = Callable[[str], None]
 
-SENTENCES = 32  # of the sample that are compared: spread evenly over it
+SENTENCES = 32  # to compare, spread evenly over the sample
 LONGEST = 100  # tokens; longer sentences are left out of the sample
-EXTRA = 50  # tokens an output may be longer than its source when texts are compared
-SENTENCES_OF_OURS = """
+EXTRA = 50  # tokens by which an output may exceed its source when texts are compared
+DEFAULT_SENTENCES = """
 A man in an orange hat is looking at something.
 The council met on Tuesday, 14 March 2023, at 9.30 a.m.
 "Where is the railway station?" she asked.
@@ -37,10 +37,10 @@ no
 
 @dataclass(frozen=True)
 class Format:
-    """What it takes to export to somewhere."""
+    """The functions that export to a format and verify it."""
 
-    require: Callable[[], None]  # says what to install
-    refuse: Callable[[ModelFolder], None]  # names what the format cannot express
+    require: Callable[[], None]  # raises an error if a package is missing
+    refuse: Callable[[ModelFolder], None]  # raises an error if the format does not support the model
     write: Callable[[ModelFolder, Transformer, Path], None]
     run: Callable[[ModelFolder, Path], Runtime]
 
@@ -77,15 +77,15 @@ def export_model(
     threads: int = 0,
     say: Say = print,
 ) -> Verified:
-    """Write the model of RUN to a new folder for another runtime, which must give the same answers."""
+    """Export the model of RUN to a new folder for another runtime, and verify that its outputs are the same."""
     if to not in FORMATS:
-        raise SettingError(f"no format '{to}'; there are {', '.join(FORMATS)}")
-    form, target = FORMATS[to], Path(folder)
+        raise SettingError(f"unknown format '{to}': choose from {', '.join(FORMATS)}")
+    format, target = FORMATS[to], Path(folder)
     if target.exists() or target.is_symlink():
-        raise RunError(f"{target}: there is something there already; an export needs a new folder")
+        raise RunError(f"{target}: already exists; export to a new folder")
     opened = open_folder(run)
-    form.refuse(opened)
-    form.require()
+    format.refuse(opened)
+    format.require()
     lines = choose_lines(opened, sample)
     translator = Translator.around(
         opened.model(weights), opened.vocabularies, opened.config, choose_device("cpu", "fp32", threads)
@@ -93,14 +93,14 @@ def export_model(
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         _make(temporary, target)
-        form.write(opened, as_transformer(translator.model), temporary)
-        say(f"written; translating {len(lines)} sentences there and here to compare")
-        verified = _verify(form, opened, translator, temporary, lines)
+        format.write(opened, as_transformer(translator.model), temporary)
+        say(f"written; comparing translations of {len(lines)} sentences")
+        verified = _verify(format, opened, translator, temporary, lines)
         os.replace(temporary, target)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     if opened.config.search.length_penalty == "paper":
-        say(f"search.length_penalty: {to} runtimes divide by n^alpha, not by the paper's ((5 + n) / 6)^alpha")
+        say(f"search.length_penalty = paper: {to} runtimes divide scores by n^alpha instead of ((5 + n) / 6)^alpha")
     return verified
 
 
@@ -108,23 +108,25 @@ def _make(temporary: Path, target: Path) -> None:
     try:
         temporary.mkdir(parents=True)
     except OSError as error:
-        raise RunError(f"{target}: cannot be written there ({error.strerror})") from None
+        raise RunError(f"{target}: cannot be created ({error.strerror})") from None
 
 
-def _verify(form: Format, opened: ModelFolder, translator: Translator, folder: Path, lines: Sequence[str]) -> Verified:
+def _verify(
+    format: Format, opened: ModelFolder, translator: Translator, folder: Path, lines: Sequence[str]
+) -> Verified:
     try:
-        return verify(Ours(translator), form.run(opened, folder), lines, opened.config.search.alpha, EXTRA)
+        return verify(Ours(translator), format.run(opened, folder), lines, opened.config.search.alpha, EXTRA)
     except RunError as error:
-        raise RunError(f"{opened.folder.path}: the export does not match and was deleted: {error}") from None
+        raise RunError(f"{opened.folder.path}: the export differs from the model and was deleted: {error}") from None
 
 
 def choose_lines(opened: ModelFolder, sample: str) -> list[str]:
-    """Sentences to compare on: those given, else the run's validation data if it is still there, else some of ours."""
-    lines = _read(sample) if sample else _validation(opened) or SENTENCES_OF_OURS
+    """Sentences to compare: from `sample` if given, else the validation data of the run if it exists, else a default list."""
+    lines = _read(sample) if sample else _validation(opened) or DEFAULT_SENTENCES
     ids = opened.vocabularies.source.encode(lines)
     fitting = [line for line, row in zip(lines, ids, strict=True) if line.strip() and len(row) <= LONGEST]
     if not fitting:
-        raise DataError(f"{sample or 'the validation data'}: no line of 1 to {LONGEST} tokens to compare on")
+        raise DataError(f"{sample or 'the validation data'}: has no line of 1 to {LONGEST} tokens to compare")
     step = max(1, len(fitting) // SENTENCES)
     return fitting[::step][:SENTENCES]
 

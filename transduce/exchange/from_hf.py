@@ -1,6 +1,6 @@
 """Import Hugging Face models: Marian folders, and the Pegasus folders that we export for pre-norm models.
 
-Weights are taken from safetensors only; a folder that has them pickled is refused with the line that converts it.
+Weights are read from safetensors only. For pickled weights, the error gives the command that converts them.
 """
 
 import json
@@ -14,9 +14,9 @@ from torch import Tensor
 from transduce.checkpoint import Tensors, read_foreign
 from transduce.config import Config, ModelConfig, SearchConfig
 from transduce.errors import DamagedFile, DataError
-from transduce.exchange.imported import Imported, Tables, data_settings, settled
-from transduce.exchange.naming import alternating, entries, hf_names, to_ours
-from transduce.exchange.pieces import lay_out, read_model
+from transduce.exchange.imported import Imported, Tables, data_settings, validated
+from transduce.exchange.naming import alternating, hf_names, layer_parameters, to_ours
+from transduce.exchange.pieces import read_model, renumber
 from transduce.files import read_plain
 from transduce.model.positions import Positions
 from transduce.text import Vocabularies, Vocabulary
@@ -25,7 +25,7 @@ Json = dict[str, Any]
 WEIGHTS = "model.safetensors"
 LARGEST_JSON = 100_000_000  # bytes
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
-SAME = 1e-4  # positions nearer than this to a table of sinusoids are those
+SAME = 1e-4  # positions that differ less than this from sinusoids are sinusoids
 
 
 def is_hf(source: Path) -> bool:
@@ -33,19 +33,21 @@ def is_hf(source: Path) -> bool:
 
 
 def read_hf(folder: Path) -> Imported:
-    """The model of a folder, its vocabularies and its way of searching."""
+    """Read the model of a folder, with its vocabularies and search settings."""
     config = _json(folder / "config.json")
     _refuse(folder, config)
     theirs = _weights(folder)
     numbering = _Numbering.read(folder)
     both, notes = numbering.vocabularies()
     tables = _tables(folder, config, theirs, numbering)
-    ours = settled(_config(folder, config, both, numbering, tables))  # no size of it is without bounds
+    ours = validated(
+        _config(folder, config, both, numbering, tables)
+    )  # checks the bounds of all sizes before they are used
     _check_width(folder, ours.transformer, tables)
-    read = _Reader(folder, theirs)
+    read = _HfWeights(folder, theirs)
     positions = _positions(read, ours.transformer)
-    ours = settled(replace(ours, model=positions.model))
-    tensors = {entry.ours: to_ours(read, entry) for entry in entries(ours.transformer, hf_names)}
+    ours = validated(replace(ours, model=positions.model))
+    tensors = {parameter.ours: to_ours(read, parameter) for parameter in layer_parameters(ours.transformer, hf_names)}
     if ours.transformer.norm == "pre":
         for side in ("encoder", "decoder"):
             for kind in ("weight", "bias"):
@@ -54,48 +56,48 @@ def read_hf(folder: Path) -> Imported:
     return Imported(f"Hugging Face {config['model_type']} model {folder.resolve().name}", ours, both, tensors, notes)
 
 
-# --- what is there ---------------------------------------------------------------------------------------------
+# --- reading files ---------------------------------------------------------------------------------------------
 
 
 def _json(path: Path) -> Json:
     try:
         found = json.loads(read_plain(path, LARGEST_JSON))
     except FileNotFoundError:
-        raise DataError(f"{path}: not there, and an HF Marian model needs it") from None
+        raise DataError(f"{path}: not found; a Hugging Face Marian model needs it") from None
     except OSError as error:
         raise DamagedFile(f"{path}: cannot be read ({error.strerror})") from None
     except (ValueError, RecursionError) as error:
         raise DamagedFile(f"{path}: not JSON ({error})") from None
     if not isinstance(found, dict):
-        raise DamagedFile(f"{path}: holds no JSON object")
+        raise DamagedFile(f"{path}: not a JSON object")
     return found
 
 
 def _weights(folder: Path) -> Tensors:
     path = folder / WEIGHTS
     if not path.exists() and (folder / "model.safetensors.index.json").exists():
-        raise DataError(f"{folder}: its weights are in several files: save it again in one with save_pretrained")
+        raise DataError(f"{folder}: its weights are in several files: save them in one file with save_pretrained")
     if not path.exists() and list(folder.glob("*.bin")):
         raise DataError(
-            f"{folder}: its weights are pickled (pytorch_model.bin), and a pickle can run any code when it is opened. If "
-            'you trust where it came from: python -c "import sys, transformers as t; '
+            f"{folder}: its weights are pickled (pytorch_model.bin), and opening a pickle can run any code. If you trust "
+            'its source, convert them: python -c "import sys, transformers as t; '
             't.AutoModelForSeq2SeqLM.from_pretrained(sys.argv[1]).save_pretrained(sys.argv[1])" '
             f"{folder}"
         )
     if not path.exists():
-        raise DataError(f"{path}: not there: the weights are missing")
+        raise DataError(f"{path}: not found: the weights are missing")
     return {name: tensor.float() for name, tensor in read_foreign(path).items()}
 
 
-class _Reader:
-    """A parameter by name."""
+class _HfWeights:
+    """Looks up a parameter by name."""
 
     def __init__(self, folder: Path, theirs: Tensors) -> None:
         self.folder, self.theirs = folder, theirs
 
     def __call__(self, name: str) -> Tensor:
         if name not in self.theirs:
-            raise DataError(f"{self.folder / WEIGHTS}: lacks {name}, which its config.json calls for")
+            raise DataError(f"{self.folder / WEIGHTS}: has no {name}, which its config.json requires")
         return self.theirs[name]
 
 
@@ -103,11 +105,11 @@ class _Reader:
 
 
 def _refuse(folder: Path, config: Json) -> None:
-    """What our model has no form for, by the name it has in config.json."""
+    """Refuse what our model does not support, by its name in config.json."""
     kind = config.get("model_type")
     if kind not in ("marian", "pegasus"):
         raise DataError(
-            f"{folder}: config.json says model_type {kind}; only marian can be imported, and our own pegasus"
+            f"{folder}: config.json has model_type {kind}; only marian, and pegasus as we export it, can be imported"
         )
     activation = config.get("activation_function")
     differ = [n for n in ("attention_heads", "ffn_dim") if config.get(f"encoder_{n}") != config.get(f"decoder_{n}")]
@@ -121,21 +123,21 @@ def _refuse(folder: Path, config: Json) -> None:
     ]
     for refused, what in wrong:
         if refused:
-            raise DataError(f"{folder / 'config.json'}: {what}: our model has no form for it")
+            raise DataError(f"{folder / 'config.json'}: {what}: not supported by our model")
 
 
 def _check_width(folder: Path, model: ModelConfig, tables: Tables) -> None:
-    """What is computed from the settings must be of the size that the weights have."""
+    """The width in the settings must be that of the embeddings."""
     for table in (tables.source, tables.target, tables.output):
         if table.dim() != 2 or table.shape[1] != model.d_model:
             raise DataError(
-                f"{folder}: config.json says d_model {model.d_model}, but embeddings are {list(table.shape)}"
+                f"{folder}: config.json has d_model {model.d_model}, but the embeddings are {list(table.shape)}"
             )
 
 
 def _config(folder: Path, config: Json, both: Vocabularies, numbering: "_Numbering", tables: Tables) -> Config:
     generation = folder / "generation_config.json"
-    asked = {**config, **(_json(generation) if generation.exists() else {})}
+    generation_settings = {**config, **(_json(generation) if generation.exists() else {})}
     tokenizer = _json(folder / "tokenizer_config.json") if (folder / "tokenizer_config.json").exists() else {}
     languages = tuple(str(tokenizer.get(name) or "") for name in ("source_lang", "target_lang"))
     data = data_settings(both, languages if all(languages) else ())
@@ -155,10 +157,12 @@ def _config(folder: Path, config: Json, both: Vocabularies, numbering: "_Numberi
             tie=tables.tie(data.joint),
         )
         search = SearchConfig(
-            beam=int(asked.get("num_beams") or 1),
-            alpha=1.0 if asked.get("length_penalty") is None else float(asked["length_penalty"]),
+            beam=int(generation_settings.get("num_beams") or 1),
+            alpha=1.0
+            if generation_settings.get("length_penalty") is None
+            else float(generation_settings["length_penalty"]),
             length_penalty="power",
-            allow_unknown=numbering.ids[1].get("<unk>") not in (asked.get("suppress_tokens") or []),
+            allow_unknown=numbering.ids[1].get("<unk>") not in (generation_settings.get("suppress_tokens") or []),
         )
     except (KeyError, ValueError, TypeError, OverflowError) as error:
         raise DamagedFile(f"{folder / 'config.json'}: cannot be read: {error}") from None
@@ -170,22 +174,24 @@ def _config(folder: Path, config: Json, both: Vocabularies, numbering: "_Numberi
 
 @dataclass(frozen=True)
 class _Numbering:
-    """The two sentencepiece models of a folder, and the ids that its JSON gives to their pieces."""
+    """The two sentencepiece models of a folder, and the ids of their pieces in its JSON files."""
 
     folder: Path
     models: tuple[bytes, bytes]
-    ids: tuple[dict[str, int], dict[str, int]]  # source and target; one and the same unless the folder has two
+    ids: tuple[dict[str, int], dict[str, int]]  # source and target; the same dictionary unless the folder has two
 
     @staticmethod
     def read(folder: Path) -> "_Numbering":
         for name in ("source.spm", "target.spm"):
             if not (folder / name).is_file():
-                raise DataError(f"{folder / name}: not there: an HF Marian model has source.spm and target.spm")
+                raise DataError(
+                    f"{folder / name}: not found; a Hugging Face Marian model needs source.spm and target.spm"
+                )
         source = _json(folder / "vocab.json")
         target = _json(folder / "target_vocab.json") if (folder / "target_vocab.json").exists() else source
         for ids, name in ((source, "vocab.json"), (target, "target_vocab.json")):
             if not all(type(number) is int and number >= 0 for number in ids.values()):
-                raise DamagedFile(f"{folder / name}: every piece must have an id, a whole number from 0 on")
+                raise DamagedFile(f"{folder / name}: every piece must have an id that is an integer of at least 0")
         models = (read_model(folder / "source.spm"), read_model(folder / "target.spm"))
         return _Numbering(folder, models, (source, target))
 
@@ -193,12 +199,12 @@ class _Numbering:
         found: list[Vocabulary] = []
         notes: list[str] = []
         for model, ids, side in zip(self.models, self.ids, ("source", "target"), strict=True):
-            laid = lay_out(model, self.names(ids)[:-1], codes=side == "source")
-            found.append(Vocabulary(laid.model))
-            if laid.without_id:
+            renumbered = renumber(model, self.names(ids)[:-1], codes=side == "source")
+            found.append(Vocabulary(renumbered.model))
+            if renumbered.without_id:
                 notes.append(
-                    f"{laid.without_id} pieces of {side}.spm have no id in vocab.json: what they would have spelt (and "
-                    "HF gives the model as <unk>) is spelt with smaller ones"
+                    f"{renumbered.without_id} pieces of {side}.spm have no id in vocab.json: Hugging Face replaces them by "
+                    "<unk>; here their text is split into smaller pieces"
                 )
         if found[0].model == found[1].model:
             found[1] = found[0]
@@ -208,12 +214,12 @@ class _Numbering:
         """In our order: `</s>`, `<unk>`, the pieces, `<pad>`."""
         special = ("</s>", "<unk>", "<pad>")
         if missing := [name for name in special if name not in ids]:
-            raise DataError(f"{self.folder}: its vocabulary lacks {', '.join(missing)}")
+            raise DataError(f"{self.folder}: its vocabulary has no {', '.join(missing)}")
         pieces = sorted((name for name in ids if name not in special), key=ids.__getitem__)
         return ["</s>", "<unk>", *pieces, "<pad>"]
 
     def rows(self, side: int) -> Tensor:
-        """Where in their tables our ids stand."""
+        """The rows of our ids in the tables of the file."""
         return torch.tensor([self.ids[side][name] for name in self.names(self.ids[side])])
 
 
@@ -223,7 +229,7 @@ def _tables(folder: Path, config: Json, theirs: Tensors, numbering: _Numbering) 
     def table(*names: str) -> Tensor:
         found = next((theirs[name] for name in names if name in theirs), shared)
         if found is None:
-            raise DataError(f"{folder / WEIGHTS}: lacks {names[0]}, which its config.json calls for")
+            raise DataError(f"{folder / WEIGHTS}: has no {names[0]}, which its config.json requires")
         return found
 
     source = table("model.encoder.embed_tokens.weight")
@@ -233,7 +239,7 @@ def _tables(folder: Path, config: Json, theirs: Tensors, numbering: _Numbering) 
     source_rows, target_rows = numbering.rows(0), numbering.rows(1)
     for rows, size, name in ((source_rows, len(source), "vocab.json"), (target_rows, len(target), "the target's ids")):
         if int(rows.max()) >= size:
-            raise DataError(f"{folder}: {name} goes up to id {int(rows.max())}, but there are {size} embeddings")
+            raise DataError(f"{folder}: {name} has ids up to {int(rows.max())}, but there are {size} embeddings")
     bias = theirs.get("final_logits_bias", target.new_zeros(1, len(target)))[0]
     _refuse_unnamed(folder, bias, target_rows)
     bias = bias[target_rows[:-1]]
@@ -241,7 +247,7 @@ def _tables(folder: Path, config: Json, theirs: Tensors, numbering: _Numbering) 
 
 
 def _refuse_unnamed(folder: Path, bias: Tensor, rows: Tensor) -> None:
-    """An id without a piece is no loss where it can never be written."""
+    """Refuse ids without a piece, unless their bias of -inf prevents them from being predicted."""
     unnamed = torch.isfinite(bias).index_fill(0, rows, False)
     if bool(unnamed.any()):
         raise DataError(f"{folder}: {int(unnamed.sum())} ids have embeddings but no piece in its vocabulary")
@@ -252,14 +258,14 @@ def _refuse_unnamed(folder: Path, bias: Tensor, rows: Tensor) -> None:
 
 @dataclass(frozen=True)
 class _Positions:
-    """The settings with the kind of positions in them, and the tables where these are no formula."""
+    """The model settings with the kind of positions, and the tables of learned positions."""
 
     model: ModelConfig
     tensors: Tensors
 
 
-def _positions(read: _Reader, model: ModelConfig) -> _Positions:
-    """HF computes sinusoids where the file has none; a file that has some may hold any."""
+def _positions(read: _HfWeights, model: ModelConfig) -> _Positions:
+    """Which positions the model has: Hugging Face computes sinusoids if the file has no table; a table may hold any."""
     names = [f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder")]
     if not any(name in read.theirs for name in names):
         return _Positions(model, {})
@@ -272,7 +278,7 @@ def _positions(read: _Reader, model: ModelConfig) -> _Positions:
     return _Positions(learned, {"source_positions.table": tables[0], "target_positions.table": tables[1]})
 
 
-def _formula(model: ModelConfig, places: int) -> Tensor:
+def _formula(model: ModelConfig, positions: int) -> Tensor:
     if model.positions == "none":
-        return torch.zeros(places, model.d_model)
-    return Positions(model).sinusoids(torch.arange(places))
+        return torch.zeros(positions, model.d_model)
+    return Positions(model).sinusoids(torch.arange(positions))

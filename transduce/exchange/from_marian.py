@@ -1,7 +1,7 @@
 """Import Marian's own models: model.npz with its options, and one or two sentencepiece vocabularies.
 
-numpy reads the archive and is never allowed to unpickle. Only the Transformer that Marian trains by default is taken
-(post-norm, whole layers, sinusoids); whatever else its options ask for is refused by name.
+numpy reads the archive and is never allowed to unpickle. Only the Transformer that Marian trains by default is supported
+(post-norm, complete layers, sinusoids); an option that asks for anything else is refused by name.
 """
 
 import math
@@ -19,8 +19,8 @@ from torch import Tensor
 
 from transduce.config import Config, ModelConfig, SearchConfig
 from transduce.errors import DamagedFile, DataError
-from transduce.exchange.imported import Imported, Tables, data_settings, settled
-from transduce.exchange.naming import entries, marian_names, to_ours
+from transduce.exchange.imported import Imported, Tables, data_settings, validated
+from transduce.exchange.naming import layer_parameters, marian_names, to_ours
 from transduce.exchange.pieces import check_spelling
 from transduce.files import open_plain, read_plain
 from transduce.text import Vocabularies, Vocabulary
@@ -29,9 +29,9 @@ OPTIONS = "special:model.yml"
 Options = dict[str, Any]  # text, or a list of texts
 Arrays = dict[str, np.ndarray[Any, Any]]
 
-LARGEST_SMALL = 64_000_000  # bytes that any archive may unpack to
-MOST_UNPACKED = 20  # bytes more for each of its own: trained weights are packed to no less than nine tenths
-# What the options must say, where they say anything; the first is what Marian does by default.
+LARGEST_SMALL = 64_000_000  # bytes that any archive may decompress to
+MOST_UNPACKED = 20  # further bytes per byte of the archive: trained weights hardly compress
+# The supported values of options; the first is Marian's default.
 REQUIRED: dict[str, tuple[Any, ...]] = {
     "type": ("transformer",),
     "transformer-preprocess": ("",),
@@ -60,30 +60,34 @@ REQUIRED: dict[str, tuple[Any, ...]] = {
 
 
 def find_archive(source: Path) -> Path | None:
-    """The .npz of a folder of Marian's, or the file itself."""
+    """The .npz of a Marian folder, or the file itself."""
     if source.is_file():
         return source if source.suffix == ".npz" else None
     found = [path for path in sorted(source.glob("*.npz")) if not path.name.endswith(".optimizer.npz")]
     if len(found) > 1 and source / "model.npz" not in found:
-        raise DataError(f"{source}: {len(found)} models there ({', '.join(p.name for p in found)}): name one of them")
+        raise DataError(
+            f"{source}: has {len(found)} models ({', '.join(p.name for p in found)}): give the path of one of them"
+        )
     return (source / "model.npz" if source / "model.npz" in found else found[0]) if found else None
 
 
 def read_marian(path: Path) -> Imported:
-    """The model of a Marian archive, its vocabularies and its way of searching."""
+    """Read the model of a Marian archive, with its vocabularies and search settings."""
     arrays = _read_arrays(path)
     try:
         options = parse_options(_text(arrays[OPTIONS]))
     except (KeyError, ValueError):
-        raise DamagedFile(f"{path}: holds no {OPTIONS}, so it is no model that Marian saved") from None
+        raise DamagedFile(f"{path}: has no {OPTIONS}, so it is not a Marian model") from None
     _refuse(path, options)
     decoder = _read_options(path.with_name(path.name + ".decoder.yml"))
     training = _read_options(path.with_name(path.name + ".yml"))
     both = _vocabularies(path, training | decoder)
-    read = _Reader(path, arrays)
+    read = _MarianWeights(path, arrays)
     tables = _tables(read, options, both)
     config = _config(path, options, decoder, training, both, tables)
-    tensors = {entry.ours: to_ours(read, entry) for entry in entries(config.transformer, marian_names)}
+    tensors = {
+        parameter.ours: to_ours(read, parameter) for parameter in layer_parameters(config.transformer, marian_names)
+    }
     version = str(options.get("version", "")).split(" ")[0]
     return Imported(f"Marian {version} model {path.name}", config, both, tensors | tables.tensors(config.transformer))
 
@@ -91,8 +95,8 @@ def read_marian(path: Path) -> Imported:
 # --- weights ---------------------------------------------------------------------------------------------------
 
 
-class _Reader:
-    """A parameter by name, [out, in] as torch has it: Marian keeps the transpose, and vectors as one row."""
+class _MarianWeights:
+    """Looks up a parameter by name, [out, in] as in torch; Marian stores the transpose, and vectors as one row."""
 
     def __init__(self, path: Path, arrays: Arrays) -> None:
         self.path, self.arrays = path, arrays
@@ -103,18 +107,18 @@ class _Reader:
 
     def matrix(self, name: str) -> Tensor:
         if name not in self.arrays:
-            raise DataError(f"{self.path}: lacks {name}, which its options call for")
+            raise DataError(f"{self.path}: has no {name}, which its options require")
         values = self.arrays[name]
         if values.dtype != np.float32 or values.ndim != 2:
             raise DataError(
                 f"{self.path}: {name} is {values.dtype} of {values.ndim} axes, not a float32 matrix: import the model "
-                "before it was quantised"
+                "from before quantisation"
             )
         return torch.from_numpy(values)
 
 
-def _tables(read: _Reader, options: Options, both: Vocabularies) -> Tables:
-    """Marian's tables have no `<pad>`: its decoder starts from zeros, which is what our row for it holds."""
+def _tables(read: _MarianWeights, options: Options, both: Vocabularies) -> Tables:
+    """The embeddings. Marian's have no `<pad>`: its decoder starts from zeros, so our row for `<pad>` is zero."""
     everything, source_target = (
         options.get("tied-embeddings-all") == "true",
         options.get("tied-embeddings-src") == "true",
@@ -130,8 +134,8 @@ def _tables(read: _Reader, options: Options, both: Vocabularies) -> Tables:
     for table, vocabulary, side in ((source, both.source, "source"), (target, both.target, "target")):
         if len(table) != vocabulary.size - 1:
             raise DataError(
-                f"{read.path}: has {len(table):,} {side} embeddings, but the vocabulary beside it {vocabulary.size - 1:,} "
-                "pieces: it is another model's"
+                f"{read.path}: has {len(table):,} {side} embeddings, but the vocabulary beside it has "
+                f"{vocabulary.size - 1:,} pieces: it belongs to another model"
             )
     return Tables(_with_pad(source), _with_pad(target), _with_pad(output), bias)
 
@@ -141,7 +145,7 @@ def _with_pad(table: Tensor) -> Tensor:
 
 
 def _read_arrays(path: Path) -> Arrays:
-    """Everything in the archive; numpy refuses to unpickle, and says so."""
+    """Read all arrays of the archive, without unpickling."""
     try:
         with open_plain(path) as file:
             if file.read(len(npy.MAGIC_PREFIX)) == npy.MAGIC_PREFIX:
@@ -154,19 +158,19 @@ def _read_arrays(path: Path) -> Arrays:
 
 
 def _check_archive(archive: zipfile.ZipFile, size: int) -> None:
-    """Refuse what numpy does not write, and more content than weights of this size can be packed into."""
+    """Refuse archives that numpy does not write, and those that decompress to more than weights can."""
     for info in archive.infolist():
         if info.flag_bits & 1:
             raise ValueError(f"{info.filename} is encrypted")
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise ValueError(f"{info.filename} is packed by a method that numpy does not use")
+            raise ValueError(f"{info.filename} is compressed by a method that numpy does not use")
     unpacked, most = sum(info.file_size for info in archive.infolist()), LARGEST_SMALL + MOST_UNPACKED * size
     if unpacked > most:
-        raise ValueError(f"{size:,} bytes that unpack to {unpacked:,}: weights cannot be packed like that")
+        raise ValueError(f"{size:,} bytes that decompress to {unpacked:,}: weights do not compress that much")
 
 
 def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray[Any, Any]:
-    """An array whose header was compared with the size of its file before memory is asked for."""
+    """Read an array, after checking its header against the size of its file; only then is memory allocated."""
     with archive.open(info) as file:
         version = npy.read_magic(file)
         if version not in ((1, 0), (2, 0)):
@@ -174,9 +178,9 @@ def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray[A
         read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
         shape, in_columns, kind = read(file)
         if kind.hasobject:
-            raise ValueError(f"{info.filename} holds Python objects, which would have to be unpickled")
+            raise ValueError(f"{info.filename} contains Python objects, which would have to be unpickled")
         if math.prod(shape) * kind.itemsize != info.file_size - file.tell():
-            raise ValueError(f"{info.filename} says {shape} of {kind}, which is not what its file holds")
+            raise ValueError(f"{info.filename} claims to be {shape} of {kind}, but its file has another size")
         values = np.frombuffer(file.read(), kind).copy()
     return values.reshape(shape, order="F" if in_columns else "C")
 
@@ -185,7 +189,7 @@ def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray[A
 
 
 def parse_options(text: str) -> Options:
-    """Marian's options: `key: value` lines, lists as `- item` lines below their key; everything stays text."""
+    """Marian's options: `key: value` lines, and lists as `- item` lines below their key; values stay strings."""
     options: Options = {}
     key = ""
     for line in text.splitlines():
@@ -220,12 +224,12 @@ def _refuse(path: Path, options: Options) -> None:
     for name, allowed in REQUIRED.items():
         if options.get(name, allowed[0]) not in allowed:
             raise DataError(
-                f"{path}: {name} is {options[name] or 'empty'}, which our model has no form for "
-                f"(it takes {' or '.join(str(one) or 'none' for one in allowed)})"
+                f"{path}: {name} is {options[name] or 'empty'}, which our model does not support "
+                f"(only {' or '.join(str(one) or 'none' for one in allowed)})"
             )
     feed = options.get("transformer-decoder-dim-ffn", "0")
     if feed not in ("0", options.get("transformer-dim-ffn")):
-        raise DataError(f"{path}: transformer-decoder-dim-ffn is {feed}, and our model has one width for both sides")
+        raise DataError(f"{path}: transformer-decoder-dim-ffn is {feed}, but our model has one width for both sides")
 
 
 def _config(
@@ -255,7 +259,7 @@ def _config(
         )
     except (KeyError, ValueError, TypeError, OverflowError) as error:
         raise DamagedFile(f"{path}: its options cannot be read: {error}") from None
-    return settled(Config(model=model, data=data, search=search))
+    return validated(Config(model=model, data=data, search=search))
 
 
 def _vocabularies(path: Path, options: Options) -> Vocabularies:
@@ -263,12 +267,12 @@ def _vocabularies(path: Path, options: Options) -> Vocabularies:
     found = named or sorted(path.parent.glob("*.spm"))
     if not found or len(found) > 2:
         raise DataError(
-            f"{path}: beside it there must be one or two sentencepiece vocabularies (.spm), not {len(found)}"
+            f"{path}: needs one or two sentencepiece vocabularies (.spm) beside it, but there are {len(found)}"
         )
     for file in found:
         if file.suffix != ".spm":
-            raise DataError(f"{file}: only sentencepiece vocabularies (.spm) can be imported, as Marian trains them")
-    loaded = {file: _vocabulary(file) for file in found}  # the same for both sides where it is one file
+            raise DataError(f"{file}: only sentencepiece vocabularies (.spm) can be imported")
+    loaded = {file: _vocabulary(file) for file in found}  # one object for both sides if they share a file
     return Vocabularies(loaded[found[0]], loaded[found[-1]])
 
 

@@ -1,8 +1,8 @@
 """Export to Hugging Face: a folder that AutoModelForSeq2SeqLM and AutoTokenizer load without our code.
 
-Post-norm is a `MarianMTModel` and pre-norm a `PegasusForConditionalGeneration`; both read text through a
-`MarianTokenizer`, which keeps the ids of a JSON file apart from the sentencepiece models. Ids are ours; where the two
-sides have tables of their own, both are made as long as the longer, since there is one `<pad>`, the last, for both.
+A post-norm model becomes a `MarianMTModel` and a pre-norm model a `PegasusForConditionalGeneration`. Both use a
+`MarianTokenizer`, which reads ids from a JSON file and not from the sentencepiece models. Ids stay the same; if the two sides
+have separate embeddings, the shorter table is extended, because `<pad>` must be the last id of both.
 """
 
 import json
@@ -19,14 +19,14 @@ from transduce.config import Config, ModelConfig
 from transduce.config.support import ANY, DROPOUT, SIZES, Supports
 from transduce.errors import SettingError
 from transduce.exchange.cards import write_card
-from transduce.exchange.naming import entries, hf_names, sines_first, to_theirs
+from transduce.exchange.naming import hf_names, layer_parameters, sines_first, to_theirs
 from transduce.exchange.pieces import is_language_code, language_codes, piece_names
 from transduce.model import Transformer
 from transduce.model.positions import Positions
 from transduce.text import EOS, UNKNOWN, Vocabularies, Vocabulary
 from transduce.translator import LONGEST_SOURCE, ModelFolder
 
-LONGEST_OUTPUT = 512  # tokens; `generate` has one limit for all sentences where ours goes by the input
+LONGEST_OUTPUT = 512  # tokens; `generate` has one limit for all sentences, ours depends on the input
 
 
 # Marian and Pegasus together.
@@ -45,31 +45,32 @@ SUPPORTS = Supports(
 
 
 def refuse(opened: ModelFolder) -> None:
-    """Refuse what Marian and Pegasus have no form for, by the name of its setting."""
+    """Refuse settings that Marian and Pegasus do not support."""
     model = opened.config.transformer
     wrong = [
         (bool(setting := SUPPORTS.refusal(model)), setting),
         (model.key_width * model.num_heads != model.d_model, f"model.d_k = {model.d_k}"),
         (model.value_width * model.num_heads != model.d_model, f"model.d_v = {model.d_v}"),
-        *((True, f"the vocabulary's piece {name}") for name in _unsayable(opened.vocabularies)),
+        *((True, f"the vocabulary's piece {name}") for name in _unsupported_pieces(opened.vocabularies)),
     ]
     for refused, what in wrong:
         if refused:
-            raise SettingError(f"{what}: Hugging Face's Marian and Pegasus have no form for it; try --to onnx")
+            raise SettingError(f"{what}: not supported by Hugging Face's Marian and Pegasus; try --to onnx")
 
 
-def _unsayable(both: Vocabularies) -> list[str]:
-    """Their tokenizer cuts a language code off the text before it segments; ours must take its blank along for that."""
+def _unsupported_pieces(both: Vocabularies) -> list[str]:
+    """Pieces that the exported tokenizer cannot produce: it removes a language code before segmenting, with its space."""
     codes = [name for name in language_codes(both.source.model) if not name.startswith("▁")]
     return codes + [name for one in (both.source, both.target) for name in piece_names(one.model) if name == "<pad>"]
 
 
 def write(opened: ModelFolder, model: Transformer, folder: Path) -> None:
-    """Every file of the folder but the card."""
+    """Write all files of the folder."""
     both, config = opened.vocabularies, opened.config
     size = max(both.source.size, both.target.size)
     tensors = {
-        name: tensor.detach().contiguous().clone() for name, tensor in hf_tensors(model, size, places(config)).items()
+        name: tensor.detach().contiguous().clone()
+        for name, tensor in hf_tensors(model, size, max_positions(config)).items()
     }
     (folder / "model.safetensors").write_bytes(save(tensors, {"format": "pt", "transduce": __version__}))
     _write_json(folder / "config.json", hf_settings(config, size))
@@ -82,11 +83,11 @@ def write(opened: ModelFolder, model: Transformer, folder: Path) -> None:
 
 
 def hf_tensors(model: Transformer, size: int, positions: int) -> Tensors:
-    """Every parameter under its name there; `size` ids, of which the last is `<pad>`."""
+    """Every parameter under its Hugging Face name; embeddings have `size` ids, the last of which is `<pad>`."""
     ours: Tensors = dict(model.named_parameters())
     theirs: Tensors = {}
-    for entry in entries(model.config, hf_names):
-        theirs |= to_theirs(ours, entry)
+    for parameter in layer_parameters(model.config, hf_names):
+        theirs |= to_theirs(ours, parameter)
     if model.config.norm == "pre":
         for side in ("encoder", "decoder"):
             theirs |= {f"model.{side}.layer_norm.{kind}": sines_first(ours[f"{side}_norm.{kind}"], 0) for kind in ("weight", "bias")}  # fmt: skip
@@ -96,43 +97,43 @@ def hf_tensors(model: Transformer, size: int, positions: int) -> Tensors:
 
 
 def _embeddings(model: Transformer, size: int) -> Tensors:
-    target = _lengthened(model.target_embedding.weight, size)
+    target = _extended(model.target_embedding.weight, size)
     if model.config.tie == "all":
         return {"model.shared.weight": target}
     named = {
-        "model.encoder.embed_tokens.weight": _lengthened(model.source_embedding.weight, size),
+        "model.encoder.embed_tokens.weight": _extended(model.source_embedding.weight, size),
         "model.decoder.embed_tokens.weight": target,
-        "lm_head.weight": _lengthened(model.output_embedding.weight, size),
+        "lm_head.weight": _extended(model.output_embedding.weight, size),
     }
     return named if model.config.norm == "post" else named | {"model.shared.weight": target}
 
 
-def _lengthened(table: Tensor, size: int) -> Tensor:
-    """The pieces, ids that are never used, and `<pad>`."""
+def _extended(table: Tensor, size: int) -> Tensor:
+    """The embeddings of the pieces, zeros for unused ids, and `<pad>`."""
     unused = table.new_zeros(size - len(table), table.shape[1])
     return sines_first(torch.cat([table[:-1], unused, table[-1:]]), 1)
 
 
 def _bias(model: Transformer, size: int) -> Tensor:
-    """Every id is a class of theirs: those that are none of ours must never win."""
+    """The output bias. Hugging Face can predict every id; -inf excludes those that are not classes of our model."""
     bias = torch.full((1, size), -torch.inf)
     bias[0, : model.target_pad] = 0 if model.output_bias is None else model.output_bias.detach()
     return bias
 
 
-def _table(positions: Positions, places: int) -> Tensor:
+def _table(positions: Positions, count: int) -> Tensor:
     if positions.kind == "learned":
         return positions.table
     if positions.kind == "none":
-        return torch.zeros(places, positions.d_model)
-    return positions.sinusoids(torch.arange(places))
+        return torch.zeros(count, positions.d_model)
+    return positions.sinusoids(torch.arange(count))
 
 
 # --- settings --------------------------------------------------------------------------------------------------
 
 
-def places(config: Config) -> int:
-    """The longest sentence there are positions for."""
+def max_positions(config: Config) -> int:
+    """The number of positions, which bounds the length of sentences."""
     if limit := config.model.longest_target:
         return limit
     return LONGEST_SOURCE + min(config.search.max_extra, LONGEST_SOURCE)
@@ -158,27 +159,27 @@ def hf_settings(config: Config, size: int) -> dict[str, Any]:
         "attention_dropout": model.attention_dropout,
         "activation_dropout": model.activation_dropout,
         "scale_embedding": True,
-        "max_position_embeddings": places(config),
+        "max_position_embeddings": max_positions(config),
         "tie_word_embeddings": model.tie == "all",
         "pad_token_id": size - 1,
         "decoder_start_token_id": size - 1,
         "eos_token_id": EOS,
         "bos_token_id": None,
-        "forced_eos_token_id": None,  # would end an output at the limit at no cost
+        "forced_eos_token_id": None,  # would add `</s>` at the limit with probability 1
         "dtype": "float32",
-        **_only_for(model, size),
+        **_specific_settings(model, size),
     }
 
 
-def _only_for(model: ModelConfig, size: int) -> dict[str, Any]:
-    """What only one of the two has; CTranslate2's converter asks for Pegasus's."""
+def _specific_settings(model: ModelConfig, size: int) -> dict[str, Any]:
+    """Settings that only one of the two has; CTranslate2's converter needs those of Pegasus."""
     if model.norm == "pre":
         return {"normalize_before": True, "normalize_embedding": False, "add_final_layer_norm": True}
     return {"decoder_vocab_size": size, "share_encoder_decoder_embeddings": model.tie == "all"}
 
 
 def _generation(config: Config, size: int) -> dict[str, Any]:
-    """generation_config.json: our way of searching, as far as theirs has it."""
+    """generation_config.json: our search settings, as far as Hugging Face supports them."""
     search = config.search
     beam = {"length_penalty": search.alpha, "early_stopping": "never"} if search.beam > 1 else {}
     return {
@@ -187,7 +188,7 @@ def _generation(config: Config, size: int) -> dict[str, Any]:
         "decoder_start_token_id": size - 1,
         "bos_token_id": None,
         "forced_eos_token_id": None,
-        "max_length": min(LONGEST_OUTPUT, places(config)),
+        "max_length": min(LONGEST_OUTPUT, max_positions(config)),
         "num_beams": search.beam,
         **beam,
         **({} if search.allow_unknown else {"suppress_tokens": [UNKNOWN]}),
@@ -212,9 +213,9 @@ def _write_tokenizer(config: Config, both: Vocabularies, size: int, folder: Path
         "eos_token": "</s>",
         "unk_token": "<unk>",
         "pad_token": "<pad>",
-        "model_max_length": min(LONGEST_SOURCE, places(config)),
+        "model_max_length": min(LONGEST_SOURCE, max_positions(config)),
         "separate_vocabs": apart,
-        "split_special_tokens": True,  # a `</s>` in a text is text
+        "split_special_tokens": True,  # `</s>` in the input is ordinary text
         "clean_up_tokenization_spaces": False,
         "sp_model_kwargs": {},
     }
@@ -235,7 +236,7 @@ def _write_json(path: Path, value: dict[str, Any]) -> None:
 
 
 def _front(opened: ModelFolder) -> list[str]:
-    """What the hub reads; the licence is for the owner of the data to name."""
+    """Metadata for the Hugging Face hub; the user must add the licence, which depends on the data."""
     languages = opened.config.data.languages
     return [
         "---",
@@ -245,7 +246,7 @@ def _front(opened: ModelFolder) -> list[str]:
         "- transduce",
         "pipeline_tag: translation",
         "library_name: transformers",
-        "# license: name one; it depends on the data this was trained on",
+        "# license: add one; it depends on the training data",
         "---",
         "",
     ]

@@ -16,7 +16,7 @@ from transduce.model import Tokens
 
 
 def require() -> None:
-    """Say what to install before anything is computed."""
+    """Raise an error that names the missing package, before anything is computed."""
     try:
         import transformers  # noqa: F401
     except ImportError:
@@ -24,7 +24,7 @@ def require() -> None:
 
 
 class HfRuntime:
-    """The model and the tokenizer of a folder."""
+    """An exported folder: its model and tokenizer."""
 
     def __init__(self, folder: Path, classes: int) -> None:
         with _quietly() as transformers:
@@ -45,7 +45,9 @@ class HfRuntime:
             decoder_input_ids=target.ids,
             decoder_attention_mask=target.real.long(),
         ).logits
-        assert bool((found[..., self.classes :] == -torch.inf).all()), "what is no class of ours cannot win"
+        assert bool((found[..., self.classes :] == -torch.inf).all()), (
+            "ids that are not classes of our model must have -inf"
+        )
         return [row[: len(ids), : self.classes] for row, ids in zip(found, targets, strict=True)]
 
     @torch.inference_mode()
@@ -61,14 +63,14 @@ class HfRuntime:
         return [Answer(text, self._tokens(row)) for text, row in zip(texts, found.tolist(), strict=True)]
 
     def _tokens(self, row: list[int]) -> list[int]:
-        """Without the `<pad>` it starts from, `</s>` and what follows it."""
+        """The tokens between the initial `<pad>` and `</s>`."""
         end = self.model.config.eos_token_id
         return row[1 : row.index(end) if end in row else None]
 
 
 @contextmanager
 def _quietly() -> Iterator[Any]:
-    """Its progress bars and advice are not for those who export."""
+    """Import transformers, and hide its progress bars and warnings."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     import transformers
 

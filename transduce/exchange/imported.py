@@ -1,6 +1,6 @@
 """A model that was read from another toolkit, and how it becomes a model folder.
 
-Knows nothing of where it came from: `from_hf` and `from_marian` do.
+Knows nothing of the other toolkit: `from_hf` and `from_marian` do.
 """
 
 from dataclasses import dataclass, field
@@ -24,28 +24,28 @@ from transduce.translator import check_shapes, load_weights, parameter_shapes, w
 
 @dataclass(frozen=True)
 class Imported:
-    """A model of ours in all but its folder."""
+    """A model in our form, before its folder is written."""
 
-    origin: str  # where it came from, for people
+    origin: str  # a description of the source, for messages and the card
     config: Config
     vocabularies: Vocabularies
     tensors: Tensors
-    notes: list[str] = field(default_factory=list)  # what a user of it should know
+    notes: list[str] = field(default_factory=list)  # what users should know
 
 
 def write_imported(found: Imported, folder: RunFolder) -> int:
-    """The model folder, complete, ready to translate or to start from; how many parameters it has.
+    """Write a complete model folder, ready to translate or to fine-tune; returns the number of parameters.
 
-    The weights are loaded into the model first, so that what does not fit is refused before anything is written.
+    The weights are first loaded into the model, so that a mismatch is found before anything is written.
     """
     both, config = found.vocabularies, found.config
     shapes = {name: tensor.shape for name, tensor in found.tensors.items()}
-    check_shapes(parameter_shapes(config.model, both), shapes, found.origin)  # before memory is asked for
+    check_shapes(parameter_shapes(config.model, both), shapes, found.origin)  # before memory is allocated
     model = make_model(config.model, both.source.size, both.target.size)
     load_weights(model, found.tensors, found.origin)
     for name, parameter in stored_tensors(model).items():
         if not bool(torch.isfinite(parameter).all()):
-            raise DataError(f"{found.origin}: {name} holds something that is not a number")
+            raise DataError(f"{found.origin}: {name} contains values that are NaN or infinite")
     folder.path.mkdir(parents=True, exist_ok=True)
     if config.data.joint:
         write_bytes(folder.vocabulary("joint"), both.source.model)
@@ -56,32 +56,32 @@ def write_imported(found: Imported, folder: RunFolder) -> int:
     write_tensors(folder.weights("best"), stored_tensors(model), about)
     parameters = sum(p.numel() for p in model.parameters())
     write_text(folder.card, _card(found, folder.path, parameters))
-    write_config(folder, config)  # last: a folder without one is no model yet
+    write_config(folder, config)  # last, because it marks the folder as complete
     return parameters
 
 
-def settled(config: Config) -> Config:
-    """The configuration, refused where it cannot work."""
+def validated(config: Config) -> Config:
+    """Validate the configuration."""
     return build({name: vars(getattr(config, name)) for name in ("model", "data", "train", "search")})
 
 
 @dataclass(frozen=True)
 class Tables:
-    """The three embedding matrices, and the bias of the output where there is one, in the order of our ids."""
+    """The three embedding matrices and the output bias, if there is one, in the order of our ids."""
 
     source: Tensor
     target: Tensor
     output: Tensor
-    bias: Tensor | None  # over every target id but `<pad>`
+    bias: Tensor | None  # of every target id except `<pad>`
 
     def tie(self, joint: bool) -> Literal["all", "target", "none"]:
-        """Which of them are one; two vocabularies never share their embeddings with us."""
+        """Which matrices are equal and can be shared; two separate vocabularies never share embeddings in our model."""
         if not torch.equal(self.target, self.output):
             return "none"
         return "all" if joint and torch.equal(self.source, self.target) else "target"
 
     def tensors(self, config: ModelConfig) -> Tensors:
-        """Under our names, and with their axes in our order; tables that are one have the name of the first."""
+        """The tensors under our names and with our order of axes; shared tables are stored once, under the first name."""
         named = {"source_embedding.weight": alternating(self.source, 1)}
         if config.tie != "all":
             named["target_embedding.weight"] = alternating(self.target, 1)
@@ -91,7 +91,7 @@ class Tables:
 
 
 def data_settings(both: Vocabularies, languages: tuple[str, ...] = ()) -> DataConfig:
-    """What the vocabularies say of the data they were learned from."""
+    """The data settings that follow from the vocabularies."""
     target_units, rule = units(both.target.model), normalization(both.source.model)
     return DataConfig(
         task="symbols" if target_units in ("char", "word") else "translation",
@@ -112,13 +112,13 @@ def _card(found: Imported, path: Path, parameters: int) -> str:
     lines = [
         f"# {name}: {languages}",
         "",
-        f"A Transformer of {parameters / 1e6:.1f} M parameters, imported with Transduce {__version__}; not trained by it.",
+        f"A Transformer of {parameters / 1e6:.1f} M parameters, imported by Transduce {__version__} (trained elsewhere).",
         "",
         "## Origin",
         "",
         f"- {found.origin}",
         *(f"- {note}" for note in found.notes),
-        "- its licence is that of the original",
+        "- The licence is that of the original model.",
         "",
         "## Use",
         "",

@@ -12,7 +12,7 @@ from transduce.exchange.imported import Imported, write_imported
 
 @dataclass(frozen=True)
 class Taken:
-    """What was imported, for people."""
+    """A summary of an import."""
 
     origin: str
     parameters: int
@@ -20,10 +20,10 @@ class Taken:
 
 
 def import_model(source: str | Path, run: str | Path) -> Taken:
-    """Read a Hugging Face Marian folder or a Marian archive, and write the model folder RUN."""
+    """Import a Hugging Face Marian folder or a Marian archive as the model folder RUN."""
     source, folder = Path(source), RunFolder(Path(run))
     if folder.path.exists() and (not folder.path.is_dir() or any(folder.path.iterdir())):
-        raise RunError(f"{folder.path}: there is something there already; an imported model needs a new folder")
+        raise RunError(f"{folder.path}: already exists; import into a new folder")
     if not source.exists():
         raise DataError(f"{source}: no such file or folder")
     found = _read(source)
@@ -31,7 +31,7 @@ def import_model(source: str | Path, run: str | Path) -> Taken:
 
 
 def _read(source: Path) -> Imported:
-    """The model that is there; what makes no sense in files of others is their damage, wherever we come upon it."""
+    """Read the model; any exception that invalid files cause, wherever it occurs, becomes a `DamagedFile`."""
     try:
         if is_hf(source):
             return read_hf(source)
@@ -40,6 +40,4 @@ def _read(source: Path) -> Imported:
     except (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError) as error:
         reason = f"{type(error).__name__}: {error}".split("\n")[0]
         raise DamagedFile(f"{source}: not a model that can be imported ({reason})") from None
-    raise DataError(
-        f"{source}: neither a Hugging Face folder (config.json) nor Marian's (model.npz): nothing to import"
-    )
+    raise DataError(f"{source}: neither a Hugging Face folder (config.json) nor a Marian folder (model.npz)")

@@ -1,7 +1,7 @@
 """Names of parameters in Hugging Face and Marian models, mapped to ours in both directions.
 
-Both lay their sinusoids as all sines and then all cosines where ours alternate, so every axis that is d_model wide
-is put in that order on the way there, and back on the way here. Knows names and tensors, no files.
+Both store all sines before all cosines, where ours alternate, so every axis of width d_model is reordered: to their order
+on export, and back on import. Knows names and tensors, no files.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,10 +13,10 @@ from torch import Tensor
 from transduce.config import ModelConfig
 
 Tensors = dict[str, Tensor]
-# (side, number of the layer from 0, part, weight or bias) -> their names; several where ours is theirs stacked
+# (side, layer from 0, part, weight or bias) -> their names; several if our parameter stacks several of theirs
 Naming = Callable[[str, int, str, str], Sequence[str]]
 
-# What reads a vector of d_model takes it along its second axis; what writes one gives it along its first.
+# Matrices that read a d_model vector have it as their second axis; those that write one have it as their first.
 READS = {"attention.stacked", "source_attention.stacked", "feed_forward.inner"}
 WRITES = {
     "attention.output", "attention_residual.norm", "source_attention.output", "source_attention_residual.norm",
@@ -51,53 +51,55 @@ _MARIAN: dict[str, dict[str, tuple[str, ...]]] = {
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One parameter of ours and what it is there."""
+class LayerParameter:
+    """One parameter of our layers, and its name or names in the other toolkit."""
 
     ours: str
     theirs: Sequence[str]
-    axis: int | None  # the one that is d_model wide
+    axis: int | None  # the axis of width d_model, if there is one
 
 
 def hf_names(side: str, layer: int, part: str, kind: str) -> Sequence[str]:
-    """As in `MarianMTModel` and `PegasusForConditionalGeneration`."""
+    """Names in `MarianMTModel` and `PegasusForConditionalGeneration`."""
     return [f"model.{side}.layers.{layer}.{name}.{kind}" for name in _HF[part]]
 
 
 def marian_names(side: str, layer: int, part: str, kind: str) -> Sequence[str]:
-    """As in Marian's model.npz, where layers are counted from 1."""
+    """Names in Marian's model.npz, where layers are counted from 1."""
     return [f"{side}_l{layer + 1}_{name}" for name in _MARIAN[part][kind]]
 
 
-def entries(config: ModelConfig, naming: Naming) -> Iterator[Entry]:
-    """Every parameter inside the layers; embeddings, the output's bias and the last norms are not among them."""
+def layer_parameters(config: ModelConfig, naming: Naming) -> Iterator[LayerParameter]:
+    """Every parameter inside the layers, but not embeddings, the output bias and the final norms."""
     for side, count in (("encoder", config.num_encoder_layers), ("decoder", config.num_decoder_layers)):
         for layer in range(count):
             for part in sorted(READS | WRITES):
                 if side == "decoder" or not part.startswith("source_"):
-                    yield Entry(
+                    yield LayerParameter(
                         f"{side}.{layer}.{part}.weight", naming(side, layer, part, "weight"), int(part in READS)
                     )
-                    yield Entry(f"{side}.{layer}.{part}.bias", naming(side, layer, part, "bias"), _bias_axis(part))
+                    yield LayerParameter(
+                        f"{side}.{layer}.{part}.bias", naming(side, layer, part, "bias"), _bias_axis(part)
+                    )
 
 
 def _bias_axis(part: str) -> int | None:
     return 0 if part in WRITES else None
 
 
-def to_theirs(ours: Tensors, entry: Entry) -> Tensors:
-    """One parameter of ours as theirs."""
-    tensor = sines_first(ours[entry.ours], entry.axis)
-    return dict(zip(entry.theirs, tensor.chunk(len(entry.theirs)), strict=True))
+def to_theirs(ours: Tensors, parameter: LayerParameter) -> Tensors:
+    """Convert one of our parameters to theirs."""
+    tensor = sines_first(ours[parameter.ours], parameter.axis)
+    return dict(zip(parameter.theirs, tensor.chunk(len(parameter.theirs)), strict=True))
 
 
-def to_ours(theirs: Callable[[str], Tensor], entry: Entry) -> Tensor:
-    """One parameter of ours from theirs, each [out, in] as torch has it."""
-    return alternating(torch.cat([theirs(name) for name in entry.theirs]), entry.axis)
+def to_ours(theirs: Callable[[str], Tensor], parameter: LayerParameter) -> Tensor:
+    """Convert theirs, each [out, in] as in torch, to one of our parameters."""
+    return alternating(torch.cat([theirs(name) for name in parameter.theirs]), parameter.axis)
 
 
 def sines_first(tensor: Tensor, axis: int | None) -> Tensor:
-    """An axis of alternating sines and cosines, in their order."""
+    """Reorder an axis from alternating sines and cosines to all sines before all cosines."""
     if axis is None:
         return tensor
     width = tensor.shape[axis]
@@ -105,7 +107,7 @@ def sines_first(tensor: Tensor, axis: int | None) -> Tensor:
 
 
 def alternating(tensor: Tensor, axis: int | None) -> Tensor:
-    """The way back."""
+    """The inverse of `sines_first`."""
     if axis is None:
         return tensor
     return tensor.index_select(axis, torch.arange(tensor.shape[axis]).view(2, -1).T.flatten())

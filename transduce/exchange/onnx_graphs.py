@@ -1,10 +1,10 @@
 """Export to ONNX: one graph for the encoder, and one for a decoder step with its cache.
 
-The encoder gives the keys and values of the source for every decoder layer, so that the decoder never sees its output.
-The decoder is one graph for the first token and for all later ones: the cache begins with no places at all.
-Each graph holds its own weights. What is traced are the model's own layers.
+The encoder computes the keys and values of the source for every decoder layer, so the decoder does not need its output.
+The decoder graph takes one token per row and the cache of earlier tokens; for the first token, the cache is empty. Each graph
+contains its own weights. The graphs are traced from the model's own layers.
 
-Axes: R rows, S source places, T target places so far, H heads, E width of a head.
+Axes: R rows, S source positions, T target positions so far, H heads, E width of a head.
 """
 
 import copy
@@ -33,8 +33,8 @@ from transduce.text import EOS, UNKNOWN
 from transduce.translator import LONGEST_SOURCE, ModelFolder
 
 MANIFEST, ENCODER, DECODER = "manifest.json", "encoder.onnx", "decoder.onnx"
-PLACES = 2 * LONGEST_SOURCE  # whose sinusoids the graphs hold
-LARGEST_FILE = 1_500_000_000  # bytes of weights; a file of more than 2 GB has them beside it
+MAX_POSITIONS = 2 * LONGEST_SOURCE  # positions whose sinusoids are stored in the graphs
+LARGEST_FILE = 1_500_000_000  # bytes; more weights go into a separate file, since ONNX files are limited to 2 GB
 USE = """
 ```python
 import json, numpy, onnxruntime, sentencepiece
@@ -47,7 +47,7 @@ keep = numpy.ones_like(ids)  # 0 where the shorter sentences of a batch are padd
 memory = encoder.run(None, {"ids": ids, "keep": keep})
 cache, token, output = about["cache"], about["ids"]["start"], []
 widths = [cache["key_width"], cache["value_width"]] * cache["layers"]
-past = [numpy.zeros((1, cache["heads"], 0, width), numpy.float32) for width in widths]  # of no token yet
+past = [numpy.zeros((1, cache["heads"], 0, width), numpy.float32) for width in widths]  # empty for the first token
 while len(output) < ids.shape[1] + 50:
     given = [numpy.array([token]), keep, *memory, *past]
     logits, *past = decoder.run(None, dict(zip(about["decoder"]["inputs"], given)))
@@ -63,7 +63,7 @@ This is greedy search; `manifest.json` names every input and output.
 
 
 class Encoder(nn.Module):
-    """(ids [R, S], keep [R, S]) -> the keys and values [R, H, S, E] of every decoder layer, in turns."""
+    """(ids [R, S], keep [R, S]) -> the keys and values [R, H, S, E] of every decoder layer, alternating."""
 
     def __init__(self, model: Transformer) -> None:
         super().__init__()
@@ -76,22 +76,22 @@ class Encoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    """(tokens [R], keep [R, S], source, past) -> logits [R, V], and the past with the new place last."""
+    """(tokens [R], keep [R, S], source, past) -> logits [R, V], and the past with the new position appended."""
 
     def __init__(self, model: Transformer) -> None:
         super().__init__()
         self.model = model
 
     def forward(self, tokens: Tensor, keep: Tensor, source: list[Tensor], past: list[Tensor]) -> tuple[Tensor, ...]:
-        caches = [Grown(one) for one in paired(past)]
-        asked = keep_source(torch.ones_like(keep[:, :1]), keep)
-        state = DecoderState(paired(source), asked, list(caches), past[0].shape[2])
+        caches = [ConcatenatingCache(one) for one in paired(past)]
+        source_keep = keep_source(torch.ones_like(keep[:, :1]), keep)
+        state = DecoderState(paired(source), source_keep, list(caches), past[0].shape[2])
         logits = self.model.step(tokens, state)
         return (logits, *flat([cache.all for cache in caches]))
 
 
-class Grown(Cache):
-    """A cache without room to grow, as a graph can have it: what comes is set behind what was."""
+class ConcatenatingCache(Cache):
+    """A cache that concatenates instead of writing into a buffer, which a graph cannot do."""
 
     def __init__(self, past: KeysValues) -> None:
         super().__init__()
@@ -113,7 +113,7 @@ def paired(tensors: Sequence[Tensor]) -> list[KeysValues]:
 
 @dataclass(frozen=True)
 class Names:
-    """What goes in and out of the graphs, in order."""
+    """The names of the inputs and outputs of the graphs, in order."""
 
     layers: int
 
@@ -130,7 +130,7 @@ class Names:
         return {"inputs": inputs, "outputs": ["logits", *self._each("")]}
 
 
-# The layers are traced, so all of their variants are known; tables of positions are made longer first.
+# The layers are traced, so all of their variants are supported; position tables are extended before tracing.
 SUPPORTS = Supports(
     ModelConfig,
     {
@@ -147,13 +147,13 @@ SUPPORTS = Supports(
 
 
 def refuse(opened: ModelFolder) -> None:
-    """Refuse a setting that the graphs were never tried with."""
+    """Refuse a setting that the graphs do not support."""
     if setting := SUPPORTS.refusal(opened.config.model):
-        raise SettingError(f"{setting}: the ONNX graphs have no form for it")
+        raise SettingError(f"{setting}: not supported by the ONNX export")
 
 
 def write(opened: ModelFolder, model: Transformer, folder: Path) -> None:
-    """The graphs, their description and the vocabularies."""
+    """Write the graphs, their description and the vocabularies."""
     names = Names(model.config.num_decoder_layers)
     traced = _with_long_tables(copy.deepcopy(model).eval())
     with _quietly(), torch.no_grad():
@@ -167,9 +167,9 @@ def write(opened: ModelFolder, model: Transformer, folder: Path) -> None:
 
 
 def manifest(opened: ModelFolder, names: Names) -> dict[str, Any]:
-    """What a program must know to run the graphs."""
+    """manifest.json: what a program needs to know to run the graphs."""
     model, both = opened.config.transformer, opened.vocabularies
-    limit = model.longest_target or PLACES
+    limit = model.longest_target or MAX_POSITIONS
     return {
         "format": "transduce-onnx",
         "transduce": __version__,
@@ -191,8 +191,8 @@ def manifest(opened: ModelFolder, names: Names) -> dict[str, Any]:
 
 # --- tracing ---------------------------------------------------------------------------------------------------
 
-# More than one of everything in the examples: torch takes an axis of one place for an axis that is always one, and a
-# tensor given twice for one input.
+# The examples have more than one of everything: torch would treat an axis of size 1 as constant, and a tensor passed twice as
+# one input.
 _ROWS, _SOURCE, _TARGET = 2, 5, 3
 
 
@@ -201,13 +201,13 @@ def _write_encoder(model: Transformer, names: Names, path: Path) -> list[Tensor]
     axes = {0: "rows", 1: "source"}
     encoder = Encoder(model).eval()
     _export(encoder, (ids, keep), names.encoder, {"ids": axes, "keep": axes}, path)
-    return [tensor.contiguous() for tensor in encoder(ids, keep)]  # strides are no part of a graph
+    return [tensor.contiguous() for tensor in encoder(ids, keep)]  # a graph has no strides
 
 
 def _write_decoder(model: Transformer, names: Names, source: list[Tensor], path: Path) -> None:
     past = [tensor[:, :, :1].repeat(1, 1, _TARGET, 1) for tensor in source]
     tokens, keep = torch.ones(_ROWS, dtype=torch.long), torch.ones(_ROWS, _SOURCE, dtype=torch.long)
-    of_source, of_past = ([{0: "rows", 2: places} for _ in source] for places in ("source", "past"))
+    of_source, of_past = ([{0: "rows", 2: name} for _ in source] for name in ("source", "past"))
     axes = {"tokens": {0: "rows"}, "keep": {0: "rows", 1: "source"}, "source": of_source, "past": of_past}
     _export(Decoder(model).eval(), (tokens, keep, source, past), names.decoder, axes, path)
 
@@ -234,17 +234,17 @@ def _export(graph: nn.Module, example: tuple[Any, ...], names: dict[str, list[st
 
 
 def _with_long_tables(model: Transformer) -> Transformer:
-    """Sinusoids for all places there will be: a graph cannot compute those that come later."""
+    """Precompute the sinusoids of all positions, since a graph cannot extend the table later."""
     for positions in (model.source_positions, model.target_positions):
         if positions.kind in SINUSOIDS:
-            positions.TABLE = PLACES
-            positions.table = positions.sinusoids(torch.arange(PLACES))
+            positions.TABLE = MAX_POSITIONS
+            positions.table = positions.sinusoids(torch.arange(MAX_POSITIONS))
     return model
 
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """The exporter tells of packages that nobody asked for."""
+    """Hide the exporter's warnings about optional packages."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)

@@ -1,6 +1,6 @@
 """Run the two ONNX graphs with onnxruntime under our search; also an example for other programs.
 
-Everything it needs to know is in manifest.json; it knows nothing of the model the graphs were made from.
+It reads everything from manifest.json and does not need the original model.
 """
 
 import json
@@ -20,11 +20,11 @@ from transduce.search import PowerPenalty
 from transduce.search.beam import beam_search
 from transduce.text import Vocabulary
 
-Arrays = list[Any]  # of numpy, each [R, H, places, E]
+Arrays = list[Any]  # numpy arrays, each [R, H, positions, E]
 
 
 def require() -> None:
-    """Say what to install before anything is computed."""
+    """Raise an error that names the missing package, before anything is computed."""
     for package in ("onnx", "onnxscript", "onnxruntime"):
         try:
             __import__(package)
@@ -34,7 +34,7 @@ def require() -> None:
 
 @dataclass
 class OnnxState:
-    """A translation in progress: the source's keys and values, and those of the target so far."""
+    """Translations in progress: the keys and values of the source, and of the target so far."""
 
     keep: Any
     source: Arrays
@@ -46,7 +46,7 @@ class OnnxState:
 
 
 class OnnxRuntime:
-    """The graphs and vocabularies of a folder."""
+    """An exported folder: its graphs and vocabularies."""
 
     def __init__(self, folder: Path) -> None:
         import onnxruntime
@@ -76,7 +76,7 @@ class OnnxRuntime:
         return OnnxState(keep, source, past)
 
     def step(self, tokens: Tensor, state: OnnxState) -> Tensor:
-        """Logits of the token after these."""
+        """Logits of the next token of each row."""
         given = [tokens.numpy(), state.keep, *state.source, *state.past]
         logits, *state.past = self.decoder.run(None, dict(zip(self.manifest["decoder"]["inputs"], given, strict=True)))
         return torch.from_numpy(logits)
@@ -85,7 +85,7 @@ class OnnxRuntime:
         return self.source.encode(lines)
 
     def logits(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[Tensor]:
-        """All rows step by step; a row that has ended goes on with `</s>`, and nobody looks."""
+        """Computed step by step; rows that have ended are fed further `</s>`, whose logits are dropped."""
         state = self.begin(sources)
         start, end = self.manifest["ids"]["start"], self.manifest["ids"]["end"]
         fed = Tokens.padded([[start, *ids[:-1]] for ids in targets], end).ids

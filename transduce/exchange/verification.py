@@ -1,6 +1,6 @@
 """Verify an export: compare ids, logits and texts with ours, on real sentences, in the target runtime.
 
-Knows no format: a runtime is anything that answers as `Runtime` does, and ours is one of them.
+Knows no formats: a runtime is anything with the methods of `Runtime`, and our own translator is one of them.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from transduce.translator import Translator
 
 Ids = Sequence[int]
 BEAM = 4
-# Float32 through some dozen layers, summed in another order, differs by 1e-5 and less; a wrong weight by 0.01 and more.
+# Summing float32 in another order changes logits by 1e-5 at most after a dozen layers; a wrong weight, by at least 0.01.
 TOLERANCE = 1e-3
 
 
@@ -32,18 +32,18 @@ class Answer:
 
 
 class Runtime(Protocol):
-    """A model with its vocabularies, as its users would call it."""
+    """A model with its vocabularies, run as its users would."""
 
     def ids(self, lines: Sequence[str]) -> list[list[int]]:
-        """What each line is to the model, `</s>` last."""
+        """The ids of each line, `</s>` last."""
         ...
 
     def logits(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[Tensor]:
-        """[W, V] for each pair: what is predicted at each place of the target, over every id but `<pad>`."""
+        """The logits [W, V] of each pair: predictions at each target position, over every id except `<pad>`."""
         ...
 
     def search(self, lines: Sequence[str], limit: int, beam: int, alpha: float) -> list[Answer]:
-        """The best output for each line of at most `limit` tokens, `</s>` counted; scores are divided by n^alpha."""
+        """The best output of each line, of at most `limit` tokens, counting `</s>`; scores are divided by n^alpha."""
         ...
 
 
@@ -76,55 +76,55 @@ class Ours:
         return answers(found, both.target)
 
     def score(self, line: str, tokens: Ids, alpha: float) -> float:
-        """As the search scores it."""
+        """The score of these tokens, as the search computes it."""
         total = sum(self.translator.engines.scoring().score(self.ids([line]), [[*tokens, EOS]])[0])
         return float(total / (len(tokens) + 1) ** alpha)
 
 
 def answers(found: list[list[Hypothesis]], vocabulary: Vocabulary) -> list[Answer]:
-    """The best hypotheses of our search as answers."""
+    """Convert the best hypotheses of our search to answers."""
     tokens = [list(hypotheses[0].tokens) if hypotheses else [] for hypotheses in found]
     return [Answer(*pair) for pair in zip(vocabulary.decode(tokens), tokens, strict=True)]
 
 
 @dataclass(frozen=True)
 class Verified:
-    """How near an exported model is to ours."""
+    """How well an exported model agrees with ours."""
 
     lines: int
-    difference: float  # the largest between two logits
+    difference: float  # the largest difference between logits
     greedy: int  # lines with the same text
     beam: int
-    unended_greedy: int  # outputs that ran into the length limit, where runtimes may differ
+    unended_greedy: int  # outputs that reached the length limit, where runtimes may differ
     unended_beam: int
 
     def summary(self) -> str:
         return (
-            f"{self.lines} sentences: largest difference of a logit {self.difference:.1e}; "
-            f"same text greedily: {self._compared(self.greedy, self.unended_greedy)}; "
+            f"{self.lines} sentences: largest difference of logits {self.difference:.1e}; "
+            f"same text with greedy search: {self._compared(self.greedy, self.unended_greedy)}; "
             f"same text with beam {BEAM}: {self._compared(self.beam, self.unended_beam)}"
         )
 
     def _compared(self, same: int, unended: int) -> str:
-        compared, whose = self.lines - unended, "its output" if unended == 1 else "their outputs"
-        others, verb = compared - same, "other is" if compared - same == 1 else "others are"
-        asides = [f"{others} {verb} as good"] if others else []
-        asides += [f"{unended} left out: {whose} ran into the length limit"] if unended else []
+        compared = self.lines - unended
+        others = compared - same
+        asides = [f"{others} {'differs but scores' if others == 1 else 'differ but score'} the same"] if others else []
+        asides += [f"{unended} not compared: reached the length limit"] if unended else []
         return f"{same} of {compared} compared" + (f" ({'; '.join(asides)})" if asides else "")
 
 
 def verify(ours: Ours, theirs: Runtime, lines: Sequence[str], alpha: float, extra: int) -> Verified:
-    """Compare both on these lines; what does not match is an error that says where."""
+    """Compare both runtimes on these lines; a mismatch raises an error that says where it is."""
     sources = ours.ids(lines)
     for line, expected, found in zip(lines, sources, theirs.ids(lines), strict=True):
         if expected != found:
-            raise RunError(f"the tokens of {line!r} are {found} there and {expected} here")
+            raise RunError(f"the tokens of {line!r} are {found} in the export and {expected} in the model")
     limit = max(map(len, sources)) + extra
     greedy = ours.search(lines, limit, 1, alpha)
     targets = [[*answer.tokens, EOS] for answer in greedy]
     difference = _largest_difference(ours.logits(sources, targets), theirs.logits(sources, targets))
     if not difference <= TOLERANCE:
-        raise RunError(f"logits differ by {difference:.1e}, and more than {TOLERANCE:.0e} is no rounding")
+        raise RunError(f"logits differ by {difference:.1e}, which is more than rounding can explain ({TOLERANCE:.0e})")
     comparing = _Texts(ours, lines, limit, alpha)
     same_greedy, unended_greedy = comparing.count(greedy, theirs.search(lines, limit, 1, alpha), "greedy")
     wide = ours.search(lines, limit, BEAM, alpha)
@@ -135,18 +135,18 @@ def verify(ours: Ours, theirs: Runtime, lines: Sequence[str], alpha: float, extr
 def _largest_difference(ours: list[Tensor], theirs: list[Tensor]) -> float:
     for one, other in zip(ours, theirs, strict=True):
         if one.shape != other.shape:
-            raise RunError(f"logits are {list(other.shape)} there and {list(one.shape)} here")
+            raise RunError(f"logits are {list(other.shape)} in the export and {list(one.shape)} in the model")
     return float(torch.stack([(one - other).abs().max() for one, other in zip(ours, theirs, strict=True)]).max())
 
 
 class _Texts:
-    """Counts equal texts; a text that differs must be one that our own model finds as good."""
+    """Counts equal texts; a different text must have the same score in our model."""
 
     def __init__(self, ours: Ours, lines: Sequence[str], limit: int, alpha: float) -> None:
         self.ours, self.lines, self.limit, self.alpha = ours, lines, limit, alpha
 
     def count(self, here: list[Answer], there: list[Answer], how: str) -> tuple[int, int]:
-        """How many are the same, and how many are not compared: they ran into the length limit."""
+        """How many texts are equal, and how many are not compared because they reached the length limit."""
         same = unended = 0
         for line, mine, theirs in zip(self.lines, here, there, strict=True):
             if max(len(mine.tokens), len(theirs.tokens)) >= self.limit - 1:
@@ -155,13 +155,13 @@ class _Texts:
                 same += 1
             elif not self._tie(line, mine, theirs):
                 raise RunError(
-                    f"{how}: {line!r} becomes {theirs.text!r} there and {mine.text!r} here, though logits agree "
-                    "(searches may end otherwise for a model that has hardly learned: train it further)"
+                    f"{how}: {line!r} becomes {theirs.text!r} in the export and {mine.text!r} in the model, although logits agree "
+                    "(searches can differ for a model that has hardly learned: train it further)"
                 )
         return same, unended
 
     def _tie(self, line: str, mine: Answer, theirs: Answer) -> bool:
-        """Outputs that our model scores alike: rounding decides which of them is the best."""
+        """Whether our model gives both outputs the same score, so that rounding decides which is best."""
         if mine.tokens == theirs.tokens:
             return False
         scores = [self.ours.score(line, answer.tokens, self.alpha) for answer in (mine, theirs)]
@@ -169,6 +169,6 @@ class _Texts:
 
 
 def _same(mine: Answer, theirs: Answer) -> bool:
-    """Some leave `<unk>` out of a text where we mark it, cut off blanks at its ends, and keep line breaks."""
+    """Equal tokens and text; runtimes may omit `<unk>`, strip spaces at the ends, and keep line breaks."""
     texts = [answer.text.replace("\n", " ").strip() for answer in (mine, theirs)]
     return mine.tokens == theirs.tokens and (UNKNOWN in mine.tokens or texts[0] == texts[1])
