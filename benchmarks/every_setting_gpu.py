@@ -122,12 +122,12 @@ def trained(config: ModelConfig) -> Transformer:
 
 @contextmanager
 def without_kernels() -> Iterator[None]:
-    serve = kernels.serve
-    kernels.serve = lambda x: False
+    supports = kernels.supports
+    kernels.supports = lambda x: False
     try:
         yield
     finally:
-        kernels.serve = serve
+        kernels.supports = supports
 
 
 def gradients(model: Transformer) -> dict[str, Tensor]:

@@ -159,7 +159,7 @@ def by_kernels(model: Transformer, plain: TorchEngine, expected: Found, tmp_path
     found = {}
     for served in (False, True):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(kernels, "serve", lambda x, served=served: served)
+            patch.setattr(kernels, "supports", lambda x, served=served: served)
             model.zero_grad()
             loss = loss_of(model, count=2)
             loss.backward()

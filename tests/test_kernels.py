@@ -16,7 +16,16 @@ pytest.importorskip("triton", reason="triton is not installed: plain PyTorch run
 from transduce.config import ModelConfig
 from transduce.data.batches import Batch
 from transduce.model import IGNORED, Tokens, Transformer, kernels
-from transduce.model.kernels import Around, Last, attention, cross_entropy, r_drop, randomness, residual, sums
+from transduce.model.kernels import (
+    OutputParameters,
+    ResidualOptions,
+    attention,
+    cross_entropy,
+    r_drop,
+    randomness,
+    residual,
+    sums,
+)
 from transduce.training.loss import batch_loss
 
 pytestmark = pytest.mark.usefixtures("few_threads")
@@ -56,7 +65,10 @@ def away(found: Tensor, expected: Tensor) -> float:
     return float((found - expected).norm() / expected.norm().clamp_min(0.01))
 
 
-AROUND = [kernels.Around(pre=False, rate=0.0, eps=1e-5), kernels.Around(pre=True, rate=0.0, eps=1e-5)]
+RESIDUALS = [
+    kernels.ResidualOptions(pre=False, rate=0.0, eps=1e-5),
+    kernels.ResidualOptions(pre=True, rate=0.0, eps=1e-5),
+]
 
 
 def parameters(width: int, inner: int, dtype: torch.dtype) -> list[Tensor]:
@@ -64,7 +76,7 @@ def parameters(width: int, inner: int, dtype: torch.dtype) -> list[Tensor]:
     return [random(*shape, dtype=dtype, scale=0.3) for shape in [(width, inner), (width,), (width,), (width,)]]
 
 
-def around(x: Tensor, sublayer: Callable[[Tensor], Tensor], last: Last, pre: bool) -> Tensor:
+def around(x: Tensor, sublayer: Callable[[Tensor], Tensor], last: OutputParameters, pre: bool) -> Tensor:
     """The residual connection, as the paper writes it."""
     norm = lambda y: layer_norm(y, y.shape[-1:], last.gain, last.shift, 1e-5)  # noqa: E731
     if pre:
@@ -74,17 +86,17 @@ def around(x: Tensor, sublayer: Callable[[Tensor], Tensor], last: Last, pre: boo
 
 @pytest.mark.numerics
 @pytest.mark.parametrize("dtype", PRECISIONS)
-@pytest.mark.parametrize("frame", AROUND)
+@pytest.mark.parametrize("frame", RESIDUALS)
 @pytest.mark.parametrize(("rows", "width", "inner"), [(1, 64, 160), (37, 96, 256), (200, 32, 64)])
-def test_feed_forward(rows: int, width: int, inner: int, frame: Around, dtype: torch.dtype) -> None:
+def test_feed_forward(rows: int, width: int, inner: int, frame: ResidualOptions, dtype: torch.dtype) -> None:
     x = random(2, rows, width, dtype=dtype)
     first, bias = random(inner, width, dtype=dtype, scale=0.2), random(inner, dtype=dtype, scale=0.2)
 
     def fast(x: Tensor, first: Tensor, bias: Tensor, *last: Tensor) -> Tensor:
-        return kernels.feed_forward(x, first, bias, Last(*last), frame)
+        return kernels.feed_forward(x, first, bias, OutputParameters(*last), frame)
 
     def plain(x: Tensor, first: Tensor, bias: Tensor, *last: Tensor) -> Tensor:
-        return around(x, lambda y: relu(y @ first.T + bias), Last(*last), frame.pre)
+        return around(x, lambda y: relu(y @ first.T + bias), OutputParameters(*last), frame.pre)
 
     assert_same(fast, plain, [x, first, bias, *parameters(width, inner, dtype)])
 
@@ -183,14 +195,14 @@ def attention_in_double(queries: Tensor, keys: Tensor, values: Tensor, keep: Ten
 
 
 @pytest.mark.parametrize("dtype", PRECISIONS)
-@pytest.mark.parametrize("frame", AROUND)
+@pytest.mark.parametrize("frame", RESIDUALS)
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(
     ("rows", "width", "heads", "head"),
     [(1, 1, 1, 16), (2, 23, 3, 16), (3, 128, 2, 64), (2, 33, 2, 32), (2, 17, 1, 128)],
 )
 def test_self_attention(
-    rows: int, width: int, heads: int, head: int, causal: bool, frame: Around, dtype: torch.dtype
+    rows: int, width: int, heads: int, head: int, causal: bool, frame: ResidualOptions, dtype: torch.dtype
 ) -> None:
     segment, d_model = page_segments(rows, width), heads * head
     x = random(rows, width, d_model, dtype=dtype)
@@ -199,13 +211,13 @@ def test_self_attention(
     keep = keep & torch.ones(width, width, dtype=torch.bool, device=DEVICE).tril() if causal else keep
 
     def fast(x: Tensor, stacked: Tensor, bias: Tensor, *last: Tensor) -> Tensor:
-        return kernels.self_attention(x, stacked, bias, Last(*last), frame, segment, heads, causal)
+        return kernels.self_attention(x, stacked, bias, OutputParameters(*last), frame, segment, heads, causal)
 
     def plain(x: Tensor, stacked: Tensor, bias: Tensor, *last: Tensor) -> Tensor:
         def attend(y: Tensor) -> Tensor:
             return attention_in_double(*(y @ stacked.T + bias).chunk(3, -1), keep, heads)
 
-        return around(x, attend, Last(*last), frame.pre)
+        return around(x, attend, OutputParameters(*last), frame.pre)
 
     assert_same(fast, plain, [x, stacked, bias, *parameters(d_model, d_model, dtype)])
 
@@ -248,18 +260,18 @@ def test_sums_of_parts(parts: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", PRECISIONS)
-@pytest.mark.parametrize("frame", AROUND)
-@pytest.mark.parametrize(("asking", "asked"), [(1, 1), (31, 50), (128, 100)])
-def test_source_attention(asking: int, asked: int, frame: Around, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("frame", RESIDUALS)
+@pytest.mark.parametrize(("num_queries", "num_keys"), [(1, 1), (31, 50), (128, 100)])
+def test_source_attention(num_queries: int, num_keys: int, frame: ResidualOptions, dtype: torch.dtype) -> None:
     heads, d_model = 2, 64
-    target, source = page_segments(3, asking).clamp(max=1), page_segments(3, asked).clamp(max=1)
+    target, source = page_segments(3, num_queries).clamp(max=1), page_segments(3, num_keys).clamp(max=1)
     source[:, 0] = 1  # every target has a source
-    x, memory = random(3, asking, d_model, dtype=dtype), random(3, asked, d_model, dtype=dtype)
+    x, memory = random(3, num_queries, d_model, dtype=dtype), random(3, num_keys, d_model, dtype=dtype)
     stacked, bias = random(3 * d_model, d_model, dtype=dtype, scale=0.2), random(3 * d_model, dtype=dtype)
     keep = target[:, :, None] == source[:, None, :]
 
     def fast(x: Tensor, memory: Tensor, stacked: Tensor, bias: Tensor, *last: Tensor) -> Tensor:
-        return kernels.source_attention(x, memory, stacked, bias, Last(*last), frame, target, source, heads)
+        return kernels.source_attention(x, memory, stacked, bias, OutputParameters(*last), frame, target, source, heads)
 
     def plain(x: Tensor, memory: Tensor, stacked: Tensor, bias: Tensor, *last: Tensor) -> Tensor:
         def attend(y: Tensor) -> Tensor:
@@ -267,7 +279,7 @@ def test_source_attention(asking: int, asked: int, frame: Around, dtype: torch.d
             keys, values = (memory @ stacked[d_model:].T + bias[d_model:]).chunk(2, -1)
             return attention_in_double(queries, keys, values, keep, heads)
 
-        return around(x, attend, Last(*last), frame.pre)
+        return around(x, attend, OutputParameters(*last), frame.pre)
 
     assert_same(fast, plain, [x, memory, stacked, bias, *parameters(d_model, d_model, dtype)])
 
@@ -308,9 +320,9 @@ def test_pages_with_kernels_are_padded_rows_without(
     pairs = [random_pairs(row) for row in rows]
     expected = gradients(model.double(), batch_of([[pair] for row in pairs for pair in row]))
     served = copy.deepcopy(model).to(torch.bfloat16 if GPU else torch.float32)
-    monkeypatch.setattr(kernels, "serve", lambda x: False)
+    monkeypatch.setattr(kernels, "supports", lambda x: False)
     plain = errors(gradients(served, batch_of([[pair] for row in pairs for pair in row])), expected)
-    monkeypatch.setattr(kernels, "serve", lambda x: True)
+    monkeypatch.setattr(kernels, "supports", lambda x: True)
     found = errors(gradients(served, batch_of(pairs)), expected)
     for name, error in found.items():  # no further off than plain PyTorch in the same precision, give or take
         assert error <= 2 * plain[name] + (0.02 if GPU else 1e-5), name
@@ -319,7 +331,7 @@ def test_pages_with_kernels_are_padded_rows_without(
 @pytest.mark.parametrize("served", [False, True])
 def test_sentences_of_a_page_do_not_see_each_other(served: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another sentence beside it changes nothing, to the last bit: neither what is predicted nor what is learned."""
-    monkeypatch.setattr(kernels, "serve", lambda x: served)
+    monkeypatch.setattr(kernels, "supports", lambda x: served)
     config = ModelConfig(d_model=32, d_ff=64, num_heads=2, num_encoder_layers=2, num_decoder_layers=2, dropout=0)
     model = Transformer(config, PAD + 1, PAD + 1).to(DEVICE, torch.bfloat16 if GPU else torch.float32)
     (first,), one, other = random_pairs([(7, 9)]), random_pairs([(20, 11)]), random_pairs([(20, 11)])

@@ -112,13 +112,13 @@ class SlotDecoder:
 
     def _to_past(self, attention: MultiHeadAttention, y: Tensor, number: int, position: Tensor) -> Tensor:
         product, bias = linear(y, attention.stacked.weight), attention.stacked.bias
-        attend = kernels.attend_to_past if model_kernels.serve(y) else plain.attend_to_past
+        attend = kernels.attend_to_past if model_kernels.supports(y) else plain.attend_to_past
         return attend(product, bias, self.keys[number], self.values[number], self.table, position, attention.heads)
 
     def _to_source(self, attention: MultiHeadAttention, y: Tensor, number: int) -> Tensor:
         width = y.shape[1]
         queries = linear(y, attention.stacked.weight[:width], attention.stacked.bias[:width])
-        attend = kernels.attend_to_source if model_kernels.serve(y) else plain.attend_to_source
+        attend = kernels.attend_to_source if model_kernels.supports(y) else plain.attend_to_source
         return attend(queries, self.sources[:, :, number], self.lengths, attention.heads)
 
 
@@ -127,7 +127,7 @@ def best_classes(model: Transformer, hidden: Tensor, count: int, forced: Tensor)
     forced class [R]; the log-probabilities of the other classes are never written."""
     weight, bias = model.classes
     logits = linear(hidden, model.output_embedding.weight) if bias is None else linear(hidden, weight, bias)
-    find = kernels.best if model_kernels.serve(hidden) and count <= kernels.MAX_BEST else plain.best
+    find = kernels.best if model_kernels.supports(hidden) and count <= kernels.MAX_BEST else plain.best
     return find(logits, len(weight), count, forced)
 
 
@@ -149,8 +149,10 @@ def _leave(x: Tensor, y: Tensor, last: nn.Linear, norm: nn.Module, pre: bool) ->
 
     Gives the residual stream and the input of the next sub-layer.
     """
-    if model_kernels.serve(x) and isinstance(norm, nn.LayerNorm):
-        total, normed = model_kernels.leave(x, linear(y, last.weight), last.bias, norm.weight, norm.bias, norm.eps)
+    if model_kernels.supports(x) and isinstance(norm, nn.LayerNorm):
+        total, normed = model_kernels.add_bias_and_norm(
+            x, linear(y, last.weight), last.bias, norm.weight, norm.bias, norm.eps
+        )
     else:
         total = x + last(y)
         normed = norm(total)
@@ -158,6 +160,6 @@ def _leave(x: Tensor, y: Tensor, last: nn.Linear, norm: nn.Module, pre: bool) ->
 
 
 def _hidden(feed_forward: FeedForward, y: Tensor) -> Tensor:
-    if model_kernels.serve(y) and feed_forward.activation is relu:
+    if model_kernels.supports(y) and feed_forward.activation is relu:
         return model_kernels.relu_product(y, feed_forward.inner.weight, feed_forward.inner.bias)
     return feed_forward.hidden(y)

@@ -43,7 +43,7 @@ def covers(layer: EncoderLayer | DecoderLayer, x: Tensor, keeps: Sequence[Keep])
     """Whether the kernels compute this layer on these rows; if not, the plain PyTorch code does."""
     return (
         layer.kernels_understand
-        and kernels.serve(x)
+        and kernels.supports(x)
         and layer.attention.tap is None
         and all(kernels.fits_a_page(keep.query, keep.key, layer.attention.d_k) for keep in keeps)
     )
@@ -51,31 +51,35 @@ def covers(layer: EncoderLayer | DecoderLayer, x: Tensor, keeps: Sequence[Keep])
 
 def attend_to_self(attention: MultiHeadAttention, residual: Residual, x: Tensor, keep: Keep) -> Tensor:
     stacked, heads = attention.stacked, attention.heads
-    last, beside = last_of(attention.output, residual), around(residual)
-    return kernels.self_attention(x, stacked.weight, stacked.bias, last, beside, keep.query, heads, keep.causal)
+    output, options = output_parameters(attention.output, residual), residual_options(residual)
+    return kernels.self_attention(x, stacked.weight, stacked.bias, output, options, keep.query, heads, keep.causal)
 
 
 def attend_to_source(
     attention: MultiHeadAttention, residual: Residual, x: Tensor, memory: Tensor, keep: Keep
 ) -> Tensor:
     stacked, heads = attention.stacked, attention.heads
-    last, beside = last_of(attention.output, residual), around(residual)
-    return kernels.source_attention(x, memory, stacked.weight, stacked.bias, last, beside, keep.query, keep.key, heads)
+    output, options = output_parameters(attention.output, residual), residual_options(residual)
+    return kernels.source_attention(
+        x, memory, stacked.weight, stacked.bias, output, options, keep.query, keep.key, heads
+    )
 
 
 def feed(feed_forward: FeedForward, residual: Residual, x: Tensor) -> Tensor:
     inner = feed_forward.inner
-    return kernels.feed_forward(x, inner.weight, inner.bias, last_of(feed_forward.outer, residual), around(residual))
+    return kernels.feed_forward(
+        x, inner.weight, inner.bias, output_parameters(feed_forward.outer, residual), residual_options(residual)
+    )
 
 
-def last_of(product: nn.Linear, residual: Residual) -> kernels.Last:
+def output_parameters(product: nn.Linear, residual: Residual) -> kernels.OutputParameters:
     norm = _norm(residual)
-    return kernels.Last(product.weight, product.bias, norm.weight, norm.bias)
+    return kernels.OutputParameters(product.weight, product.bias, norm.weight, norm.bias)
 
 
-def around(residual: Residual) -> kernels.Around:
+def residual_options(residual: Residual) -> kernels.ResidualOptions:
     rate = residual.dropout.p if residual.training else 0.0
-    return kernels.Around(residual.pre, rate, _norm(residual).eps)
+    return kernels.ResidualOptions(residual.pre, rate, _norm(residual).eps)
 
 
 def _norm(residual: Residual) -> nn.LayerNorm:

@@ -32,7 +32,7 @@ def projected_loss(
     hidden: Float[Tensor, "R W D"], table: Tensor, bias: Tensor | None, labels: Int[Tensor, "R W"], smoothing: float
 ) -> Loss:
     """The loss of these hidden states; `table` holds the output embedding of every id, `<pad>` last."""
-    if kernels.serve(hidden) and bias is None:
+    if kernels.supports(hidden) and bias is None:
         return Loss(*kernels.projected_cross_entropy(hidden, table, labels, smoothing))
     if hidden.device.type == "cpu" and not torch.is_autocast_enabled("cpu"):
         real = (labels != IGNORED).flatten().nonzero()[:, 0]  # a mask as index has a slower gradient
@@ -53,7 +53,7 @@ def projected_r_drop(
 
     This is half of the published sum, so that the loss per token is on the usual scale.
     """
-    if kernels.serve(hidden) and bias is None:
+    if kernels.supports(hidden) and bias is None:
         return Loss(*kernels.projected_r_drop(hidden, table, labels, smoothing, weight))
     one, other = linear(hidden, table[:-1], bias).float().chunk(2)
     apart = _divergence(one, other, labels) + _divergence(other, one, labels)

@@ -28,25 +28,32 @@ if HAVE_TRITON:
     from transduce.model.kernels.cross_entropy import projected_cross_entropy
     from transduce.model.kernels.feed_forward import relu_product
     from transduce.model.kernels.r_drop import projected_r_drop
-    from transduce.model.kernels.sublayers import Around, Last, feed_forward, leave, self_attention, source_attention
+    from transduce.model.kernels.sublayers import (
+        OutputParameters,
+        ResidualOptions,
+        add_bias_and_norm,
+        feed_forward,
+        self_attention,
+        source_attention,
+    )
 
 __all__ = [
     "ALIGNED",
     "HEAD_WIDTHS",
-    "Around",
-    "Last",
+    "OutputParameters",
+    "ResidualOptions",
+    "add_bias_and_norm",
     "feed_forward",
     "fits_a_page",
-    "leave",
     "projected_cross_entropy",
     "projected_r_drop",
     "relu_product",
     "self_attention",
-    "serve",
     "source_attention",
+    "supports",
 ]
 
 
-def serve(x: Tensor) -> bool:
+def supports(x: Tensor) -> bool:
     """Whether the kernels compute with this tensor: only in bfloat16 on a GPU, which is how training runs there."""
     return HAVE_TRITON and x.is_cuda and x.dtype == torch.bfloat16

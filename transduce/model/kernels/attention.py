@@ -36,7 +36,7 @@ class Chip:
     shared: int
 
     @property
-    def roomy(self) -> bool:
+    def has_large_shared_memory(self) -> bool:
         """Whether there is enough memory for wide heads, or to prefetch the next narrow head (131 to 166 kB).
 
         Data-centre GPUs have this much; others have 99 kB, enough for a narrow head.
@@ -60,7 +60,7 @@ def fits_a_page(query_segment: Tensor, key_segment: Tensor, head: int) -> bool:
     return (
         positions <= WIDEST
         and len(query_segment) <= MOST_ROWS
-        and (head <= NARROW or chip_of(query_segment.device).roomy)
+        and (head <= NARROW or chip_of(query_segment.device).has_large_shared_memory)
     )
 
 
@@ -97,7 +97,7 @@ def attend_backward(
     _attend_backward[(min(chip.processors, heads * rows),)](
         gradient, *inputs, biases[0], query_segment, key_segment, levels, *outputs, sums,
         gradient.stride(1), inputs[0].stride(1), inputs[1].stride(1), shape["E"] ** -0.5, BITS * shape["E"] ** -0.5,
-        heads * rows, CAUSAL=causal, AHEAD=2 if shape["E"] <= NARROW and chip.roomy else 1,
+        heads * rows, CAUSAL=causal, AHEAD=2 if shape["E"] <= NARROW and chip.has_large_shared_memory else 1,
         num_warps=BACKWARD_WARPS, **shape,
     )  # fmt: skip
     return sum_of_parts(sums, gradient.dtype)

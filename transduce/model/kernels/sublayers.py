@@ -28,7 +28,7 @@ from transduce.model.kernels.residual import (
 
 
 @dataclass(frozen=True)
-class Around:
+class ResidualOptions:
     """The residual connection of a sub-layer: the norm before or after it, and the dropout of its output."""
 
     pre: bool
@@ -37,7 +37,7 @@ class Around:
 
 
 @dataclass(frozen=True)
-class Last:
+class OutputParameters:
     """The last parameters of a sub-layer: its output projection and its norm."""
 
     weight: Tensor
@@ -46,23 +46,32 @@ class Last:
     shift: Tensor
 
 
-def feed_forward(x: Tensor, inner: Tensor, inner_bias: Tensor, last: Last, around: Around) -> Tensor:
+def feed_forward(
+    x: Tensor, inner: Tensor, inner_bias: Tensor, output: OutputParameters, options: ResidualOptions
+) -> Tensor:
     """LayerNorm(x + Dropout(max(0, x W1 + b1) W2 + b2)), or its pre-norm form."""
-    return _FeedForward.apply(x, inner, inner_bias, last.weight, last.bias, last.gain, last.shift, around)  # type: ignore[no-any-return]
+    return _FeedForward.apply(x, inner, inner_bias, output.weight, output.bias, output.gain, output.shift, options)  # type: ignore[no-any-return]
 
 
 def self_attention(
-    x: Tensor, stacked: Tensor, bias: Tensor, last: Last, around: Around, segment: Tensor, heads: int, causal: bool
+    x: Tensor,
+    stacked: Tensor,
+    bias: Tensor,
+    output: OutputParameters,
+    options: ResidualOptions,
+    segment: Tensor,
+    heads: int,
+    causal: bool,
 ) -> Tensor:
     """Self-attention of `x`, with residual and norm as in `feed_forward`."""
     return _SelfAttention.apply(  # type: ignore[no-any-return]
-        x, stacked, bias, last.weight, last.bias, last.gain, last.shift, around, segment, heads, causal
+        x, stacked, bias, output.weight, output.bias, output.gain, output.shift, options, segment, heads, causal
     )
 
 
 def source_attention(
-    x: Tensor, memory: Tensor, stacked: Tensor, bias: Tensor, last: Last, around: Around, query_segment: Tensor, key_segment: Tensor,
-    heads: int,
+    x: Tensor, memory: Tensor, stacked: Tensor, bias: Tensor, output: OutputParameters, options: ResidualOptions,
+    query_segment: Tensor, key_segment: Tensor, heads: int,
 ) -> Tensor:  # fmt: skip
     """Attention of `x` to the encoder's output, with residual and norm as in `feed_forward`."""
     return _SourceAttention.apply(  # type: ignore[no-any-return]
@@ -70,18 +79,20 @@ def source_attention(
         memory,
         stacked,
         bias,
-        last.weight,
-        last.bias,
-        last.gain,
-        last.shift,
-        around,
+        output.weight,
+        output.bias,
+        output.gain,
+        output.shift,
+        options,
         query_segment,
         key_segment,
         heads,
     )
 
 
-def leave(x: Tensor, z: Tensor, bias: Tensor, gain: Tensor, shift: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+def add_bias_and_norm(
+    x: Tensor, z: Tensor, bias: Tensor, gain: Tensor, shift: Tensor, eps: float
+) -> tuple[Tensor, Tensor]:
     """The end of a sub-layer in inference: x + z + b, and its norm."""
     normed = add_and_norm(x, z, bias, gain, shift, 0.0, x, eps)
     return normed.total, normed.out
@@ -91,19 +102,19 @@ class _FeedForward(Function):
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, inner: Tensor, inner_bias: Tensor, weight: Tensor, bias: Tensor, gain: Tensor,
-        shift: Tensor, around: Around,
+        shift: Tensor, options: ResidualOptions,
     ) -> Tensor:  # fmt: skip
-        y = _enter(ctx, x.flatten(0, -2), gain, shift, around)
+        y = _begin(ctx, x.flatten(0, -2), gain, shift, options)
         hidden = relu_product(y, inner, inner_bias)
         ctx.save_for_backward(y, inner, hidden, weight)
-        return _leave(ctx, x, hidden @ weight.t(), Last(weight, bias, gain, shift), around)
+        return _finish(ctx, x, hidden @ weight.t(), OutputParameters(weight, bias, gain, shift), options)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         y, inner, hidden, weight = ctx.saved_tensors
-        dx, dz, d_bias = _leave_backward(ctx, gradient)
+        dx, dz, d_bias = _finish_backward(ctx, gradient)
         through, d_inner_bias = cut_product(dz, weight, hidden)
-        dx = _enter_backward(ctx, dx, through, inner)
+        dx = _begin_backward(ctx, dx, through, inner)
         d_inner, d_weight = through.t() @ y, dz.t() @ hidden
         return dx.view_as(gradient), d_inner, d_inner_bias, d_weight, d_bias, *ctx.of_norm, None
 
@@ -112,20 +123,20 @@ class _SelfAttention(Function):
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, stacked: Tensor, stacked_bias: Tensor, weight: Tensor, bias: Tensor, gain: Tensor,
-        shift: Tensor, around: Around, segment: Tensor, heads: int, causal: bool,
+        shift: Tensor, options: ResidualOptions, segment: Tensor, heads: int, causal: bool,
     ) -> Tensor:  # fmt: skip
-        y = _enter(ctx, x.flatten(0, -2), gain, shift, around)
+        y = _begin(ctx, x.flatten(0, -2), gain, shift, options)
         product = (y @ stacked.t()).view(*x.shape[:-1], -1)
         attended, levels = attend(product.chunk(3, -1), stacked_bias.chunk(3), segment, segment, heads, causal)
         attended = attended.flatten(0, -2)
         ctx.save_for_backward(y, stacked, stacked_bias, product, attended, levels, weight, segment)
         ctx.heads, ctx.causal = heads, causal
-        return _leave(ctx, x, attended @ weight.t(), Last(weight, bias, gain, shift), around)
+        return _finish(ctx, x, attended @ weight.t(), OutputParameters(weight, bias, gain, shift), options)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         y, stacked, stacked_bias, product, attended, levels, weight, segment = ctx.saved_tensors
-        dx, dz, d_bias = _leave_backward(ctx, gradient)
+        dx, dz, d_bias = _finish_backward(ctx, gradient)
         d_weight = dz.t() @ attended
         of_attended, of_product = (dz @ weight).view(*gradient.shape[:-1], -1), torch.empty_like(product)
         d_stacked_bias = attend_backward(
@@ -134,7 +145,7 @@ class _SelfAttention(Function):
         )  # fmt: skip
         through = of_product.flatten(0, -2)
         d_stacked = through.t() @ y
-        dx = _enter_backward(ctx, dx, through, stacked)
+        dx = _begin_backward(ctx, dx, through, stacked)
         return dx.view_as(gradient), d_stacked, d_stacked_bias, d_weight, d_bias, *ctx.of_norm, *(4 * [None])
 
 
@@ -142,10 +153,10 @@ class _SourceAttention(Function):
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, memory: Tensor, stacked: Tensor, stacked_bias: Tensor, weight: Tensor, bias: Tensor,
-        gain: Tensor, shift: Tensor, around: Around, query_segment: Tensor, key_segment: Tensor, heads: int,
+        gain: Tensor, shift: Tensor, options: ResidualOptions, query_segment: Tensor, key_segment: Tensor, heads: int,
     ) -> Tensor:  # fmt: skip
         width = x.shape[-1]
-        y, source = _enter(ctx, x.flatten(0, -2), gain, shift, around), memory.flatten(0, -2)
+        y, source = _begin(ctx, x.flatten(0, -2), gain, shift, options), memory.flatten(0, -2)
         queries = (y @ stacked[:width].t()).view(*x.shape[:-1], -1)
         product = (source @ stacked[width:].t()).view(*memory.shape[:-1], -1)
         inputs = queries, *product.chunk(2, -1)
@@ -155,14 +166,14 @@ class _SourceAttention(Function):
             y, source, stacked, stacked_bias, queries, product, attended, levels, weight, query_segment, key_segment
         )
         ctx.heads, ctx.memory_shape = heads, memory.shape
-        return _leave(ctx, x, attended @ weight.t(), Last(weight, bias, gain, shift), around)
+        return _finish(ctx, x, attended @ weight.t(), OutputParameters(weight, bias, gain, shift), options)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         y, source, stacked, stacked_bias, queries, product, attended, levels, weight, query_segment, key_segment = (
             ctx.saved_tensors
         )
-        dx, dz, d_bias = _leave_backward(ctx, gradient)
+        dx, dz, d_bias = _finish_backward(ctx, gradient)
         d_weight = dz.t() @ attended
         of_queries, of_product = torch.empty_like(queries), torch.empty_like(product)
         d_stacked_bias = attend_backward(
@@ -174,44 +185,44 @@ class _SourceAttention(Function):
         torch.mm(through.t(), y, out=d_stacked[:width])
         torch.mm(of_source.t(), source, out=d_stacked[width:])
         d_memory = (of_source @ stacked[width:]).view(ctx.memory_shape)
-        dx = _enter_backward(ctx, dx, through, stacked[:width])
+        dx = _begin_backward(ctx, dx, through, stacked[:width])
         return dx.view_as(gradient), d_memory, d_stacked, d_stacked_bias, d_weight, d_bias, *ctx.of_norm, *(4 * [None])
 
 
 # The beginning and end that all sub-layers share. `ctx` holds what the backward pass needs and, after it, the norm's gradients.
 
 
-def _enter(ctx: Any, x: Tensor, gain: Tensor, shift: Tensor, around: Around) -> Tensor:
-    ctx.around, ctx.gain = around, gain
-    if not around.pre:
+def _begin(ctx: Any, x: Tensor, gain: Tensor, shift: Tensor, options: ResidualOptions) -> Tensor:
+    ctx.options, ctx.gain = options, gain
+    if not options.pre:
         return x
-    ctx.normed = norm(x, gain, shift, around.eps)
+    ctx.normed = norm(x, gain, shift, options.eps)
     return ctx.normed.out  # type: ignore[no-any-return]
 
 
-def _leave(ctx: Any, x: Tensor, z: Tensor, last: Last, around: Around) -> Tensor:
-    ctx.seed, ctx.bias = sample_seed(x) if around.rate else x, last.bias
-    if around.pre:
-        return add(x, z, last.bias, around.rate, ctx.seed)
-    normed = add_and_norm(x, z, last.bias, last.gain, last.shift, around.rate, ctx.seed, around.eps)
+def _finish(ctx: Any, x: Tensor, z: Tensor, output: OutputParameters, options: ResidualOptions) -> Tensor:
+    ctx.seed, ctx.bias = sample_seed(x) if options.rate else x, output.bias
+    if options.pre:
+        return add(x, z, output.bias, options.rate, ctx.seed)
+    normed = add_and_norm(x, z, output.bias, output.gain, output.shift, options.rate, ctx.seed, options.eps)
     ctx.normed = Normed(normed.total, torch.empty(0), normed.mean, normed.scale)  # the next sub-layer saves the result
     return normed.out
 
 
-def _leave_backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _finish_backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of x (only the part that bypasses the sub-layer), of z and of the last bias."""
     gradient = gradient.contiguous().flatten(0, -2)
-    if ctx.around.pre:
-        dz, d_bias = add_backward(gradient, ctx.bias, ctx.around.rate, ctx.seed)
+    if ctx.options.pre:
+        dz, d_bias = add_backward(gradient, ctx.bias, ctx.options.rate, ctx.seed)
         return gradient, dz, d_bias
-    dx, dz, sums = add_and_norm_backward(gradient, ctx.normed, ctx.gain, ctx.around.rate, ctx.seed)
+    dx, dz, sums = add_and_norm_backward(gradient, ctx.normed, ctx.gain, ctx.options.rate, ctx.seed)
     ctx.of_norm = sums[0], sums[1]
     return dx, dz, sums[2]
 
 
-def _enter_backward(ctx: Any, dx: Tensor, through: Tensor, weight: Tensor) -> Tensor:
+def _begin_backward(ctx: Any, dx: Tensor, through: Tensor, weight: Tensor) -> Tensor:
     """The whole gradient of x: adds the part that went through the sub-layer, up to its first product."""
-    if not ctx.around.pre:
+    if not ctx.options.pre:
         return dx.addmm_(through, weight)  # in place: the norm's backward pass allocated it
     dx, sums = norm_backward(through @ weight, dx, ctx.normed, ctx.gain)
     ctx.of_norm = sums[0], sums[1]
