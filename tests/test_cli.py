@@ -503,7 +503,10 @@ MISTAKES = [
     ),
     (["train", "new", "--set", "nonsense"], "write section.key=value"),
     (["train", "new", "--config", "missing.toml"], "missing.toml: cannot be read"),
-    (["train", "FULL", "--train", "INPUT", "INPUT", "--valid", "INPUT", "INPUT"], "there is something else there"),
+    (
+        ["train", "FULL", "--train", "INPUT", "INPUT", "--valid", "INPUT", "INPUT"],
+        "the folder is not empty and holds no run",
+    ),
     (["train", "new", "--from", "nowhere", "--train", "INPUT", "INPUT", "--valid", "INPUT", "INPUT"], "no such folder"),
 ]
 

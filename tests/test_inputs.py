@@ -71,9 +71,9 @@ def test_a_run_that_moved_with_its_data_goes_on(
     monkeypatch.chdir(tmp_path)
     assert steps(transduce.train(f"{elsewhere}/runs/first", settings={"train.steps": 3})) == 3
     said = capsys.readouterr().err
-    assert f"the train data moved: reading {elsewhere}/data/train.tsv" in said
+    assert f"the training data has moved: reading {elsewhere}/data/train.tsv" in said
     assert steps(transduce.train(f"{elsewhere}/runs/first", settings={"train.steps": 4})) == 4
-    assert "data moved" not in capsys.readouterr().err
+    assert "data has moved" not in capsys.readouterr().err
 
 
 def test_fine_tuning_is_resumed_from_another_folder(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +128,7 @@ def test_python_takes_what_people_write(project: Path, tmp_path: Path) -> None:
     assert config.data.train == ("\t".join(pair),)
     assert config.data.languages == ("xx", "yy")
     assert config.model.d_model == 16
-    with pytest.raises(SettingError, match=r"config is the path of a TOML file"):
+    with pytest.raises(SettingError, match=r"config must be the path of a TOML file"):
         transduce.train(tmp_path / "other", train=pair, config={"model": {"d_model": 64}})  # type: ignore[arg-type]
 
 

@@ -166,7 +166,7 @@ def test_a_finished_run_keeps_one_checkpoint_and_says_how_to_free_it(reversal: d
     size = sum(path.stat().st_size for path in (run / "checkpoints" / "step-00000024").iterdir())
     weights = (run / "last.safetensors").stat().st_size
     assert checkpoint.freed_by_deleting(run / "checkpoints") == size - weights, "last.safetensors is the same file"
-    said = f"{run / 'checkpoints'}: {(size - weights) / 1e6:,.1f} MB, needed only to train this run further"
+    said = f"{run / 'checkpoints'} ({(size - weights) / 1e6:,.1f} MB) is needed only to train this run further"
     assert any(line.startswith(said) for line in heard.lines)
     goes_on = [*SMALL, "train.steps=30"]
     assert train_model(run, TrainingRequest(settings=goes_on, **files)).steps == 30
@@ -299,18 +299,18 @@ def lengths(*differences: int) -> tuple[np.ndarray, np.ndarray]:
 def test_the_output_limit_is_fitted_to_the_training_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     config = build(assignments(["train.steps=1"]))
-    assert fit_output_limit(config, *lengths(-30, 0, 40), as_asked=False, say=said.append) == config
+    assert fit_output_limit(config, *lengths(-30, 0, 40), as_requested=False, say=said.append) == config
     assert not said
     monkeypatch.setattr("transduce.training.output_limit.PAIRS_AT_ONCE", 7)
-    longer = fit_output_limit(config, *lengths(*[60] * 30, -5, 3), as_asked=False, say=said.append)
+    longer = fit_output_limit(config, *lengths(*[60] * 30, -5, 3), as_requested=False, say=said.append)
     assert longer.search.max_extra == 80
     assert said == [
-        "fitted to the data: search.max_extra 80, since targets are up to 60 tokens longer than their sources"
+        "fitted to the data: search.max_extra 80, because targets are up to 60 tokens longer than their sources"
     ]
     few = [0] * 2_000 + [90]  # one in two thousand is an error of the corpus
-    assert fit_output_limit(config, *lengths(*few), as_asked=False, say=said.append) == config
-    assert fit_output_limit(config, *lengths(60), as_asked=True, say=said.append) == config
-    assert said[-1].startswith("warning: outputs may be search.max_extra = 50 tokens longer than their inputs")
+    assert fit_output_limit(config, *lengths(*few), as_requested=False, say=said.append) == config
+    assert fit_output_limit(config, *lengths(60), as_requested=True, say=said.append) == config
+    assert said[-1].startswith("warning: outputs can be at most search.max_extra = 50 tokens longer than their inputs")
 
 
 def test_long_targets_raise_the_limit_of_a_run_and_of_those_that_start_from_it(tmp_path: Path) -> None:
@@ -421,7 +421,7 @@ def test_signals_save_and_resume_to_the_same(
     if process.returncode == 0:
         pytest.skip("the run ended before the signal came")
     assert process.returncode == 128 + number
-    assert "run the same command to resume" in said
+    assert "rerun the same command to resume" in said
     assert checkpoint.steps_saved(RunFolder(run))
     subprocess.run(command(run, reversal), check=True, stderr=subprocess.DEVNULL)
     assert final_weights(run) == final_weights(finished)
@@ -457,7 +457,7 @@ def test_a_damaged_checkpoint_is_noticed(
         content[-5] ^= 1
     path.write_bytes(content)
     assert main(command(run, reversal)[3:]) == 0
-    assert "trying the checkpoint before it" in capfd.readouterr().err
+    assert "trying the previous checkpoint" in capfd.readouterr().err
     assert final_weights(run) == final_weights(unthinned)
 
 
@@ -470,14 +470,17 @@ def test_a_longer_budget_goes_on(finished: Path, reversal: dict[str, str], tmp_p
 
 
 def test_nothing_else_may_change(finished: Path, reversal: dict[str, str]) -> None:
-    with pytest.raises(RunError, match=r"this run has model.d_model = 32, not 64; only budgets and logging"):
+    with pytest.raises(
+        RunError,
+        match=r"this run has model.d_model = 32, and resuming cannot change it to 64 \(only budgets and logging",
+    ):
         run_training(finished, reversal, "model.d_model=64")
 
 
 def test_changed_data_is_refused(finished: Path, reversal: dict[str, str], tmp_path: Path) -> None:
     other = tmp_path / "other.tsv"
     other.write_text("a b\tb a\n")
-    with pytest.raises(DataError, match="the train data changed since this run began"):
+    with pytest.raises(DataError, match="the training data has changed since this run started"):
         run_training(finished, {"train": str(other), "valid": reversal["valid"]})
 
 
@@ -492,7 +495,9 @@ def test_one_process_a_run(finished: Path, reversal: dict[str, str]) -> None:
 
 
 def test_not_a_number_stops_before_it_is_applied(reversal: dict[str, str], tmp_path: Path) -> None:
-    with pytest.raises(TrainingError, match=r"step \d+: the (loss|gradient) is not a number; it was not applied"):
+    with pytest.raises(
+        TrainingError, match=r"step \d+: the (loss|gradient) is NaN or infinite; the update was not applied"
+    ):
         run_training(
             tmp_path / "nan", reversal, "train.learning_rate=1e30", "train.warmup_steps=0", "train.schedule=constant"
         )
@@ -640,7 +645,10 @@ def test_another_number_of_threads_is_said(
     run = tmp_path / "threads"
     shutil.copytree(finished, run)
     assert main([*command(run, reversal)[3:], "train.threads=2", "train.steps=25"]) == 0
-    assert "this run had 1 threads and now has 2" in capfd.readouterr().err
+    assert (
+        "the number of threads changed from 1 to 2 since this run was saved: its result will not be bit-identical"
+        in capfd.readouterr().err
+    )
 
 
 def test_sampled_segmentation_resumes_to_the_same(reversal: dict[str, str], tmp_path: Path) -> None:
@@ -719,7 +727,7 @@ def test_pages_learn_on_a_cpu_too_and_resume_to_the_same(reversal: dict[str, str
     assert final_hash(straight) == final_hash(other)
     losses = [float(str(line["loss"])) for line in log_of(one) if line["event"] == "train"]
     assert losses[-1] < losses[0]
-    with pytest.raises(RunError, match=r"this run has train.layout = pages, not padded"):
+    with pytest.raises(RunError, match=r"this run has train.layout = pages, and resuming cannot change it to padded"):
         run_training(one, reversal, "train.layout=padded")
 
 
@@ -873,7 +881,9 @@ def test_weights_may_not_change(reversal: dict[str, str], corpora: list[str], tm
     short = [*SMALL, "train.steps=3"]
     transduce.train(tmp_path / "run", **files, settings=[*short, "data.weights=1,1,2"])  # type: ignore[arg-type]
     assert read_config(RunFolder(tmp_path / "run")).data.weights == ("1", "1", "2")
-    with pytest.raises(RunError, match=r"this run has data.weights = \('1', '1', '2'\), not \('1', '1', '3'\)"):
+    with pytest.raises(
+        RunError, match=r"data.weights = \('1', '1', '2'\), and resuming cannot change it to \('1', '1', '3'\)"
+    ):
         transduce.train(tmp_path / "run", **files, settings=[*short, "data.weights=1,1,3"])  # type: ignore[arg-type]
     with pytest.raises(SettingError, match="3 for 1 corpora"):
         transduce.train(tmp_path / "run", train=files["train"][:1], quiet=True)  # type: ignore[index]
@@ -950,8 +960,10 @@ def test_fine_tuning_says_every_setting_it_changes(finished: Path, reversal: dic
     settings = ["train.steps=1", "train.threads=1", "model.dropout=0.25"]
     request = TrainingRequest(start_from=finished, settings=settings, **files)
     train_model(tmp_path / "tuned", request, reporter=heard)
-    [line] = [line for line in heard.lines if line.startswith(f"changed from {finished}: ")]
-    told = dict(change.split(" ", 1) for change in line.removeprefix(f"changed from {finished}: ").split(", "))
+    [line] = [line for line in heard.lines if line.startswith(f"settings that differ from {finished}: ")]
+    told = dict(
+        change.split(" ", 1) for change in line.removeprefix(f"settings that differ from {finished}: ").split(", ")
+    )
     assert told["model.dropout"] == "0.1 -> 0.25"
     old, new = (read_config(RunFolder(run)) for run in (finished, tmp_path / "tuned"))
     changed = set(differences(old, new)) - NEW_FOR_EACH_RUN

@@ -1,4 +1,4 @@
-"""Training: from files of pairs to a run folder. Everything else imports its public names from here."""
+"""Training: from files of sentence pairs to a run folder. Other packages import its public names from here."""
 
 from transduce.training.loop import Stopped
 from transduce.training.report import Reporter, SilentReporter, make_reporter

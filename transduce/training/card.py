@@ -16,9 +16,9 @@ SAME_LOSS = 1e-5  # losses are written with six digits
 
 @dataclass(frozen=True)
 class RunSummary:
-    """What the model card says beyond the configuration."""
+    """What the model card reports in addition to the configuration."""
 
-    data: list[str]  # one line for each thing to know of the data
+    data: list[str]  # lines that describe the data
     parameters: int
     source_size: int
     target_size: int
@@ -31,7 +31,7 @@ class RunSummary:
 
 
 def write_card(folder: RunFolder, config: Config, summary: RunSummary) -> None:
-    """The model card: data, settings, scores with signatures, cost, use."""
+    """Write the model card: usage, scores with signatures, data, training cost and settings."""
     name = folder.path.resolve().name
     languages = " -> ".join(config.data.languages) or "sequence -> sequence"
     lines = [
@@ -66,7 +66,7 @@ def write_card(folder: RunFolder, config: Config, summary: RunSummary) -> None:
         "",
         f"- {summary.steps:,} steps, {summary.target_tokens:,} target tokens",
         f"- {summary.seconds / 60:.1f} minutes on {summary.device}",
-        f"- cost: {flops(config, summary):.2e} FLOPs (matrix products, forward and backward, real tokens)",
+        f"- cost: {flops(config, summary):.2e} FLOPs (matrix products of the forward and backward passes, without padding)",
         "",
         "| setting | value |",
         "| --- | --- |",
@@ -83,7 +83,7 @@ def flops(config: Config, summary: RunSummary) -> float:
 
 
 def _settings(config: Config) -> dict[str, Any]:
-    """All settings, with files by their names only: folders of this machine mean nothing to a reader of the card."""
+    """All settings, with file names instead of paths: a reader of the card does not have this machine's folders."""
     settings = flatten(config)
     for key in ("data.train", "data.valid"):
         settings[key] = tuple(" ".join(Path(file).name for file in group.split("\t")) for group in settings[key])
@@ -117,7 +117,7 @@ def _chosen_by(folder: RunFolder, best_metric: str) -> str:
     by_loss = abs(float(about.get("rank", "inf")) + float(about["loss"])) < SAME_LOSS
     task = ", the main metric of the task" if best_metric == "auto" else ""
     name = "the loss" if by_loss else f"{about['metric']}{task}"
-    return f"`best` is the checkpoint that validated best by {name} (`train.best_metric = {best_metric}`)."
+    return f"`best` is the checkpoint with the best validation result, measured by {name} (`train.best_metric = {best_metric}`)."
 
 
 def _events(metrics: Path) -> list[dict[str, Any]]:
@@ -128,14 +128,14 @@ def _events(metrics: Path) -> list[dict[str, Any]]:
 
 
 def training_losses(train: list[dict[str, Any]]) -> dict[str, list[tuple[int, float]]]:
-    """The training loss on the scale of validation's, without label smoothing; old logs have the smoothed one only."""
+    """The training loss without label smoothing, comparable with the validation loss; old logs have only the smoothed loss."""
     plain = [(event["step"], event["cross_entropy"]) for event in train if "cross_entropy" in event]
     smoothed = [(event["step"], event["loss"]) for event in train]
     return {"training (with dropout)": plain} if plain else {"training (with label smoothing)": smoothed}
 
 
 def draw_curves(metrics: Path, picture: Path) -> None:
-    """Loss, the main score and the learning rate over the steps, as the log has them."""
+    """Plot the loss, the main scores and the learning rate over the steps, as logged in `metrics.jsonl`."""
     try:
         _draw(_events(metrics), picture)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:

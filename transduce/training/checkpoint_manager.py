@@ -34,11 +34,11 @@ class CheckpointManager:
         checkpoint.prune(self.folder, set(self.to_average(progress, last_step)))
 
     def finish(self) -> None:
-        """Once the run is over: keep the newest state, which a larger budget resumes from, and no others."""
+        """After the run: keep only the newest full state, from which a larger budget resumes."""
         checkpoint.prune(self.folder, set(), full_states=1)
 
     def restore(self, state: TrainingState) -> Progress:
-        """Load the newest intact checkpoint into the state; a run without checkpoints is at its beginning."""
+        """Load the newest intact checkpoint into the state; without checkpoints, the run starts at step 0."""
         steps = checkpoint.steps_saved(self.folder)
         for step in reversed(steps):
             try:
@@ -46,14 +46,14 @@ class CheckpointManager:
                 progress = Progress.of(saved.progress)
                 state.restore(saved)
             except DamagedFile as error:
-                self.reporter.say(f"{error}; trying the checkpoint before it")
+                self.reporter.say(f"{error}; trying the previous checkpoint")
                 continue
             self.reporter.say(f"resuming at step {progress.step:,}")
             self._warn_of_threads(progress)
             return progress
         if steps:
             raise DamagedFile(
-                f"{self.folder.checkpoints}: no checkpoint there is whole; move the folder away to begin anew"
+                f"{self.folder.checkpoints}: all checkpoints are damaged; move the run folder away to start over"
             )
         if self.has("last"):
             raise RunError(
@@ -65,17 +65,20 @@ class CheckpointManager:
     def _warn_of_threads(self, progress: Progress) -> None:
         threads = torch.get_num_threads()
         if progress.threads != threads:
-            self.reporter.say(f"this run had {progress.threads} threads and now has {threads}: its bits will differ")
+            self.reporter.say(
+                f"the number of threads changed from {progress.threads} to {threads} since this run was saved: "
+                "its result will not be bit-identical to an uninterrupted run"
+            )
 
     def to_average(self, progress: Progress, last_step: int) -> list[int]:
-        """The newest regular checkpoints; one that a signal made is none of them, or stopping would change the run."""
+        """The steps of the newest regular checkpoints, without those saved on a signal: stopping must not change the result."""
         every = Intervals.of(self.config, last_step, progress).checkpoint_every
         planned = {*progress.planned_checkpoints, last_step}
         regular = [step for step in checkpoint.steps_saved(self.folder) if step % every == 0 or step in planned]
         return regular[-self.config.average :] if self.config.average else []
 
     def averaged(self, progress: Progress, last_step: int) -> Tensors:
-        """The mean of the last checkpoints; nothing where there are not two."""
+        """The mean of the last checkpoints; empty if there are fewer than two."""
         whole = [path for path in map(self._weights, self.to_average(progress, last_step)) if self._is_whole(path)]
         return checkpoint.average(whole) if len(whole) > 1 else {}
 
@@ -86,7 +89,7 @@ class CheckpointManager:
         try:
             checkpoint.read_tensors(path)
         except DamagedFile as error:
-            self.reporter.say(f"{error}; left out of the average")
+            self.reporter.say(f"{error}; it is left out of the average")
             return False
         return True
 
@@ -94,7 +97,7 @@ class CheckpointManager:
         return self.folder.weights(which).exists()
 
     def is_complete(self, progress: Progress, last_step: int) -> bool:
-        """Whether the weights a run ends with are there, made at this very step."""
+        """Whether the final weights exist and were written at this step."""
         wanted = ["last", "averaged"] if len(self.to_average(progress, last_step)) > 1 else ["last"]
         return self.has("best") and all(
             self.has(which) and read_about(self.folder.weights(which)).get("step") == str(progress.step)
@@ -102,7 +105,7 @@ class CheckpointManager:
         )
 
     def give(self, which: str, weights: Tensors, step: int, validation: Validation) -> None:
-        """Write best or averaged weights, with what is known of them."""
+        """Write the best or averaged weights, with their step, scores and vocabularies as metadata."""
         main = validation.scores.main
         about = {
             **self.known,

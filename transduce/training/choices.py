@@ -1,6 +1,6 @@
-"""The settings of a run: what the user requested over what is fitted to the data or taken from another model.
+"""The settings of a run: requested settings override those fitted to the data or inherited from another model.
 
-Reads no files, and knows of the data only what was counted.
+Reads no files and sees only counts of the data.
 """
 
 import os
@@ -32,14 +32,14 @@ from transduce.translator import ModelFolder
 
 Say = Callable[[str], None]
 
-# What is always another run's own, and not worth telling.
+# Settings that every run has its own values of; fine-tuning does not report them as changes.
 NEW_FOR_EACH_RUN = {"data.train", "data.valid", "data.hold_out", "data.columns", "data.cache", "train.start_from"}
-BUDGETS = ("train.minutes", "train.steps", "train.epochs")  # the plan tells of these
-FINE_TUNING_RATE = 0.25  # of the fitted learning rate: the weights are near a good place already
+BUDGETS = ("train.minutes", "train.steps", "train.epochs")  # reported with the plan instead
+FINE_TUNING_RATE = 0.25  # of the fitted learning rate: the weights are already good, and large updates would undo that
 
 
 def with_absolute_paths(config: Config) -> Config:
-    """The same settings, whatever folder they are read from next."""
+    """The settings with absolute paths, so that the run can be resumed from any working directory."""
     data, begin = config.data, config.train.start_from
     cache = os.path.abspath(os.path.expanduser(data.cache)) if data.cache else ""
     files = replace(data, train=absolute_setting(data.train), valid=absolute_setting(data.valid), cache=cache)
@@ -47,9 +47,9 @@ def with_absolute_paths(config: Config) -> Config:
 
 
 def found_again(stored: Config, requested: RequestedSettings, run: Path) -> Config:
-    """The settings of a run with its files where they are now: the run folder may have moved together with its data.
+    """The settings of a run with the current paths of its files: the run folder may have moved together with its data.
 
-    What is given anew need not be found.
+    Files that the user gives again are not searched for.
     """
     data, given = stored.data, requested.config.data
     files = replace(
@@ -69,8 +69,10 @@ def settings_of_new(
     say: Say,
     begun: float,
 ) -> Config:
-    """Fitted to the data, the machine and the budget, or taken from the model it starts from, and over it what was asked
-    for; the reasons are said. A budget in minutes counts from `begun`."""
+    """The settings of a new run: requested settings override those fitted to the data, machine and budget, or inherited.
+
+    Reports the reasons. A budget in minutes counts from `begun`.
+    """
     asked, counted = merge(*requested.layers), counts(scanned, requested.config.data.languages)
     around = Asked.of(merge(_as_layers(start.config) if start else {}, asked) | {"train": asked["train"]})
     fitted = fit(counted, around, time_for(requested.config.train, counted, around, begun))
@@ -88,46 +90,46 @@ def settings_of_new(
         if name.removeprefix("data.") not in found and name not in BUDGETS
     ]
     if said:
-        say(f"set by your options, file or preset: {', '.join(said)}")
+        say(f"overridden by options, configuration file or preset: {', '.join(said)}")
     if start:
         _say_what_changes(start.config, config, requested.start_from, say)
     return config
 
 
 def _of_family(layer: Layers, family: str) -> Layers:
-    """What is fitted, for a family of models: the recipe names the Transformer's settings, and another family has its own."""
+    """The fitted settings that a family of models has: the recipe is written for the Transformer."""
     known = {one.key for one in all_settings(family) if one.section == "model"}
     shape = {key: value for key, value in layer["model"].items() if key in known} | {"family": family}
     return {**layer, "model": shape}
 
 
 def _say_what_changes(old: Config, new: Config, start_from: str, say: Say) -> None:
-    """Every setting in which fine-tuning differs from the run it starts from, but for its data."""
+    """Report every setting that differs from the model to fine-tune, except for the data."""
     changes = [
         f"{name} {before} -> {after}"
         for name, (before, after) in differences(old, new).items()
         if name not in NEW_FOR_EACH_RUN
     ]
     if changes:
-        say(f"changed from {start_from}: {', '.join(changes)}")
+        say(f"settings that differ from {start_from}: {', '.join(changes)}")
 
 
 def settings_of_resumed(stored: Config, requested: RequestedSettings, run: Path) -> Config:
-    """Those it has, with another budget if one was asked for; what else would change is refused by name."""
+    """The stored settings with the requested budget; any other change is refused and named."""
     found = found_again(stored, requested, run)
     config = with_absolute_paths(build(_as_layers(found), *requested.layers))
     may_change = {one.name for one in all_settings() if one.about.resumable}
     for name, (old, new) in differences(found, config).items():
         if name not in may_change:
             raise RunError(
-                f"{run}: this run has {name} = {old}, not {new}; only budgets and logging may change when a run goes "
-                "on: use another folder"
+                f"{run}: this run has {name} = {old}, and resuming cannot change it to {new} (only budgets and logging "
+                "can change); use a new folder"
             )
     return config
 
 
 def _taken_from(start: ModelFolder, requested: RequestedSettings, fitted: Layers) -> Layers:
-    """The layer that another model dictates; a requested setting that contradicts it is refused by name."""
+    """The settings inherited from another model; a requested setting that contradicts them is refused and named."""
     stored = _as_layers(start.config)
     dictated = _inherited(stored, "always")
     for section, values in merge(*requested.layers).items():
@@ -135,7 +137,7 @@ def _taken_from(start: ModelFolder, requested: RequestedSettings, fitted: Layers
             if key in dictated.get(section, {}) and value != dictated[section][key]:
                 raise SettingError(
                     f"{section}.{key} = {value}: the model {requested.start_from} has {dictated[section][key]}, and "
-                    "starting from it cannot change that"
+                    "fine-tuning cannot change this setting"
                 )
     rate = float(fitted["train"]["learning_rate"]) * FINE_TUNING_RATE
     usual: Layers = {"train": {"learning_rate": rate, "start_from": requested.start_from}}
@@ -152,7 +154,7 @@ def _inherited(stored: Layers, how: str) -> Layers:
 
 
 def counts(scanned: Scan, languages: tuple[str, ...] = ()) -> Counts:
-    """What the fitting rule looks at."""
+    """The counts of the data that settings are fitted to."""
     source, target = (
         Side(
             tokens_per_line=side.tokens_per_line,

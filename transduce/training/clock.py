@@ -15,7 +15,7 @@ from transduce.training.schedule import share_left
 
 
 class Clock:
-    """The budget of one run; `progress` is the run's own and holds the plan."""
+    """The budget of one run; reads and updates the plan in `progress`."""
 
     def __init__(
         self, config: TrainConfig, progress: Progress, steps_per_epoch: int, costs: Costs, begun: float | None = None
@@ -23,16 +23,16 @@ class Clock:
         self.config, self.progress, self.steps_per_epoch, self.costs = config, progress, steps_per_epoch, costs
         self._command_begun = (time.perf_counter() if begun is None else begun) - progress.spent
         self._training_begun = 0.0
-        self._paced = (0, 0.0)  # the step and the time since which the pace is measured
+        self._paced = (0, 0.0)  # the step and the time at which measuring the pace began
 
     @property
     def spent(self) -> float:
-        """Seconds of the budget that have gone by."""
+        """Seconds of the budget used so far."""
         return time.perf_counter() - self._command_begun
 
     @property
     def plan(self) -> Plan | None:
-        """The plan of the budget in minutes that the run has now."""
+        """The plan for the current budget in minutes, if there is one."""
         return self.progress.plan_for(self.config)
 
     @property
@@ -51,38 +51,38 @@ class Clock:
         return self.progress.step >= self.last_step or out_of_time
 
     def start(self) -> None:
-        """Training begins or resumes now."""
+        """Start measuring the training time, when training begins or resumes."""
         self._training_begun = time.perf_counter() - self.progress.seconds
 
     def record(self) -> None:
-        """Write into the progress how long the run has taken."""
+        """Store in the progress how long the run has taken."""
         self.progress.seconds, self.progress.spent = time.perf_counter() - self._training_begun, self.spent
 
     def share_left(self, step: int) -> float:
-        """How much of the run is left before a step; the learning rate falls with it."""
+        """The share of the run that is left before a step; the learning rate decays with it."""
         plan = self.plan
         if plan and plan.last_step == self.last_step:
             return plan.left_at(step)
         return share_left(step, self.last_step, self.config.warmup_steps)
 
     def first_plan(self, seconds_per_line: float, lines: int) -> Plan:
-        """The plan there is, or a first one, for validations of at most so many lines."""
+        """The existing plan, or an initial one in which a validation translates at most `lines` lines."""
         progress, plan = self.progress, self.plan
         if plan is None:
             started = progress.plan.started if progress.plan else 0.0 if progress.step else self.spent
             chosen = lines_for(self.config.minutes, seconds_per_line, lines)
             plan = Plan(self.config.minutes, started, progress.step, 1.0, 0, 0, False, chosen)
-            progress.best_rank = -math.inf  # other lines: their scores cannot be compared with those before
+            progress.best_rank = -math.inf  # validation uses other lines now, so earlier scores are not comparable
         self.costs.validation = seconds_per_line * min(plan.lines, lines)
         return plan
 
     def revise(self, plan: Plan) -> Plan:
-        """The plan from here on, by the pace and the time that is left."""
+        """Revise the plan from the measured pace and the remaining time."""
         self.progress.plan = revise(plan, self.progress.step, self.spent, self.costs)
         return self.progress.plan
 
     def pause_due(self) -> Plan | None:
-        """The plan to pause for after this step, if it is time; a run that is out of time ends at this step instead."""
+        """The plan, if the run should pause after this step; a run that is out of time ends at this step instead."""
         plan, step, spent = self.plan, self.progress.step, self.spent
         if plan is None:
             return None
@@ -94,7 +94,7 @@ class Clock:
         return plan if plan.pause <= step < plan.last_step else None
 
     def measure_pace(self) -> None:
-        """Seconds of a step since the pace was last restarted."""
+        """Measure the seconds per step since `restart_pace`."""
         since, begun = self._paced
         if self.progress.step > since:
             self.costs.step = (time.perf_counter() - begun) / (self.progress.step - since)
@@ -112,12 +112,13 @@ class Clock:
         steps, plan, seconds = self.last_step, self.plan, self.seconds_to_go()
         ends = time.strftime("%H:%M:%S", time.localtime(time.time() + seconds))
         over = self.spent + seconds - 60 * self.config.minutes
-        late = f", {_duration(over)} over the budget: {_duration(plan.started)} went by before training" if plan else ""
+        late = f", {duration(over)} over the budget because starting took {duration(plan.started)}" if plan else ""
         return (
-            f"{steps / self.steps_per_epoch:.2g} epochs, {steps:,} steps of about {self.costs.step:.2g} s; "
-            f"{_duration(seconds)} to go, until about {ends}{late if over > 1 else ''}"
+            f"{steps:,} steps ({steps / self.steps_per_epoch:.2g} epochs) of about {self.costs.step:.2g} s; "
+            f"{duration(seconds)} left, until about {ends}{late if over > 1 else ''}"
         )
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Seconds as a person would write them."""
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.1f} minutes"

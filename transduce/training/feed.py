@@ -1,4 +1,4 @@
-"""The training data and the batches of each step, in order and from any step on.
+"""The training data, and an iterator over the batches of each step that can start at any step.
 
 On a GPU the batches are prefetched in a thread, so that the device never waits for data.
 """
@@ -27,11 +27,11 @@ class TrainingData:
     valid_texts: TestSet
 
     def passes(self, epoch: int) -> Sequence[Ids]:
-        """The pairs of an epoch: every one once, or as often as its corpus's weight says."""
+        """The numbers of the pairs in an epoch: each pair once, or as often as the weight of its corpus demands."""
         return Mixture.of(self.train.groups, self.config.data.weights).epoch(self.config.train.seed, epoch)
 
     def pairs(self, epoch: int) -> Pairs:
-        """The training pairs; sampled segmentation makes them new each epoch."""
+        """The training pairs; with subword sampling, they are segmented anew in each epoch."""
         sampling = self.config.data.subword_sampling
         if not sampling:
             return self.train
@@ -51,7 +51,7 @@ class StepBatches:
 def step_batches(
     training_data: TrainingData, planner: Planner[Any], epoch: int, position: int, pinned: bool = False
 ) -> Iterator[StepBatches]:
-    """The batches of every step, without end, starting at a position of an epoch."""
+    """Yield the batches of each step forever, starting at step `position` of an epoch."""
     source_pad, target_pad = training_data.vocabularies.source.pad, training_data.vocabularies.target.pad
     while True:
         pairs = training_data.pairs(epoch)

@@ -1,7 +1,7 @@
 """The training loop: steps, validations and checkpoints until the budget ends.
 
-A step is a function of (weights, seed, step) alone: its data come from the plan of its epoch, its dropout from a
-generator seeded anew. So a run that was killed and resumed has the very same weights as one that was not.
+A step depends only on (weights, seed, step): its data comes from the plan of its epoch, and the generator for dropout is
+seeded again for each step. So a run that was killed and resumed is bit-identical to an uninterrupted run.
 """
 
 import math
@@ -33,23 +33,23 @@ from transduce.training.update import GraphedUpdate, PlainUpdate, Update
 from transduce.training.validation import LOSS_PAIRS, Validation, ranks_by_loss, time_validation, validate
 from transduce.translator import Translator, load_weights
 
-PLACES = {"cpu": 2_048, "cuda": 131_072}  # of a side at once: what fits a CPU's caches is also fastest there
-TIMED_BATCHES = 3  # the fastest counts: the first ones wait for memory
-TIMED_LINES = 32  # of the validation data, translated to know how long a validation takes
-BYTES_PER_SECOND = 2e8  # to disk: the guess before the first checkpoint
-CLOSING_SECONDS = {"cpu": 2.0, "cuda": 5.0}  # the model card, the curves, leaving
+POSITIONS = {"cpu": 2_048, "cuda": 131_072}  # per side and batch; on a CPU, what fits its caches is fastest
+TIMED_BATCHES = 3  # the fastest one counts: the first ones allocate memory
+TIMED_LINES = 32  # of the validation data, translated to measure how long a validation takes
+BYTES_PER_SECOND = 2e8  # writing to disk: an estimate until the first checkpoint is saved
+CLOSING_SECONDS = {"cpu": 2.0, "cuda": 5.0}  # to write the model card and the curves, and to exit
 
 
 class Stopped(Exception):
-    """A signal came and the run is saved."""
+    """Training was stopped by a signal after a checkpoint was saved."""
 
     def __init__(self, signal_number: int, step: int) -> None:
-        super().__init__(f"stopped at step {step:,} and saved; run the same command to resume")
+        super().__init__(f"stopped at step {step:,} and saved a checkpoint; rerun the same command to resume")
         self.signal_number = signal_number
 
 
 class Trainer:
-    """One run, from where it is to its end."""
+    """Trains one run from its current step to the end of its budget."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Trainer:
         model: Model,
         device: Device,
         reporter: Reporter,
-        command_begun: float | None = None,  # on `time.perf_counter`: where the minutes of a budget begin
+        command_begun: float | None = None,  # from `time.perf_counter`: when a budget in minutes begins
     ) -> None:
         self.training_data, self.device, self.reporter = training_data, device, reporter
         self.config = training_data.config.train
@@ -81,19 +81,19 @@ class Trainer:
         self.learning_rate = self.gradient_norm = 0.0
 
     def _make_planner(self) -> Planner[Any]:
-        """Pages on a GPU, padded rows on a CPU; a run keeps its layout, whatever machine resumes it."""
+        """Plan pages on a GPU and padded rows on a CPU; a run keeps its layout even if another machine resumes it."""
         width = self.model.page_width
         by_device = "pages" if self.device.kind == "cuda" and width else "padded"
         layout = by_device if self.config.layout == "auto" else self.config.layout
         self.progress.layout = layout = self.progress.layout or layout
-        places = self.config.positions_per_microbatch or PLACES[self.device.kind]
+        positions = self.config.positions_per_microbatch or POSITIONS[self.device.kind]
         if layout == "padded":
-            return Batching(self.config.tokens_per_batch, places, self.config.seed)
+            return Batching(self.config.tokens_per_batch, positions, self.config.seed)
         if not width:
             raise SettingError(
-                f"train.layout = pages: models of the family {self.model.config.family} need padded rows"
+                f"train.layout = pages: models of the family {self.model.config.family} need train.layout=padded"
             )
-        return Paging(self.config.tokens_per_batch, places, self.config.seed, width)
+        return Paging(self.config.tokens_per_batch, positions, self.config.seed, width)
 
     def _planned(self, epoch: int) -> list[list[Any]]:
         return self.planner.plan(self.training_data.train, epoch, self.training_data.passes(epoch))
@@ -109,10 +109,13 @@ class Trainer:
         return sum(parameter.numel() for parameter in self.model.parameters())
 
     def run(self) -> None:
-        """Train to the end of the budget; raises `Stopped` when a signal asks for it."""
+        """Train to the end of the budget; raises `Stopped` if a signal requests it."""
         if self._is_over() and self.checkpoints.is_complete(self.progress, self.clock.last_step):
             self.checkpoints.finish()
-            self.reporter.say(f"already finished at step {self.progress.step:,}; a larger budget continues it")
+            self.reporter.say(
+                f"already finished at step {self.progress.step:,}; to train further, set a larger budget "
+                "(--steps, --epochs or --minutes)"
+            )
             return
         self.logger = MetricsLogger(self.checkpoints.folder, self.progress, self.reporter)
         self.clock.start()
@@ -161,9 +164,9 @@ class Trainer:
             self._save()
 
     def _finish(self) -> None:
-        """The last validation, the last checkpoint, and the average of the last few."""
+        """Save and validate the final weights, and average the last checkpoints."""
         if self._out_of_patience():
-            self.reporter.say(f"no better score in {self.progress.waited} validations: stopping early (train.patience)")
+            self.reporter.say(f"no improvement in {self.progress.waited} validations: stopping early (train.patience)")
         self._save()  # before the last validation, which may take long
         if self.progress.validated != self.progress.step or not self.checkpoints.has("best"):
             self._validate()
@@ -174,7 +177,7 @@ class Trainer:
     # --- one step ----------------------------------------------------------------------------------------------
 
     def _step(self, data: StepBatches, signals: StopSignals) -> bool:
-        """One optimizer update; False if a signal came first, and then nothing has changed."""
+        """Run one optimizer update; returns False, with nothing changed, if a signal came first."""
         progress = self.progress
         torch.manual_seed(int(np.random.SeedSequence([self.config.seed, progress.step]).generate_state(1)[0]))
         for batch in data.batches:
@@ -197,26 +200,28 @@ class Trainer:
         progress.source_tokens += data.source_tokens
         if data.ends_epoch:
             progress.epoch, progress.position = progress.epoch + 1, 0
-        if self.device.kind == "cpu":  # looking costs a GPU's time: there it is done for the log
+        if self.device.kind == "cpu":  # reading figures stalls a GPU: there it waits for the next line of the log
             self._look()
         self.logger.step(progress, self.clock.last_step, data.target_tokens)
 
     def _look(self) -> None:
-        """Fetch what the updates measured; a gradient that is not a number ends the run before anything is saved."""
+        """Fetch what the updates measured; a NaN or infinite gradient ends the run before anything is saved."""
         seen = self.update.measured()
         self.progress.logged_loss += seen.loss
         self.progress.logged_cross_entropy += seen.cross_entropy
         self.gradient_norm = seen.gradient_norm
         if not seen.finite:
             what = "gradient" if math.isfinite(seen.loss) else "loss"
-            when = "it was not applied" if self.device.kind == "cpu" else "it began since the last line of the log"
+            when = (
+                "the update was not applied" if self.device.kind == "cpu" else "it began after the last line of the log"
+            )
             raise TrainingError(
-                f"step {self.progress.step:,}: the {what} is not a number; {when} and the last checkpoint stands: "
+                f"step {self.progress.step:,}: the {what} is NaN or infinite; {when}, and the last checkpoint is intact: "
                 "lower train.learning_rate, raise train.warmup_steps, or set train.clip_norm=1"
             )
 
     def _try_largest(self) -> None:
-        """Run the largest batch first: what does not fit fails now and not in an hour. On a GPU kernels compile here."""
+        """Try the largest batch first, so that a lack of memory shows now and not in an hour. On a GPU this compiles kernels."""
         begun = time.perf_counter()
         try:
             self.update.add(self._largest_batch(), tokens=1)
@@ -225,14 +230,14 @@ class Trainer:
                 raise
             positions = self.planner.positions_of(self.largest, self.training_data.train)
             raise TrainingError(
-                f"the largest batch ({positions:,} positions) does not fit the memory of this device: "
+                f"the largest batch ({positions:,} positions) does not fit in the memory of this device: "
                 "lower train.positions_per_microbatch or data.max_length"
             ) from None
         finally:
             self.update.forget()
         self.update.measured()
         if self.device.kind == "cuda":
-            self.reporter.say(f"kernels ready after {time.perf_counter() - begun:.1f} s")
+            self.reporter.say(f"GPU kernels ready after {time.perf_counter() - begun:.1f} s")
 
     def _largest_batch(self) -> Batch:
         both = self.training_data.vocabularies
@@ -241,16 +246,16 @@ class Trainer:
     # --- a budget in minutes -----------------------------------------------------------------------------------
 
     def _make_plan(self) -> None:
-        """What the run will do, said before its first step; planned from the clock where the budget is in minutes."""
+        """Report the plan of the run before its first step; a budget in minutes is planned from measured times."""
         self.clock.costs.step = self._time_step()
-        if self.config.minutes:  # also after a resume: starting again took time
+        if self.config.minutes:  # also on resume: starting again took time
             lines = len(self.training_data.valid_texts.sources)
             self._revise(self.clock.first_plan(self._time_line(), lines))
         self.clock.restart_pace()
-        self.reporter.say(f"plan: {self.parameters / 1e6:.2f} M parameters, {self.clock.describe()}")
+        self.reporter.say(f"plan: {self.clock.describe()}")
 
     def _time_step(self) -> float:
-        """Seconds of a step, from its largest batch: a first guess."""
+        """Seconds per step, estimated from the largest batch."""
         batch, seconds = self._largest_batch(), []
         for _ in range(TIMED_BATCHES):
             begun = time.perf_counter()
@@ -261,13 +266,13 @@ class Trainer:
         return min(seconds) * max(1.0, self.config.tokens_per_batch / batch.tokens)
 
     def _time_line(self) -> float:
-        """Seconds of a validation for each line of it."""
+        """Seconds per line of a validation."""
         few = self.training_data.valid_texts.first(TIMED_LINES)
-        time_validation(self.translator, self.training_data.valid, few)  # the first one wakes the engine up
+        time_validation(self.translator, self.training_data.valid, few)  # the first one warms up the engine
         return time_validation(self.translator, self.training_data.valid, few) / len(few.sources)
 
     def _pause(self, plan: Plan) -> None:
-        """Measure the pace, validate if it is time to, revise the plan, and save all of it."""
+        """Measure the pace, validate if the plan says so, revise the plan, and save a checkpoint."""
         self._look()
         self.clock.measure_pace()
         if plan.validates and not self.config.validate_every and plan.last_step <= self.clock.last_step:
@@ -280,17 +285,17 @@ class Trainer:
     def _revise(self, plan: Plan) -> None:
         self.logger.planned(self.progress.step, self.clock.revise(plan), self.clock.costs)
 
-    # --- validation and keeping --------------------------------------------------------------------------------
+    # --- validation and saving ---------------------------------------------------------------------------------
 
     def _validate(self) -> None:
-        """Measure the weights to keep, and keep them if they are the best."""
+        """Validate the kept weights, and write them as `best` if they are."""
         self._look()
         progress = self.progress
         with self.state.holding_kept():
             validation = self._measure()
         if not math.isfinite(validation.loss):
             raise TrainingError(
-                f"step {progress.step:,}: the validation loss is not a number; the last checkpoint before it stands: "
+                f"step {progress.step:,}: the validation loss is NaN or infinite; the last checkpoint is intact: "
                 "lower train.learning_rate or set train.clip_norm=1"
             )
         better = validation.rank > progress.best_rank or not self.checkpoints.has("best")
@@ -302,7 +307,7 @@ class Trainer:
         self.logger.validated("valid", progress.step, validation, better)
 
     def _measure(self) -> Validation:
-        """Validate the model as it is, on as many lines as a budget in minutes allows."""
+        """Validate the current weights of the model, on as many lines as a budget in minutes allows."""
         begun, plan = time.perf_counter(), self.clock.plan
         texts = self.training_data.valid_texts.first(plan.lines) if plan else self.training_data.valid_texts
         validation = validate(self.translator, self.training_data.valid, texts, LOSS_PAIRS * plan.lines if plan else 0)
@@ -311,7 +316,7 @@ class Trainer:
         return replace(validation, by_loss=ranks_by_loss(self.config, len(texts.sources), all_lines))
 
     def _average(self) -> None:
-        """`averaged`: the mean of the last checkpoints (section 6.1), validated like any other weights."""
+        """Write and validate `averaged`, the mean of the last checkpoints (section 6.1)."""
         averaged = self.checkpoints.averaged(self.progress, self.clock.last_step)
         if averaged:
             load_weights(self.model, averaged, "the averaged weights")
@@ -323,7 +328,7 @@ class Trainer:
         self._look()
         if not self.state.is_finite:
             raise TrainingError(
-                f"step {self.progress.step:,}: weights are not numbers and were not saved; the last checkpoint stands: "
+                f"step {self.progress.step:,}: some weights are NaN or infinite and were not saved; the last checkpoint is intact: "
                 "lower train.learning_rate or set train.clip_norm=1"
             )
         begun = time.perf_counter()

@@ -1,7 +1,7 @@
-"""Muon (Jordan et al. 2024): momentum whose every matrix is made orthogonal before it is applied.
+"""Muon (Jordan et al. 2024): momentum in which every matrix is orthogonalised before it is applied.
 
-For the matrices inside the layers; everything else (embeddings, norms, biases) goes to another optimizer.
-Differs from the paper, which has Adam throughout.
+It updates the matrices inside the layers; another optimizer updates everything else (embeddings, norms, biases).
+Differs from the paper, which uses Adam throughout.
 """
 
 from collections import defaultdict
@@ -13,13 +13,13 @@ from torch.optim import Optimizer
 from transduce.model import Matrices
 
 MOMENTUM = 0.95
-COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the quintic: steep at zero, so that five rounds are enough
+COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the quintic: steep at zero, so that five iterations are enough
 ROUNDS = 5
-ADAMS_RMS = 0.2  # of an update of Adam (Liu et al. 2025): scaled to it, one learning rate serves both
+ADAMS_RMS = 0.2  # of an Adam update (Liu et al. 2025): scaled to it, Muon and Adam can share one learning rate
 
 
 def orthogonalised(matrices: Tensor) -> Tensor:
-    """The nearest orthogonal matrix of each [rows <= columns], nearly: singular values come to lie around 1."""
+    """Approximately the nearest orthogonal matrix to each [rows <= columns]: its singular values are close to 1."""
     a, b, c = COEFFICIENTS
     x = matrices / (matrices.norm(dim=(-2, -1), keepdim=True) + 1e-7)
     x = x.bfloat16() if x.is_cuda else x
@@ -37,7 +37,7 @@ class Muon(Optimizer):
         for parameter in matrices:
             self.state[parameter] = {"momentum": torch.zeros_like(parameter)}
         self.heights, self.rest = list(matrices.values()), rest
-        self.param_groups += rest.param_groups  # the very same, so that a rate set here is set there
+        self.param_groups += rest.param_groups  # the same objects, so that a rate set here also applies there
         self.state.update(rest.state)
 
     @torch.no_grad()
@@ -57,7 +57,7 @@ class Muon(Optimizer):
         self.rest.step()
 
     def _by_shape(self, updates: list[Tensor]) -> list[list[Tensor]]:
-        """Views of every single matrix, lying on its side where it is tall, those of a shape together."""
+        """Views of all matrices, grouped by shape; tall ones are transposed."""
         shapes: dict[torch.Size, list[Tensor]] = defaultdict(list)
         for update, heights in zip(updates, self.heights, strict=True):
             for matrix in update.split(heights):

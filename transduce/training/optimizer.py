@@ -1,7 +1,7 @@
-"""The optimizer that the settings name, and the state of any of them as named tensors.
+"""The optimizer that the settings choose, and the state of any optimizer as named tensors.
 
-State is allocated here, on the parameters' device and before the first step; a step asks the host for nothing. So a
-step can be captured in a CUDA graph, with the learning rate of `param_groups` a tensor that is filled before each replay.
+State is allocated here, on the parameters' device and before the first step, and a step never waits for the host. So a
+step can be captured in a CUDA graph; the learning rate in `param_groups` is then a tensor that is filled before each replay.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ from transduce.training.muon import Muon
 
 
 def make_optimizer(model: Model, config: TrainConfig) -> Optimizer:
-    """Weight decay, where asked for, applies to matrices: not to biases, norms or embeddings."""
+    """Make the optimizer; weight decay, if set, applies to matrices but not to biases, norms or embeddings."""
     named = dict(model.named_parameters())
     if config.optimizer == "muon":
         matrices = model.matrices()
@@ -29,7 +29,7 @@ def make_optimizer(model: Model, config: TrainConfig) -> Optimizer:
 
 
 def optimizer_tensors(optimizer: Optimizer, model: nn.Module) -> Tensors:
-    """`{"parameter.moment": tensor}`, the tensors themselves; what no parameter owns has the name it has in the state."""
+    """`{"parameter.moment": tensor}`, not copied; state that belongs to no parameter keeps its own name."""
     names: dict[Any, str] = {parameter: name for name, parameter in model.named_parameters()}
     return {
         f"{names.get(owner, owner)}.{moment}": tensor
@@ -39,12 +39,12 @@ def optimizer_tensors(optimizer: Optimizer, model: nn.Module) -> Tensors:
 
 
 def load_optimizer(optimizer: Optimizer, model: nn.Module, tensors: Tensors) -> None:
-    """Copy what `optimizer_tensors` gave into the state, in place."""
+    """Copy the tensors of `optimizer_tensors` into the state, in place."""
     for name, tensor in optimizer_tensors(optimizer, model).items():
         if name not in tensors:
             raise DamagedFile(f"the optimizer's state lacks {name}")
         if tensors[name].shape != tensor.shape:
-            raise DamagedFile(f"the optimizer's state has {name} of another shape")
+            raise DamagedFile(f"the optimizer's state has {name} in another shape")
         tensor.copy_(tensors[name])
 
 
@@ -57,7 +57,7 @@ def _groups(named: dict[str, Parameter], config: TrainConfig) -> list[dict[str, 
 
 
 def _adam(kind: type[Adam], named: dict[str, Parameter], config: TrainConfig) -> Adam:
-    """Torch's own, whose state is otherwise made in the first step."""
+    """Torch's Adam, with its state allocated now instead of in the first step."""
     optimizer = kind(
         _groups(named, config),
         lr=0.0,
@@ -66,7 +66,7 @@ def _adam(kind: type[Adam], named: dict[str, Parameter], config: TrainConfig) ->
         fused=True,
         capturable=any(parameter.is_cuda for parameter in named.values()),
     )
-    # Torch warns of a capturable optimizer that steps outside a graph, for its speed; the fused one loses none.
+    # Torch warns that a capturable optimizer is slow outside a graph; the fused one is not.
     optimizer._warned_capturable_if_run_uncaptured = True
     for parameter in named.values():
         optimizer.state[parameter] = {

@@ -1,36 +1,37 @@
-"""The plan of a run with a budget in minutes: its last step, its next pause, and how far the learning rate has come down.
+"""The plan of a run with a budget in minutes: its last step, its next pause, and how far the learning rate has decayed.
 
-The plan is revised from the measured pace, but only at pauses, and it is saved in their checkpoints: a run that is killed
-resumes from the plan it had, less the time that starting again took. Minutes cover the whole command: reading the data, kernels, validations, the last checkpoint and
-the model card. Runs with a budget in steps or epochs have no plan. Knows times and steps, no model and no clock.
+The plan is revised from the measured pace, but only at pauses, and it is saved in their checkpoints. A run that is killed
+resumes with its saved plan, minus the time that restarting took. The minutes cover the whole command: reading the data,
+compiling kernels, validations, the last checkpoint and the model card. Runs with a budget in steps or epochs have no
+plan. Knows times and steps, but no model and no clock.
 """
 
 import math
 from dataclasses import dataclass
 
-# Shares of the training time at which a run pauses: soon at first, when the pace is a guess, and again near the end.
+# Shares of the training time at which a run pauses: often at first, when the pace is an estimate, and near the end.
 PAUSES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)
-FEW_PAUSES = (0.05, 0.25, 0.5, 0.75, 0.95)  # where a checkpoint takes long
+FEW_PAUSES = (0.05, 0.25, 0.5, 0.75, 0.95)  # if saving a checkpoint takes long
 LONG_CHECKPOINT = 0.005  # of the budget
-GAP = 0.03  # between two pauses at least, as shares of the training time; less at its beginning and end
-VALIDATIONS = 0.10  # of the budget is the most that all validations take
-# Shares of the training time between which it validates: nothing worth measuring was learned before, and the final
-# validation is near after that.
+GAP = 0.03  # smallest gap between two pauses, as a share of the training time; less at its beginning and end
+VALIDATIONS = 0.10  # of the budget: the most that all validations together may take
+# Shares of the training time between which the run validates: earlier, the model has learned too little to be worth
+# measuring; later, the final validation is near.
 FIRST_VALIDATION, LAST_VALIDATION = 0.2, 0.8
 FINAL_VALIDATIONS = 2  # of the last weights and of their average
-LINES_SHARE = 0.015  # of the budget is what translating the lines of one validation takes, if they are many
+LINES_SHARE = 0.015  # of the budget: the most that translating the lines of one validation may take
 FEWEST_LINES = 32
 ALL_LINES = 1_000_000_000
-EARLY = 0.03  # of the budget: a run that would end earlier than this goes on
-LEAST_TRAINING = 0.1  # of the budget: where reading the data took too long, the command takes longer instead
+EARLY = 0.03  # of the budget: a run that would end earlier than this continues
+LEAST_TRAINING = 0.1  # of the budget: if reading the data took too long, the command exceeds its budget instead
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Where a run is going. Everything in it was decided at `step`."""
+    """The rest of a run, as planned at `step`."""
 
-    minutes: float  # the budget it is for; another one needs another plan
-    started: float  # seconds of the budget that had gone by when training began
+    minutes: float  # the budget of this plan; another budget needs another plan
+    started: float  # seconds of the budget used before training began
     step: int
     left: float  # the share of the training time that was left at `step`
     last_step: int
@@ -40,36 +41,36 @@ class Plan:
 
     @staticmethod
     def ending_at(last_step: int, minutes: float, step: int) -> "Plan":
-        """As older versions had it: the last step alone, found once."""
+        """The plan of a run from an older version, which fixed its last step once."""
         return Plan(minutes, 0.0, step, 1.0, last_step, last_step, False, ALL_LINES)
 
     def left_at(self, step: int) -> float:
-        """The share of the training time left before a step: what the learning rate is proportional to."""
+        """The share of the training time left before a step; the learning rate is proportional to it."""
         return self.left * max(0, self.last_step + 1 - step) / max(1, self.last_step + 1 - self.step)
 
 
 @dataclass
 class Costs:
-    """Seconds that things take, as measured so far."""
+    """Measured durations in seconds."""
 
     step: float
     validation: float
     checkpoint: float
-    closing: float = 2.0  # the model card, the curves, leaving
+    closing: float = 2.0  # to write the model card and the curves, and to exit
 
     @property
     def ending(self) -> float:
-        """From the last step to the end of the command."""
+        """Seconds from the last step to the end of the command."""
         return FINAL_VALIDATIONS * self.validation + 3 * self.checkpoint + self.closing
 
 
 def end_of_training(plan: Plan, costs: Costs) -> float:
-    """The seconds of the budget after which there are no more steps."""
+    """When training ends, in seconds since the start of the budget."""
     return max(60 * plan.minutes - costs.ending, plan.started + LEAST_TRAINING * 60 * plan.minutes)
 
 
 def revise(plan: Plan, step: int, spent: float, costs: Costs) -> Plan:
-    """The plan from here on, `spent` seconds into the budget."""
+    """The plan for the rest of the run, `spent` seconds into the budget."""
     end = end_of_training(plan, costs)
     left = max(0.0, end - spent)
     share = min(1.0, left / (end - plan.started))
@@ -97,7 +98,7 @@ def all_pauses(minutes: float, costs: Costs) -> tuple[float, ...]:
 
 
 def pauses_left(minutes: float, done: float, costs: Costs) -> list[float]:
-    """The shares of the training time at which there are pauses, after the share that is done."""
+    """The remaining pauses, as shares of the training time, when the share `done` is over."""
     gap = GAP if FIRST_VALIDATION / 2 < done < LAST_VALIDATION else GAP / 6
     return [pause for pause in all_pauses(minutes, costs) if pause > done + gap]
 
@@ -111,10 +112,10 @@ def validated_pauses(minutes: float, costs: Costs) -> list[float]:
 
 
 def lines_for(minutes: float, seconds_per_line: float, most: int) -> int:
-    """How many lines a validation translates: few enough that a short budget is not spent on them."""
+    """How many lines a validation translates: few enough that it takes little of a short budget."""
     return max(min(most, FEWEST_LINES), min(most, int(LINES_SHARE * 60 * minutes / max(seconds_per_line, 1e-9))))
 
 
 def ends_early(plan: Plan, spent: float, costs: Costs) -> bool:
-    """Whether so much time is left at the last step that the run should go on."""
+    """Whether so much time is left at the last step that the run should continue."""
     return end_of_training(plan, costs) - spent > EARLY * 60 * plan.minutes

@@ -1,7 +1,7 @@
 """From the user's files to everything a run needs: its settings, vocabularies and stores of ids.
 
-Nothing is written into the run folder before all of it has been checked. A folder that already holds a run gives its
-own settings; then only budgets and logging may change.
+Nothing is written into the run folder before everything has been checked. If the folder already holds a run, its stored
+settings apply, and only budgets and logging may change.
 """
 
 import json
@@ -50,12 +50,12 @@ from transduce.translator import (
 from transduce.translator.evaluation import TestSet, merges_references
 
 HELD_OUT_PAIRS = 1_000
-VALIDATION_SAMPLE = 10_000  # pairs at most that are compared with the training data
+VALIDATION_SAMPLE = 10_000  # at most this many validation pairs are searched for in the training data
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A run ready to begin or to go on."""
+    """A run that is ready to start or resume."""
 
     training_data: TrainingData
     start: ModelFolder | None  # the model a new run starts from
@@ -63,11 +63,11 @@ class Prepared:
 
 
 def prepare(folder: RunFolder, requested: RequestedSettings, say: Say, begun: float | None = None) -> Prepared:
-    """A new run where there is none, else the one that is there; a budget in minutes counts from `begun`."""
+    """Prepare a new run, or the existing one to resume; a budget in minutes counts from `begun`."""
     for note in notes_on_old_names(*requested.layers):
         say(note)
     if folder.config.exists():
-        return _prepare_again(folder, requested, say)
+        return _prepare_resumed(folder, requested, say)
     check_free(folder)
     return _prepare_new(folder, requested, say, time.perf_counter() if begun is None else begun)
 
@@ -75,11 +75,11 @@ def prepare(folder: RunFolder, requested: RequestedSettings, say: Say, begun: fl
 def check_free(folder: RunFolder) -> None:
     """Refuse a folder that holds something other than a run."""
     if not folder.config.exists() and folder.path.exists() and not _is_free(folder):
-        raise RunError(f"{folder.path}: there is something else there; a new run needs a new or empty folder")
+        raise RunError(f"{folder.path}: the folder is not empty and holds no run; give a new or empty folder")
 
 
 def _is_free(folder: RunFolder) -> bool:
-    """Empty, or with no more in it than a run leaves that was killed while it wrote its first files."""
+    """Whether the folder is empty, or holds only what a run leaves if it is killed while writing its first files."""
     ours = {
         folder.data.name,
         folder.made.name,
@@ -102,7 +102,11 @@ def _prepare_new(folder: RunFolder, requested: RequestedSettings, say: Say, begu
         for warning in data_warnings(scanned.train, scanned.valid, config.data):
             say(warning)
         cache = cache_folder(config.data.cache)
-        say("learning the vocabulary" if start is None else f"vocabulary and weights from {requested.start_from}")
+        say(
+            "learning the vocabulary"
+            if start is None
+            else f"using the vocabulary and weights of {requested.start_from}"
+        )
         with warming_up(config):
             both = start.vocabularies if start else learn_vocabularies(scanned.train, config.data, cache, notify=say)
             training_data, about = _training_data(config, both, corpora, scanned, say)
@@ -111,7 +115,7 @@ def _prepare_new(folder: RunFolder, requested: RequestedSettings, say: Say, begu
     return Prepared(training_data, start, about)
 
 
-def _prepare_again(folder: RunFolder, requested: RequestedSettings, say: Say) -> Prepared:
+def _prepare_resumed(folder: RunFolder, requested: RequestedSettings, say: Say) -> Prepared:
     stored = read_config(folder)
     _check_resumable(folder)
     config = settings_of_resumed(stored, requested, folder.path)
@@ -125,12 +129,12 @@ def _prepare_again(folder: RunFolder, requested: RequestedSettings, say: Say) ->
             training_data, about = _training_data(config, read_vocabularies(folder, config), corpora, scanned, say)
     if config != stored:
         write_config(folder, config)
-    begun_from = config.train.start_from if not steps_saved(folder) else ""  # killed before its first checkpoint
-    return Prepared(training_data, open_folder(begun_from) if begun_from else None, about)
+    start_from = "" if steps_saved(folder) else config.train.start_from  # killed before its first checkpoint
+    return Prepared(training_data, open_folder(start_from) if start_from else None, about)
 
 
 def _check_resumable(folder: RunFolder) -> None:
-    """Refuse a run that was begun with a feature that no longer exists; it can still translate."""
+    """Refuse to resume a run that uses a removed feature; its model can still translate."""
     try:
         refuse_removed(read_layers(folder))
     except SettingError as error:
@@ -138,13 +142,13 @@ def _check_resumable(folder: RunFolder) -> None:
 
 
 def _moved(stored: DataConfig, now: DataConfig, requested: RequestedSettings) -> list[str]:
-    """What to say of files that are no longer where they were; those that were given anew are not meant."""
+    """Messages about data files found in a new place, except for those that the user gave again."""
     lines = []
-    for name in ("train", "valid"):
+    for name, kind in (("train", "training"), ("valid", "validation")):
         was, is_now, given = (getattr(data, name) for data in (stored, now, requested.config.data))
         if not given and absolute_setting(was) != is_now:
             files = " ".join(path for group in groups_from_setting(is_now) for path in group)
-            lines.append(f"the {name} data moved: reading {files}")
+            lines.append(f"the {kind} data has moved: reading {files}")
     return lines
 
 
@@ -166,7 +170,7 @@ class _Scans:
 
 def _corpora(data: DataConfig, scratch: Path, infers: bool = False) -> _Corpora:
     if not data.train:
-        raise SettingError("no training data: --train SOURCE TARGET, or --train FILE.tsv")
+        raise SettingError("no training data: give --train SOURCE TARGET or --train FILE.tsv")
     train, valid = groups_from_setting(data.train), groups_from_setting(data.valid)
     plain = without_pipes((*train, *valid), scratch)
     corpus = Corpus.of(plain[: len(train)], data)
@@ -178,7 +182,7 @@ def _corpora(data: DataConfig, scratch: Path, infers: bool = False) -> _Corpora:
 
 
 def _found(corpora: _Corpora, data: DataConfig) -> dict[str, Any]:
-    """The settings of `data` that were found out by looking at the files."""
+    """The settings of `data` that were inferred from the files."""
     columns = corpora.train.columns
     return {"hold_out": corpora.hold_out, **({"columns": columns.setting} if columns and not data.layout else {})}
 
@@ -188,10 +192,10 @@ def _split(train: Corpus, hold_out: int) -> _Corpora:
 
 
 def _hold_out(corpora: _Corpora, say: Say) -> _Corpora:
-    """No validation data: about a thousand pairs of the training data, at most a tenth, are kept from training."""
+    """Without validation data, hold out about a thousand training pairs, but at most a tenth of them."""
     pairs = scan(corpora.train, sample_pairs=1).pairs
     every = max(10, pairs // HELD_OUT_PAIRS)
-    say(f"no validation data given: about one pair in {every} is held out for it (data.hold_out)")
+    say(f"no validation data given: holding out about one training pair in {every} (data.hold_out)")
     return _split(corpora.train, every)
 
 
@@ -202,7 +206,7 @@ def _scan(corpora: _Corpora, data: DataConfig, say: Say) -> _Scans:
     except EmptyCorpus:
         if not corpora.hold_out:
             raise
-        pairs = scan(_split(corpora.train, 0).train, sample_pairs=1).pairs  # an empty corpus raises its own error
+        pairs = scan(_split(corpora.train, 0).train, sample_pairs=1).pairs  # an empty corpus raises an error of its own
         raise DataError(
             f"too few different sources ({pairs:,} pair{'s' * (pairs != 1)}) to hold any out for validation: "
             "give validation data with --valid"
@@ -213,11 +217,11 @@ def _scan(corpora: _Corpora, data: DataConfig, say: Say) -> _Scans:
 
 
 def _scan_both(corpora: _Corpora, data: DataConfig) -> _Scans:
-    """The validation data first: its pairs are looked for in the training data."""
+    """Scan the validation data first, because its pairs are then searched for in the training data."""
     try:
         valid = scan(corpora.valid, sample_pairs=VALIDATION_SAMPLE)
     except DataError:
-        scan(corpora.train, sample_pairs=1)  # a fault of the training data is said first
+        scan(corpora.train, sample_pairs=1)  # errors in the training data are reported first
         raise
     pairs = () if corpora.hold_out else zip(*valid.sample, strict=True)
     return _Scans(scan(corpora.train, sample_pairs=data.vocabulary_sample, look_for=pairs), valid)
@@ -239,9 +243,8 @@ def _training_data(
 ) -> tuple[TrainingData, list[str]]:
     cache = cache_folder(config.data.cache)
     train = open_or_build(corpora.train, scanned.train, both, Rules.for_training(config.data), cache, notify=say)
-    measured = Rules(
-        max_length=min(LONGEST_SOURCE, config.model.longest_target or LONGEST_SOURCE)
-    )  # of the loss; the metric takes all
+    # Only the loss leaves out long pairs; the metric uses all lines.
+    measured = Rules(max_length=min(LONGEST_SOURCE, config.model.longest_target or LONGEST_SOURCE))
     valid = open_or_build(corpora.valid, scanned.valid, both, measured, cache, notify=say)
     mixture = Mixture.of(train.groups, config.data.weights)
     mixture.check()
@@ -260,13 +263,13 @@ def _training_data(
 
 
 def _with_output_limit(training_data: TrainingData, requested: RequestedSettings, say: Say) -> TrainingData:
-    as_asked = any("max_extra" in layer.get("search", {}) for layer in requested.layers)
+    as_requested = any("max_extra" in layer.get("search", {}) for layer in requested.layers)
     lengths = training_data.train.source_lengths, training_data.train.target_lengths
-    return replace(training_data, config=fit_output_limit(training_data.config, *lengths, as_asked, say))
+    return replace(training_data, config=fit_output_limit(training_data.config, *lengths, as_requested, say))
 
 
 def _write_folder(folder: RunFolder, training_data: TrainingData, scanned: _Scans) -> None:
-    """The configuration last: a folder without one is no run yet."""
+    """Write the configuration last: a folder without one is not a run yet."""
     folder.path.mkdir(parents=True, exist_ok=True)
     both, config = training_data.vocabularies, training_data.config
     if config.data.joint:
@@ -283,7 +286,12 @@ def _check_unchanged(folder: RunFolder, scanned: _Scans) -> None:
         known = json.loads(folder.data.read_text(encoding="utf-8"))
         known = {name: known[name] for name in ("train", "valid")}
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DamagedFile(f"{folder.data}: cannot be read ({error}); without it a run cannot go on") from None
-    for name, now in (("train", scanned.train.content), ("valid", scanned.valid.content)):
+        raise DamagedFile(
+            f"{folder.data}: cannot be read ({error}); without this file the run cannot be resumed"
+        ) from None
+    for name, kind, now in (
+        ("train", "training", scanned.train.content),
+        ("valid", "validation", scanned.valid.content),
+    ):
         if known[name] != now:
-            raise DataError(f"{folder.path}: the {name} data changed since this run began: use another folder")
+            raise DataError(f"{folder.path}: the {kind} data has changed since this run started; use a new folder")

@@ -1,4 +1,4 @@
-"""Where a run is: the numbers that, with weights and moments, let it go on as if it had never stopped."""
+"""The progress of a run: the numbers that, with weights and optimizer state, let it resume as if never interrupted."""
 
 import math
 from collections.abc import Mapping
@@ -8,21 +8,21 @@ from typing import Any
 from transduce.config import TrainConfig
 from transduce.training.plan import Plan
 
-UNKNOWN_END = 1_000_000_000  # the last step of a run whose minutes are not planned yet
-PARTS = 20  # validations and checkpoints of a run that did not set how often
+UNKNOWN_END = 1_000_000_000  # the last step of a run whose budget in minutes is not planned yet
+PARTS = 20  # validations and checkpoints of a run, unless their intervals are set
 
 
 @dataclass
 class Progress:
-    """Written into every checkpoint, and read back from it."""
+    """The numbers that are saved in every checkpoint."""
 
     step: int = 0
     epoch: int = 0
-    position: int = 0  # steps of this epoch that are done
-    plan: Plan | None = None  # of a budget in minutes
-    planned_checkpoints: list[int] = field(default_factory=list)  # the steps saved in its pauses
-    layout: str = ""  # padded or pages: how batches are made, and so what a position means
-    logged_loss: float = 0.0  # summed since the last line of the log, as minimised: with label smoothing
+    position: int = 0  # finished steps of this epoch
+    plan: Plan | None = None  # if the budget is in minutes
+    planned_checkpoints: list[int] = field(default_factory=list)  # the steps saved in the pauses of the plan
+    layout: str = ""  # padded or pages: how batches are made, which `position` depends on
+    logged_loss: float = 0.0  # summed since the last line of the log, with label smoothing
     logged_cross_entropy: float = 0.0  # the same without label smoothing
     logged_tokens: int = 0
     source_tokens: int = 0
@@ -31,25 +31,25 @@ class Progress:
     best_step: int = 0
     best_score: str = ""
     waited: int = 0  # validations since the best one
-    validated: int = 0  # the step last validated
-    metrics_size: int = 0  # bytes of metrics.jsonl that belong to this moment
+    validated: int = 0  # the step of the last validation
+    metrics_size: int = 0  # bytes of metrics.jsonl up to this checkpoint
     seconds: float = 0.0  # of training
-    spent: float = 0.0  # seconds of all commands so far, reading the data included: what a budget in minutes counts
+    spent: float = 0.0  # seconds of all commands so far, including reading the data; a budget in minutes counts these
     threads: int = 0
 
     @staticmethod
     def of(stored: Mapping[str, Any]) -> "Progress":
-        """As a checkpoint has it; what only older versions wrote is left out."""
+        """The progress stored in a checkpoint; fields that only older versions wrote are ignored."""
         known = {one.name for one in fields(Progress)}
         values = {"spent": stored.get("seconds", 0.0)} | {name: stored[name] for name in known & stored.keys()}
         if values.get("plan") is not None:
             values["plan"] = Plan(**values["plan"])
-        elif stored.get("measured"):  # minutes that were turned into steps once
+        elif stored.get("measured"):  # an older version, which converted minutes into steps once
             values["plan"] = Plan.ending_at(stored["measured"], stored.get("measured_minutes", 0.0), stored["step"])
         return Progress(**values)
 
     def plan_for(self, train: TrainConfig) -> Plan | None:
-        """The plan, if it was made for the budget the run has now."""
+        """The plan, if it was made for the current budget."""
         return self.plan if self.plan is not None and self.plan.minutes == train.minutes else None
 
 
@@ -72,7 +72,7 @@ class Intervals:
 
     @staticmethod
     def of(train: TrainConfig, last: int, progress: Progress) -> "Intervals":
-        """As set; where it is not set, by the plan if the minutes end the run, else in equal parts of the steps there are."""
+        """The intervals that are set; the others follow the plan if the minutes end the run, or else divide the steps evenly."""
         plan = progress.plan_for(train)
         by_plan = plan is not None and plan.last_step <= last
         usual = UNKNOWN_END if by_plan else max(20, last // PARTS)

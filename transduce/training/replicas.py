@@ -1,9 +1,9 @@
-"""A step on a CPU with one batch cut in as many shards as there are workers, each with a thread of its own.
+"""A training step on a CPU: a batch is split into one shard per worker, and each worker has its own thread.
 
-Two cores that share every product wait for each other after each; two that take half the rows meet once a batch
-(docs/log.md has the figures). Workers share the weights and have gradients of their own, which are added in a fixed
-order, and draw dropout from generators seeded by the caller's: the result is a function of the number of workers.
-Knows modules and gradients, nothing of text, batches or loss.
+Two cores that share every matrix product wait for each other after each; two that take half the rows each synchronise
+once per batch (docs/log.md has the figures). Workers share the weights but have their own gradients, which are added in a
+fixed order. They sample dropout from generators seeded by the caller's, so the result depends only on the number of
+workers. Knows modules and gradients, but no text, batches or loss.
 """
 
 import copy
@@ -24,18 +24,18 @@ AnyModule = TypeVar("AnyModule", bound=nn.Module)
 Shard = TypeVar("Shard")
 Summed = TypeVar("Summed", float, NDArray[np.float64])
 
-MOST = 4  # workers: a shard of a batch of 2,048 places should not become too small to be worth a thread
+MOST = 4  # workers: smaller shards of a batch of 2,048 positions would not be worth a thread
 
 
 class Replicas(Generic[AnyModule]):
-    """The model and its doubles: the same weights, other gradients."""
+    """The model and its replicas, which share its weights but have their own gradients."""
 
     def __init__(self, model: AnyModule, count: int) -> None:
-        self.models = [model, *(_double(model) for _ in range(count - 1))]
+        self.models = [model, *(_replica(model) for _ in range(count - 1))]
         self.pool = ThreadPoolExecutor(max_workers=max(1, count - 1), thread_name_prefix="replica")
 
     def accumulate(self, shards: Sequence[Shard], backward: Callable[[AnyModule, Shard], Summed]) -> Summed:
-        """Add every shard's gradient to the model's; the sum of what `backward` returned for each."""
+        """Add the gradients of all shards to the model's, and return the sum of the results of `backward`."""
         if len(self.models) == 1:
             return reduce(add, (backward(self.models[0], shard) for shard in shards))
         assert len(shards) <= len(self.models)
@@ -44,7 +44,7 @@ class Replicas(Generic[AnyModule]):
         seeds = torch.randint(1 << 62, (len(shards),)).tolist()
 
         def work(number: int) -> Summed:
-            torch.set_num_threads(each)  # counts for the thread that calls it
+            torch.set_num_threads(each)  # applies to the calling thread only
             with dropout_generator(torch.Generator().manual_seed(seeds[number])):
                 return backward(self.models[number], shards[number])
 
@@ -59,10 +59,10 @@ class Replicas(Generic[AnyModule]):
 
     @torch.no_grad()
     def _collect(self) -> None:
-        """Move the gradients of the doubles to the model, always in the same order."""
-        first, *doubles = self.models
-        for double in doubles:
-            for parameter, other in zip(first.parameters(), double.parameters(), strict=True):
+        """Add the gradients of the replicas to the model's, always in the same order."""
+        first, *replicas = self.models
+        for replica in replicas:
+            for parameter, other in zip(first.parameters(), replica.parameters(), strict=True):
                 if other.grad is not None and parameter.grad is not None:
                     parameter.grad += other.grad
                 elif other.grad is not None:
@@ -71,12 +71,12 @@ class Replicas(Generic[AnyModule]):
 
 
 def count_replicas(threads: int) -> int:
-    """Workers for so many threads: the most that leave no thread over."""
+    """The largest number of workers, up to `MOST`, that divides the number of threads."""
     return max(count for count in range(1, MOST + 1) if threads % count == 0)
 
 
-def _double(model: AnyModule) -> AnyModule:
-    """A copy of the modules whose weights are the very same memory."""
+def _replica(model: AnyModule) -> AnyModule:
+    """A copy of the modules that shares the memory of the weights."""
     shared: dict[int, object] = {id(buffer): buffer for buffer in model.buffers()}
     shared |= {id(p): nn.Parameter(p.detach(), p.requires_grad) for p in model.parameters()}
     return copy.deepcopy(model, shared).train()

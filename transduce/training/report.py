@@ -21,13 +21,13 @@ from transduce.training.progress import UNKNOWN_END
 from transduce.training.progress import Progress as RunProgress
 from transduce.training.validation import Sample, Validation
 
-PLAIN_EVERY_S = 15.0  # off a terminal: at most one line of progress in this time
-SAMPLE_CHARACTERS = 60  # of each side of a sample output, unless `--verbose` asks for all of it
+PLAIN_EVERY_S = 15.0  # without a terminal: print a line of progress at most this often
+SAMPLE_CHARACTERS = 60  # of each side of a sample output, unless `--verbose` is given
 
 
 @dataclass(frozen=True)
 class StepReport:
-    """The state of training at a step."""
+    """The figures of one training step."""
 
     step: int
     last_step: int
@@ -56,14 +56,14 @@ class SilentReporter:
 
 
 class Terminal:
-    """Stderr: a progress bar on a terminal, plain lines off it; `verbose` shows every sample output in full."""
+    """Prints to stderr: a progress bar on a terminal, plain lines otherwise; `verbose` shows all sample outputs in full."""
 
     def __init__(self, verbose: bool = False) -> None:
         self.verbose = verbose
         self.console = Console(stderr=True, highlight=False, soft_wrap=True)
         self._bar: Progress | None = None
         self._task: Any = None
-        self._said = 0.0
+        self._last_line = 0.0
 
     def say(self, text: str) -> None:
         self.console.print(text, markup=False)
@@ -71,8 +71,8 @@ class Terminal:
     def step(self, report: StepReport) -> None:
         if self.console.is_terminal:
             self._show(report)
-        elif time.monotonic() - self._said > PLAIN_EVERY_S:
-            self._said = time.monotonic()
+        elif time.monotonic() - self._last_line > PLAIN_EVERY_S:
+            self._last_line = time.monotonic()
             self.say(_line(report))
 
     def validated(self, event: str, step: int, validation: Validation, better: bool) -> None:
@@ -109,7 +109,7 @@ class Terminal:
 
 
 def _shown(text: str) -> str:
-    """Text from data as a terminal may safely show it: control characters could move its cursor or worse."""
+    """Replace characters that are not safe to print: control characters could move the cursor or worse."""
     return "".join(c if c.isprintable() else "\ufffd" for c in text)
 
 
@@ -146,12 +146,12 @@ class MetricsLogger:
         self._path = folder.metrics
         with disk_errors(self._path):
             self._file = open(self._path, "ab")  # noqa: SIM115 - closed by `close`
-            # What a killed run wrote after its last checkpoint will be written again.
+            # A resumed run writes the lines after its last checkpoint again.
             os.truncate(self._path, min(progress.metrics_size, os.path.getsize(self._path)))
         self._board = _tensorboard(folder.path / "tensorboard", progress.step)
         self._tokens, self._since = 0, time.perf_counter()
-        # The last ones known: a GPU is asked for them only when the log is written, and between two lines of it steps are
-        # merely queued, many in a moment.
+        # The last known figures: on a GPU they are read only when a line is logged. In between, steps are only queued, so
+        # their speed cannot be measured.
         self._loss, self._known_speed = math.nan, 0.0
 
     def step(self, progress: RunProgress, last_step: int, tokens: int) -> None:
@@ -170,7 +170,7 @@ class MetricsLogger:
         )
 
     def log(self, progress: RunProgress, learning_rate: float, gradient_norm: float) -> None:
-        """A line on training since the last one."""
+        """Log the training figures since the last call."""
         tokens = progress.logged_tokens
         losses = {"loss": progress.logged_loss / tokens, "cross_entropy": progress.logged_cross_entropy / tokens}
         self._loss = losses["cross_entropy"]
@@ -180,16 +180,16 @@ class MetricsLogger:
         speed = {"tokens_per_second": round(self._known_speed, 1)}
         where = {"event": "train", "step": progress.step, "epoch": progress.epoch}
         self._write({**where, **figures, "target_tokens": progress.target_tokens, **speed})
-        self._draw(progress.step, "train", figures | speed)
+        self._plot(progress.step, "train", figures | speed)
         self._restart_clock()
 
     def planned(self, step: int, plan: Plan, costs: Costs) -> None:
-        """A line on a plan that was made or revised."""
+        """Log a new or revised plan."""
         self._write({"event": "plan", "step": step, **asdict(plan), "seconds": asdict(costs)})
         self._restart_clock()
 
     def validated(self, event: str, step: int, validation: Validation, better: bool) -> None:
-        """A line on weights that were measured."""
+        """Log a validation, and pass it to the reporter."""
         figures = {"loss": validation.loss, "perplexity": validation.perplexity}
         samples = [asdict(sample) for sample in validation.samples]
         self._write(
@@ -202,12 +202,12 @@ class MetricsLogger:
                 "samples": samples,
             }
         )
-        self._draw(step, event, figures | {score.name: score.value for score in validation.scores.all})
+        self._plot(step, event, figures | {score.name: score.value for score in validation.scores.all})
         self.reporter.validated(event, step, validation, better)
         self._restart_clock()
 
     def size(self) -> int:
-        """How many bytes of the log are safely on the disk."""
+        """Flush the log to disk and return its size in bytes."""
         with disk_errors(self._path):
             os.fsync(self._file.fileno())
             return os.fstat(self._file.fileno()).st_size
@@ -223,7 +223,7 @@ class MetricsLogger:
             self._file.write(json.dumps(event, ensure_ascii=False).encode() + b"\n")
             self._file.flush()
 
-    def _draw(self, step: int, event: str, figures: Mapping[str, float]) -> None:
+    def _plot(self, step: int, event: str, figures: Mapping[str, float]) -> None:
         for name, value in figures.items() if self._board is not None else ():
             self._board.add_scalar(f"{event}/{name}", value, step)
 
@@ -235,7 +235,7 @@ class MetricsLogger:
 
 
 def _tensorboard(path: Path, step: int) -> Any:
-    """A TensorBoard writer, or None where that package is missing."""
+    """A TensorBoard writer, or None if that package is not installed."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:

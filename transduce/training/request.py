@@ -1,7 +1,7 @@
-"""The training request: everything that a user asks for when training a model, and the settings that this gives.
+"""The training request: everything that a user can specify when training a model, and the resulting settings.
 
-The command line, `transduce.train`, distillation and the demonstration all build a `TrainingRequest`. Reads no file
-but a configuration file; knows nothing of the data.
+The command line, `transduce.train`, distillation and the demonstration all build a `TrainingRequest`. The only
+file it reads is a configuration file; it knows nothing of the data.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ Settings = Mapping[str, Any] | Iterable[str]  # {"model.d_model": 64}, {"model":
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingRequest:
-    """What to train on and with which settings. Whatever is not given is fitted to the data, or kept when resuming."""
+    """What to train on and with which settings. Omitted settings are fitted to the data, or kept when resuming."""
 
     train: Files | None = None
     valid: Files | None = None
@@ -27,12 +27,12 @@ class TrainingRequest:
     config: str | Path = ""  # a TOML file
     settings: Settings | None = None
     start_from: str | Path = ""  # the run folder of a model to fine-tune
-    inherited: Layers = field(default_factory=dict)  # settings of a teacher, which every other source overrides
+    inherited: Layers = field(default_factory=dict)  # settings of a teacher; all other settings override them
 
 
 @dataclass(frozen=True)
 class RequestedSettings:
-    """What the user asked for: layers of settings, and the configuration they give over the plain defaults."""
+    """The requested settings: their layers, and the configuration that results from them and the defaults."""
 
     layers: tuple[Layers, ...]
     config: Config  # nothing is fitted to the data yet
@@ -43,9 +43,9 @@ class RequestedSettings:
 
 
 def requested_settings(request: TrainingRequest) -> RequestedSettings:
-    """The layers above the fitted ones: inherited from a teacher < preset < file < options and `--set`."""
+    """The layers that override fitted settings: inherited from a teacher < preset < file < options and `--set`."""
     if request.preset and request.preset not in PRESETS:
-        raise SettingError(f"no preset '{request.preset}'; there are {', '.join(PRESETS)}")
+        raise SettingError(f"unknown preset '{request.preset}'; choose one of {', '.join(PRESETS)}")
     start_from: Layers = {"train": {"start_from": str(request.start_from)}} if request.start_from else {}
     given = (
         request.inherited,
@@ -62,7 +62,7 @@ def requested_settings(request: TrainingRequest) -> RequestedSettings:
 
 
 def language_codes(given: Iterable[str] | None) -> tuple[str, ...]:
-    """Two codes; a program may write them in one text, "en de"."""
+    """The two language codes; from Python, one string such as "en de" is also accepted."""
     return tuple(given.replace(",", " ").split()) if isinstance(given, str) else tuple(given or ())
 
 
@@ -76,7 +76,7 @@ def _data_layer(request: TrainingRequest) -> Layers:
 
 
 def _without_auto(layer: Mapping[str, Mapping[str, Any]]) -> Layers:
-    """Drop `auto`, which leaves the choice to what is fitted to the data."""
+    """Drop settings of `auto`, so that they are fitted to the data."""
     return {
         section: {k: v for k, v in values.items() if not (section == "data" and v == "auto")}
         for section, values in layer.items()
@@ -87,7 +87,7 @@ def _file_layer(path: str | Path) -> Layers:
     if not path:
         return {}
     if not isinstance(path, str | Path):
-        raise SettingError("config is the path of a TOML file; give settings of a program as settings={...}")
+        raise SettingError("config must be the path of a TOML file; to pass settings from Python, use settings={...}")
     try:
         return from_toml(Path(path).read_text(encoding="utf-8"), str(path))
     except UnicodeDecodeError as error:

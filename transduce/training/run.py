@@ -16,6 +16,7 @@ from transduce.device import choose_device
 from transduce.errors import DamagedFile, RunError
 from transduce.model import make_model, stored_tensors
 from transduce.training.card import RunSummary, draw_curves, write_card
+from transduce.training.clock import duration
 from transduce.training.loop import Trainer
 from transduce.training.prepare import Prepared, prepare
 from transduce.training.report import Reporter, SilentReporter
@@ -30,56 +31,58 @@ class Result:
     run: str
     steps: int
     seconds: float
-    weights: str  # which weights are the better ones: best or averaged
+    weights: str  # the weights with the better score: best or averaged
     metric: str
     score: float
     signature: str
-    lines: int  # of the validation data, translated greedily, that the score is of
+    lines: int  # validation lines that the score was measured on, with greedy search
 
 
 def train(
     run: str | Path, request: TrainingRequest, *, reporter: Reporter | None = None, begun: float | None = None
 ) -> Result:
-    """Start a run or resume it, until its budget ends; raises `Stopped` if a signal comes first.
+    """Start or resume a run and train to the end of its budget; raises `Stopped` if a signal comes first.
 
-    A budget in minutes counts from `begun`, a moment of `time.perf_counter`, or else from this call.
+    A budget in minutes counts from `begun`, a value of `time.perf_counter()`, or else from this call.
     """
     begun = time.perf_counter() if begun is None else begun
     folder, reporter = RunFolder(Path(run)), reporter or SilentReporter()
     requested = requested_settings(request)
-    asked = requested.config.train
-    choose_device(asked.device, asked.precision, asked.threads)  # refused now rather than when the data are ready
+    given = requested.config.train
+    choose_device(given.device, given.precision, given.threads)  # fail now rather than after reading the data
     with _alone_in(folder):
         prepared = prepare(folder, requested, reporter.say, begun)
         trainer = make_trainer(folder, prepared, reporter, begun)
         trainer.run()
         result = _conclude(folder, prepared, trainer)
     reporter.say(
-        f"done after {result.steps:,} steps and {result.seconds / 60:.1f} minutes: {result.metric} {result.score:.2f} "
-        f"on {result.lines:,} validation lines, greedy search ({result.weights} weights; {result.signature})\n"
+        f"finished {result.steps:,} steps in {duration(result.seconds)}: {result.metric} {result.score:.2f} on "
+        f"{result.lines:,} validation lines with greedy search (weights: {result.weights}; {result.signature})\n"
         f"next: transduce translate {run} < input > output"
     )
     if size := freed_by_deleting(folder.checkpoints):
         reporter.say(
-            f"{folder.checkpoints}: {size / 1e6:,.1f} MB, needed only to train this run further; "
-            "delete that folder to free the space"
+            f"{folder.checkpoints} ({size / 1e6:,.1f} MB) is needed only to train this run further; "
+            "delete it to free the space"
         )
     return result
 
 
 @contextmanager
 def _alone_in(folder: RunFolder) -> Iterator[None]:
-    """Two processes must not train one run; the lock goes with the process, however it ends."""
+    """Lock the run folder against a second process; the lock ends with this process, even if it is killed."""
     lock = folder.lock
     lock.parent.mkdir(parents=True, exist_ok=True)
     with open(lock, "w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # The one who had it before may have removed the name since we opened it: then it locks nothing.
+            # The previous owner may have removed the file after we opened it; then our lock protects nothing.
             if not lock.exists() or os.fstat(file.fileno()).st_ino != lock.stat().st_ino:
                 raise BlockingIOError
         except OSError:
-            raise RunError(f"{folder.path}: another process is training this run") from None
+            raise RunError(
+                f"{folder.path}: another process is training this run; wait for it to finish, or stop it"
+            ) from None
         try:
             yield
         finally:
@@ -87,12 +90,11 @@ def _alone_in(folder: RunFolder) -> Iterator[None]:
 
 
 def make_trainer(folder: RunFolder, prepared: Prepared, reporter: Reporter, begun: float | None = None) -> Trainer:
-    """The model in its first state, or the state it was saved in, with all that trains it."""
+    """The trainer of a run, with its model newly initialised, loaded for fine-tuning or restored from a checkpoint."""
     training_data, config = prepared.training_data, prepared.training_data.config
     device = choose_device(config.train.device, config.train.precision, config.train.threads)
-    start = (
-        None if prepared.start is None else prepared.start.model()
-    )  # refused before ours, of the same size, is built
+    # Load the other model first: if it is damaged, it is refused before a model of the same size is built.
+    start = None if prepared.start is None else prepared.start.model()
     torch.manual_seed(config.train.seed)
     model = make_model(config.model, training_data.vocabularies.source.size, training_data.vocabularies.target.size)
     if start is not None and prepared.start is not None:
@@ -100,13 +102,13 @@ def make_trainer(folder: RunFolder, prepared: Prepared, reporter: Reporter, begu
     trainer = Trainer(folder, training_data, model, device, reporter, begun)
     reporter.say(
         f"model: {trainer.parameters / 1e6:.2f} M parameters on {device.name}{', bf16' if device.bf16 else ''}; "
-        f"{trainer.steps_per_epoch:,} steps an epoch, {100 * trainer.padding:.1f} % padding"
+        f"{trainer.steps_per_epoch:,} steps per epoch, {100 * trainer.padding:.1f} % padding"
     )
     return trainer
 
 
 def _conclude(folder: RunFolder, prepared: Prepared, trainer: Trainer) -> Result:
-    """The card and the curves, and what the run came to."""
+    """Write the model card and the curves, and return the result."""
     training_data, progress = prepared.training_data, trainer.progress
     lengths = training_data.train.source_lengths[np.concatenate(training_data.passes(0))]
     summary = RunSummary(
@@ -124,8 +126,8 @@ def _conclude(folder: RunFolder, prepared: Prepared, trainer: Trainer) -> Result
     write_card(folder, training_data.config, summary)
     try:
         draw_curves(folder.metrics, folder.path / "curves.png")
-    except DamagedFile as error:  # no reason to end a finished run with an error
-        trainer.reporter.say(f"{error}; the curves are not drawn")
+    except DamagedFile as error:  # a finished run should not end with an error
+        trainer.reporter.say(f"{error}; curves.png was not drawn")
     which = better_weights(folder)
     about = read_about(folder.weights(which), needed=("metric", "score", "signature"))
     return Result(

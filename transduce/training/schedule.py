@@ -1,4 +1,4 @@
-"""The learning rate as plain functions of the step, which counts from 1, and of how much is left. Knows nothing else."""
+"""The learning rate as a function of the step, counted from 1, and of the share of the run that is left."""
 
 import math
 from collections.abc import Callable
@@ -9,7 +9,7 @@ Schedule = Callable[[int, float], float]  # (step, share of the run that is left
 
 
 def paper_peak(d_model: int, warmup_steps: int) -> float:
-    """The rate at which equation (3) of the paper turns: (d_model * warmup_steps)^-0.5."""
+    """The peak rate of equation (3) of the paper: (d_model * warmup_steps)^-0.5."""
     return float((d_model * warmup_steps) ** -0.5)
 
 
@@ -19,17 +19,17 @@ def inverse_sqrt(step: int, left: float, peak: float, warmup: int) -> float:
 
 
 def linear(step: int, left: float, peak: float, warmup: int) -> float:
-    """Up to the peak, then straight down to zero just after the last step."""
+    """Rise to the peak, then fall linearly to zero just after the last step."""
     return peak * min(_rise(step, warmup), left)
 
 
 def cosine(step: int, left: float, peak: float, warmup: int) -> float:
-    """Up to the peak, then down half a cosine."""
+    """Rise to the peak, then fall along half a cosine."""
     return peak * min(_rise(step, warmup), (1 - math.cos(math.pi * left)) / 2)
 
 
 def constant(step: int, left: float, peak: float, warmup: int) -> float:
-    """Up to the peak, and there it stays."""
+    """Rise to the peak and stay there."""
     return peak * _rise(step, warmup)
 
 
@@ -38,7 +38,7 @@ def _rise(step: int, warmup: int) -> float:
 
 
 def share_left(step: int, last: int, warmup: int) -> float:
-    """The share of the steps after warm-up that is left: 1 at its end, and 0 just after the last step."""
+    """The share of the steps after warm-up that is left: 1 when warm-up ends, 0 just after the last step."""
     return max(0.0, min(1.0, (last + 1 - step) / max(1, last + 1 - warmup)))
 
 

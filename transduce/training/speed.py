@@ -1,6 +1,6 @@
-"""How fast this machine trains, and so how much a budget of minutes is: a few real updates on random sentences, timed.
+"""How fast this machine trains, measured by timing a few real updates on random sentences.
 
-The recipe is chosen from this before anything is learned. Knows settings and the device, no data.
+A recipe for a budget in minutes is chosen from this before training. Knows settings and the device, but no data.
 """
 
 import time
@@ -28,19 +28,19 @@ from transduce.training.loss import batch_loss
 from transduce.training.optimizer import make_optimizer
 from transduce.training.update import PlainUpdate
 
-TIMING_SHARE, TIMING_SECONDS = 0.01, 2.0  # of the budget, and at most, for timing
+TIMING_SHARE, TIMING_SECONDS = 0.01, 2.0  # time to measure: share of the budget, and upper limit
 SECONDS_PER_PAIR = 45e-6  # to learn a vocabulary and to tokenise
-STARTING_SECONDS = {"cpu": 3.0, "cuda": 6.0}  # the model's first steps; a GPU's kernels are compiled meanwhile
-TRAINING_SHARE = 0.9  # of what is left then; the rest is for validations and checkpoints
-LEAST_SHARE = 0.2  # of the budget, however long the data take
-POSITIONS = 1_024  # of a side in one batch: near what a CPU trains with, and soon done on a slow one
+STARTING_SECONDS = {"cpu": 3.0, "cuda": 6.0}  # the model's first steps, in which a GPU also compiles kernels
+TRAINING_SHARE = 0.9  # of the remaining time; the rest is for validations and checkpoints
+LEAST_SHARE = 0.2  # of the budget, however long preparing the data takes
+POSITIONS = 1_024  # per side of one batch: close to what a CPU trains with, and quick even on a slow one
 FEW_POSITIONS = 128  # to warm up
 MATRIX = 4_096  # rows of the square matrices that a GPU multiplies
 
 
 @dataclass(frozen=True)
 class Sentences:
-    """What the timed sentences look like: vocabulary sizes and lengths in tokens."""
+    """The vocabulary sizes and lengths, in tokens, of the random sentences."""
 
     source_vocabulary: int
     target_vocabulary: int
@@ -55,14 +55,14 @@ class Sentences:
         return Batch(Tokens.of_lengths(source, full[0]), Tokens.of_lengths(target, full[1]), target)
 
 
-def time_for(train: TrainConfig, counts: Counts, asked: Asked, begun: float) -> Time | None:
-    """How fast the machine is and how long it may train; None where the budget or the size of the data do not depend on it."""
-    if not asked.minutes and (asked.steps or asked.epochs):
+def time_for(train: TrainConfig, counts: Counts, requested: Asked, begun: float) -> Time | None:
+    """The speed of the machine and its time for training; None if the recipe does not depend on them."""
+    if not requested.minutes and (requested.steps or requested.epochs):
         return None
     device = choose_device(train.device, train.precision, train.threads)
-    if not asked.minutes:
-        return Time(measure_cpu(device)) if device.kind == "cpu" and may_take_long(counts, asked) else None
-    seconds = 60 * asked.minutes
+    if not requested.minutes:
+        return Time(measure_cpu(device)) if device.kind == "cpu" and may_take_long(counts, requested) else None
+    seconds = 60 * requested.minutes
     machine = (
         gpu_machine(matrix_flops(device)) if device.kind == "cuda" else measure_cpu(device, TIMING_SHARE * seconds)
     )
@@ -71,7 +71,7 @@ def time_for(train: TrainConfig, counts: Counts, asked: Asked, begun: float) -> 
 
 
 def measure_cpu(device: Device, seconds: float = TIMING_SECONDS) -> Machine:
-    """This CPU as it is now: if other programs use it, training will be slower too."""
+    """Measure this CPU under its current load: if other programs use it, training will be slower too."""
     shape = REFERENCE.d_model, REFERENCE.heads, REFERENCE.layers
     model = ModelConfig(
         d_model=shape[0],
@@ -88,7 +88,7 @@ def measure_cpu(device: Device, seconds: float = TIMING_SECONDS) -> Machine:
 def tokens_per_second(
     model: FamilyConfig, train: TrainConfig, sentences: Sentences, device: Device, seconds: float
 ) -> float:
-    """Target tokens a second in training, from at least one update after a small one that warms up, for about `seconds`."""
+    """Target tokens per second in training, measured for about `seconds` and at least one update, after a warm-up."""
     update = _make_update(model, train, sentences, device)
     batch = sentences.batch()
     _update_once(update, sentences.batch(FEW_POSITIONS))
@@ -100,7 +100,7 @@ def tokens_per_second(
 
 
 def one_update(model: FamilyConfig, train: TrainConfig, sentences: Sentences, device: Device) -> None:
-    """A small update in the precision that training uses, for what it loads and compiles."""
+    """Run a small update in the precision that training uses, to load and compile what training needs."""
     kind = torch.bfloat16 if device.bf16 else torch.float32
     network = make_model(model, sentences.source_vocabulary, sentences.target_vocabulary).to(device.torch, kind)
     batch = sentences.batch(2 * sentences.target_length).to(device.torch)
@@ -119,7 +119,7 @@ def _update_once(update: PlainUpdate, batch: Batch) -> None:
 
 
 def matrix_flops(device: Device, seconds: float = 0.2) -> float:
-    """Floating-point operations a second of large matrix products: what a GPU's training speed is estimated from."""
+    """Floating-point operations per second of large matrix products, from which a GPU's training speed is estimated."""
     kind = torch.bfloat16 if device.bf16 else torch.float32
     a = torch.randn(MATRIX, MATRIX, device=device.torch, dtype=kind)
     products, begun = 0, 0.0
@@ -127,6 +127,6 @@ def matrix_flops(device: Device, seconds: float = 0.2) -> float:
         for _ in range(10):
             _ = a @ a
         torch.cuda.synchronize()
-        products += 10 if begun else 0  # the first ten wake the device up
+        products += 10 if begun else 0  # the first ten warm up the device
         begun = begun or time.perf_counter()
     return products * 2 * MATRIX**3 / (time.perf_counter() - begun)

@@ -1,8 +1,9 @@
 """The training state: the tensors of a model, the state of its optimizer and the moving average of its weights.
 
-The kept weights are the moving average (`train.ema`) where there is one, and otherwise the trained weights. Validation
-and every file of weights use the kept ones. The trained ones are then saved with the optimizer's state, so that training
-can resume. Tensors are parameters and persistent buffers, such as the running statistics of a BatchNorm. Knows no files.
+The kept weights are the moving average if `train.ema` is set, and otherwise the trained weights. Validation and all files
+of weights use the kept weights. With a moving average, the trained weights are saved with the optimizer's state, so that
+training can resume. Tensors are parameters and persistent buffers, such as the running statistics of BatchNorm. Knows no
+files.
 """
 
 from collections.abc import Iterator
@@ -23,11 +24,11 @@ TRAINED = "trained."  # prefix of the trained weights among the optimizer's tens
 
 
 class TrainingState:
-    """A model in training, with all that has to be saved to resume it."""
+    """A model in training, with everything that must be saved to resume it."""
 
     def __init__(self, model: nn.Module, optimizer: Optimizer, decay: float = 0.0) -> None:
         self.model, self.optimizer = model, optimizer
-        self.decay = decay  # of the moving average; 0: none is kept
+        self.decay = decay  # of the moving average; 0: no average
         self.average: Tensors = {}
 
     @staticmethod
@@ -63,7 +64,7 @@ class TrainingState:
 
     @contextmanager
     def holding_kept(self) -> Iterator[None]:
-        """The model has the kept weights inside this context, and afterwards its own again."""
+        """Load the kept weights into the model inside this context, and restore its trained weights afterwards."""
         if not self.average:
             yield
             return

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM are recorded as requests to stop; the loop stops at its next safe point. A second Ctrl-C stops at once."""
+"""Stopping on Ctrl-C and SIGTERM: the loop stops at its next safe point, or at once on a second Ctrl-C."""
 
 import signal
 from types import FrameType
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class StopSignals:
-    """Inside this context a first signal is remembered instead of ending the program."""
+    """Inside this context, the first signal is recorded instead of ending the program."""
 
     def __init__(self) -> None:
         self.received: int | None = None
@@ -15,7 +15,7 @@ class StopSignals:
     def __enter__(self) -> "StopSignals":
         for number in (signal.SIGINT, signal.SIGTERM):
             try:
-                self._previous[number] = signal.signal(number, self._remember)
+                self._previous[number] = signal.signal(number, self._record)
             except ValueError:  # not the main thread: the embedding program keeps its own handlers
                 break
         return self
@@ -24,6 +24,6 @@ class StopSignals:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
 
-    def _remember(self, number: int, frame: FrameType | None) -> None:
+    def _record(self, number: int, frame: FrameType | None) -> None:
         self.received = number
         signal.signal(number, self._previous[number])

@@ -1,10 +1,10 @@
-"""One optimizer update: gradients of some batches added up, clipped and applied.
+"""One optimizer update: the gradients of some batches are summed, clipped and applied.
 
-Two ways to the same mathematics. `PlainUpdate` computes in the weights' own precision, anywhere. `GraphedUpdate` is for
-GPUs: a twin of the model in bfloat16 does the work, the weights proper stay in float32, and every kernel of a step is
-captured once as a CUDA graph and then replayed, so that the processor never waits for Python, nor Python for it.
+There are two implementations. `PlainUpdate` computes in the precision of the weights, on any device. `GraphedUpdate` is
+for GPUs: a copy of the model in bfloat16 computes the gradients, and the master weights stay in float32. Each kernel
+sequence is captured once as a CUDA graph and then replayed, so that the GPU never waits for Python, nor Python for it.
 
-What was measured on the way stays on the device until `measured` asks for it. Knows no files, no plan, no schedule.
+Losses and gradient norms stay on the device until `measured` reads them. Knows no files, plans or schedules.
 """
 
 import copy
@@ -29,32 +29,32 @@ from transduce.training.replicas import Replicas, count_replicas
 
 @dataclass(frozen=True)
 class Measured:
-    """What the updates since the last look came to."""
+    """Figures of the updates since the last call of `measured`."""
 
-    loss: float  # what is minimised, summed over target tokens
+    loss: float  # the minimised loss, summed over target tokens
     cross_entropy: float  # the same without label smoothing, as validation measures it
     gradient_norm: float  # of the last update
-    finite: bool  # whether every gradient was a number
+    finite: bool  # whether all losses and gradients were finite
 
 
 class Update(Protocol):
-    """What the loop knows of it."""
+    """The interface that the training loop uses."""
 
     def add(self, batch: Batch, tokens: int) -> None:
-        """Add a batch's gradient, divided by the target tokens of the whole step."""
+        """Add the gradient of a batch, divided by the number of target tokens in the step."""
 
     def apply(self, learning_rate: float) -> None:
-        """Clip the gradient and let the optimizer use it."""
+        """Clip the gradient and run the optimizer."""
 
     def forget(self) -> None:
-        """Drop what was added and not applied."""
+        """Discard gradients that were added but not applied."""
 
     def measured(self) -> Measured:
-        """What happened since the last call; waits for the device."""
+        """Figures since the last call; waits for the device."""
 
 
 class PlainUpdate:
-    """Operation by operation, as written; on a CPU the rows of a batch are shared out among threads."""
+    """Runs operation by operation; on a CPU, the rows of a batch are divided among threads."""
 
     def __init__(self, model: Model, optimizer: torch.optim.Optimizer, config: TrainConfig, device: Device) -> None:
         self.model, self.optimizer, self.config, self.device = model, optimizer, config, device
@@ -63,7 +63,7 @@ class PlainUpdate:
         self.replicas = Replicas(model, count_replicas(torch.get_num_threads()) if shares_rows else 1)
         if on_cpu:
             keep_freed_memory()
-        self.added = np.zeros(2)  # both losses of what is not applied yet
+        self.added = np.zeros(2)  # both losses of batches that are not applied yet
         self.losses, self.gradient_norm, self.finite = np.zeros(2), 0.0, True
 
     def add(self, batch: Batch, tokens: int) -> None:
@@ -82,7 +82,7 @@ class PlainUpdate:
         self.gradient_norm = float(norm)
         self.losses += self.added
         self.finite = self.finite and math.isfinite(self.gradient_norm) and math.isfinite(self.losses[0])
-        if self.finite:  # what is not a number is never applied
+        if self.finite:  # a NaN or infinite gradient is never applied
             for group in self.optimizer.param_groups:
                 group["lr"] = learning_rate
             self.optimizer.step()
@@ -100,9 +100,9 @@ class PlainUpdate:
 
 
 class GraphedUpdate:
-    """Captures the work on a batch once for each shape, and then replays it."""
+    """Captures a CUDA graph once per batch shape, and then replays it."""
 
-    ALIGNED = 64  # elements: where a weight's gradient may begin in the one vector of all gradients
+    ALIGNED = 64  # elements: the alignment of each weight's gradient in the vector of all gradients
 
     def __init__(self, model: Model, optimizer: torch.optim.Optimizer, config: TrainConfig, device: Device) -> None:
         self.model, self.optimizer, self.config = model, optimizer, config
@@ -110,8 +110,8 @@ class GraphedUpdate:
         self.masters: list[Tensor] = list(model.parameters())
         self.workers: list[Tensor] = list(self.twin.parameters())
         size = sum(-(-p.numel() // self.ALIGNED) * self.ALIGNED for p in self.masters)
-        self.gradient = torch.zeros(size, device=device.torch)  # all of them as one vector
-        self.more = torch.zeros_like(self.gradient)  # of the batches after a step's first
+        self.gradient = torch.zeros(size, device=device.torch)  # all gradients as one vector
+        self.more = torch.zeros_like(self.gradient)  # the gradients of a batch after the first of a step
         for parameter, view in zip(self.masters, self._views(self.gradient), strict=True):
             parameter.grad = view
         number = lambda value: torch.tensor(value, device=device.torch)  # noqa: E731
@@ -131,8 +131,8 @@ class GraphedUpdate:
         if shape not in self.batches:
             self.batches[shape] = batch.to(self.rate.device)
         if (*shape, first) not in self.graphs:
-            still = self.batches[shape]
-            self.graphs[(*shape, first)] = self._capture(lambda: self._add(still, first), warm=True)
+            static = self.batches[shape]
+            self.graphs[(*shape, first)] = self._capture(lambda: self._add(static, first), warm=True)
         self.share.fill_(1 / tokens)
         self.batches[shape].copy_(batch)
         self.graphs[(*shape, first)]()
@@ -181,7 +181,7 @@ class GraphedUpdate:
         torch._foreach_copy_(self.workers, self.masters)
 
     def _capture(self, run: Callable[[], None], warm: bool) -> Callable[[], None]:
-        """Capture a graph without a trace: the gradients, losses and random numbers are restored afterwards."""
+        """Capture a graph without side effects: gradients, losses and the random state are restored afterwards."""
         kept = self.added_losses.clone(), self.gradient.clone(), torch.cuda.get_rng_state()
         replay = captured(run, warm, self.pool)
         self.added_losses.copy_(kept[0])
@@ -190,7 +190,7 @@ class GraphedUpdate:
         return replay
 
     def _views(self, vector: Tensor) -> list[Tensor]:
-        """One vector as the weights' shapes."""
+        """Views of one vector in the shapes of the weights."""
         views, begin = [], 0
         for parameter in self.masters:
             views.append(vector[begin : begin + parameter.numel()].view_as(parameter))

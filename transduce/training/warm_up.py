@@ -1,7 +1,7 @@
-"""A GPU made ready while the data are read: PyTorch's late imports, the driver's context, and the Triton kernels of the model.
+"""Prepare the GPU while the data is read: PyTorch's late imports, the driver's context and the model's Triton kernels.
 
-On a machine that has never trained these shapes they take twenty seconds, which the vocabulary takes too. Knows settings
-and the device, no data; nothing of it stays but what is loaded and compiled.
+On a machine that has never trained these shapes this takes twenty seconds, about as long as learning the vocabulary.
+Knows settings and the device, but no data; keeps only what is loaded and compiled.
 """
 
 import threading
@@ -21,7 +21,7 @@ NAME = "transduce-warm-up"
 
 @contextmanager
 def warming_up(config: Config) -> Iterator[None]:
-    """What is done inside goes on while the device becomes ready; at the end both are done."""
+    """Prepare the device in a thread while the body of this context runs; leaving the context waits for both."""
     device = choose_device(config.train.device, config.train.precision, config.train.threads)
     if device.kind != "cuda" or not isinstance(config.model, ModelConfig):
         yield
@@ -35,11 +35,11 @@ def warming_up(config: Config) -> Iterator[None]:
 
 
 def _warm_up(config: Config, device: Device) -> None:
-    """One update of a model with a single layer on each side; the others are compiled with it."""
+    """Update a model with one encoder and one decoder layer; further layers use the same kernels."""
     model = replace(config.transformer, num_encoder_layers=1, num_decoder_layers=1)
     size = config.data.vocabulary_size
     try:
         one_update(model, config.train, Sentences(size, size, WIDTH, WIDTH), device)
         torch.cuda.empty_cache()
-    except Exception:  # the model itself will meet what was wrong, and is asked for; this was not
+    except Exception:  # the real model will raise the same error, where the user expects it
         return
