@@ -141,6 +141,6 @@ def test_a_budget_is_a_keyword(tmp_path: Path) -> None:
     assert result.steps == 2
     assert result.lines > 0
     model = transduce.load(tmp_path / "run", engine="torch")
-    with pytest.raises(TypeError, match="give a list of strings: None is none"):
+    with pytest.raises(TypeError, match="pass a list of strings: None is not a string"):
         model.translate([None])  # type: ignore[list-item]
     assert model.evaluate(["1"], ["1"], metrics="bleu").scores.main.name == "BLEU"
