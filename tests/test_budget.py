@@ -76,8 +76,11 @@ def test_a_shape_that_was_asked_for_gets_batches_that_suit_it() -> None:
 
 def test_a_budget_far_below_what_the_data_need_is_said() -> None:
     _, short = fitted(TATOEBA, QUIET, 2)
-    assert "allow about 0.66 epochs, and these data keep improving up to about 15" in short.warnings[0]
-    assert "hours here" in short.warnings[0]
+    assert (
+        "this machine can train about 0.66 epochs in 2 minutes, and a model for this data keeps improving up to about 15"
+        in short.warnings[0]
+    )
+    assert "hours on this machine" in short.warnings[0]
     _, long = fitted(TATOEBA, gpu_machine(7e14), 10)
     assert long.warnings == []
 
@@ -88,7 +91,7 @@ def test_without_a_budget_a_cpu_gets_what_ends_in_a_sensible_time() -> None:
     assert config.train.epochs < 15
     assert config.model.d_model < 384
     assert config.train.minutes == 0  # the budget is in epochs: what is trained does not depend on the clock
-    assert "about an hour; --minutes sets another budget, and a GPU would take minutes" in found.warnings[0]
+    assert "about an hour; use --minutes to set another budget. A GPU would take minutes" in found.warnings[0]
     assert build(fit(TATOEBA, Asked(), Time(gpu_machine(7e14))).layer) == build(fit(TATOEBA).layer)
 
 

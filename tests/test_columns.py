@@ -60,10 +60,10 @@ def test_columns_survive_the_settings(setting: tuple[str, ...]) -> None:
     [
         ("source", "'source' is not one of"),
         ("lemma=1,target=2", "'lemma=1' is not one of"),
-        ("source=1", "source and target are needed"),
-        ("source=1,target=1", "one meaning only"),
-        ("source=1,target=form", "all columns by number, from 1 on, or all by name"),
-        ("source=0,target=1", "from 1 on"),
+        ("source=1", "source and target are required"),
+        ("source=1,target=1", "only one role"),
+        ("source=1,target=form", r"all columns by number \(starting at 1\) or all by name"),
+        ("source=0,target=1", "starting at 1"),
     ],
 )
 def test_columns_that_make_no_sense_are_refused(setting: str, complaint: str) -> None:

@@ -286,4 +286,6 @@ def test_equal_sides_are_dropped_from_translations_only_where_they_are_stray(
 def test_equal_sides_are_kept_in_symbols() -> None:
     fitted = fit(Counts(10_000, SPELLINGS, SOUNDS, identical=10))
     assert build(fitted.layer).data.identical == "keep"
-    assert "10 pairs whose source equals their target are kept; data.identical=drop" in " ".join(fitted.reasons)
+    assert "10 pairs whose source equals their target are kept; to leave them out, set data.identical=drop" in " ".join(
+        fitted.reasons
+    )

@@ -182,11 +182,11 @@ def test_damaged_files_of_a_corpus_are_made_again(
 
 def test_nothing_to_translate_and_no_folder_are_said(teacher: Path, tmp_path: Path) -> None:
     translator = Translator.load(teacher, TORCH)
-    with pytest.raises(DataError, match="not a single line"):
+    with pytest.raises(DataError, match="the input is empty"):
         synthesis.make_corpus(translator, translator.request(), [], tmp_path / "new", print)
     assert not (tmp_path / "new").exists()
     (tmp_path / "file").touch()
-    with pytest.raises(RunError, match="a file, not a folder"):
+    with pytest.raises(RunError, match="is a file; give a folder"):
         synthesis.make_corpus(translator, translator.request(), ["a"], tmp_path / "file", print)
 
 
@@ -250,7 +250,7 @@ def test_what_has_no_average_is_refused(tmp_path: Path) -> None:
         average([one], tmp_path / "mean")
     with pytest.raises(RunError, match="something there already"):
         average([one, one], one)
-    with pytest.raises(RunError, match=r"other: another source vocabulary"):
+    with pytest.raises(RunError, match=r"other: its source vocabulary differs"):
         average([one, other], tmp_path / "mean")
     frozen = Path(__file__).parent / "frozen" / "0.1.0"
     with pytest.raises(RunError, match=r"its model differs from that of .*one \(model.d_model 64 and \d+"):

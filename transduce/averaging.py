@@ -21,15 +21,15 @@ from transduce.translator import ModelFolder, check_shapes, open_folder, write_c
 
 
 def average(runs: Sequence[str | Path], folder: str | Path, weights: str = "auto") -> Path:
-    """A new model folder with the mean of these models' weights (section 6.1 does so with checkpoints of one run)."""
+    """Write a model folder with the mean of these models' weights (section 6.1 averages checkpoints of one run)."""
     if len(runs) < 2:
-        raise SettingError("one model has no average: give at least two")
+        raise SettingError("give at least two models to average")
     target = RunFolder(Path(folder))
     if target.path.exists():
-        raise RunError(f"{target.path}: there is something there already; an average needs a new folder")
+        raise RunError(f"{target.path}: already exists; give a new folder for the average")
     opened = [open_folder(run) for run in runs]
     for other in opened[1:]:
-        _check_alike(opened[0], other)
+        _check_compatible(opened[0], other)
     files = [one.weights(weights) for one in opened]
     for one, file in zip(opened, files, strict=True):
         check_shapes(one.shapes(), read_shapes(file), str(file))
@@ -39,17 +39,19 @@ def average(runs: Sequence[str | Path], folder: str | Path, weights: str = "auto
     return target.path
 
 
-def _check_alike(one: ModelFolder, other: ModelFolder) -> None:
+def _check_compatible(one: ModelFolder, other: ModelFolder) -> None:
     here, there = one.folder.path, other.folder.path
-    if apart := _apart(one.config, other.config):
-        raise RunError(f"{there}: its model differs from that of {here} ({', '.join(apart)}), so they have no average")
+    if found := _differences(one.config, other.config):
+        raise RunError(
+            f"{there}: its model differs from that of {here} ({', '.join(found)}), so they cannot be averaged"
+        )
     for side in ("source", "target"):
         if getattr(one.vocabularies, side).digest != getattr(other.vocabularies, side).digest:
-            raise RunError(f"{there}: another {side} vocabulary than {here}: no average of these")
+            raise RunError(f"{there}: its {side} vocabulary differs from that of {here}, so they cannot be averaged")
 
 
-def _apart(one: Config, other: Config) -> list[str]:
-    """The settings of the model that differ and matter to its weights: dropout does not."""
+def _differences(one: Config, other: Config) -> list[str]:
+    """The differing model settings that affect the weights; dropout does not."""
     return [
         f"{name} {before} and {after}"
         for name, (before, after) in differences(one, other).items()
@@ -58,7 +60,7 @@ def _apart(one: Config, other: Config) -> list[str]:
 
 
 def _mean(all_tensors: list[Tensors]) -> Tensors:
-    """Summed in double precision, so that the order of the models does not matter; integers are the first model's."""
+    """The mean, in double precision so that the order does not matter; integers are copied from the first model."""
 
     def mean_of(name: str, first: torch.Tensor) -> torch.Tensor:
         if not first.is_floating_point():

@@ -1,7 +1,7 @@
 """The demonstration: English spelling to pronunciation, on the CMU dictionary, in a few minutes on a laptop.
 
-Trains, scores on words never seen, pronounces a few, draws attention and curves. What is done is not done again.
-Only the dictionary's data file is read (BSD licence); the code of the package it comes in is never imported.
+Trains a model, scores it on unseen words, pronounces a few, and draws attention and learning curves. A finished training
+is not repeated. Only the dictionary's data file is read (BSD licence); the code of its package is never imported.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ from transduce.training.report import Terminal
 from transduce.translator import LoadOptions, Translator
 from transduce.translator.evaluation import TestSet, evaluate
 
-# The whole recipe; everything else is fitted to the data. Chosen for a few minutes on two cores (docs/log.md).
+# All settings that are not fitted to the data. Chosen for a few minutes on two cores (docs/log.md).
 RECIPE = (
     "model.d_model=128 model.d_ff=256 model.num_encoder_layers=2 model.num_decoder_layers=2 model.dropout=0.0 "
     "train.tokens_per_batch=1024 train.steps=2400 train.learning_rate=3e-3 train.warmup_steps=100 "
@@ -33,7 +33,7 @@ STRESS = re.compile(r"[012]")
 
 
 def run_demo(folder: Path) -> None:
-    """Everything the README promises of `make demo`."""
+    """Run the whole demonstration, as the README describes it."""
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     begun = time.perf_counter()
     splits = split_dictionary(read_dictionary())
@@ -43,7 +43,9 @@ def run_demo(folder: Path) -> None:
     if not is_finished(run):
         request = TrainingRequest(train=files["train"], valid=files["valid"], settings=RECIPE)
         train(run, request, reporter=Terminal())
-    translator = Translator.load(run, LoadOptions(engine="torch"))  # figures to quote: of the weights as they are
+    translator = Translator.load(
+        run, LoadOptions(engine="torch")
+    )  # PyTorch, not a converted model: the scores are of the original weights
     scores = score_demo(translator, splits["test"])
     print(f"\n{scores.text()}")
     known = {word for pairs in splits.values() for word, _ in pairs}
@@ -70,16 +72,16 @@ def read_dictionary() -> list[tuple[str, str]]:
 
 
 def split_dictionary(pairs: list[tuple[str, str]]) -> dict[str, list[tuple[str, str]]]:
-    """By a hash of the word, so that all pronunciations of a word are in one split: 89 %, 2 % and 9 %."""
+    """Split by a hash of the word, so that all pronunciations of a word are in one split: 89 %, 2 % and 9 %."""
     splits: dict[str, list[tuple[str, str]]] = {"train": [], "valid": [], "test": []}
     for word, phonemes in pairs:
-        place = int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "big") % 100
-        splits["test" if place < 9 else "valid" if place < 11 else "train"].append((word, phonemes))
+        bucket = int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "big") % 100
+        splits["test" if bucket < 9 else "valid" if bucket < 11 else "train"].append((word, phonemes))
     return splits
 
 
 def write_splits(splits: dict[str, list[tuple[str, str]]], folder: Path) -> dict[str, str]:
-    """The splits as TSV files, the form in which one would bring one's own."""
+    """Write the splits as TSV files, the format that users would bring."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, pairs in splits.items():
         text = "".join(f"{word}\t{phonemes}\n" for word, phonemes in pairs)
@@ -88,13 +90,13 @@ def write_splits(splits: dict[str, list[tuple[str, str]]], folder: Path) -> dict
 
 
 def is_finished(run: Path) -> bool:
-    """The card is the last thing a run writes."""
+    """Whether training has finished; the model card and the curves are written last."""
     return (run / "README.md").exists() and (run / "curves.png").exists()
 
 
 @dataclass(frozen=True)
 class DemoScores:
-    """Error rates on held-out words, as the dictionary writes them and without stress marks."""
+    """Error rates on held-out words, with the stress marks of the dictionary and without them."""
 
     words: int
     words_per_second: float
@@ -114,7 +116,7 @@ class DemoScores:
 
 
 def score_demo(translator: Translator, pairs: list[tuple[str, str]]) -> DemoScores:
-    """Any pronunciation that the dictionary lists for a word counts."""
+    """Score the model; any pronunciation that the dictionary lists for a word is correct."""
     test = TestSet.of([word for word, _ in pairs], [phonemes for _, phonemes in pairs], merged=True)
     result = evaluate(translator, test, metrics=PRONUNCIATION_METRICS)
     plain = score_outputs(
@@ -127,19 +129,19 @@ def score_demo(translator: Translator, pairs: list[tuple[str, str]]) -> DemoScor
 
 
 def pronounce(translator: Translator, words: list[str]) -> str:
-    """Words that are in no dictionary."""
+    """Pronounce words that are not in the dictionary."""
     lines = [f"  {word:<14}{phonemes}" for word, phonemes in zip(words, translator.translate(words), strict=True)]
     return "\n".join(["words that are not in the dictionary at all:", *lines])
 
 
 def farewell(folder: Path, seconds: float) -> str:
     return f"""
-{folder}/attention.png  what each letter and sound looked at
-{folder}/curves.png     how it learned
-{folder}/run            the model: folder, card, weights          ({seconds:.0f} s in all)
+{folder}/attention.png  the attention between letters and sounds
+{folder}/curves.png     the learning curves
+{folder}/run            the model, with its model card ({seconds:.0f} s in total)
 
-Now your own data:
+To train on your own data:
   transduce train runs/mine --train train.source train.target --valid valid.source valid.target
   transduce translate runs/mine < input > output
   transduce evaluate runs/mine test.source test.target
-  transduce attention runs/mine "a line of yours" -o attention.png"""
+  transduce attention runs/mine "your sentence" -o attention.png"""

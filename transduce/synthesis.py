@@ -1,7 +1,8 @@
 """Training data written by a model: distillation into a smaller model, and back-translation.
 
-A corpus is translated in parts. The name of a part holds a hash of all it was made from (model, request, lines), so that
-whoever is stopped goes on where it was, and whoever changes anything gets no stale lines. Knows no training step.
+A corpus is translated in parts. The name of each part contains a hash of everything it was made from (model, request,
+lines), so that an interrupted command resumes where it stopped, and a changed one never reuses stale lines. Knows no
+training step.
 """
 
 import hashlib
@@ -25,12 +26,12 @@ from transduce.training.request import RequestedSettings, language_codes, reques
 from transduce.translator import LoadOptions, ModelFolder, SearchRequest, Translator, open_folder
 
 PART_LINES = 16_384
-WIDTHS = 64  # a student's d_model is a multiple of
+WIDTHS = 64  # a student's d_model is a multiple of this
 INHERITED = (
     "task", "references", "source_units", "target_units", "joint", "unknown", "normalization", "symbols",
     "columns", "skip_blank_lines",
 )  # fmt: skip
-SEEDS_A_PART = 1_000  # more than a part has blocks, each of which may draw by a seed of its own
+SEEDS_A_PART = 1_000  # more than a part has blocks, each of which may sample with its own seed
 
 Say = Callable[[str], None]
 Group = tuple[str, ...]
@@ -38,12 +39,12 @@ Group = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Made:
-    """Two aligned files: what was given, and what the model made of it."""
+    """Two aligned files: the lines that were given, and the model's translations."""
 
     given: Path
     made: Path
     lines: int
-    left_out: int  # lines of nothing, or that became nothing
+    left_out: int  # pairs in which the line or its translation is empty
 
 
 def distill(
@@ -56,10 +57,10 @@ def distill(
     loading: LoadOptions | None = None,
     reporter: Reporter | None = None,
 ) -> Result:
-    """Train a student on the teacher's translations of the sources (Kim and Rush 2016); a run that exists is resumed."""
+    """Train a student on the teacher's translations of the sources (Kim and Rush 2016), or resume an existing run."""
     reporter, taught = reporter or SilentReporter(), open_folder(teacher)
     request = student_request(request, taught, RunFolder(Path(run)))
-    # A mistake in the student's settings or folder is reported before the teacher works for an hour.
+    # Report mistakes in the student's settings or folder before the teacher translates for an hour.
     check_free(RunFolder(Path(run)))
     requested = requested_settings(request)
     folder = RunFolder(Path(run)).made
@@ -72,9 +73,9 @@ def distill(
 
 
 def student_request(request: TrainingRequest, teacher: ModelFolder, run: RunFolder) -> TrainingRequest:
-    """The request with what a student takes from its teacher: languages, task and units, and a smaller shape."""
+    """The request with the settings that a student takes from its teacher: languages, task, units and a smaller shape."""
     if not request.train:
-        raise SettingError("no training data: --train SOURCE TARGET, or --train FILE.tsv")
+        raise SettingError("no training data: give --train SOURCE TARGET or --train FILE.tsv")
     preset = request.preset or "student"
     smaller = smaller_than(teacher.config.transformer) if preset == "student" and not request.config else []
     return replace(
@@ -82,26 +83,28 @@ def student_request(request: TrainingRequest, teacher: ModelFolder, run: RunFold
         preset=preset,
         languages=language_codes(request.languages) or teacher.config.data.languages,
         settings=merge(settings_layer(smaller), settings_layer(request.settings or ())),
-        inherited={} if run.config.exists() else taught_by(teacher),  # a run that exists has its settings
+        inherited={} if run.config.exists() else taught_by(teacher),  # an existing run has its own settings
     )
 
 
 def _corpus(files: tuple[Group, ...], requested: RequestedSettings, teacher: ModelFolder) -> Corpus:
-    """The pairs whose sources the teacher translates, read as requested or else as the teacher's data were."""
-    data, asked = teacher.config.data, requested.config.data
+    """The pairs whose sources the teacher translates, read as requested, or else like the teacher's data."""
+    data, given = teacher.config.data, requested.config.data
     return replace(
         Corpus.of(files, data),
-        languages=asked.languages,
-        columns=asked.layout or data.layout,
-        skip_blank_lines=asked.skip_blank_lines or data.skip_blank_lines,
+        languages=given.languages,
+        columns=given.layout or data.layout,
+        skip_blank_lines=given.skip_blank_lines or data.skip_blank_lines,
     )
 
 
 def taught_by(teacher: ModelFolder) -> Layers:
-    """What a student takes over: its task and units must not be guessed from what a weak teacher made."""
+    """The settings that a student inherits: its task and units must not be inferred from a weak teacher's output."""
     data = teacher.config.data
     settings: dict[str, Any] = {name: getattr(data, name) for name in INHERITED}
-    if data.layout and data.layout.features:  # they were read beside the words, and stand in their text now
+    if (
+        data.layout and data.layout.features
+    ):  # the teacher read them from their own column; they are part of the text now
         pieces = teacher.vocabularies.source.pieces(range(teacher.vocabularies.source.pad))
         features = [piece for piece in pieces if piece.startswith(";") and len(piece) > 1]
         settings["symbols"] = tuple(dict.fromkeys((*data.symbols, *features)))
@@ -109,14 +112,14 @@ def taught_by(teacher: ModelFolder) -> Layers:
 
 
 def _readable_again(groups: tuple[Group, ...], folder: Path) -> tuple[Group, ...]:
-    """The groups with pipes copied into the folder of the corpus: a student that keeps the original pairs reads them too."""
+    """Copy pipes into the folder of the corpus: a student that keeps the original pairs reads them a second time."""
     with disk_errors(lambda reason, _: RunError(f"{folder}: cannot be written: {reason.lower()}")):
         folder.mkdir(parents=True, exist_ok=True)
     return without_pipes(groups, folder)
 
 
 def smaller_than(teacher: ModelConfig) -> list[str]:
-    """Settings that make the preset `student` smaller than its teacher too: for one of less than 512 features."""
+    """Settings that shrink the preset `student` if the teacher is itself small (`d_model` below 512)."""
     width = max(WIDTHS, 2 * teacher.d_model // 3 // WIDTHS * WIDTHS)
     shape = PRESETS["student"]["model"]
     if width >= shape["d_model"]:
@@ -136,30 +139,30 @@ def backtranslate(
     loading: LoadOptions | None = None,
     say: Say = print,
 ) -> Made:
-    """Sources for lines of the target language, by a model that translates back; drawn where `sampling` is set."""
+    """Translate lines of the target language into sources with a reverse model; `sampling` samples instead of searching."""
     translator = Translator.load(model, loading or LoadOptions(say=say))
     request = translator.request(beam=beam, sampling=sampling, seed=seed)
     return make_corpus(translator, request, lines, Path(folder), say)
 
 
 def make_corpus(translator: Translator, request: SearchRequest, lines: Iterable[str], folder: Path, say: Say) -> Made:
-    """`given.txt` and `made.txt` in this folder, line by line; pairs with an empty side are left out, and counted."""
+    """Write `given.txt` and `made.txt`, aligned line by line; pairs with an empty side are left out and counted."""
     wanted = request.but(figures="none", n_best=1)
     if folder.exists() and not folder.is_dir():
-        raise RunError(f"{folder}: a file, not a folder for a corpus")
-    asked, hashes, count = iter(lines), hashlib.sha256(), 0
+        raise RunError(f"{folder}: is a file; give a folder for the corpus")
+    given, hashes, count = iter(lines), hashlib.sha256(), 0
     parts: list[Path] = []
-    while block := list(islice(asked, PART_LINES)):
-        drawn = wanted.drawing(SEEDS_A_PART * len(parts))
-        digest = _digest(translator, drawn, block)
+    while block := list(islice(given, PART_LINES)):
+        sampled = wanted.drawing(SEEDS_A_PART * len(parts))
+        digest = _digest(translator, sampled, block)
         hashes.update(digest.encode())
         part = folder / f"part-{len(parts):06}-{digest[:16]}.jsonl"
-        _make_part(translator, drawn, block, part, say)
+        _make_part(translator, sampled, block, part, say)
         parts.append(part)
         count += len(block)
         say(f"translated {count:,} lines")
     if not count:
-        raise DataError("there is not a single line to translate")
+        raise DataError("the input is empty: there are no lines to translate")
     return _joined(folder, parts, hashes.hexdigest(), count)
 
 
@@ -169,7 +172,7 @@ def _digest(translator: Translator, request: SearchRequest, lines: list[str]) ->
 
 
 def _make_part(translator: Translator, request: SearchRequest, lines: list[str], path: Path, say: Say) -> None:
-    """The file of these pairs below a line with their hash, made unless it is there and whole."""
+    """Write these pairs to a file, below a line with their hash, unless an intact file exists."""
     if path.exists():
         first, _, rest = path.read_bytes().partition(b"\n")
         if first.decode(errors="replace") == _seal(rest):
@@ -186,11 +189,11 @@ def _seal(content: bytes) -> str:
 
 
 def _joined(folder: Path, parts: list[Path], digest: str, count: int) -> Made:
-    """All parts as two files, written once; parts of an earlier corpus go."""
+    """Join all parts into two files, unless that is done already, and delete parts of an earlier corpus."""
     given, made, about = folder / "given.txt", folder / "made.txt", folder / "about.json"
     kept = sum(1 for _ in _pairs(parts))
     if _facts(about) != _joined_facts(folder, digest, kept, count - kept):
-        about.unlink(missing_ok=True)  # until both files are new, nothing says that they belong together
+        about.unlink(missing_ok=True)  # until both files are written, nothing may claim that they belong together
         _write_lines(given, (source for source, _ in _pairs(parts)))
         _write_lines(made, (target for _, target in _pairs(parts)))
         write_text(about, json.dumps(_joined_facts(folder, digest, kept, count - kept)) + "\n")
@@ -200,7 +203,7 @@ def _joined(folder: Path, parts: list[Path], digest: str, count: int) -> Made:
 
 
 def _facts(about: Path) -> object:
-    """What was written of a corpus; nothing where it is not there or damaged: then the corpus is joined again."""
+    """The stored facts about a corpus; None if the file is missing or damaged, and then the parts are joined again."""
     try:
         return json.loads(about.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -208,7 +211,7 @@ def _facts(about: Path) -> object:
 
 
 def _joined_facts(folder: Path, digest: str, kept: int, left_out: int) -> dict[str, str | int]:
-    """What it was made from, and the hashes of its files as they are now."""
+    """The hash of what the corpus was made from, its counts, and the current hashes of its files."""
     facts: dict[str, str | int] = {"made_from": digest, "lines": kept, "left_out": left_out}
     for path in (folder / "given.txt", folder / "made.txt"):
         if path.exists():
@@ -218,7 +221,7 @@ def _joined_facts(folder: Path, digest: str, kept: int, left_out: int) -> dict[s
 
 
 def _write_lines(path: Path, texts: Iterable[str]) -> None:
-    """A file of any size, whole or not at all."""
+    """Write a file of any size atomically."""
     temporary = path.with_name(f".{path.name}")
     with open(temporary, "wb") as file:
         file.writelines(f"{text}\n".encode() for text in texts)
@@ -227,10 +230,10 @@ def _write_lines(path: Path, texts: Iterable[str]) -> None:
 
 
 def _pairs(parts: list[Path]) -> Iterator[tuple[str, str]]:
-    """Those of which neither side is empty."""
+    """The pairs in which neither side is empty."""
     for part in parts:
-        _, *lines, _ = part.read_text(encoding="utf-8").split("\n")  # the first is their hash
+        _, *lines, _ = part.read_text(encoding="utf-8").split("\n")  # the first line is the hash
         for line in lines:
             source, target = json.loads(line)
             if source.strip() and target.strip():
-                yield source.replace("\n", " "), target  # a line each; outputs have no line breaks
+                yield source.replace("\n", " "), target  # one line each; outputs have no line breaks

@@ -1,6 +1,6 @@
 """Which column of a TSV file, or which key of a JSONL file, is the source, the target and the features.
 
-Knows the fields of one line; which files there are and what their lines hold is `data`'s.
+Knows the fields of one line; `transduce/data` knows the files and their contents.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from transduce.errors import SettingError
 
 ROLES = ("source", "features", "target")
-EXAMPLE = "write for example source=1,features=2,target=3, or names: source=lemma,target=form"
+EXAMPLE = "write for example source=1,features=2,target=3 or, with names, source=lemma,target=form"
 
 
 @dataclass(frozen=True)
@@ -18,11 +18,11 @@ class Columns:
 
     source: str = "1"
     target: str = "2"
-    features: str = ""  # `A;B` there makes the source `... ;A;B`
+    features: str = ""  # a field `A;B` turns the source into `... ;A;B`
 
     @staticmethod
     def of(setting: Iterable[str], needs_target: bool = True) -> "Columns":
-        """Columns as `data.columns` has them: ("source=1", "features=2", "target=3")."""
+        """Parse the setting `data.columns`: ("source=1", "features=2", "target=3")."""
         given = tuple(setting)
         columns = dict.fromkeys(ROLES, "")
         for item in given:
@@ -36,18 +36,18 @@ class Columns:
 
     @staticmethod
     def with_features_in(number: int) -> "Columns":
-        """What the old setting `features_column` means: source and target are the first two of the other columns."""
+        """The columns for the old setting `features_column`: source and target are the first two other columns."""
         source, target, *_ = (str(column) for column in (1, 2, 3) if column != number)
         return Columns(source, target, str(number))
 
     def _check(self, given: str, needs_target: bool) -> None:
         used = [column for column in (self.source, self.target, self.features) if column]
         if not self.source or (needs_target and not self.target):
-            raise SettingError(f"data.columns = {given}: source and target are needed: {EXAMPLE}")
+            raise SettingError(f"data.columns = {given}: source and target are required: {EXAMPLE}")
         if len(set(used)) < len(used):
-            raise SettingError(f"data.columns = {given}: a column has one meaning only")
+            raise SettingError(f"data.columns = {given}: a column can have only one role")
         if len({column.isdecimal() for column in used}) > 1 or any(c.isdecimal() and int(c) < 1 for c in used):
-            raise SettingError(f"data.columns = {given}: give all columns by number, from 1 on, or all by name")
+            raise SettingError(f"data.columns = {given}: give all columns by number (starting at 1) or all by name")
 
     @property
     def setting(self) -> tuple[str, ...]:
@@ -55,29 +55,29 @@ class Columns:
 
     @property
     def named(self) -> bool:
-        """Whether TSV files begin with a line of names."""
+        """Whether columns have names, and so TSV files begin with a header line."""
         return not self.source.isdecimal()
 
     @property
     def needed(self) -> int:
-        """How many columns a line must have, where they are numbered."""
+        """How many columns a line must have, if columns are given by number."""
         return max(int(column) for column in (self.source, self.target, self.features) if column)
 
     def numbered(self, header: Sequence[str]) -> "Columns":
-        """The same columns by their numbers in a file with this header; `KeyError` names one that it lacks."""
+        """The same columns as numbers in a file with this header; raises `KeyError` with the name of a missing column."""
         numbers = {name: str(number) for number, name in reversed(list(enumerate(header, 1)))}
         return Columns(numbers[self.source], numbers[self.target], numbers[self.features] if self.features else "")
 
     def source_of(self, fields: Mapping[str, str] | Sequence[str]) -> str:
-        """The source text of a line, with its features behind it as the model learned them: `gehen ;V;PST`."""
+        """The source text of a line, followed by its features as the model was trained on them: `gehen ;V;PST`."""
         word = self._field(fields, self.source)
         marks = "".join(feature_symbols(self._field(fields, self.features))) if self.features else ""
         return f"{word} {marks}".rstrip() if self.features else word
 
     def source_of_line(self, line: str) -> str:
-        """The source text of a line to translate: all columns of the training data, or all but the target.
+        """The source text of a line to translate, which has all columns of the training data or all but the target.
 
-        A line without tabs is a source already.
+        A line without tabs is already a source text.
         """
         if "\t" not in line:
             return line

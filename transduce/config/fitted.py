@@ -1,9 +1,9 @@
-"""Settings fitted to the data, the machine and the time there is, with the reasons.
+"""Settings fitted to the data, the machine and the time budget, with the reasons.
 
-One small table leads from the number of pairs to a whole recipe; a budget in minutes, or a slow machine, makes the model
-and its batches smaller (`transduce/config/budget.py`). Used where no preset, file or `--set` says otherwise. Each row rests
-on runs in docs/log.md. Everything chosen here can be expressed by Hugging Face transformers and CTranslate2. Sees counts
-only, never the data.
+A small table maps the number of pairs to a complete recipe; for a budget in minutes or a slow machine, the model and its
+batches become smaller (`transduce/config/budget.py`). Presets, files and `--set` override these settings. Each row is
+based on runs in docs/log.md. Hugging Face transformers and CTranslate2 support every model chosen here. Sees only counts,
+never the data.
 """
 
 from dataclasses import dataclass, replace
@@ -25,16 +25,16 @@ from transduce.config.budget import (
 from transduce.config.old_names import Layers
 from transduce.config.task import Counts, infer_task, infer_units, text_reasons, text_settings
 
-SENSIBLE_MINUTES = 60.0  # without a budget: what takes longer on this machine is made smaller
+SENSIBLE_MINUTES = 60.0  # without a budget: a recipe that takes longer on this machine is made smaller
 SLOW_CPU = cpu(2_000.0)
-FAR_BELOW = 0.25  # of the epochs that the data reward: with fewer, people are warned
+FAR_BELOW = 0.25  # of the recommended epochs: with fewer, the user is warned
 MOST_SAMPLED = 1_000_000_000  # pairs; the upper bound of data.vocabulary_sample
-SAMPLE_PER_MINUTE = 25_000  # pairs that the vocabulary is learned from, for each minute of the budget
+SAMPLE_PER_MINUTE = 25_000  # pairs to learn the vocabulary from, per minute of the budget
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """A layer of settings and, for people, why they are what they are, and what they should know before it starts."""
+    """A layer of settings, with the reasons for them and warnings to print before training."""
 
     layer: Layers
     reasons: list[str]
@@ -78,7 +78,7 @@ SYMBOLS = [  # spellings, sounds, word forms
 
 @dataclass(frozen=True)
 class Asked:
-    """What the user decided already and the rest is fitted around."""
+    """The requested settings that the fitted settings depend on."""
 
     task: str = "auto"
     source_units: str = ""
@@ -103,15 +103,15 @@ class Asked:
         return Asked(
             task=data.get("task", "auto"),
             joint=data.get("joint"),
-            size=_asked_size(layers.get("model", {})),
+            size=_requested_size(layers.get("model", {})),
             vocabulary_size=data.get("vocabulary_size", 0),
             **units,
             **budget,
         )
 
 
-def _asked_size(model: dict[str, Any]) -> Size | None:
-    """A shape that was asked for, however much of it; what was left open is as the fitted models have it."""
+def _requested_size(model: dict[str, Any]) -> Size | None:
+    """The requested shape, even if only partly given; omitted values are typical of fitted models."""
     names = ("d_model", "num_encoder_layers", "num_decoder_layers")
     if not any(name in model for name in names):
         return None
@@ -121,20 +121,20 @@ def _asked_size(model: dict[str, Any]) -> Size | None:
 
 @dataclass(frozen=True)
 class Time:
-    """How fast the machine is, and how many seconds of training there are; 0: no limit was asked for."""
+    """The speed of the machine and the seconds available for training; 0: no limit was requested."""
 
     machine: Machine
     seconds: float = 0.0
 
 
 def fit(counts: Counts, asked: Asked | None = None, time: Time | None = None) -> Fitted:
-    """The recipe for a corpus, around what was asked for: a budget that was given takes the place of the fitted one.
+    """The recipe for a corpus, consistent with the requested settings; a requested budget replaces the fitted one.
 
-    Differs from the paper: pre-norm, a learning rate that falls linearly to zero with the budget, clipping, dropout and
-    vocabulary by the size of the data. The presets `base` and `big` are the paper's own.
+    Differs from the paper: pre-norm, a learning rate that falls linearly to zero over the budget, clipping, and dropout and
+    vocabulary size chosen by the size of the data. The presets `base` and `big` follow the paper.
     """
     asked = asked or Asked()
-    task, why = infer_task(counts) if asked.task == "auto" else (asked.task, "as set")
+    task, why = infer_task(counts) if asked.task == "auto" else (asked.task, "as requested")
     row = row_for(task, counts.pairs)
     source, target = infer_units(counts, task)
     units = asked.source_units or source, asked.target_units or target
@@ -150,7 +150,7 @@ def fit(counts: Counts, asked: Asked | None = None, time: Time | None = None) ->
 
 
 def may_take_long(counts: Counts, asked: Asked) -> bool:
-    """Whether the recipe could take longer than is sensible on a slow CPU; if not, its speed need not be measured."""
+    """Whether the recipe could take too long on a slow CPU; if not, the speed need not be measured."""
     task = infer_task(counts)[0] if asked.task == "auto" else asked.task
     row = row_for(task, counts.pairs)
     work = _work(row, task, infer_units(counts, task), counts, asked)
@@ -159,19 +159,19 @@ def may_take_long(counts: Counts, asked: Asked) -> bool:
 
 
 def row_for(task: str, pairs: int) -> Row:
-    """The recipe that so many pairs reward, whatever time it takes."""
+    """The recommended recipe for this many pairs, regardless of time."""
     return next(row for row in (SYMBOLS if task == "symbols" else TRANSLATION) if pairs <= row.pairs)
 
 
 def _work(row: Row, task: str, units: tuple[str, str], counts: Counts, asked: Asked) -> Work:
     source, target = counts.source.tokens_in(units[0]), counts.target.tokens_in(units[1])
-    # Letters and symbols are far fewer than the limit of such a vocabulary.
+    # A vocabulary of letters or symbols is far smaller than its limit.
     vocabulary = (asked.vocabulary_size or row.vocabulary) if units[1] in ("bpe", "unigram") else 100
     return Work(task, vocabulary, source / target, counts.pairs * target)
 
 
 def _fit_to_time(row: Row, work: Work, asked: Asked, time: Time | None) -> tuple[Row, list[str]]:
-    """The recipe made smaller where the time asks for it, and what should be said of that."""
+    """The recipe, made smaller if time is short, and warnings about that."""
     if time is None:
         return row, []
     wanted, size = row.epochs * work.tokens_per_epoch, asked.size or row.size
@@ -186,7 +186,7 @@ def _fit_to_time(row: Row, work: Work, asked: Asked, time: Time | None) -> tuple
     else:
         choice = for_size(time.machine, seconds, work, asked.size, batches)
     shrunk = _shrunk(row, choice, work)
-    if not asked.minutes:  # an hour is a limit then, not a wish
+    if not asked.minutes:  # the hour is an upper limit then, not a requested duration
         shrunk = replace(shrunk, epochs=min(row.epochs, shrunk.epochs))
     return shrunk, _time_warnings(row, choice, work, asked, minutes)
 
@@ -206,22 +206,23 @@ def _shrunk(row: Row, choice: Choice, work: Work) -> Row:
 
 
 def _time_warnings(row: Row, choice: Choice, work: Work, asked: Asked, minutes: float) -> list[str]:
-    """What more time or a faster machine would bring, said before anything is trained."""
+    """Warnings, printed before training, about what more time or a faster machine would allow."""
     size = asked.size or row.size
     best = f"d_model {size.d_model}, {size.layers} + {size.layers} layers, {row.epochs:g} epochs"
     if not asked.minutes:
         return [
-            f"these data reward {best}: about {_hours(minutes)} on this machine. No budget was given, so "
-            f"{'fewer epochs' if asked.size else 'a smaller model'} will be trained, in about an hour; --minutes sets another budget, and a GPU would take minutes"
+            f"the recommended recipe for this data ({best}) would take about {_hours(minutes)} on this machine. No "
+            f"budget was given, so {'fewer epochs' if asked.size else 'a smaller model'} will be trained in about an "
+            "hour; use --minutes to set another budget. A GPU would take minutes"
         ]
     epochs = choice.tokens / work.tokens_per_epoch
     if epochs >= FAR_BELOW * row.epochs:
         return []
     expected = "expect a weaker model" if epochs >= 1 else "less than one pass over the data, so expect poor output"
     return [
-        f"{_minutes(asked.minutes)} of this machine {'allows' if asked.minutes == 1 else 'allow'} about {epochs:.2g} epochs, "
-        f"and these data keep improving up to about {row.epochs:g}: {expected}. The full recipe ({best}) would take "
-        f"about {_hours(minutes)} here"
+        f"this machine can train about {epochs:.2g} epochs in {_minutes(asked.minutes)}, and a model for this data keeps "
+        f"improving up to about {row.epochs:g}: {expected}. The recommended recipe ({best}) would take about "
+        f"{_hours(minutes)} on this machine"
     ]
 
 
@@ -256,9 +257,9 @@ def _layer(row: Row, task: str, units: tuple[str, str], joint: bool, counts: Cou
 
 
 def _training(row: Row, work: Work, asked: Asked) -> dict[str, Any]:
-    """Warm-up, validations and checkpoints as shares of the steps there will be.
+    """Training settings, with warm-up, validations and checkpoints as shares of the expected steps.
 
-    With a budget in minutes, when to validate and to save is planned by the clock instead (`training/plan.py`).
+    With a budget in minutes, `training/plan.py` decides when to validate and to save instead.
     """
     steps_per_epoch = work.tokens_per_epoch / row.tokens_per_batch
     steps = max(1, asked.steps or round((asked.epochs or row.epochs) * steps_per_epoch))

@@ -1,5 +1,5 @@
-"""The named recipes. `base` and `big` are the paper's, setting for setting; `tiny` and `small` are for little data,
-`student` is what a large model is distilled into."""
+"""The presets. `base` and `big` are the paper's models; `tiny` and `small` are for little data; `student` is for
+distillation."""
 
 from typing import Any
 
@@ -54,10 +54,10 @@ def _shape(layers: int, d_model: int, heads: int, d_ff: int, dropout: float) -> 
 
 
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
-    # Shape only: everything else stays fitted to the data.
+    # Only the shape: all other settings are still fitted to the data.
     "tiny": {"model": _shape(3, 128, 4, 512, 0.1)},
     "small": {"model": _shape(4, 256, 4, 1024, 0.2)},
-    # What a large model is distilled into: most of the work in the encoder, which runs once a sentence, not once a token.
+    # For distillation: most layers are in the encoder, which runs once per sentence instead of once per token.
     "student": {
         "model": _shape(6, 256, 4, 1024, 0.1) | {"num_decoder_layers": 1},
         "search": {"beam": 1},

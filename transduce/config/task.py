@@ -1,28 +1,28 @@
-"""The task and the units of a corpus, inferred from counts of its lines: translation, or symbols.
+"""Infer the task of a corpus (translation or symbols) and its units from counts of its lines.
 
-Sees counts only, never the data. `transduce/config/fitted.py` builds the rest of the recipe around the answer.
+Sees only counts, never the data. `transduce/config/fitted.py` builds the rest of the recipe on the result.
 """
 
 from dataclasses import dataclass
 from typing import Any
 
-SYMBOL_KINDS = 500  # at most this many different whitespace-separated tokens, each of them often: symbols, not words
-OFTEN = 10  # times in the mean
-# Scripts without spaces: from how many words on a line is a sentence, and not a name or a term; and from how many on it
-# is worth translating where `data.languages` names two languages.
+SYMBOL_KINDS = 500  # at most this many distinct whitespace-separated tokens, each of them frequent: symbols, not words
+OFTEN = 10  # mean number of occurrences of a frequent token
+# In scripts without spaces: the fewest words per line of a sentence, as opposed to a name or a term; and the fewest words
+# per line to be treated as translation if `data.languages` names two languages.
 SENTENCE_WORDS = 3.0
 PHRASE_WORDS = 2.5
-MANY_IDENTICAL = 0.05  # of all pairs: more than untranslated lines usually are in a parallel corpus
+MANY_IDENTICAL = 0.05  # of all pairs: more than the usual share of untranslated lines in a parallel corpus
 
 
 @dataclass(frozen=True)
 class Side:
-    """What one side of a corpus looks like."""
+    """Statistics of one side of a corpus."""
 
     tokens_per_line: float  # whitespace-separated
     distinct_tokens: int  # in a sample of the corpus
     characters_per_line: float
-    unspaced_words_per_line: float = 0.0  # estimated words in scripts that put no spaces between them
+    unspaced_words_per_line: float = 0.0  # estimated number of words in scripts without spaces
     alphabet: int = 0  # characters that make up nearly all of the text
 
     @property
@@ -31,11 +31,11 @@ class Side:
 
     @property
     def unspaced(self) -> bool:
-        """Whether spaces do not separate its words: Japanese, Chinese, Thai, and others."""
+        """Whether words are not separated by spaces, as in Japanese, Chinese or Thai."""
         return self.unspaced_words_per_line >= 1.5 * self.tokens_per_line
 
     def tokens_in(self, units: str) -> float:
-        """How many tokens a line has in these units, roughly: subwords are a little shorter than words; `</s>` ends it."""
+        """The approximate number of tokens per line in these units, with `</s>`; subwords are a little shorter than words."""
         per_line = {
             "word": self.tokens_per_line,
             "char": self.characters_per_line,
@@ -45,14 +45,14 @@ class Side:
 
 @dataclass(frozen=True)
 class Counts:
-    """What the rule looks at."""
+    """The counts of a corpus that settings are fitted to."""
 
     pairs: int
     source: Side
     target: Side
-    features: bool = False  # whether a column of features stands beside the words
-    languages: tuple[str, ...] = ()  # source and target, where given
-    identical: int = 0  # pairs whose source is their target
+    features: bool = False  # whether there is a column of features
+    languages: tuple[str, ...] = ()  # source and target, if given
+    identical: int = 0  # pairs whose source equals their target
 
     @property
     def between_languages(self) -> bool:
@@ -60,17 +60,17 @@ class Counts:
 
     @property
     def words_per_line(self) -> float:
-        """Of the side with fewer: a name may be long in one script."""
+        """The smaller value of both sides: a name may be long in one script."""
         return min(self.source.words_per_line, self.target.words_per_line)
 
     def has_symbols(self, side: Side) -> bool:
-        """Whether the tokens of a side are few and come again and again."""
+        """Whether a side consists of a few distinct tokens that occur often."""
         few = side.distinct_tokens <= SYMBOL_KINDS and not side.unspaced
         return few and side.tokens_per_line * self.pairs > OFTEN * side.distinct_tokens
 
 
 def infer_task(counts: Counts) -> tuple[str, str]:
-    """Symbols where the target is made of few kinds of tokens, or of single words, or words come with features."""
+    """The task and the reason: symbols if targets are few distinct tokens or single words, or if there are features."""
     target = counts.target
     if counts.features:
         return "symbols", "words come with features"
@@ -98,8 +98,8 @@ def infer_units(counts: Counts, task: str) -> tuple[str, str]:
 
 
 def text_settings(counts: Counts, task: str, vocabulary_size: int) -> dict[str, Any]:
-    """The settings of `data` that follow from the task and the writing system."""
-    # NFKC rewrites full-width punctuation and Thai and Lao vowels: outputs would not be spelt as the references are.
+    """The settings of `data` that depend on the task and the writing system."""
+    # NFKC rewrites full-width punctuation and Thai and Lao vowels: outputs would be spelt differently from the references.
     normalization = "identity" if task == "symbols" or counts.target.unspaced else "nmt_nfkc"
     return {
         "vocabulary_size": _with_room_for_characters(vocabulary_size, counts),
@@ -110,23 +110,23 @@ def text_settings(counts: Counts, task: str, vocabulary_size: int) -> dict[str, 
 
 
 def text_reasons(counts: Counts, task: str) -> list[str]:
-    """What people should know of these settings."""
+    """Explanations of these settings for the user."""
     if not counts.identical:
         return []
     pairs = f"{counts.identical:,} pairs whose source equals their target"
     if _drops_identical(counts, task):
-        return [f"{pairs} are left out, as untranslated lines; data.identical=keep keeps them"]
-    return [f"{pairs} are kept; data.identical=drop leaves them out"]
+        return [f"{pairs} are left out as untranslated; to keep them, set data.identical=keep"]
+    return [f"{pairs} are kept; to leave them out, set data.identical=drop"]
 
 
 def _drops_identical(counts: Counts, task: str) -> bool:
-    """Only translations, and only where such pairs are stray: where they are many, copying is part of what is to be learned."""
+    """Whether to drop identical pairs: only in translation, and only if there are few; if many, copying is part of the task."""
     many = counts.identical > MANY_IDENTICAL * counts.pairs and not counts.between_languages
     return task == "translation" and not many
 
 
 def _with_room_for_characters(vocabulary_size: int, counts: Counts) -> int:
-    """Every character is a piece of its own first: thousands of them must not take the place of longer pieces."""
+    """Enlarge the vocabulary for scripts with thousands of characters, each of which takes the place of a longer piece."""
     characters = counts.source.alphabet + counts.target.alphabet
     return vocabulary_size if characters <= vocabulary_size / 4 else vocabulary_size + 100 * (characters // 100 + 1)
 
@@ -138,5 +138,5 @@ def _symbol_units(counts: Counts) -> tuple[str, str]:
         several = side.tokens_per_line >= max(1.2, side.characters_per_line / 20)
         return "word" if several and counts.has_symbols(side) else "char"
 
-    # Features are written without spaces between them: as words, each set of them would be a symbol of its own.
+    # Features are written without spaces: as words, each combination of features would be its own symbol.
     return "char" if counts.features else units(counts.source), units(counts.target)
