@@ -248,7 +248,7 @@ def test_what_has_no_average_is_refused(tmp_path: Path) -> None:
     one, other = write_folder(tmp_path / "one", apart), write_folder(tmp_path / "other", apart, joint=False)
     with pytest.raises(SettingError, match="at least two"):
         average([one], tmp_path / "mean")
-    with pytest.raises(RunError, match="something there already"):
+    with pytest.raises(RunError, match="one: already exists; give a new folder"):
         average([one, one], one)
     with pytest.raises(RunError, match=r"other: its source vocabulary differs"):
         average([one, other], tmp_path / "mean")
