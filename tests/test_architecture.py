@@ -29,7 +29,7 @@ DOCUMENTS = ["docs/paper.md", "docs/architecture.md", "docs/explorer.md", "docs/
 DOCUMENTS += ["CONTRIBUTING.md", "CHANGELOG.md", "docs/reference/file-formats.md"]
 DOCUMENTS += sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/decisions/*.md"))
 
-# From the bottom up. A part may import those of lower rows, never one of its own row: they are islands.
+# From the bottom up. A part may import those of lower rows, never one of its own row: they are independent.
 LEVELS = [
     ["errors", "cores"],
     ["config", "device", "edit_rate", "files", "memory", "threads", "scripts"],
@@ -101,7 +101,7 @@ def wrong_arrows(module: Path) -> Iterator[str]:
         if part == FACE or LEVEL[part] > LEVEL[here]:
             yield f"{where}, which is above it"
         elif LEVEL[part] == LEVEL[here]:
-            yield f"{where}, which is beside it: islands do not know each other"
+            yield f"{where}, which is beside it: modules of one row are independent"
         elif part not in SEES_ONLY.get(here, {part}):
             yield f"{where}, and may see only {', '.join(sorted(SEES_ONLY[here]))}"
 
