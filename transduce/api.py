@@ -1,4 +1,4 @@
-"""The public functions: every verb of the command line as a Python function, importable from `transduce`.
+"""The public functions: every command of the command line as a Python function, importable from `transduce`.
 
 Functions that take a model accept a run folder or a `Translator` that `load` returned. Importing this module does not import
 torch; the first call that needs torch does.

@@ -1,4 +1,4 @@
-"""What several verbs share: from parsed options to the arguments of the Python API, and JSON on stdout."""
+"""What several commands share: from parsed options to the arguments of the Python API, and JSON on stdout."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""The verbs for other toolkits: export, import."""
+"""The commands for other toolkits: export, import."""
 
 import sys
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""Options that several verbs share. Imports nothing heavy."""
+"""Options that several commands share. Imports nothing heavy."""
 
 import argparse
 

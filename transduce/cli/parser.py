@@ -1,4 +1,4 @@
-"""The verbs and options of the command line. Imports nothing heavy, so that `transduce --help` answers at once."""
+"""The commands and options of the command line. Imports nothing heavy, so that `transduce --help` answers at once."""
 
 import argparse
 import difflib

@@ -1,4 +1,4 @@
-"""The verbs for servers: serve, key."""
+"""The commands for servers: serve, key."""
 
 import sys
 from pathlib import Path

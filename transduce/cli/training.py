@@ -1,4 +1,4 @@
-"""The verbs that make models and training data: demo, train, distill, backtranslate, average, shortlist."""
+"""The commands that make models and training data: demo, train, distill, backtranslate, average, shortlist."""
 
 import sys
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The verb translate: lines in, translations out, in order."""
+"""The command `translate`: lines in, translations out, in order."""
 
 import sys
 from collections.abc import Iterator
