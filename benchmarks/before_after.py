@@ -9,6 +9,7 @@ A turn of training is a number of steps on the same data; a turn of translation 
 """
 
 import argparse
+import gc
 import json
 import os
 import shutil
@@ -132,6 +133,7 @@ def own_copy(run: str) -> str:
 def translate(options: argparse.Namespace) -> None:
     import transduce
 
+    gc.set_threshold(50_000, 10, 10)  # as the command line does
     model = transduce.load(own_copy(options.run), device=options.device)
     lines = options.repeat * Path(options.lines).read_text(encoding="utf-8").split("\n")[:-1]
     work_in_turns(lambda: model.translate(lines, beam=options.beam))

@@ -138,8 +138,9 @@ def test_rates_and_dropout() -> None:
     assert learning_rate("translation", 256, 4_096) == 2.1e-3
     assert learning_rate("translation", 128, 512) == 2.1e-3
     assert learning_rate("symbols", 64, 2_048) == 3e-3
-    assert [dropout(0.3, epochs) for epochs in (1, 20, 60)] == [0.1, 0.2, 0.3]
-    assert dropout(0.05, 60) == 0.05
+    assert [dropout("translation", 0.3, epochs) for epochs in (1, 20, 60)] == [0.1, 0.2, 0.3]
+    assert [dropout("symbols", 0.3, epochs) for epochs in (20, 40, 60)] == [0.1, 0.2, 0.3]
+    assert dropout("translation", 0.05, 60) == 0.05
 
 
 def test_a_batch_that_was_asked_for_is_what_the_rest_is_fitted_to() -> None:

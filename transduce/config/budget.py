@@ -13,7 +13,8 @@ SMALLEST_BATCH = {"translation": 512, "symbols": 256}  # tokens
 RATE = 0.54  # learning rate times d_model for batches of RATE_BATCH tokens; scaled by the square root for smaller ones
 RATE_BATCH = 2_048
 HIGHEST_RATE = {"translation": 4e-3, "symbols": 3e-3}
-FEW_EPOCHS, SOME_EPOCHS = 12, 25  # up to FEW_EPOCHS little dropout is best, up to SOME_EPOCHS a little more
+FEW_EPOCHS = {"translation": 12, "symbols": 28}  # up to so many, little dropout is best
+SOME_EPOCHS = {"translation": 25, "symbols": 50}  # up to so many, a little more
 
 
 @dataclass(frozen=True)
@@ -143,6 +144,6 @@ def learning_rate(task: str, d_model: int, tokens_per_batch: int) -> float:
     return float(f"{min(rate, HIGHEST_RATE[task]):.2g}")
 
 
-def dropout(most: float, epochs: float) -> float:
+def dropout(task: str, most: float, epochs: float) -> float:
     """Dropout by the number of epochs: little if the data is seen a few times, up to `most` if it is seen often."""
-    return min(most, 0.1 if epochs <= FEW_EPOCHS else 0.2 if epochs <= SOME_EPOCHS else most)
+    return min(most, 0.1 if epochs <= FEW_EPOCHS[task] else 0.2 if epochs <= SOME_EPOCHS[task] else most)

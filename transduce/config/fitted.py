@@ -200,7 +200,7 @@ def _shrunk(row: Row, choice: Choice, work: Work) -> Row:
         layers=size.layers,
         tokens_per_batch=choice.tokens_per_batch,
         epochs=float(f"{epochs:.2g}"),
-        dropout=dropout(row.dropout, epochs),
+        dropout=dropout(work.task, row.dropout, epochs),
         learning_rate=learning_rate(work.task, size.d_model, choice.tokens_per_batch),
     )
 
