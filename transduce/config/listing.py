@@ -27,7 +27,7 @@ Every setting has a section and a name. There are three ways to set one:
 - in Python: `transduce.train(..., settings={"model.d_model": 256})`
 
 A later source wins: defaults, settings fitted to the data, `--preset`, `--config`, `--set`. \\*: normally
-chosen for your data. The default in the table is used if you build a configuration in Python without data, or if you set it.
+chosen for your data. The default in the table applies if nothing is chosen, as in a configuration built in Python without data.
 `config.toml` in a run folder holds the values that a run uses.
 
 *Resume*: **may change** means that you can change the setting when you rerun the command to resume a run; an empty cell means
