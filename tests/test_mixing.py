@@ -98,6 +98,6 @@ def test_what_is_left_of_an_epoch_is_said() -> None:
 
 @pytest.mark.parametrize(("pairs", "weights"), [((0, 5), ("1", "0")), ((3, 3), ("0.3", "0.33"))])
 def test_an_epoch_of_nothing_is_refused(pairs: tuple[int, ...], weights: tuple[str, ...]) -> None:
-    with pytest.raises(DataError, match=r"data.weights = .* an epoch would have no pairs: use larger weights"):
+    with pytest.raises(DataError, match=r"data.weights=.* leaves no pairs in an epoch; use larger weights"):
         Mixture.of(pairs, weights).check()
     Mixture.of(pairs, ("1", "1")).check()

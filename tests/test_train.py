@@ -471,8 +471,7 @@ def test_a_longer_budget_goes_on(finished: Path, reversal: dict[str, str], tmp_p
 
 def test_nothing_else_may_change(finished: Path, reversal: dict[str, str]) -> None:
     with pytest.raises(
-        RunError,
-        match=r"this run has model.d_model = 32, and resuming cannot change it to 64 \(only budgets and logging",
+        RunError, match=r"this run has model.d_model = 32, not 64. model.d_model cannot change when a run is resumed"
     ):
         run_training(finished, reversal, "model.d_model=64")
 
@@ -487,7 +486,7 @@ def test_changed_data_is_refused(finished: Path, reversal: dict[str, str], tmp_p
 def test_one_process_a_run(finished: Path, reversal: dict[str, str]) -> None:
     from transduce.training.run import _alone_in
 
-    with _alone_in(RunFolder(finished)), pytest.raises(RunError, match="another process is training this run"):
+    with _alone_in(RunFolder(finished)), pytest.raises(RunError, match="another process is training this run; wait"):
         run_training(finished, reversal)
 
 
@@ -495,9 +494,7 @@ def test_one_process_a_run(finished: Path, reversal: dict[str, str]) -> None:
 
 
 def test_not_a_number_stops_before_it_is_applied(reversal: dict[str, str], tmp_path: Path) -> None:
-    with pytest.raises(
-        TrainingError, match=r"step \d+: the (loss|gradient) is NaN or infinite; the update was not applied"
-    ):
+    with pytest.raises(TrainingError, match=r"step \d+: the (loss|gradient) is NaN or infinite\. .* Start a new run"):
         run_training(
             tmp_path / "nan", reversal, "train.learning_rate=1e30", "train.warmup_steps=0", "train.schedule=constant"
         )
@@ -543,7 +540,7 @@ def test_too_large_a_batch_is_one_line(
 
     monkeypatch.setattr("transduce.training.update.batch_loss", exhausted)
     with pytest.raises(
-        TrainingError, match=r"the largest batch .* does not fit .*lower train.positions_per_microbatch"
+        TrainingError, match=r"out of memory: the largest batch has \d+ positions\. .*positions_per_microbatch below"
     ):
         run_training(tmp_path / "large", reversal)
 

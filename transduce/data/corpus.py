@@ -305,9 +305,7 @@ class _Parser:
         keys = self._keys(fields, nested=fields is not record)
         texts = {role: _text_of(fields.get(key)) for role, key in keys.items()}
         if missing := [keys[role] for role, text in texts.items() if text is None]:
-            raise DataError(
-                f"{where}: no text{'s' * (len(missing) > 1)} {_quoted(missing)}{_remedy(fields, self.columns)}"
-            )
+            raise DataError(f"{where}: {_missing(missing)}{_remedy(fields, self.columns)}")
         return {role: _valid_unicode(str(text), where) for role, text in texts.items()}
 
     def _keys(self, fields: dict[str, Any], nested: bool) -> dict[str, str]:
@@ -344,19 +342,23 @@ def _quoted(names: Iterable[str]) -> str:
     return " and ".join(f'"{name}"' for name in names)
 
 
+def _missing(keys: list[str]) -> str:
+    several = len(keys) > 1
+    problem = "keys {} are missing or not strings" if several else "key {} is missing or not a string"
+    return problem.format(_quoted(keys))
+
+
 def _remedy(fields: dict[str, Any], columns: Columns) -> str:
     """What to do about missing keys."""
     texts = [key for key, value in fields.items() if isinstance(value, str)]
     if columns.named or len(texts) < 2 or {"source", "target"} & fields.keys():
-        return ": each line must hold them as strings"
-    return f": it has {_quoted(texts)}: name them, for example --columns source={texts[0]},target={texts[1]}"
+        return ""
+    return f"; it has {_quoted(texts)}: name them, for example --columns source={texts[0]},target={texts[1]}"
 
 
 def _valid_unicode(text: str, where: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise DataError(
-            f"{where}: an escape from \\ud800 to \\udfff without its partner is not a character: remove it"
-        ) from None
+        raise DataError(f"{where}: invalid Unicode: unpaired surrogate escape (\\ud800-\\udfff); remove it") from None
     return text

@@ -36,7 +36,7 @@ def groups_of(given: Files | None) -> tuple[Group, ...]:
         return tuple(_group(item) for item in items)
     if len(paths) > 2:
         raise SettingError(
-            f"{', '.join(paths)}: which belong together? Give pairs: [(source, target), (source, target)]"
+            f"{', '.join(paths)}: cannot tell which files form a pair: write [(source, target), (source, target)]"
         )
     return (tuple(paths),)
 

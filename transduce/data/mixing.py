@@ -72,8 +72,8 @@ class Mixture:
         if not sum(map(math.floor, self.seen)):
             weights = ",".join(f"{float(weight):g}" for weight in self.weights)
             raise DataError(
-                f"data.weights = {weights} of {', '.join(f'{n:,}' for n in self.pairs)} pairs: an epoch would "
-                "have no pairs: use larger weights"
+                f"data.weights={weights} with {', '.join(f'{n:,}' for n in self.pairs)} pairs leaves no pairs in an epoch; "
+                "use larger weights"
             )
 
     def summary(self, names: list[str]) -> list[str]:

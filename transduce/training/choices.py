@@ -122,8 +122,8 @@ def settings_of_resumed(stored: Config, requested: RequestedSettings, run: Path)
     for name, (old, new) in differences(found, config).items():
         if name not in may_change:
             raise RunError(
-                f"{run}: this run has {name} = {old}, and resuming cannot change it to {new} (only budgets and logging "
-                "can change); use a new folder"
+                f"{run}: this run has {name} = {old}, not {new}. {name} cannot change when a run is resumed "
+                "(`transduce settings NAME` says which settings can): use a new run folder"
             )
     return config
 
@@ -137,7 +137,7 @@ def _taken_from(start: ModelFolder, requested: RequestedSettings, fitted: Layers
             if key in dictated.get(section, {}) and value != dictated[section][key]:
                 raise SettingError(
                     f"{section}.{key} = {value}: the model {requested.start_from} has {dictated[section][key]}, and "
-                    "fine-tuning cannot change this setting"
+                    "a fine-tuned model must keep this value"
                 )
     rate = float(fitted["train"]["learning_rate"]) * FINE_TUNING_RATE
     usual: Layers = {"train": {"learning_rate": rate, "start_from": requested.start_from}}

@@ -38,6 +38,10 @@ TIMED_BATCHES = 3  # the fastest one counts: the first ones allocate memory
 TIMED_LINES = 32  # of the validation data, translated to measure how long a validation takes
 BYTES_PER_SECOND = 2e8  # writing to disk: an estimate until the first checkpoint is saved
 CLOSING_SECONDS = {"cpu": 2.0, "cuda": 5.0}  # to write the model card and the curves, and to exit
+DIVERGED = (
+    "Training stopped; the last checkpoint is intact. Start a new run with a lower train.learning_rate or with "
+    "train.clip_norm=1 (these settings cannot change when a run is resumed)"
+)
 
 
 class Stopped(Exception):
@@ -212,13 +216,10 @@ class Trainer:
         self.gradient_norm = seen.gradient_norm
         if not seen.finite:
             what = "gradient" if math.isfinite(seen.loss) else "loss"
-            when = (
-                "the update was not applied" if self.device.kind == "cpu" else "it began after the last line of the log"
-            )
-            raise TrainingError(
-                f"step {self.progress.step:,}: the {what} is NaN or infinite; {when}, and the last checkpoint is intact: "
-                "lower train.learning_rate, raise train.warmup_steps, or set train.clip_norm=1"
-            )
+            problem = "is NaN or infinite"
+            if self.device.kind != "cpu":  # it was not looked at in every step
+                problem = "became NaN or infinite after the last logged step"
+            raise TrainingError(f"step {self.progress.step:,}: the {what} {problem}. {DIVERGED}")
 
     def _try_largest(self) -> None:
         """Try the largest batch first, so that a lack of memory shows now and not in an hour. On a GPU this compiles kernels."""
@@ -230,8 +231,9 @@ class Trainer:
                 raise
             positions = self.planner.positions_of(self.largest, self.training_data.train)
             raise TrainingError(
-                f"the largest batch ({positions:,} positions) does not fit in the memory of this device: "
-                "lower train.positions_per_microbatch or data.max_length"
+                f"out of memory: the largest batch has {positions:,} positions. Start a new run with "
+                f"train.positions_per_microbatch below {positions}, or with a lower data.max_length (these settings cannot "
+                "change when a run is resumed)"
             ) from None
         finally:
             self.update.forget()
@@ -328,8 +330,7 @@ class Trainer:
         self._look()
         if not self.state.is_finite:
             raise TrainingError(
-                f"step {self.progress.step:,}: some weights are NaN or infinite and were not saved; the last checkpoint is intact: "
-                "lower train.learning_rate or set train.clip_norm=1"
+                f"step {self.progress.step:,}: weights are NaN or infinite and were not saved. {DIVERGED}"
             )
         begun = time.perf_counter()
         self.clock.record()
