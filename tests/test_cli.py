@@ -20,7 +20,7 @@ import transduce
 from transduce.cli import main
 from transduce.cli.notices import Notices
 from transduce.config import Config, DataConfig
-from transduce.translator import LoadOptions, Translation, Translator
+from transduce.translator import LoadOptions, Translation, Translator, open_folder
 from transduce.translator.evaluation import TestSet, evaluate, merges_references, score_texts
 
 SETTINGS = """
@@ -468,6 +468,8 @@ MISTAKES = [
     (["translate", "MODEL", "--seed", "1"], "--seed has no effect without --sample"),
     (["translate", "MODEL", "--sample", "--beam", "2"], "--beam has no effect with --sample"),
     (["backtranslate", "MODEL", "new", "--seed", "1"], "--seed has no effect without --sample"),
+    (["backtranslate", "MODEL", "new", "INPUT", "--input", "INPUT"], "both name the input: leave out one of them"),
+    (["train", "new", "--train", "FEW", "FEW", "--threads", "100000"], "train.threads = 100000: must be at most"),
     (
         ["translate", "MODEL", "--engine", "torch", "--quantization", "int8"],
         "leave it out, or leave out --engine torch",
@@ -542,6 +544,20 @@ def test_a_mistake_is_one_line(
     assert said.err.strip().split("\n")[-1].startswith("transduce: ")
     assert "Traceback" not in said.err
     assert not (tmp_path / "new").exists()
+
+
+def test_device_threads_and_seed_of_training_are_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.tsv").write_text("".join(f"{word}\t{' '.join(word.upper())}\n" for word in WORDS * 4))
+    run, files = str(tmp_path / "run"), ["--train", str(tmp_path / "a.tsv"), "--valid", str(tmp_path / "a.tsv")]
+    settings = ["--steps", "1", "--set", *SETTINGS[:6], f"data.cache={tmp_path / 'cache'}"]
+    assert main(["train", run, *files, "--device", "cpu", "--threads", "1", "--seed", "3", *settings]) == 0
+    train = open_folder(run).config.train
+    assert (train.device, train.threads, train.seed) == ("cpu", 1, 3)
+    assert main(["train", run, "--threads", "2", "--steps", "2"]) == 0, "--train may be left out"
+    train = open_folder(run).config.train
+    assert (train.device, train.threads, train.seed, train.steps) == ("cpu", 2, 3, 2)
+    assert main(["train", run, "--seed", "4"]) == 2
+    assert "train.seed = 3, not 4. train.seed cannot change when a run is resumed" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("count", [1, 300])

@@ -45,8 +45,11 @@ def test_a_student_learns_what_the_teacher_says(
     files = [write_lines(tmp_path / "a", asked), write_lines(tmp_path / "b", [*lines(30, seed=3), "x", "y", *lines(9)])]
     run = tmp_path / "student"
     options = ["--train", *files, "--valid", *files, "--engine", "torch", "--threads", "1", "--json", "--beam", "2"]
-    assert main(["distill", str(teacher), str(run), *options, *SMALL]) == 0
-    told = json.loads(capsys.readouterr().out)
+    old_name = "train.tokens_per_microbatch=4096"
+    assert main(["distill", str(teacher), str(run), *options, *SMALL, old_name]) == 0
+    said = capsys.readouterr()
+    assert "note: train.tokens_per_microbatch is called train.positions_per_microbatch now" in said.err
+    told = json.loads(said.out)
     assert told["steps"] == 2
     given, made = ((run / "made" / name).read_text().split("\n")[:-1] for name in ("given.txt", "made.txt"))
     full = [line for line in asked if line.strip()]
@@ -60,7 +63,7 @@ def test_a_student_learns_what_the_teacher_says(
     assert (student.model.num_encoder_layers, student.model.num_decoder_layers) == (2, 1)
     assert student.search.beam == 1
     assert student.data.languages == ("en", "de")
-    assert main(["distill", str(teacher), str(run), *options, *SMALL]) == 0, "again: it goes on, and is done"
+    assert main(["distill", str(teacher), str(run), *options, *SMALL, old_name]) == 0, "again: it goes on, and is done"
 
 
 def test_a_student_inherits_task_units_and_languages(teacher: Path, tmp_path: Path) -> None:
@@ -72,12 +75,12 @@ def test_a_student_inherits_task_units_and_languages(teacher: Path, tmp_path: Pa
     files = (asked, write_lines(tmp_path / "b", lines(80)))
     settings = [*SMALL[1:], "data.vocabulary_size=330", "train.steps=1"]
     request = TrainingRequest(train=[files], valid=[files], settings=settings)
-    synthesis.distill(teacher, tmp_path / "run", request, loading=TORCH)
+    synthesis.distill(teacher, tmp_path / "run", request, options=TORCH)
     student = open_folder(tmp_path / "run").config.data
     for name in ("task", "source_units", "target_units", "joint", "languages", "normalization", "unknown"):
         assert getattr(student, name) == getattr(told, name), name
     other = [*settings, "data.task=symbols", "data.source_units=char", "data.target_units=char", "data.unknown=unk"]
-    synthesis.distill(teacher, tmp_path / "other", dataclasses.replace(request, settings=other), loading=TORCH)
+    synthesis.distill(teacher, tmp_path / "other", dataclasses.replace(request, settings=other), options=TORCH)
     student = open_folder(tmp_path / "other").config.data
     assert (student.task, student.source_units) == ("symbols", "char"), "what is asked for goes first"
 
@@ -100,7 +103,7 @@ def test_the_given_targets_may_be_learned_from_too(teacher: Path, tmp_path: Path
         tmp_path / "run",
         TrainingRequest(train=[files], valid=[files], settings=SMALL[1:]),
         keep_original=True,
-        loading=TORCH,
+        options=TORCH,
     )
     assert len(open_folder(tmp_path / "run").config.data.train) == 2
 
@@ -198,7 +201,8 @@ def test_sources_are_made_for_targets(
     sample: bool, teacher: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = write_lines(tmp_path / "mono", lines(12))
-    command = ["backtranslate", str(teacher), str(tmp_path / "back"), "--input", path, "--threads", "1", "--json"]
+    given_file = [path] if sample else ["--input", path]
+    command = ["backtranslate", str(teacher), str(tmp_path / "back"), *given_file, "--threads", "1", "--json"]
     command += ["--engine", "torch", *(["--sample", "--seed", "3"] if sample else [])]
     assert main(command) == 0
     told = json.loads(capsys.readouterr().out)

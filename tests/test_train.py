@@ -971,7 +971,7 @@ def test_fine_tuning_says_every_setting_it_changes(finished: Path, reversal: dic
 def test_what_does_not_fit_the_other_run_is_refused_by_name(
     finished: Path, reversal: dict[str, str], tmp_path: Path
 ) -> None:
-    with pytest.raises(SettingError, match=r"model.d_model = 64: the model .* has 32"):
+    with pytest.raises(SettingError, match=r"model.d_model = 64: the model .* has 32, and a fine-tuned"):
         run_training(tmp_path / "tuned", reversal, "model.d_model=64", start_from=str(finished))
 
 

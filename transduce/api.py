@@ -214,7 +214,8 @@ def train(
     """Train a model, or resume a run.
 
     Training ends when the first of `minutes`, `steps` and `epochs` is reached; without any of them, the budget is fitted to
-    the data. Call it again with the same folder to resume; the result is bit-identical to an uninterrupted run.
+    the data. Call it again with the same folder to resume; with `steps` or `epochs` the result is bit-identical to an
+    uninterrupted run.
 
     Args:
         run: The run folder to create or resume.
@@ -315,7 +316,7 @@ def distill(
         request,
         keep_original=keep_original,
         beam=beam,
-        loading=options,
+        options=options,
         reporter=make_reporter(quiet, verbose),
     )
 
@@ -363,7 +364,7 @@ def backtranslate(
         beam=beam,
         sampling=sampling,
         seed=seed,
-        loading=options or LoadOptions(say=say),
+        options=options or LoadOptions(say=say),
         say=say,
     )
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from transduce.checkpoint import RunFolder, write_text
-from transduce.config import PRESETS, Layers, ModelConfig, merge, settings_layer
+from transduce.config import PRESETS, Layers, ModelConfig, settings_layer
 from transduce.data import Corpus, groups_of, without_pipes
 from transduce.errors import DataError, RunError, SettingError
 from transduce.files import disk_errors, synchronize_open
@@ -54,7 +54,7 @@ def distill(
     *,
     keep_original: bool = False,
     beam: int | None = None,
-    loading: LoadOptions | None = None,
+    options: LoadOptions | None = None,
     reporter: Reporter | None = None,
 ) -> Result:
     """Train a student on the teacher's translations of the sources (Kim and Rush 2016), or resume an existing run."""
@@ -65,7 +65,7 @@ def distill(
     requested = requested_settings(request)
     folder = RunFolder(Path(run)).made
     original = _readable_again(groups_of(request.train), folder)
-    translator = Translator.load(teacher, loading or LoadOptions(say=reporter.say))
+    translator = Translator.load(teacher, options or LoadOptions(say=reporter.say))
     sources = (line for block in _corpus(original, requested, taught).blocks() for line in block.source)
     made = make_corpus(translator, translator.request(beam=beam), sources, folder, reporter.say)
     files = [(str(made.given), str(made.made)), *(original if keep_original else ())]
@@ -82,9 +82,14 @@ def student_request(request: TrainingRequest, teacher: ModelFolder, run: RunFold
         request,
         preset=preset,
         languages=language_codes(request.languages) or teacher.config.data.languages,
-        settings=merge(settings_layer(smaller), settings_layer(request.settings or ())),
+        settings=_over(settings_layer(smaller), settings_layer(request.settings or ())),
         inherited={} if run.config.exists() else taught_by(teacher),  # an existing run has its own settings
     )
+
+
+def _over(below: Layers, above: Layers) -> Layers:
+    """Merge two layers. Old names of settings are kept, so that training can report them."""
+    return {section: {**below.get(section, {}), **above.get(section, {})} for section in (*below, *above)}
 
 
 def _corpus(files: tuple[Group, ...], requested: RequestedSettings, teacher: ModelFolder) -> Corpus:
@@ -136,11 +141,11 @@ def backtranslate(
     beam: int | None = None,
     sampling: bool = False,
     seed: int = 1,
-    loading: LoadOptions | None = None,
+    options: LoadOptions | None = None,
     say: Say = print,
 ) -> Made:
     """Translate lines of the target language into sources with a reverse model; `sampling` samples instead of searching."""
-    translator = Translator.load(model, loading or LoadOptions(say=say))
+    translator = Translator.load(model, options or LoadOptions(say=say))
     request = translator.request(beam=beam, sampling=sampling, seed=seed)
     return make_corpus(translator, request, lines, Path(folder), say)
 

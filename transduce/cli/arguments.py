@@ -77,6 +77,13 @@ def check_quantization(options: Options) -> None:
             )
 
 
+def input_file(options: Options) -> str:
+    """The file to translate, by default standard input."""
+    if options.file and options.input:
+        raise SettingError(f"{options.file} and --input {options.input} both name the input: leave out one of them")
+    return str(options.file or options.input or "-")
+
+
 def announce_stdin(options: Options) -> None:
     """Tell people at a terminal that the program waits for their input."""
     if options.input == "-" and sys.stdin is not None and sys.stdin.isatty() and not options.quiet:

@@ -4,6 +4,7 @@ import argparse
 
 Parser = argparse.ArgumentParser
 
+DEVICE = "device to compute on (default: auto, a GPU if there is one)"
 THREADS = "number of CPU threads (default: one for each core)"
 AUTO_ENGINE = "engine: ct2 (CTranslate2) is faster on CPUs; auto uses it where it is installed and supports the request"
 SEED = "seed for sampling; another seed gives other samples (default: 1)"
@@ -18,7 +19,7 @@ def add_settings(parser: Parser) -> None:
         metavar="section.key=value",
         default=[],
         dest="settings",
-        help="any other setting, such as model.d_model=256; `transduce settings` lists and explains them",
+        help="set any setting by name, such as model.d_model=256; `transduce settings` lists and explains them",
     )
 
 
@@ -50,6 +51,19 @@ def add_budget(
     budget.add_argument("--epochs", type=float, help="passes over the training data")
 
 
+def add_machine(parser: Parser) -> None:
+    """Where to train, and the seed: short forms of settings, which are set only if the option is given."""
+    add = parser.add_argument
+    add("--device", choices=["auto", "cpu", "cuda"], help=DEVICE)
+    add("--threads", type=int, metavar="N", help=THREADS)
+    add(
+        "--seed",
+        type=int,
+        metavar="N",
+        help="seed of everything random: weights, order of the data, dropout (default: 1)",
+    )
+
+
 def add_verbosity(parser: Parser) -> None:
     """How much to print while training."""
     either = parser.add_mutually_exclusive_group()
@@ -68,22 +82,17 @@ def add_model(parser: Parser) -> None:
 def add_loading(parser: Parser) -> None:
     """Which weights to load, and where."""
     add_weights(parser)
-    parser.add_argument(
-        "--device",
-        choices=["auto", "cpu", "cuda"],
-        default="auto",
-        help="device to compute on (default: auto, a GPU if there is one)",
-    )
+    parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto", help=DEVICE)
     parser.add_argument("--threads", type=int, default=0, help=THREADS)
 
 
-def add_weights(parser: Parser) -> None:
+def add_weights(parser: Parser, of: str = "weights of the run to use") -> None:
     """Which weights of a run."""
     parser.add_argument(
         "--weights",
         choices=["auto", "best", "last", "averaged"],
         default="auto",
-        help="weights of the run to use (default: auto, whichever of best and averaged validated better)",
+        help=f"{of} (default: auto, the better of best and averaged on the validation data)",
     )
 
 

@@ -15,6 +15,7 @@ from transduce.cli.options import (
     add_columns,
     add_engine,
     add_loading,
+    add_machine,
     add_model,
     add_sampling,
     add_search,
@@ -76,14 +77,14 @@ def make_parser() -> Parser:
         verb.set_defaults(module=f"transduce.cli.{module}")
         arguments(verb)
 
-    add("training", "demo", _demo, "train, score and use a small model on built-in data")
+    add("training", "demo", _demo, "train, score and use a small model on the CMU pronouncing dictionary")
     add("training", "train", _train, "train a model, or resume a run", RESUME)
     add("translating", "translate", _translate, "translate the lines of a file or of stdin", LINES)
     add("measuring", "evaluate", _evaluate, "translate a test set and score the translations")
     add("measuring", "score", _score, "print the log-probability of given pairs, one per line")
     add("measuring", "attention", _attention, "draw the attention weights for a sentence")
     add("exchanging", "export", _export, "export a model for another runtime", EXPORT)
-    add("training", "distill", _distill, "train a small, fast model on the translations of a large one", RERUN)
+    add("training", "distill", _distill, "train a small, fast model on the translations of a large one", TEACHER)
     add("training", "backtranslate", _backtranslate, "translate target-language text to make training pairs", RERUN)
     add("training", "shortlist", _shortlist, "learn which output tokens a sentence is likely to need", FASTER)
     add("training", "average", _average, "average the weights of several models")
@@ -95,8 +96,8 @@ def make_parser() -> Parser:
 
 
 RESUME = (
-    "Settings that are not given are fitted to the data. Rerun the command to resume; the result is bit-identical to an "
-    "uninterrupted run."
+    "Settings that are not given are fitted to the data. Rerun the command to resume; with --steps or --epochs the result "
+    "is bit-identical to an uninterrupted run."
 )
 LINES = (
     "Translations go to stdout, one per line. The model takes each line as one sentence: split texts into sentences first, or "
@@ -104,6 +105,10 @@ LINES = (
 )
 EXPORT = "The export is kept only if the other runtime gives the same translations on sample sentences."
 RERUN = "Rerun the command to resume."
+TEACHER = (
+    f"{RERUN} --device, --threads, --engine, --quantization, --weights and --beam apply to the teacher only; use --set for the "
+    "student, for example --set train.device=cpu train.threads=4."
+)
 FASTER = "`translate --shortlist` is then faster on CPUs."
 ROUTES = "The server offers LibreTranslate's API, an API of its own under /v1, and a web page."
 
@@ -115,7 +120,14 @@ def _demo(parser: Parser) -> None:
 def _train(parser: Parser) -> None:
     add = parser.add_argument
     add("run", help="run folder to create; an existing run is resumed")
-    add("--train", nargs="+", action="append", metavar="FILE", default=[], help=f"training data: {FILES}")
+    add(
+        "--train",
+        nargs="+",
+        action="append",
+        metavar="FILE",
+        default=[],
+        help=f"training data: {FILES}; may be left out when resuming",
+    )
     add(
         "--valid",
         nargs="+",
@@ -130,6 +142,7 @@ def _train(parser: Parser) -> None:
     add("--preset", choices=sorted(PRESETS), default="", help="named recipe (default: settings fitted to the data)")
     add("--config", metavar="FILE.toml", default="", help="TOML file of settings")
     add_budget(parser)
+    add_machine(parser)
     add_settings(parser)
     add_verbosity(parser)
     add("--json", action="store_true", help=JSON_RESULT)
@@ -146,11 +159,11 @@ def _translate(parser: Parser) -> None:
         "--columns",
         metavar="source=1,features=2",
         default="",
-        help="columns of a TSV input, by number (default: a model trained with features takes word and features)",
+        help="columns of a TSV input, by number (default: the whole line; for a model trained with features: word, tab, features)",
     )
     add("--n-best", type=int, default=1, metavar="N", help="print N outputs for each line as `line ||| text ||| score`")
     add_sampling(parser)
-    add("--prefix", metavar="FILE", help="file with the beginning that each line's output must have, line by line")
+    add("--prefix", metavar="FILE", help="file with one prefix per input line; the output must start with it")
     add("--terms", metavar="FILE", help="file with the phrases that each line's output must contain, separated by tabs")
     add("--alignments", choices=["pharaoh"], help="append word alignments: `text ||| 0-0 1-2` (source-output)")
     add("--shortlist", action="store_true", help=SHORTLIST)
@@ -193,7 +206,7 @@ def _evaluate(parser: Parser) -> None:
         choices=["auto", "separate", "merged"],
         default="auto",
         help="score every line separately, as sacreBLEU does, or merge the references of equal sources (default: auto, "
-        "merged for dictionaries)",
+        "merged if sources are single words, as in pronunciation dictionaries)",
     )
     add("--output", metavar="FILE", help="write the translations to this file")
     add("--json", action="store_true", help=JSON_RESULT)
@@ -293,7 +306,10 @@ def _backtranslate(parser: Parser) -> None:
     add = parser.add_argument
     add("model", help="run folder of a model that translates from the target language to the source language")
     add("folder", metavar="DIR", help="folder for made.txt (sources) and given.txt (targets)")
-    add("--input", default="-", metavar="FILE", help="lines of the target language (default: stdin)")
+    add(
+        "file", nargs="?", metavar="FILE", help="lines of the target language; may be .gz, .xz or .bz2 (default: stdin)"
+    )
+    add("--input", metavar="FILE", help="the same as FILE")
     add("--sample", action="store_true", help="sample sources instead of searching for the best ones")
     add("--beam", type=int, help="beam size (default: the model's setting)")
     add("--seed", type=int, metavar="N", help=SEED)
@@ -323,7 +339,7 @@ def _average(parser: Parser) -> None:
         "runs", nargs="+", metavar="RUN", help="run folders of models with equal shapes and vocabularies"
     )
     parser.add_argument("-o", "--output", required=True, metavar="DIR", help="model folder to create")
-    add_weights(parser)
+    add_weights(parser, "weights to take from each run")
 
 
 def _import(parser: Parser) -> None:
@@ -367,22 +383,16 @@ def _serve(parser: Parser) -> None:
         type=int,
         default=16,
         metavar="N",
-        help="largest number of lines in a batch; 1 disables batching (default: 16)",
+        help="maximum lines per batch; 1 disables batching (default: 16)",
     )
     add(
         "--queue",
         type=int,
         default=128,
         metavar="N",
-        help="largest number of requests at a time; further requests are refused (default: 128)",
+        help="maximum requests in progress; further requests are refused (default: 128)",
     )
-    add(
-        "--characters",
-        type=int,
-        default=50_000,
-        metavar="N",
-        help="largest number of characters in a request (default: 50000)",
-    )
+    add("--characters", type=int, default=50_000, metavar="N", help="maximum characters per request (default: 50000)")
 
 
 def _key(parser: Parser) -> None:

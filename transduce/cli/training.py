@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transduce import api
-from transduce.cli.arguments import Options, announce_stdin, check_sampling, load_options, print_json
+from transduce.cli.arguments import Options, announce_stdin, check_sampling, input_file, load_options, print_json
 from transduce.cli.lines import Lines
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def demo(options: Options) -> int:
 
 
 def train(options: Options) -> int:
-    arguments = _training_arguments(options)
+    arguments = _training_arguments(options, _machine_settings(options))
     return _finish(
         options,
         lambda: api.train(options.run, start_from=options.start_from, started_at=options.started_at, **arguments),
@@ -30,7 +30,7 @@ def train(options: Options) -> int:
 
 
 def distill(options: Options) -> int:
-    arguments, teacher = _training_arguments(options), load_options(options)
+    arguments, teacher = _training_arguments(options, []), load_options(options)
     return _finish(
         options,
         lambda: api.distill(
@@ -44,7 +44,13 @@ def distill(options: Options) -> int:
     )
 
 
-def _training_arguments(options: Options) -> dict[str, Any]:
+def _machine_settings(options: Options) -> list[str]:
+    """The settings for --device, --threads and --seed, where they are given."""
+    names = ("device", "threads", "seed")
+    return [f"train.{name}={getattr(options, name)}" for name in names if getattr(options, name) is not None]
+
+
+def _training_arguments(options: Options, machine: list[str]) -> dict[str, Any]:
     """The arguments that `train` and `distill` have in common."""
     columns = [f"data.columns={options.columns}"] if options.columns else []
     columns += ["data.skip_blank_lines=true"] * options.skip_blank_lines
@@ -54,7 +60,7 @@ def _training_arguments(options: Options) -> dict[str, Any]:
         "languages": tuple(options.languages),
         "preset": options.preset,
         "config": options.config,
-        "settings": [*columns, *options.settings],
+        "settings": [*columns, *machine, *options.settings],
         "minutes": options.minutes,
         "steps": options.steps,
         "epochs": options.epochs,
@@ -79,6 +85,7 @@ def _finish(options: Options, run: Callable[[], "Result"]) -> int:
 
 def backtranslate(options: Options) -> int:
     check_sampling(options)
+    options.input = input_file(options)
     announce_stdin(options)
     made = api.backtranslate(
         options.model,

@@ -8,6 +8,7 @@ from transduce.cli.arguments import (
     Options,
     announce_stdin,
     check_sampling,
+    input_file,
     load,
     print_json,
     search_request,
@@ -23,7 +24,7 @@ from transduce.translator.engines import say_to_stderr
 
 def translate(options: Options) -> int:
     check_sampling(options)
-    options.input = _input(options)
+    options.input = input_file(options)
     translator = load(options)
     request = _request(translator, options)
     translator.ready(request)
@@ -66,13 +67,6 @@ def _replaces_unknown(translator: Translator, options: Options) -> bool:
     if options.replace_unknown and not translator.outputs_unknown and not options.quiet:
         say_to_stderr("--replace-unknown has no effect: this model spells unknown words in bytes, never as <unk>")
     return bool(options.replace_unknown) and translator.outputs_unknown
-
-
-def _input(options: Options) -> str:
-    """The file to translate, by default standard input."""
-    if options.file and options.input:
-        raise SettingError(f"{options.file} and --input {options.input} both name the input: leave out one of them")
-    return str(options.file or options.input or "-")
 
 
 def _sources(lines: Lines, options: Options) -> Iterator[str]:
