@@ -133,9 +133,9 @@ def speed_of(settings: dict, task: str, cores: tuple[int, ...]) -> float:
     vocabulary = settings["vocabulary_size"] if task in ("tatoeba", "multi30k") else 100
     length = {"multi30k": 18, "german": 14, "finnish": 16}.get(task, 11)
     program = (
-        "from transduce.config import ModelConfig, TrainConfig; from transduce.device import choose_device;"
+        "from transduce.config import TransformerConfig, TrainConfig; from transduce.device import choose_device;"
         "from transduce.training.speed import Sentences, tokens_per_second;"
-        f"m = ModelConfig(d_model={settings['d_model']}, d_ff={4 * settings['d_model']}, num_heads=4,"
+        f"m = TransformerConfig(d_model={settings['d_model']}, d_ff={4 * settings['d_model']}, num_heads=4,"
         f" num_encoder_layers={settings['layers']}, num_decoder_layers={settings['layers']}, norm='pre');"
         f"print(tokens_per_second(m, TrainConfig(clip_norm=1.0), Sentences({vocabulary}, {vocabulary}, {length}, {length}),"
         "choose_device('cpu'), 2.0))"

@@ -13,7 +13,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
 from learning_curves import SIZES
 
-from transduce.config import ModelConfig, TrainConfig
+from transduce.config import TrainConfig, TransformerConfig
 from transduce.device import choose_device
 from transduce.training.speed import Sentences, tokens_per_second
 
@@ -30,7 +30,7 @@ def main() -> None:
     for _ in range(options.rounds):
         for size, v, n in cases:
             d_model, heads, layers = SIZES[size]
-            model = ModelConfig(d_model=d_model, d_ff=4 * d_model, num_heads=heads, num_encoder_layers=layers, num_decoder_layers=layers, norm="pre")  # fmt: skip
+            model = TransformerConfig(d_model=d_model, d_ff=4 * d_model, num_heads=heads, num_encoder_layers=layers, num_decoder_layers=layers, norm="pre")  # fmt: skip
             speeds[size, v, n].append(tokens_per_second(model, TrainConfig(clip_norm=1.0), Sentences(v, v, n, n), device, options.seconds))  # fmt: skip
     for case, found in speeds.items():
         print(json.dumps({"size": case[0], "vocabulary": case[1], "length": case[2], "tokens_per_second": round(statistics.median(found)), "least": round(min(found)), "most": round(max(found))}))  # fmt: skip

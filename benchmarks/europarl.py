@@ -22,7 +22,7 @@ from facts import default_data, write_result
 from train_speed import Case, marian
 
 from transduce.checkpoint import RunFolder
-from transduce.config import ModelConfig
+from transduce.config import TransformerConfig
 from transduce.data.batches import Batch, Batching, make_batch
 from transduce.metrics import translation_scores
 from transduce.model import Tokens
@@ -102,7 +102,7 @@ def train_hf(options: argparse.Namespace, tests: dict[str, tuple[Path, Path]]) -
     nothing = requested_settings(TrainingRequest())
     training_data = prepare(RunFolder(options.run), nothing, print).training_data
     vocabulary = training_data.vocabularies.target
-    model = marian(Case("base", ModelConfig(), vocabulary.size, TOKENS)).cuda().train()
+    model = marian(Case("base", TransformerConfig(), vocabulary.size, TOKENS)).cuda().train()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-9, fused=True)
     batching, budget = Batching(TOKENS, TOKENS, seed=1), options.minutes * 60
     spent, step, tokens, halfway = 0.0, 0, 0, {}

@@ -25,7 +25,7 @@ from torch import Tensor
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from setting_values import Change, changed, changes, label, pairs_of_changes, refusal
 
-from transduce.config import ModelConfig
+from transduce.config import TransformerConfig
 from transduce.continuous import decoder as slots
 from transduce.device import Device
 from transduce.model import IGNORED, Tokens, Transformer, fused, kernels
@@ -103,7 +103,7 @@ def loss_of(model: Transformer) -> Tensor:
     return model.loss(source, target, labels, 0.1).minimised
 
 
-def trained(config: ModelConfig) -> Transformer:
+def trained(config: TransformerConfig) -> Transformer:
     """After two steps of gradient descent in float32."""
     torch.manual_seed(1)
     model = Transformer(config, PAD + 1, PAD + 1).cuda().train()

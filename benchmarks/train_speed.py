@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from facts import write_result
 
-from transduce.config import ModelConfig, TrainConfig
+from transduce.config import TrainConfig, TransformerConfig
 from transduce.data.batches import Batch, make_batch
 from transduce.data.packing import Widths, pages_of_epoch
 from transduce.data.pages import make_pages
@@ -33,9 +33,9 @@ from transduce.training.optimizer import make_optimizer
 from transduce.training.update import GraphedUpdate
 
 PEAK = 790e12
-BASE = ModelConfig()
-BIG = ModelConfig(d_model=1024, d_ff=4096, num_heads=16, dropout=0.1)
-TINY = ModelConfig(d_model=128, d_ff=256, num_heads=4, num_encoder_layers=4, num_decoder_layers=4)
+BASE = TransformerConfig()
+BIG = TransformerConfig(d_model=1024, d_ff=4096, num_heads=16, dropout=0.1)
+TINY = TransformerConfig(d_model=128, d_ff=256, num_heads=4, num_encoder_layers=4, num_decoder_layers=4)
 
 
 @dataclass(frozen=True)
@@ -43,14 +43,14 @@ class Case:
     """A model, the ids it knows and the target tokens of a step."""
 
     name: str
-    config: ModelConfig
+    config: TransformerConfig
     ids: int
     tokens: int
 
 
 CASES = {
     "base": Case("base, 25.6k tokens a step", BASE, 32_768, 25_600),
-    "base-pre": Case("base pre-norm, 25.6k", ModelConfig(norm="pre"), 32_768, 25_600),
+    "base-pre": Case("base pre-norm, 25.6k", TransformerConfig(norm="pre"), 32_768, 25_600),
     "base-large": Case("base, 102k tokens a step", BASE, 32_768, 102_400),
     "big": Case("big, 25.6k tokens a step", BIG, 32_768, 25_600),
     "big-large": Case("big, 51k tokens a step", BIG, 32_768, 51_200),

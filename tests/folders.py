@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from transduce.checkpoint import RunFolder, write_bytes, write_tensors, write_text
-from transduce.config import Config, DataConfig, ModelConfig, SearchConfig
+from transduce.config import Config, DataConfig, SearchConfig, TransformerConfig
 from transduce.model import Transformer
 from transduce.text import EOS, Vocabularies, train_vocabulary
 from transduce.translator import write_config
@@ -18,7 +18,7 @@ WORDS = (
     "they had come so far from home only to look at water moving slowly past stones"
 ).split()
 GERMAN = "der Hund läuft über die grüne Wiese und niemand weiß warum es so spät noch regnet am Fluß".split()
-SHAPE = ModelConfig(
+SHAPE = TransformerConfig(
     d_model=64, d_ff=96, num_heads=4, num_encoder_layers=2, num_decoder_layers=2, dropout=0.0, output_bias=True
 )
 
@@ -38,7 +38,7 @@ def vocabularies(joint: bool, units: str = "bpe") -> Vocabularies:
     )
 
 
-def ends_its_sentences(config: ModelConfig, source_size: int, target_size: int) -> Transformer:
+def ends_its_sentences(config: TransformerConfig, source_size: int, target_size: int) -> Transformer:
     """A random model of peaked distributions whose `</s>` grows likely with the position.
 
     A random model rambles to the limit. So one feature is left to the position alone, a slow sine that no sub-layer
@@ -67,7 +67,12 @@ def ends_its_sentences(config: ModelConfig, source_size: int, target_size: int) 
 
 
 def write_folder(
-    path: Path, model: ModelConfig = SHAPE, *, joint: bool = True, search: SearchConfig | None = None, **data: object
+    path: Path,
+    model: TransformerConfig = SHAPE,
+    *,
+    joint: bool = True,
+    search: SearchConfig | None = None,
+    **data: object,
 ) -> Path:
     """A model folder as training leaves it, with a random model in it."""
     both = vocabularies(joint)

@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from transduce.config import Config, DataConfig, ModelConfig, Setting, all_settings, check
+from transduce.config import Config, DataConfig, Setting, TransformerConfig, all_settings, check
 from transduce.config.support import Supports
 from transduce.errors import SettingError
 
 # The tiny model that one setting, or two, are changed in. Its heads are as wide as kernels and slots need.
-TINY = ModelConfig(d_model=32, d_ff=32, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, max_positions=128)
+TINY = TransformerConfig(
+    d_model=32, d_ff=32, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, max_positions=128
+)
 SHORT = DataConfig(max_length=16)
 # A second value, where twice the default is too large for a test, wrong, or no number.
 OTHERS: dict[str, Any] = {
@@ -66,7 +68,7 @@ def pairs_of_changes(*declared: Supports) -> Iterator[tuple[Change, Change]]:
     return ((a, b) for a, b in itertools.combinations(single, 2) if a[0].key != b[0].key)
 
 
-def changed(*those: Change) -> ModelConfig:
+def changed(*those: Change) -> TransformerConfig:
     """The tiny model with these settings, refused where they cannot work together."""
     model = replace(TINY, **{one.key: value for one, value in those})
     check(replace(Config(), model=model, data=SHORT))

@@ -7,14 +7,14 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from transduce.config import ModelConfig, TrainConfig
+from transduce.config import TrainConfig, TransformerConfig
 from transduce.data.batches import Batch
 from transduce.model import IGNORED, Tokens, Transformer
 from transduce.training.loss import batch_loss
 
 pytestmark = [pytest.mark.numerics, pytest.mark.usefixtures("few_threads")]
 
-TINY = ModelConfig(d_model=16, d_ff=32, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, dropout=0.3)
+TINY = TransformerConfig(d_model=16, d_ff=32, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, dropout=0.3)
 SOURCES = [[1, 2, 3, 0], [4, 5, 0], [6, 7, 1, 2, 3, 0]]
 TARGETS = [[3, 2, 0], [5, 4, 6, 1, 0], [2, 0]]
 SIZE = 9

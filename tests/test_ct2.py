@@ -20,7 +20,7 @@ from threads import THREADS
 import transduce
 from transduce.checkpoint import RunFolder, read_tensors, write_tensors
 from transduce.cli import main
-from transduce.config import Config, DataConfig, ModelConfig, SearchConfig, to_toml
+from transduce.config import Config, DataConfig, SearchConfig, TransformerConfig, to_toml
 from transduce.errors import DamagedFile, DataError, MissingExtra, RunError, SettingError
 from transduce.model import Transformer
 from transduce.text import EOS, Vocabularies, train_vocabulary
@@ -46,7 +46,7 @@ WORDS = (
     "the cat sat on a mat while seven small dogs ran under old bridges in winter rain and nobody knew why "
     "they had come so far from home only to look at water moving slowly past stones"
 ).split()
-SMALL = ModelConfig(d_model=32, d_ff=64, num_heads=4, num_encoder_layers=2, num_decoder_layers=1, dropout=0.0)
+SMALL = TransformerConfig(d_model=32, d_ff=64, num_heads=4, num_encoder_layers=2, num_decoder_layers=1, dropout=0.0)
 VARIANTS = {
     "post-norm": {},
     "pre-norm": {"norm": "pre"},
@@ -72,7 +72,9 @@ def vocabularies() -> Vocabularies:
     return Vocabularies(source, target)
 
 
-def write_folder(path: Path, model: ModelConfig, vocabularies: Vocabularies, search: SearchConfig = POWER) -> Path:
+def write_folder(
+    path: Path, model: TransformerConfig, vocabularies: Vocabularies, search: SearchConfig = POWER
+) -> Path:
     """A model folder with random weights, far enough apart that the last bit of a sum decides nothing."""
     joint = model.tie == "all"
     source, target = vocabularies.source, vocabularies.source if joint else vocabularies.target

@@ -13,7 +13,7 @@ import torch
 from agreement import assert_hypotheses_agree
 from torch import Tensor
 
-from transduce.config import ModelConfig
+from transduce.config import TransformerConfig
 from transduce.continuous import BeamOptions, SentenceBlock, kernels, plain, pool
 from transduce.continuous.batcher import ContinuousBatcher
 from transduce.continuous.decoder import SlotDecoder, best_classes, understands
@@ -31,7 +31,7 @@ from transduce.translator.torch_engine import TorchEngine
 pytestmark = pytest.mark.usefixtures("few_threads")
 
 PAD, END = 60, 0
-TINY = ModelConfig(d_model=32, d_ff=64, num_heads=2, num_encoder_layers=2, num_decoder_layers=2, dropout=0)
+TINY = TransformerConfig(d_model=32, d_ff=64, num_heads=2, num_encoder_layers=2, num_decoder_layers=2, dropout=0)
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"
 

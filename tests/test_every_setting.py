@@ -20,7 +20,7 @@ from folders import WORDS, vocabularies, write_model
 from setting_values import Change, changed, changes, label, pairs_of_changes, refusal, values_of
 
 import transduce
-from transduce.config import ModelConfig, Setting, all_settings
+from transduce.config import Setting, TransformerConfig, all_settings
 from transduce.continuous import BeamOptions
 from transduce.continuous import decoder as slots
 from transduce.cores import thread_refusal
@@ -95,7 +95,7 @@ def loss_of(model: Transformer, count: int | None = None) -> torch.Tensor:
     return model.loss(Tokens.padded(sources, pad), inputs, labels, 0.1).minimised
 
 
-def trained(config: ModelConfig, steps: int = 2) -> Transformer:
+def trained(config: TransformerConfig, steps: int = 2) -> Transformer:
     """A model after a few steps of gradient descent."""
     torch.manual_seed(1)
     model = Transformer(config, both().source.size, both().target.size).train()

@@ -11,7 +11,7 @@ import torch
 from folders import SHAPE, write_folder
 
 from transduce.checkpoint import RunFolder
-from transduce.config import ModelConfig
+from transduce.config import TransformerConfig
 from transduce.errors import DamagedFile, DataError, SettingError
 from transduce.explore.head_statistics import Kinds, head_statistics, is_punctuation
 from transduce.explore.runs import MOST_POINTS, is_training
@@ -125,7 +125,9 @@ def test_masks_and_positions_are_those_of_the_sentence(translator: Translator) -
 
 @pytest.mark.parametrize("kind", ["learned", "rotary", "none"])
 def test_other_positions_are_shown_too(kind: str, tmp_path: Path) -> None:
-    shape = ModelConfig(d_model=32, d_ff=32, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, positions=kind)  # type: ignore[arg-type]
+    shape = TransformerConfig(
+        d_model=32, d_ff=32, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, positions=kind
+    )  # type: ignore[arg-type]
     view = attention_view(
         Translator.load(write_folder(tmp_path / "run", shape), LoadOptions(engine="torch")), "the cat", "der"
     )

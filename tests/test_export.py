@@ -18,7 +18,7 @@ from threads import THREADS
 import transduce
 from transduce.cli import main
 from transduce.cli.parser import make_parser
-from transduce.config import ModelConfig, SearchConfig
+from transduce.config import SearchConfig, TransformerConfig
 from transduce.errors import DataError, MissingExtra, RunError, SettingError
 from transduce.exchange import FORMATS, export_model, exporting, hf, import_model
 from transduce.exchange.pieces import piece_names, renumber
@@ -94,7 +94,7 @@ def assert_nearly_all_the_same(verified: Verified) -> None:
 
 # --- Hugging Face ----------------------------------------------------------------------------------------------
 
-VARIANTS: dict[str, tuple[ModelConfig, bool]] = {
+VARIANTS: dict[str, tuple[TransformerConfig, bool]] = {
     "post-norm is Marian": (SHAPE, True),
     "pre-norm is Pegasus": (dataclasses.replace(SHAPE, norm="pre"), True),
     "post-norm, two vocabularies": (dataclasses.replace(SHAPE, tie="target"), False),

@@ -12,7 +12,7 @@ import torch
 from agreement import Reference, assert_agree
 from torch import Tensor
 
-from transduce.config import Config, ModelConfig
+from transduce.config import Config, TransformerConfig
 from transduce.device import Device
 from transduce.exchange.hf import hf_settings, hf_tensors
 from transduce.model import Tokens, Transformer
@@ -25,7 +25,7 @@ transformers = pytest.importorskip("transformers", reason="transformers is not i
 
 pytestmark = [pytest.mark.numerics, pytest.mark.usefixtures("few_threads")]
 
-POST = ModelConfig(
+POST = TransformerConfig(
     d_model=64, d_ff=128, num_heads=4, num_encoder_layers=3, num_decoder_layers=2, dropout=0.0, output_bias=True
 )
 PRE = dataclasses.replace(POST, norm="pre")
@@ -58,7 +58,7 @@ def as_hf(model: Transformer) -> Any:
 
 
 @cache
-def ends_its_sentences(config: ModelConfig) -> Transformer:
+def ends_its_sentences(config: TransformerConfig) -> Transformer:
     """A random model of peaked distributions whose `</s>` grows likely with the position.
 
     A random model rambles to the limit. So one feature is left to the position alone, a slow sine that no sub-layer
@@ -122,7 +122,7 @@ def outputs(generated: Tensor) -> list[list[int]]:
 
 @BOTH
 @pytest.mark.parametrize("bias", [True, False], ids=["output bias", "none"])
-def test_logits_are_theirs(config: ModelConfig, bias: bool) -> None:
+def test_logits_are_theirs(config: TransformerConfig, bias: bool) -> None:
     torch.manual_seed(3)
     model = (
         ends_its_sentences(config) if bias else Transformer(dataclasses.replace(config, output_bias=False), SIZE, SIZE)
@@ -147,7 +147,7 @@ def test_logits_are_theirs(config: ModelConfig, bias: bool) -> None:
 
 
 @BOTH
-def test_the_models_searched_are_worth_searching(config: ModelConfig) -> None:
+def test_the_models_searched_are_worth_searching(config: TransformerConfig) -> None:
     """Outputs differ between sources, end well before the limit, and a wider beam finds others."""
     model = ends_its_sentences(config)
     greedy, beam = our_search(model, 1, 1.0), our_search(model, 4, 1.0, n_best=4)
@@ -167,7 +167,7 @@ def assert_searches_agree(
 
 
 @BOTH
-def test_greedy_search_is_theirs(config: ModelConfig) -> None:
+def test_greedy_search_is_theirs(config: TransformerConfig) -> None:
     model = ends_its_sentences(config)
     theirs = their_search(model, num_beams=1)
     found = [[tokens] for tokens in outputs(theirs.sequences)]
@@ -177,7 +177,7 @@ def test_greedy_search_is_theirs(config: ModelConfig) -> None:
 @BOTH
 @pytest.mark.parametrize("alpha", [0.6, 1.0])
 @pytest.mark.parametrize("n_best", [1, 4])
-def test_beam_search_is_theirs(config: ModelConfig, alpha: float, n_best: int) -> None:
+def test_beam_search_is_theirs(config: TransformerConfig, alpha: float, n_best: int) -> None:
     """Tokens and scores, which both divide by n^alpha, where n counts `</s>` and not the first `<pad>`."""
     model = ends_its_sentences(config)
     theirs = their_search(model, num_beams=4, num_return_sequences=n_best, length_penalty=alpha, early_stopping="never")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from transduce.checkpoint import RunFolder, write_tensors
-from transduce.config import Config, ModelConfig, SearchConfig, to_toml
+from transduce.config import Config, SearchConfig, TransformerConfig, to_toml
 from transduce.model import Transformer
 from transduce.text import train_vocabulary
 
@@ -70,7 +70,7 @@ def subwords(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Subwords with byte fallback and random weights: outputs of any bytes, line breaks among them."""
     folder = RunFolder(tmp_path_factory.mktemp("hostile"))
     vocabulary = train_vocabulary(["a cat", "ab abba amen", "small dogs"] * 20, units="bpe", size=300)
-    model = ModelConfig(d_model=16, d_ff=16, num_heads=2, num_encoder_layers=1, num_decoder_layers=1)
+    model = TransformerConfig(d_model=16, d_ff=16, num_heads=2, num_encoder_layers=1, num_decoder_layers=1)
     search = SearchConfig(beam=2, alpha=1.0, length_penalty="power", max_extra=2)
     folder.config.write_text(to_toml(Config(model=model, search=search)))
     vocabulary.save(folder.vocabulary("joint"))

@@ -13,7 +13,7 @@ from torch.nn.functional import layer_norm, relu, scaled_dot_product_attention
 
 pytest.importorskip("triton", reason="triton is not installed: plain PyTorch runs instead")
 
-from transduce.config import ModelConfig
+from transduce.config import TransformerConfig
 from transduce.data.batches import Batch
 from transduce.model import IGNORED, Tokens, Transformer, kernels
 from transduce.model.kernels import (
@@ -313,7 +313,7 @@ def test_pages_with_kernels_are_padded_rows_without(
     rows: list[list[tuple[int, int]]], norm: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Loss and every gradient: sentences side by side through the kernels, and each in a row of its own without."""
-    config = ModelConfig(
+    config = TransformerConfig(
         d_model=32, d_ff=64, num_heads=2, num_encoder_layers=2, num_decoder_layers=2, norm=norm, dropout=0
     )  # type: ignore[arg-type]
     model = Transformer(config, PAD + 1, PAD + 1).to(DEVICE)
@@ -332,7 +332,7 @@ def test_pages_with_kernels_are_padded_rows_without(
 def test_sentences_of_a_page_do_not_see_each_other(served: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another sentence beside it changes nothing, to the last bit: neither what is predicted nor what is learned."""
     monkeypatch.setattr(kernels, "supports", lambda x: served)
-    config = ModelConfig(d_model=32, d_ff=64, num_heads=2, num_encoder_layers=2, num_decoder_layers=2, dropout=0)
+    config = TransformerConfig(d_model=32, d_ff=64, num_heads=2, num_encoder_layers=2, num_decoder_layers=2, dropout=0)
     model = Transformer(config, PAD + 1, PAD + 1).to(DEVICE, torch.bfloat16 if GPU else torch.float32)
     (first,), one, other = random_pairs([(7, 9)]), random_pairs([(20, 11)]), random_pairs([(20, 11)])
     hidden = []

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from transduce.config import PRESETS, ModelConfig
+from transduce.config import PRESETS, TransformerConfig
 from transduce.errors import DataError
 from transduce.model import Tokens, Transformer, watch
 from transduce.model.attention import KeysValues, MultiHeadAttention, attention_weights
@@ -18,7 +18,7 @@ from transduce.model.tokens import keep_earlier, keep_same_sentence, keep_source
 
 pytestmark = [pytest.mark.numerics, pytest.mark.usefixtures("few_threads")]
 
-TINY = ModelConfig(d_model=32, d_ff=64, num_heads=4, num_encoder_layers=2, num_decoder_layers=2, dropout=0.0)
+TINY = TransformerConfig(d_model=32, d_ff=64, num_heads=4, num_encoder_layers=2, num_decoder_layers=2, dropout=0.0)
 SIZE = 40
 PAD = SIZE - 1
 
@@ -46,7 +46,7 @@ def model(request: pytest.FixtureRequest) -> Transformer:
     return make(VARIANTS[request.param])
 
 
-def make(config: ModelConfig = TINY) -> Transformer:
+def make(config: TransformerConfig = TINY) -> Transformer:
     torch.manual_seed(1)
     model = Transformer(config, SIZE, SIZE).eval()
     with torch.no_grad():  # biases and norms away from their neutral starting values
@@ -144,7 +144,7 @@ def test_attention_is_equation_1() -> None:
 def test_parameter_counts(preset: str, count: int) -> None:
     """At 37,000 ids, tied; the paper rounds to 65 M and 213 M."""
     with torch.device("meta"):
-        model = Transformer(ModelConfig(**PRESETS[preset]["model"]), 37_000, 37_000)
+        model = Transformer(TransformerConfig(**PRESETS[preset]["model"]), 37_000, 37_000)
     assert sum(p.numel() for p in model.parameters()) == count
 
 

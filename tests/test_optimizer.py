@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 
-from transduce.config import ModelConfig, TrainConfig
+from transduce.config import TrainConfig, TransformerConfig
 from transduce.errors import DamagedFile
 from transduce.model import Transformer
 from transduce.training.muon import COEFFICIENTS, orthogonalised
@@ -16,7 +16,7 @@ from transduce.training.optimizer import load_optimizer, make_optimizer, optimiz
 pytestmark = pytest.mark.numerics
 
 KINDS = ["adam", "adamw", "muon"]
-TINY = ModelConfig(
+TINY = TransformerConfig(
     d_model=8, d_ff=20, num_heads=2, d_v=3, num_encoder_layers=1, num_decoder_layers=2, activation="swiglu"
 )
 SIZE = 11

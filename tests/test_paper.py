@@ -13,7 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import transduce.model.transformer
 from transduce import checkpoint
-from transduce.config import PRESETS, Config, Counts, ModelConfig, SearchConfig, Side, build, fit
+from transduce.config import PRESETS, Config, Counts, SearchConfig, Side, TransformerConfig, build, fit
 from transduce.data import Corpus, learn_vocabularies, scan
 from transduce.data.batches import Batching, make_batch, padding_share
 from transduce.device import Device
@@ -33,7 +33,7 @@ from transduce.translator.torch_engine import TorchEngine
 
 pytestmark = [pytest.mark.numerics, pytest.mark.usefixtures("few_threads")]
 
-TINY = ModelConfig(d_model=32, d_ff=64, num_heads=4, num_encoder_layers=2, num_decoder_layers=2, dropout=0.0)
+TINY = TransformerConfig(d_model=32, d_ff=64, num_heads=4, num_encoder_layers=2, num_decoder_layers=2, dropout=0.0)
 SIZE = 40
 PAD = SIZE - 1
 CORPUS = Counts(pairs=4_500_000, source=Side(25.0, 90_000, 130.0), target=Side(24.0, 90_000, 140.0))
@@ -79,7 +79,7 @@ TABLE_3: dict[str, tuple[dict[str, int], int]] = {
 }
 
 
-def make(config: ModelConfig = TINY) -> Transformer:
+def make(config: TransformerConfig = TINY) -> Transformer:
     torch.manual_seed(1)
     return Transformer(config, SIZE, SIZE).eval()
 
@@ -133,14 +133,14 @@ def test_what_the_presets_leave_to_the_data(preset: str) -> None:
 def test_every_row_of_table_3_is_a_setting(row: str) -> None:
     """Parameters rounded to millions are the paper's, if its vocabulary had 41,000 rows rather than 37,000."""
     changes, millions = TABLE_3[row]
-    assert round(count_parameters(ModelConfig(**changes), 41_000) / 1e6) == millions  # type: ignore[arg-type]
+    assert round(count_parameters(TransformerConfig(**changes), 41_000) / 1e6) == millions  # type: ignore[arg-type]
 
 
 def test_no_vocabulary_gives_the_papers_base_and_big() -> None:
     """65 M and 213 M are not of one vocabulary, as we count: what fits base is too much for big."""
 
     def ids_for(preset: str, millions: float) -> float:
-        config = ModelConfig(**PRESETS[preset]["model"])
+        config = TransformerConfig(**PRESETS[preset]["model"])
         without = count_parameters(config, 1_000) - 1_000 * config.d_model
         return (1e6 * millions - without) / config.d_model
 
@@ -148,7 +148,7 @@ def test_no_vocabulary_gives_the_papers_base_and_big() -> None:
     assert (ids_for("big", 212.5), ids_for("big", 213.5)) == pytest.approx((35_295, 36_272), abs=1)
 
 
-def count_parameters(config: ModelConfig, ids: int) -> int:
+def count_parameters(config: TransformerConfig, ids: int) -> int:
     with torch.device("meta"):
         return sum(p.numel() for p in Transformer(config, ids, ids).parameters())
 

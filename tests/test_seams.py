@@ -23,7 +23,7 @@ from tests.tiny import batch_of
 from tests.tiny import make_model as tiny_transformer
 from transduce import config as settings
 from transduce import model as models
-from transduce.config import FamilyConfig, TrainConfig, build
+from transduce.config import ModelConfig, TrainConfig, build
 from transduce.config.setting import setting
 from transduce.data.batches import Batch, Batching, Pairs
 from transduce.device import Device
@@ -37,14 +37,14 @@ from transduce.translator.engine import Block, SearchRequest
 from transduce.translator.torch_engine import TorchEngine
 
 CPU = Device("cpu", bf16=False)
-Register = Callable[[str, type[FamilyConfig], type[Model]], None]
+Register = Callable[[str, type[ModelConfig], type[Model]], None]
 
 
 @pytest.fixture
 def register(monkeypatch: pytest.MonkeyPatch) -> Register:
     """Make a family known for the length of a test."""
 
-    def add(name: str, config: type[FamilyConfig], kind: type[Model]) -> None:
+    def add(name: str, config: type[ModelConfig], kind: type[Model]) -> None:
         monkeypatch.setitem(settings.FAMILIES, name, config)
         monkeypatch.setitem(models.FAMILIES, name, Family(kind, lambda *_: 0.0))
 
@@ -55,7 +55,7 @@ def register(monkeypatch: pytest.MonkeyPatch) -> Register:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecurrentConfig(FamilyConfig):
+class RecurrentConfig(ModelConfig):
     layers: int = setting(1, "Layers of the encoder and of the decoder.", least=1, most=8, inherited="always")
 
 
@@ -166,7 +166,7 @@ def test_an_unknown_family_is_refused_by_name() -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LanguageModelConfig(FamilyConfig):
+class LanguageModelConfig(ModelConfig):
     pass
 
 
@@ -201,7 +201,7 @@ FRAME, PAD = 5, 11
 
 
 @dataclass(frozen=True, kw_only=True)
-class SpeechConfig(FamilyConfig):
+class SpeechConfig(ModelConfig):
     pass
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from transduce.config import Config, FamilyConfig, ModelConfig
+from transduce.config import Config, ModelConfig, TransformerConfig
 from transduce.config.setting import settings_of
 from transduce.config.support import ANY, Supports
 from transduce.continuous import decoder
@@ -23,7 +23,7 @@ DECLARED = {
     "Hugging Face": hf.SUPPORTS,
     "ONNX": onnx_graphs.SUPPORTS,
 }
-SMALL = ModelConfig(d_model=32, d_ff=32, num_heads=2)
+SMALL = TransformerConfig(d_model=32, d_ff=32, num_heads=2)
 
 
 def refuses(refuse: Callable[[Any], None], config: Any) -> bool:
@@ -54,14 +54,14 @@ def _no_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tomorrow(ModelConfig):
+class Tomorrow(TransformerConfig):
     """The model's settings with one that was added later."""
 
     window: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
-class OtherFamily(FamilyConfig):
+class OtherFamily(ModelConfig):
     family: str = "recurrent"
 
 
@@ -72,7 +72,7 @@ def test_the_list_is_complete() -> None:
 @pytest.mark.parametrize("name", DECLARED)
 def test_what_they_know_exists(name: str) -> None:
     """Named choices are listed one by one, so that a new one is not known."""
-    known = {one.key: one for one in settings_of("model", ModelConfig)}
+    known = {one.key: one for one in settings_of("model", TransformerConfig)}
     assert set(DECLARED[name].values) <= set(known)
     for key, values in DECLARED[name].values.items():
         if choices := known[key].choices:
@@ -92,7 +92,7 @@ def test_a_setting_of_tomorrow_is_refused_unless_it_stands_at_its_default(name: 
 
 
 @pytest.mark.parametrize("name", DECLARED)
-@pytest.mark.parametrize("key", [one.key for one in settings_of("model", ModelConfig) if one.choices])
+@pytest.mark.parametrize("key", [one.key for one in settings_of("model", TransformerConfig) if one.choices])
 def test_a_value_of_tomorrow_is_refused(name: str, key: str) -> None:
     changed = replace(SMALL, **{key: "of-tomorrow"})  # type: ignore[arg-type]
     assert REFUSES[name](changed)
@@ -105,10 +105,10 @@ def test_another_family_is_refused(name: str) -> None:
 
 
 def test_settings_that_are_not_named_must_stand_at_their_default() -> None:
-    supports = Supports(ModelConfig, {"norm": ("post", "pre"), "d_model": ANY})
-    assert supports.refusal(ModelConfig(norm="pre", d_model=7)) == ""
-    assert supports.refusal(ModelConfig(output_bias=True)) == "model.output_bias = true"
-    assert supports.refusal(ModelConfig(d_ff=7)) == "model.d_ff = 7"
+    supports = Supports(TransformerConfig, {"norm": ("post", "pre"), "d_model": ANY})
+    assert supports.refusal(TransformerConfig(norm="pre", d_model=7)) == ""
+    assert supports.refusal(TransformerConfig(output_bias=True)) == "model.output_bias = true"
+    assert supports.refusal(TransformerConfig(d_ff=7)) == "model.d_ff = 7"
 
 
 def test_the_paper_is_known_to_all() -> None:

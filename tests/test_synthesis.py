@@ -13,7 +13,7 @@ from transduce import synthesis
 from transduce.averaging import average
 from transduce.checkpoint import read_tensors
 from transduce.cli import main
-from transduce.config import ModelConfig
+from transduce.config import TransformerConfig
 from transduce.errors import DataError, RunError, SettingError
 from transduce.synthesis import smaller_than, taught_by
 from transduce.text import Vocabularies, train_vocabulary
@@ -266,7 +266,7 @@ def test_what_has_no_average_is_refused(tmp_path: Path) -> None:
     ("width", "layers", "expected"), [(512, 6, None), (256, 4, (128, 5)), (192, 3, (128, 4)), (64, 2, (64, 3))]
 )
 def test_a_student_is_smaller_than_its_teacher(width: int, layers: int, expected: tuple[int, int] | None) -> None:
-    found = smaller_than(ModelConfig(d_model=width, num_encoder_layers=layers))
+    found = smaller_than(TransformerConfig(d_model=width, num_encoder_layers=layers))
     if expected is None:
         assert found == []
     else:

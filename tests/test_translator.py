@@ -8,7 +8,7 @@ import pytest
 import torch
 from agreement import assert_texts_agree, assert_translations_agree
 
-from transduce.config import Config, ModelConfig, SearchConfig
+from transduce.config import Config, SearchConfig, TransformerConfig
 from transduce.device import Device
 from transduce.errors import DataError, SettingError
 from transduce.model import Tokens, Transformer
@@ -23,7 +23,7 @@ WORDS = (
     "the cat sat on a mat while seven small dogs ran under old bridges in winter rain and nobody knew why "
     "they had come so far from home only to look at water moving slowly past stones"
 ).split()
-MODEL = ModelConfig(d_model=32, d_ff=64, num_heads=4, num_encoder_layers=2, num_decoder_layers=2, dropout=0.1)
+MODEL = TransformerConfig(d_model=32, d_ff=64, num_heads=4, num_encoder_layers=2, num_decoder_layers=2, dropout=0.1)
 GREEDY, BEAM = SearchRequest(beam=1, max_extra=5), SearchRequest(beam=4, max_extra=5)
 BOTH = pytest.mark.parametrize("request_", [GREEDY, BEAM], ids=["greedy", "beam"])
 
@@ -43,7 +43,7 @@ def words() -> Vocabulary:
     return train_vocabulary(random_lines(300, seed=1), units="word", size=100)
 
 
-def make(vocabulary: Vocabulary, model: ModelConfig = MODEL) -> Translator:
+def make(vocabulary: Vocabulary, model: TransformerConfig = MODEL) -> Translator:
     torch.manual_seed(1)
     transformer = Transformer(model, vocabulary.size, vocabulary.size)
     with torch.no_grad():  # logits far enough apart that the last bit of a sum decides nothing

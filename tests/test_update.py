@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from transduce.config import ModelConfig, TrainConfig
+from transduce.config import TrainConfig, TransformerConfig
 from transduce.data.batches import Batch
 from transduce.device import Device
 from transduce.model import IGNORED, Tokens, Transformer
@@ -17,7 +17,7 @@ from transduce.training.update import GraphedUpdate, PlainUpdate
 pytestmark = pytest.mark.numerics
 
 PAD = 40
-CONFIG = ModelConfig(d_model=32, d_ff=64, num_heads=2, num_encoder_layers=2, num_decoder_layers=2, dropout=0.1)
+CONFIG = TransformerConfig(d_model=32, d_ff=64, num_heads=2, num_encoder_layers=2, num_decoder_layers=2, dropout=0.1)
 TRAIN = TrainConfig(clip_norm=0.5)
 
 
@@ -36,7 +36,7 @@ def batch_of(rows: int, seed: int) -> Batch:
 
 def model_on(device: str, dropout: float = 0.0) -> Transformer:
     torch.manual_seed(3)
-    config = ModelConfig(**{**CONFIG.__dict__, "dropout": dropout})
+    config = TransformerConfig(**{**CONFIG.__dict__, "dropout": dropout})
     return Transformer(config, PAD + 1, PAD + 1).to(device)
 
 

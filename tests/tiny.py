@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from transduce.config import ModelConfig
+from transduce.config import TransformerConfig
 from transduce.data.batches import Batch, make_batch
 from transduce.model import Transformer
 from transduce.training.loss import batch_loss
@@ -24,7 +24,7 @@ class Pairs:
 def make_model(**settings: object) -> Transformer:
     torch.manual_seed(1)
     shape = {"d_model": 16, "d_ff": 32, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 2}
-    return Transformer(ModelConfig(**(shape | {"dropout": 0.0} | settings)), SIZE, SIZE).train()  # type: ignore[arg-type]
+    return Transformer(TransformerConfig(**(shape | {"dropout": 0.0} | settings)), SIZE, SIZE).train()  # type: ignore[arg-type]
 
 
 def batch_of(numbers: np.ndarray) -> Batch:

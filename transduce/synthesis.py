@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from transduce.checkpoint import RunFolder, write_text
-from transduce.config import PRESETS, Layers, ModelConfig, settings_layer
+from transduce.config import PRESETS, Layers, TransformerConfig, settings_layer
 from transduce.data import Corpus, groups_of, without_pipes
 from transduce.errors import DataError, RunError, SettingError
 from transduce.files import disk_errors, synchronize_open
@@ -123,7 +123,7 @@ def _readable_again(groups: tuple[Group, ...], folder: Path) -> tuple[Group, ...
     return without_pipes(groups, folder)
 
 
-def smaller_than(teacher: ModelConfig) -> list[str]:
+def smaller_than(teacher: TransformerConfig) -> list[str]:
     """Settings that shrink the preset `student` if the teacher is itself small (`d_model` below 512)."""
     width = max(WIDTHS, 2 * teacher.d_model // 3 // WIDTHS * WIDTHS)
     shape = PRESETS["student"]["model"]

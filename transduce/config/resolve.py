@@ -18,7 +18,7 @@ from transduce.config.settings import (
     SECTIONS,
     Config,
     DataConfig,
-    FamilyConfig,
+    ModelConfig,
     SearchConfig,
     TrainConfig,
     check,
@@ -60,9 +60,9 @@ def assemble(*layers: Mapping[str, Mapping[str, Any]]) -> Config:
     )
 
 
-def _family(values: Mapping[str, Any]) -> type[FamilyConfig]:
+def _family(values: Mapping[str, Any]) -> type[ModelConfig]:
     """The settings of the family that is asked for."""
-    name = values.get("family", FamilyConfig.family)
+    name = values.get("family", ModelConfig.family)
     if name not in FAMILIES:
         raise SettingError(f"model.family = {name!r}: must be one of {', '.join(FAMILIES)}")
     return FAMILIES[name]

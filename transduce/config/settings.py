@@ -29,7 +29,7 @@ UNITS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class FamilyConfig:
+class ModelConfig:
     """What every family of models has; each family adds settings of its own."""
 
     family: str = setting("transformer", "The kind of model.", inherited="always")
@@ -61,7 +61,7 @@ class FamilyConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelConfig(FamilyConfig):
+class TransformerConfig(ModelConfig):
     """The shape of the Transformer."""
 
     d_ff: int = setting(
@@ -187,7 +187,7 @@ class ModelConfig(FamilyConfig):
         ]
 
 
-FAMILIES: dict[str, type[FamilyConfig]] = {"transformer": ModelConfig}
+FAMILIES: dict[str, type[ModelConfig]] = {"transformer": TransformerConfig}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -456,20 +456,25 @@ class SearchConfig:
 class Config:
     """All settings of a run; `config.toml` is exactly this."""
 
-    model: FamilyConfig = field(default_factory=ModelConfig)
+    model: ModelConfig = field(default_factory=TransformerConfig)
     data: DataConfig = field(default_factory=DataConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
     search: SearchConfig = field(default_factory=SearchConfig)
 
     @property
-    def transformer(self) -> ModelConfig:
+    def transformer(self) -> TransformerConfig:
         """The model's settings, for what serves Transformers only: kernels, exports, pictures of attention."""
-        if not isinstance(self.model, ModelConfig):
+        if not isinstance(self.model, TransformerConfig):
             raise SettingError(f"model.family = {self.model.family}: this is available for Transformers only")
         return self.model
 
 
-SECTIONS: dict[str, type] = {"model": ModelConfig, "data": DataConfig, "train": TrainConfig, "search": SearchConfig}
+SECTIONS: dict[str, type] = {
+    "model": TransformerConfig,
+    "data": DataConfig,
+    "train": TrainConfig,
+    "search": SearchConfig,
+}
 
 
 def all_settings(family: str = "transformer") -> Iterator[Setting]:

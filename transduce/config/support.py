@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, Final
 
-from transduce.config.settings import FamilyConfig
+from transduce.config.settings import ModelConfig
 
 
 class _Any:
@@ -32,10 +32,10 @@ DROPOUT: dict[str, Values] = dict.fromkeys(("dropout", "attention_dropout", "act
 class Supports:
     """The settings of one family of models that some code understands."""
 
-    def __init__(self, family: type[FamilyConfig], values: Mapping[str, Values]) -> None:
+    def __init__(self, family: type[ModelConfig], values: Mapping[str, Values]) -> None:
         self.family, self.values = family, dict(values)
 
-    def refusal(self, config: FamilyConfig) -> str:
+    def refusal(self, config: ModelConfig) -> str:
         """The first setting that is neither understood nor at its default, such as `model.norm = "pre"`, or nothing."""
         if not isinstance(config, self.family):
             return f"model.family = {_written(config.family)}"

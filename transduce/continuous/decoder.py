@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, relu
 
-from transduce.config import FamilyConfig, ModelConfig
+from transduce.config import ModelConfig, TransformerConfig
 from transduce.config.support import ANY, DROPOUT, SIZES, Supports
 from transduce.continuous import kernels, plain
 from transduce.model import kernels as model_kernels
@@ -25,7 +25,7 @@ from transduce.model.transformer import Memory, Transformer
 
 # Nothing is dropped here. Norms, activations, embeddings and the projection are the model's own modules.
 SUPPORTS = Supports(
-    ModelConfig,
+    TransformerConfig,
     {
         **SIZES,
         **DROPOUT,
@@ -39,9 +39,9 @@ SUPPORTS = Supports(
 )
 
 
-def understands(config: FamilyConfig) -> bool:
+def understands(config: ModelConfig) -> bool:
     """Whether slots compute what these settings ask for, with heads that are as wide as the kernels need."""
-    if SUPPORTS.refusal(config) or not isinstance(config, ModelConfig):
+    if SUPPORTS.refusal(config) or not isinstance(config, TransformerConfig):
         return False
     even = config.key_width == config.value_width and config.key_width * config.num_heads == config.d_model
     return even and config.key_width in model_kernels.HEAD_WIDTHS

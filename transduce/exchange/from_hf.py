@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from transduce.checkpoint import Tensors, read_foreign
-from transduce.config import Config, ModelConfig, SearchConfig
+from transduce.config import Config, SearchConfig, TransformerConfig
 from transduce.errors import DamagedFile, DataError
 from transduce.exchange.imported import Imported, Tables, data_settings, validated
 from transduce.exchange.naming import alternating, hf_names, layer_parameters, to_ours
@@ -126,7 +126,7 @@ def _refuse(folder: Path, config: Json) -> None:
             raise DataError(f"{folder / 'config.json'}: {what}: not supported by our model")
 
 
-def _check_width(folder: Path, model: ModelConfig, tables: Tables) -> None:
+def _check_width(folder: Path, model: TransformerConfig, tables: Tables) -> None:
     """The width in the settings must be that of the embeddings."""
     for table in (tables.source, tables.target, tables.output):
         if table.dim() != 2 or table.shape[1] != model.d_model:
@@ -142,7 +142,7 @@ def _config(folder: Path, config: Json, both: Vocabularies, numbering: "_Numberi
     languages = tuple(str(tokenizer.get(name) or "") for name in ("source_lang", "target_lang"))
     data = data_settings(both, languages if all(languages) else ())
     try:
-        model = ModelConfig(
+        model = TransformerConfig(
             d_model=int(config["d_model"]),
             d_ff=int(config["encoder_ffn_dim"]),
             num_heads=int(config["encoder_attention_heads"]),
@@ -260,11 +260,11 @@ def _refuse_unnamed(folder: Path, bias: Tensor, rows: Tensor) -> None:
 class _Positions:
     """The model settings with the kind of positions, and the tables of learned positions."""
 
-    model: ModelConfig
+    model: TransformerConfig
     tensors: Tensors
 
 
-def _positions(read: _HfWeights, model: ModelConfig) -> _Positions:
+def _positions(read: _HfWeights, model: TransformerConfig) -> _Positions:
     """Which positions the model has: Hugging Face computes sinusoids if the file has no table; a table may hold any."""
     names = [f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder")]
     if not any(name in read.theirs for name in names):
@@ -278,7 +278,7 @@ def _positions(read: _HfWeights, model: ModelConfig) -> _Positions:
     return _Positions(learned, {"source_positions.table": tables[0], "target_positions.table": tables[1]})
 
 
-def _formula(model: ModelConfig, positions: int) -> Tensor:
+def _formula(model: TransformerConfig, positions: int) -> Tensor:
     if model.positions == "none":
         return torch.zeros(positions, model.d_model)
     return Positions(model).sinusoids(torch.arange(positions))

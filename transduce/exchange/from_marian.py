@@ -17,7 +17,7 @@ import torch
 from numpy.lib import format as npy
 from torch import Tensor
 
-from transduce.config import Config, ModelConfig, SearchConfig
+from transduce.config import Config, SearchConfig, TransformerConfig
 from transduce.errors import DamagedFile, DataError
 from transduce.exchange.imported import Imported, Tables, data_settings, validated
 from transduce.exchange.naming import layer_parameters, marian_names, to_ours
@@ -237,7 +237,7 @@ def _config(
 ) -> Config:
     data = data_settings(both)
     try:
-        model = ModelConfig(
+        model = TransformerConfig(
             d_model=int(options["dim-emb"]),
             d_ff=int(options["transformer-dim-ffn"]),
             num_heads=int(options["transformer-heads"]),

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from transduce import __version__
 from transduce.checkpoint import Tensors
-from transduce.config import Config, ModelConfig
+from transduce.config import Config, TransformerConfig
 from transduce.config.support import ANY, DROPOUT, SIZES, Supports
 from transduce.errors import SettingError
 from transduce.exchange.cards import write_card
@@ -31,7 +31,7 @@ LONGEST_OUTPUT = 512  # tokens; `generate` has one limit for all sentences, ours
 
 # Marian and Pegasus together.
 SUPPORTS = Supports(
-    ModelConfig,
+    TransformerConfig,
     {
         **SIZES,
         **DROPOUT,
@@ -171,7 +171,7 @@ def hf_settings(config: Config, size: int) -> dict[str, Any]:
     }
 
 
-def _specific_settings(model: ModelConfig, size: int) -> dict[str, Any]:
+def _specific_settings(model: TransformerConfig, size: int) -> dict[str, Any]:
     """Settings that only one of the two has; CTranslate2's converter needs those of Pegasus."""
     if model.norm == "pre":
         return {"normalize_before": True, "normalize_embedding": False, "add_final_layer_norm": True}

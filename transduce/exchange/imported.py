@@ -12,7 +12,7 @@ from torch import Tensor
 
 from transduce import __version__
 from transduce.checkpoint import RunFolder, Tensors, write_bytes, write_tensors, write_text
-from transduce.config import Config, DataConfig, ModelConfig, build, flatten
+from transduce.config import Config, DataConfig, TransformerConfig, build, flatten
 from transduce.config.settings import Normalization
 from transduce.errors import DataError
 from transduce.exchange.naming import alternating
@@ -80,7 +80,7 @@ class Tables:
             return "none"
         return "all" if joint and torch.equal(self.source, self.target) else "target"
 
-    def tensors(self, config: ModelConfig) -> Tensors:
+    def tensors(self, config: TransformerConfig) -> Tensors:
         """The tensors under our names and with our order of axes; shared tables are stored once, under the first name."""
         named = {"source_embedding.weight": alternating(self.source, 1)}
         if config.tie != "all":

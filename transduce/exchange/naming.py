@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from transduce.config import ModelConfig
+from transduce.config import TransformerConfig
 
 Tensors = dict[str, Tensor]
 # (side, layer from 0, part, weight or bias) -> their names; several if our parameter stacks several of theirs
@@ -69,7 +69,7 @@ def marian_names(side: str, layer: int, part: str, kind: str) -> Sequence[str]:
     return [f"{side}_l{layer + 1}_{name}" for name in _MARIAN[part][kind]]
 
 
-def layer_parameters(config: ModelConfig, naming: Naming) -> Iterator[LayerParameter]:
+def layer_parameters(config: TransformerConfig, naming: Naming) -> Iterator[LayerParameter]:
     """Every parameter inside the layers, but not embeddings, the output bias and the final norms."""
     for side, count in (("encoder", config.num_encoder_layers), ("decoder", config.num_decoder_layers)):
         for layer in range(count):

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from transduce import __version__
-from transduce.config import ModelConfig
+from transduce.config import TransformerConfig
 from transduce.config.support import ANY, DROPOUT, SIZES, Supports
 from transduce.errors import RunError, SettingError
 from transduce.exchange.cards import write_card
@@ -132,7 +132,7 @@ class Names:
 
 # The layers are traced, so all of their variants are supported; position tables are extended before tracing.
 SUPPORTS = Supports(
-    ModelConfig,
+    TransformerConfig,
     {
         **SIZES,
         **DROPOUT,

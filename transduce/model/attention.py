@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn.functional import linear, scaled_dot_product_attention
 
-from transduce.config import ModelConfig
+from transduce.config import TransformerConfig
 from transduce.model.dropout import random_scale
 from transduce.model.positions import rotate
 from transduce.model.shapes import Bool, Float, Int
@@ -79,7 +79,7 @@ class MultiHeadAttention(nn.Module):
     Differs from the paper: the projections have biases, as in torch.nn and the runtimes we export to.
     """
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.heads, self.d_k, self.d_v = config.num_heads, config.key_width, config.value_width
         self.dropout = config.attention_dropout

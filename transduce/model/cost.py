@@ -4,11 +4,11 @@ The count has 2 operations per token for each weight of each matrix that the tok
 and backward pass, and the products of attention. The paper instead multiplied GPU hours by an estimated rate.
 """
 
-from transduce.config import ModelConfig
+from transduce.config import TransformerConfig
 
 
 def transformer_flops(
-    config: ModelConfig, classes: int, source_tokens: int, target_tokens: int, mean_length: float
+    config: TransformerConfig, classes: int, source_tokens: int, target_tokens: int, mean_length: float
 ) -> float:
     """Operations to train on this many tokens (padding excluded) in sentences of about `mean_length`."""
     per_source, per_target = weights_per_token(config, classes)
@@ -18,7 +18,7 @@ def transformer_flops(
     return 6.0 * (source * source_tokens + target * target_tokens)
 
 
-def weights_per_token(config: ModelConfig, classes: int) -> tuple[int, int]:
+def weights_per_token(config: TransformerConfig, classes: int) -> tuple[int, int]:
     """How many matrix weights one source token and one target token are multiplied with."""
     d, keys, values = config.d_model, config.num_heads * config.key_width, config.num_heads * config.value_width
     attention = d * (2 * keys + 2 * values)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from transduce.config import FamilyConfig
+from transduce.config import ModelConfig
 from transduce.model.cost import transformer_flops
 from transduce.model.model import Model
 from transduce.model.transformer import Transformer
@@ -21,7 +21,7 @@ class Family:
 FAMILIES = {"transformer": Family(Transformer, transformer_flops)}
 
 
-def make_model(config: FamilyConfig, source_size: int, target_size: int) -> Model:
+def make_model(config: ModelConfig, source_size: int, target_size: int) -> Model:
     """A new model of the family that the settings name.
 
     `source_size` is the size of the source vocabulary, or the number of values in a frame where sources are frames.
@@ -30,7 +30,7 @@ def make_model(config: FamilyConfig, source_size: int, target_size: int) -> Mode
 
 
 def training_flops(
-    config: FamilyConfig, classes: int, source_tokens: int, target_tokens: int, mean_length: float
+    config: ModelConfig, classes: int, source_tokens: int, target_tokens: int, mean_length: float
 ) -> float:
     """Floating-point operations to train on this many tokens (padding excluded) in sentences of about `mean_length`."""
     count = FAMILIES[config.family].training_flops

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
-from transduce.config import ModelConfig
+from transduce.config import TransformerConfig
 from transduce.config.support import ANY, SIZES, Supports
 from transduce.model import kernels
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # The paper's layer, post-norm or pre-norm. Positions that are added to the embeddings, and whatever follows the last layer, are
 # outside a layer, so all of their values are supported.
 SUPPORTS = Supports(
-    ModelConfig,
+    TransformerConfig,
     {
         **SIZES,
         "dropout": ANY,
@@ -32,7 +32,7 @@ SUPPORTS = Supports(
 )
 
 
-def understands(config: ModelConfig) -> bool:
+def understands(config: TransformerConfig) -> bool:
     """Whether the kernels support layers with these settings, including their matrix sizes."""
     even = config.key_width == config.value_width and config.key_width * config.num_heads == config.d_model
     aligned = config.d_model % kernels.ALIGNED == config.d_ff % kernels.ALIGNED == 0

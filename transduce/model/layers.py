@@ -8,7 +8,7 @@ from collections.abc import Callable
 from torch import Tensor, nn
 from torch.nn.functional import gelu, relu, silu
 
-from transduce.config import ModelConfig
+from transduce.config import TransformerConfig
 from transduce.model import fused
 from transduce.model.attention import Cache, KeysValues, MultiHeadAttention
 from transduce.model.dropout import Dropout
@@ -18,7 +18,7 @@ from transduce.model.tokens import Keep
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": relu, "gelu": gelu, "swish": silu}
 
 
-def make_norm(config: ModelConfig) -> nn.Module:
+def make_norm(config: TransformerConfig) -> nn.Module:
     """A norm over the d_model features of each token separately.
 
     Differs from the paper: eps is 1e-5, as in torch.nn and the runtimes we export to (the paper gives none; its code used 1e-6).
@@ -29,7 +29,7 @@ def make_norm(config: ModelConfig) -> nn.Module:
 class Residual(nn.Module):
     """LayerNorm(x + Dropout(Sublayer(x))), or the pre-norm x + Dropout(Sublayer(LayerNorm(x)))."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.norm = make_norm(config)
         self.dropout = Dropout(config.dropout)
@@ -47,7 +47,7 @@ class FeedForward(nn.Module):
     SwiGLU has a third matrix: swish(x W1) * (x W3), then W2.
     """
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.gated = config.activation == "swiglu"
         self.activation = silu if self.gated else ACTIVATIONS[config.activation]
@@ -74,7 +74,7 @@ class FeedForward(nn.Module):
 class EncoderLayer(nn.Module):
     """Self-attention, then feed-forward."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.attention, self.attention_residual = MultiHeadAttention(config), Residual(config)
         self.feed_forward, self.feed_forward_residual = FeedForward(config), Residual(config)
@@ -91,7 +91,7 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(nn.Module):
     """Masked self-attention, attention to the encoder's output, then feed-forward."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.attention, self.attention_residual = MultiHeadAttention(config), Residual(config)
         self.source_attention, self.source_attention_residual = MultiHeadAttention(config), Residual(config)

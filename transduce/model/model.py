@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from transduce.config import FamilyConfig
+from transduce.config import ModelConfig
 from transduce.model.losses import Loss, OutputLayer, projected_loss, projected_r_drop
 from transduce.model.shapes import Float, Int
 from transduce.model.tokens import Source, Tokens
@@ -39,7 +39,7 @@ class Model(nn.Module, ABC):
     page_width: ClassVar[int | None] = None
     """How many positions a packed row has in training on a GPU; None if the family needs one pair per row."""
 
-    config: FamilyConfig
+    config: ModelConfig
     output_embedding: nn.Embedding
     output_bias: nn.Parameter | None
     target_pad: int

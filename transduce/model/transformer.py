@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding
 
-from transduce.config import ModelConfig
+from transduce.config import TransformerConfig
 from transduce.errors import DataError, SettingError
 from transduce.model.attention import Cache, KeysValues, MultiHeadAttention
 from transduce.model.dropout import Dropout
@@ -51,12 +51,12 @@ class DecoderState:
 
 
 class Transformer(Model):
-    """Figure 1 of the paper, with the variants that `ModelConfig` names."""
+    """Figure 1 of the paper, with the variants that `TransformerConfig` names."""
 
     page_width = 128  # positions that the attention kernel covers at once
-    config: ModelConfig
+    config: TransformerConfig
 
-    def __init__(self, config: ModelConfig, source_size: int, target_size: int) -> None:
+    def __init__(self, config: TransformerConfig, source_size: int, target_size: int) -> None:
         super().__init__()
         self.config = config
         self.target_pad = target_size - 1

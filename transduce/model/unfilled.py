@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from transduce.config import FamilyConfig
+from transduce.config import ModelConfig
 from transduce.model.families import make_model
 from transduce.model.model import Model, stored_tensors
 
@@ -50,13 +50,13 @@ class _ShapesOnly(_Unfilled):
         return made[:1] if function is torch.arange and len(args) == 1 else made
 
 
-def unfilled_model(config: FamilyConfig, source_size: int, target_size: int) -> Model:
+def unfilled_model(config: ModelConfig, source_size: int, target_size: int) -> Model:
     """A model whose parameters have yet to be loaded."""
     with _Unfilled():
         return make_model(config, source_size, target_size)
 
 
-def parameter_shapes(config: FamilyConfig, source_size: int, target_size: int) -> dict[str, torch.Size]:
+def parameter_shapes(config: ModelConfig, source_size: int, target_size: int) -> dict[str, torch.Size]:
     """The name and shape of every tensor in the model's checkpoints, without allocating them."""
     with _ShapesOnly():
         model = make_model(config, source_size, target_size)

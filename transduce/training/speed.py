@@ -11,11 +11,11 @@ import torch
 from transduce.config import (
     Asked,
     Counts,
-    FamilyConfig,
     Machine,
     ModelConfig,
     Time,
     TrainConfig,
+    TransformerConfig,
     cpu_machine,
     gpu_machine,
 )
@@ -73,7 +73,7 @@ def time_for(train: TrainConfig, counts: Counts, requested: Asked, begun: float)
 def measure_cpu(device: Device, seconds: float = TIMING_SECONDS) -> Machine:
     """Measure this CPU under its current load: if other programs use it, training will be slower too."""
     shape = REFERENCE.d_model, REFERENCE.heads, REFERENCE.layers
-    model = ModelConfig(
+    model = TransformerConfig(
         d_model=shape[0],
         d_ff=4 * shape[0],
         num_heads=shape[1],
@@ -86,7 +86,7 @@ def measure_cpu(device: Device, seconds: float = TIMING_SECONDS) -> Machine:
 
 
 def tokens_per_second(
-    model: FamilyConfig, train: TrainConfig, sentences: Sentences, device: Device, seconds: float
+    model: ModelConfig, train: TrainConfig, sentences: Sentences, device: Device, seconds: float
 ) -> float:
     """Target tokens per second in training, measured for about `seconds` and at least one update, after a warm-up."""
     update = _make_update(model, train, sentences, device)
@@ -99,7 +99,7 @@ def tokens_per_second(
     return updates * batch.tokens / (time.perf_counter() - begun)
 
 
-def one_update(model: FamilyConfig, train: TrainConfig, sentences: Sentences, device: Device) -> None:
+def one_update(model: ModelConfig, train: TrainConfig, sentences: Sentences, device: Device) -> None:
     """Run a small update in the precision that training uses, to load and compile what training needs."""
     kind = torch.bfloat16 if device.bf16 else torch.float32
     network = make_model(model, sentences.source_vocabulary, sentences.target_vocabulary).to(device.torch, kind)
@@ -108,7 +108,7 @@ def one_update(model: FamilyConfig, train: TrainConfig, sentences: Sentences, de
     make_optimizer(network, train).step()
 
 
-def _make_update(model: FamilyConfig, train: TrainConfig, sentences: Sentences, device: Device) -> PlainUpdate:
+def _make_update(model: ModelConfig, train: TrainConfig, sentences: Sentences, device: Device) -> PlainUpdate:
     network = make_model(model, sentences.source_vocabulary, sentences.target_vocabulary).to(device.torch)
     return PlainUpdate(network, make_optimizer(network, train), train, device)
 

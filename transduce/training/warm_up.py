@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import torch
 
-from transduce.config import Config, ModelConfig
+from transduce.config import Config, TransformerConfig
 from transduce.data.packing import WIDTH
 from transduce.device import Device, choose_device
 from transduce.training.speed import Sentences, one_update
@@ -23,7 +23,7 @@ NAME = "transduce-warm-up"
 def warming_up(config: Config) -> Iterator[None]:
     """Prepare the device in a thread while the body of this context runs; leaving the context waits for both."""
     device = choose_device(config.train.device, config.train.precision, config.train.threads)
-    if device.kind != "cuda" or not isinstance(config.model, ModelConfig):
+    if device.kind != "cuda" or not isinstance(config.model, TransformerConfig):
         yield
         return
     thread = threading.Thread(target=_warm_up, args=(config, device), name=NAME, daemon=True)

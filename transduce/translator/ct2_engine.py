@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 import ctranslate2
 
-from transduce.config import ModelConfig
+from transduce.config import TransformerConfig
 from transduce.cores import available_cores
 from transduce.errors import SettingError
 from transduce.search import Hypothesis, Penalty, length_penalty
@@ -90,7 +90,7 @@ class Ct2Engine:
     def __init__(
         self,
         model: Ct2Model,
-        config: ModelConfig,
+        config: TransformerConfig,
         vocabularies: Vocabularies,
         quantization: Quantization = "int8",
         threads: int = 0,

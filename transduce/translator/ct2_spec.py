@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transduce.checkpoint import Arrays
-from transduce.config import ModelConfig
+from transduce.config import TransformerConfig
 from transduce.config.support import ANY, DROPOUT, SIZES, Supports
 from transduce.text import Vocabularies
 
@@ -25,7 +25,7 @@ Floats = NDArray[np.float32]
 
 
 SUPPORTS = Supports(
-    ModelConfig,
+    TransformerConfig,
     {
         **SIZES,
         **DROPOUT,
@@ -38,7 +38,7 @@ SUPPORTS = Supports(
 )
 
 
-def refusal(config: ModelConfig) -> str:
+def refusal(config: TransformerConfig) -> str:
     """Why this model cannot be one of CTranslate2's, or nothing."""
     if setting := SUPPORTS.refusal(config):
         return f"{setting} is not built for it"
@@ -47,7 +47,7 @@ def refusal(config: ModelConfig) -> str:
     return f"model.d_k = {config.key_width} and model.d_v = {config.value_width}: it takes d_model / num_heads only"
 
 
-def longest_output(config: ModelConfig) -> int:
+def longest_output(config: TransformerConfig) -> int:
     """How many positions the decoder has, `</s>` counted."""
     return config.max_positions if config.positions == "learned" else POSITIONS
 
@@ -55,7 +55,7 @@ def longest_output(config: ModelConfig) -> int:
 # --- what the weights are called ---------------------------------------------------------------------------------
 
 
-def expected_shapes(config: ModelConfig, source_size: int, target_size: int) -> dict[str, list[int]]:
+def expected_shapes(config: TransformerConfig, source_size: int, target_size: int) -> dict[str, list[int]]:
     """The name and shape of every parameter of a model that is not refused."""
     shapes = {"source_embedding.weight": [source_size, config.d_model]}
     if config.tie != "all":
@@ -75,7 +75,7 @@ def expected_shapes(config: ModelConfig, source_size: int, target_size: int) -> 
     return shapes
 
 
-def _layer_shapes(name: str, stack: str, config: ModelConfig) -> dict[str, list[int]]:
+def _layer_shapes(name: str, stack: str, config: TransformerConfig) -> dict[str, list[int]]:
     width, inner = config.d_model, config.d_ff
     shapes: dict[str, list[int]] = {}
     for attention in ["attention"] if stack == "encoder" else ["attention", "source_attention"]:
@@ -98,7 +98,7 @@ def _norm_shapes(name: str, width: int) -> dict[str, list[int]]:
 # --- the description ---------------------------------------------------------------------------------------------
 
 
-def make_spec(arrays: Arrays, config: ModelConfig, vocabularies: Vocabularies) -> Any:
+def make_spec(arrays: Arrays, config: TransformerConfig, vocabularies: Vocabularies) -> Any:
     """CTranslate2's `TransformerSpec` with our weights, in float32."""
     specs = _import_specs()
     spec = specs.TransformerSpec.from_config(
@@ -133,7 +133,7 @@ class _Weights:
         return next(self[name] for name in names if name in self.arrays)
 
 
-def _set_ends(spec: Any, weights: _Weights, config: ModelConfig) -> None:
+def _set_ends(spec: Any, weights: _Weights, config: TransformerConfig) -> None:
     """Embeddings, positions, the norms that end pre-norm stacks, and the projection."""
     source, target = (
         weights["source_embedding.weight"],
@@ -152,7 +152,7 @@ def _set_ends(spec: Any, weights: _Weights, config: ModelConfig) -> None:
         _set_norm(spec.decoder.layer_norm, weights, "decoder_norm")
 
 
-def _positions(weights: _Weights, config: ModelConfig, side: str) -> Floats:
+def _positions(weights: _Weights, config: TransformerConfig, side: str) -> Floats:
     if config.positions == "learned":
         return weights[f"{side}_positions.table"]
     if config.positions == "none":

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from transduce.checkpoint import read_about
-from transduce.config import ModelConfig
+from transduce.config import TransformerConfig
 from transduce.cores import thread_refusal
 from transduce.errors import MissingExtra, RunError, SettingError
 from transduce.text import EOS, Vocabularies
@@ -228,7 +228,7 @@ class FolderEngines:
         if self.options.ensemble:
             return "it does not support ensembles"
         config = self.folder.config.model
-        if not isinstance(config, ModelConfig):
+        if not isinstance(config, TransformerConfig):
             return f"model.family = {config.family}: it runs Transformers only"
         # A model's own limit holds for every engine.
         longest = 0 if config.longest_target else request.output_limit(self.longest_source)

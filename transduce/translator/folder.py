@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from transduce import __version__
 from transduce.checkpoint import RunFolder, Tensors, read_about, read_shapes, read_tensors, write_text
-from transduce.config import Config, FamilyConfig, Layers, build, from_toml, to_toml, without_removed
+from transduce.config import Config, Layers, ModelConfig, build, from_toml, to_toml, without_removed
 from transduce.errors import DamagedFile, RunError, SettingError
 from transduce.files import read_plain
 from transduce.text import Vocabularies, Vocabulary
@@ -213,7 +213,7 @@ def _rank(about: dict[str, str]) -> float:
     return float(about.get("rank", "-inf"))
 
 
-def parameter_shapes(config: FamilyConfig, vocabularies: Vocabularies) -> Shapes:
+def parameter_shapes(config: ModelConfig, vocabularies: Vocabularies) -> Shapes:
     """The name and shape of every parameter of a model; none of them is allocated."""
     from transduce import model
 

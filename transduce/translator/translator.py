@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from transduce.config import Config, FamilyConfig
+from transduce.config import Config, ModelConfig
 from transduce.errors import DataError
 from transduce.search import Hypothesis
 from transduce.text import EOS, UNKNOWN, Vocabularies
@@ -375,6 +375,6 @@ class Translator:
         return ids if len(ids) <= self.longest_source else [*ids[: self.longest_source - 1], EOS]
 
 
-def longest_source(config: FamilyConfig) -> int:
+def longest_source(config: ModelConfig) -> int:
     """The maximum number of tokens of a line that are translated."""
     return min(config.longest_source or LONGEST_SOURCE, LONGEST_SOURCE)
