@@ -39,7 +39,7 @@ LEVELS = [
     ["translator"],
     ["training"],
     ["explore", "exchange", "averaging", "shortlisting", "synthesis"],
-    ["demo", "server"],
+    ["demo", "server", "doctor"],
     ["api"],
     ["cli"],
     ["__main__"],
