@@ -36,55 +36,80 @@ class Place:
     role: Role
     group: int  # number of the group of files within its role
     files: tuple[str, ...]  # one for a table, two for aligned text files
-    first_pair: int  # number of the block's first pair within the role, counted from 0 over all groups
     lines: Sequence[int]  # line number of each pair in its file, counted from 1
+    first_pair: int = 0  # number of the first pair within the role, over all groups; known in `add`, and 0 in `observe`
 
     def __len__(self) -> int:
         return len(self.lines)
 
 
 @dataclass(frozen=True)
+class Side:
+    """The sources or the targets of a block as raw bytes: each text is followed by a line feed and contains none."""
+
+    data: bytes
+
+    @cached_property
+    def lines(self) -> list[bytes]:
+        return self.data.split(b"\n")[:-1]
+
+    @cached_property
+    def text(self) -> str:
+        """All texts, each followed by a line feed."""
+        return decoded(self.data)
+
+    @cached_property
+    def texts(self) -> list[str]:
+        return self.text.split("\n")[:-1]
+
+    @cached_property
+    def bytes(self) -> NDArray[np.uint8]:
+        return np.frombuffer(self.data, np.uint8)
+
+    @cached_property
+    def ends(self) -> NDArray[np.int64]:
+        """The position of each line feed."""
+        return np.flatnonzero(self.bytes == 0x0A)
+
+    @cached_property
+    def sizes(self) -> NDArray[np.int64]:
+        """Bytes of each text."""
+        return np.diff(self.ends, prepend=-1) - 1
+
+    @cached_property
+    def lengths(self) -> NDArray[np.int64]:
+        """Characters of each text: bytes that do not continue a character."""
+        if self.data.isascii():
+            return self.sizes
+        continuing = np.flatnonzero(self.bytes.view(np.int8) < -64)  # 0x80 to 0xBF
+        return self.sizes - np.diff(np.searchsorted(continuing, self.ends), prepend=0)
+
+    def rows_at(self, positions: Sequence[int]) -> NDArray[np.int64]:
+        """The rows in which these bytes are, each once and in order."""
+        return np.unique(np.searchsorted(self.ends, np.asarray(positions, np.int64)))
+
+
+@dataclass(frozen=True)
 class Block:
-    """Consecutive pairs of one group of files as raw bytes: each text is followed by a line feed and contains none.
+    """Consecutive pairs of one group of files.
 
     A byte order mark at the beginning of a file and a carriage return at the end of a line are still there.
     """
 
     place: Place
-    source: bytes
-    target: bytes
+    source: Side
+    target: Side
 
     def __len__(self) -> int:
         return len(self.place)
 
-    @cached_property
-    def source_lines(self) -> list[bytes]:
-        return self.source.split(b"\n")[:-1]
-
-    @cached_property
-    def target_lines(self) -> list[bytes]:
-        return self.target.split(b"\n")[:-1]
-
-    @cached_property
-    def source_texts(self) -> list[str]:
-        return decoded(self.source).split("\n")[:-1]
-
-    @cached_property
-    def target_texts(self) -> list[str]:
-        return decoded(self.target).split("\n")[:-1]
-
-    @cached_property
-    def source_lengths(self) -> NDArray[np.int64]:
-        """Characters of each source."""
-        return _lengths(self.source)
-
-    @cached_property
-    def target_lengths(self) -> NDArray[np.int64]:
-        return _lengths(self.target)
+    @property
+    def sides(self) -> tuple[Side, Side]:
+        return self.source, self.target
 
     def example(self, row: int, detail: str = "") -> Example:
         """The pair in this row of the block, for people to look at."""
-        source, target = _shown(self.source_lines[row]), _shown(self.target_lines[row])
+        source, target = (shown(side.lines[row]) for side in self.sides)
         return Example(self.place.files[0], self.place.lines[row], source, target, detail)
 
 
@@ -127,15 +152,7 @@ def decoded(text: bytes) -> str:
     return text.decode(errors="replace")
 
 
-def _lengths(text: bytes) -> NDArray[np.int64]:
-    """Characters of each line, counted as bytes that do not continue a character."""
-    values = np.frombuffer(text, np.uint8)
-    begins = (values & 0xC0) != 0x80
-    ends = np.flatnonzero(values == 0x0A)
-    total = np.cumsum(begins)[ends]
-    return np.diff(total, prepend=0) - 1
-
-
-def _shown(line: bytes) -> str:
+def shown(line: bytes) -> str:
+    """A text as examples show it."""
     text = decoded(line)
     return text if len(text) <= LONGEST_EXAMPLE else text[: LONGEST_EXAMPLE - 1] + "…"
