@@ -156,6 +156,13 @@ def test_a_kernel_finds_the_best_classes(classes: int, count: int, dtype: torch.
     assert all(len(set(row)) == min(count, classes) for row in ours[1].tolist())
 
 
+@pytest.mark.skipif(not HAVE_TRITON, reason="triton is not installed")
+def test_logits_that_are_not_numbers_still_give_a_class() -> None:
+    """An id outside the vocabulary would stop the whole device at the next embedding."""
+    logits, must = torch.full((2, 62), torch.nan, device=DEVICE), torch.tensor([-1, 3], device=DEVICE)
+    assert kernels.best(logits, 61, 4, must)[1].max() < 61
+
+
 def searched(
     engine: TorchEngine, sources: list[list[int]], prefixes: list[list[int]], request: SearchRequest
 ) -> list[list[Hypothesis]]:

@@ -76,5 +76,6 @@ def _best(
         highest, winner = tl.max(of_slot, 0, return_indices=True)
         at, of = tl.sum(tl.where(slot == winner, lanes, 0), 0), tl.sum(tl.where(slot == winner, chosen, 0), 0)
         tl.store(values + row * K + k, tl.minimum(highest - total, 0.0))
-        tl.store(ids + row * K + k, of * GROUP + at)
+        # Logits that are not numbers have no best class; whatever is chosen must still be a class.
+        tl.store(ids + row * K + k, tl.minimum(of * GROUP + at, classes - 1))
         value = tl.where(there == of * GROUP + at, float("-inf"), value)
