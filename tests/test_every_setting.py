@@ -296,7 +296,7 @@ REFUSED = {
 if thread_refusal(1_024):
     REFUSED["train.threads=1024"] = "threads = 1024: must be at most"
 if not torch.cuda.is_available():
-    REFUSED["train.device=cuda"] = "PyTorch sees no GPU here"
+    REFUSED["train.device=cuda"] = "PyTorch finds no GPU"
 
 
 @pytest.fixture(scope="module")

@@ -509,7 +509,7 @@ def test_a_sample_of_nothing_is_refused(content: str | None, said: str, tmp_path
 def test_the_weights_that_are_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = write_folder(tmp_path / "run", search=SearchConfig(length_penalty="paper"))
     assert main(["export", str(run), str(tmp_path / "hf"), "--to", "hf", "--weights", "last"]) == 2
-    assert "no last.safetensors there" in capsys.readouterr().err
+    assert "the folder has no last.safetensors" in capsys.readouterr().err
     assert main(["export", str(run), str(tmp_path / "hf"), "--to", "hf", "--weights", "best"]) == 0
     assert "hf runtimes divide scores by n^alpha instead of" in capsys.readouterr().err
 

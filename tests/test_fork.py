@@ -63,6 +63,5 @@ def test_a_forked_process_is_told_to_load_for_itself(engine: str, tmp_path: Path
     else:
         assert child.startswith("refused: ")
         assert (
-            'load it in the new process, start processes by multiprocessing.get_context("spawn"), or use threads'
-            in child
+            'load the model there, start processes with multiprocessing.get_context("spawn"), or use threads' in child
         )

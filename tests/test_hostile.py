@@ -101,8 +101,8 @@ def check(run: Path, engine: str, lines: list[bytes], *options: str) -> None:
     assert plain != {b""}
     assert {output for output, line in zip(outputs, lines, strict=True) if not line.strip()} == {b""}
     said = done.stderr.decode()
-    assert "lines were longer than the model takes, and cut" in said
-    assert "lines were not UTF-8" in said
+    assert "lines were longer than the model's maximum and cut" in said
+    assert "lines are not valid UTF-8" in said
 
 
 @pytest.mark.parametrize(

@@ -724,7 +724,7 @@ def test_pages_learn_on_a_cpu_too_and_resume_to_the_same(reversal: dict[str, str
     assert final_hash(straight) == final_hash(other)
     losses = [float(str(line["loss"])) for line in log_of(one) if line["event"] == "train"]
     assert losses[-1] < losses[0]
-    with pytest.raises(RunError, match=r"this run has train.layout = pages, and resuming cannot change it to padded"):
+    with pytest.raises(RunError, match=r"this run has train.layout = pages, not padded"):
         run_training(one, reversal, "train.layout=padded")
 
 
@@ -878,9 +878,7 @@ def test_weights_may_not_change(reversal: dict[str, str], corpora: list[str], tm
     short = [*SMALL, "train.steps=3"]
     transduce.train(tmp_path / "run", **files, settings=[*short, "data.weights=1,1,2"])  # type: ignore[arg-type]
     assert read_config(RunFolder(tmp_path / "run")).data.weights == ("1", "1", "2")
-    with pytest.raises(
-        RunError, match=r"data.weights = \('1', '1', '2'\), and resuming cannot change it to \('1', '1', '3'\)"
-    ):
+    with pytest.raises(RunError, match=r"data.weights = \('1', '1', '2'\), not \('1', '1', '3'\)"):
         transduce.train(tmp_path / "run", **files, settings=[*short, "data.weights=1,1,3"])  # type: ignore[arg-type]
     with pytest.raises(SettingError, match="3 for 1 corpora"):
         transduce.train(tmp_path / "run", train=files["train"][:1], quiet=True)  # type: ignore[index]
