@@ -36,9 +36,9 @@ LEVELS = [
     ["text", "model", "search", "metrics", "tensor_file"],
     ["continuous"],
     ["data", "checkpoint"],
-    ["translator"],
+    ["translator", "run_lock", "run_log"],
     ["training"],
-    ["explore", "exchange", "averaging", "shortlisting", "synthesis"],
+    ["explore", "exchange", "averaging", "shortlisting", "synthesis", "tracking"],
     ["demo", "server", "doctor"],
     ["api"],
     ["cli"],
@@ -54,7 +54,10 @@ SEES_ONLY = {
     "tensor_file": set(),
     "continuous": {"errors", "config", "device", "threads", "model", "search"},
     "checkpoint": {"errors", "files", "tensor_file"},
-    "explore": {"errors", "files", "text", "model", "search", "checkpoint", "translator"},
+    "run_lock": {"errors", "files", "checkpoint"},
+    "run_log": {"errors", "files"},
+    "explore": {"errors", "text", "model", "search", "checkpoint", "translator", "run_lock", "run_log"},
+    "tracking": {"errors", "config", "files", "data", "checkpoint", "translator", "run_lock", "run_log"},
     "server": {"errors", "cores", "checkpoint", "memory", "translator", "explore"},
     "exchange": {
         *("errors", "files", "config", "device", "text", "model", "search", "tensor_file", "data", "checkpoint"),
@@ -405,7 +408,7 @@ def test_every_public_function_has_an_example() -> None:
     from transduce import api
 
     functions = [getattr(api, name) for name in api.__all__ if not isinstance(getattr(api, name), type)]
-    assert len(functions) == 13
+    assert len(functions) >= 15
     assert [function.__name__ for function in functions if "Example:\n" not in function.__doc__] == []
 
 

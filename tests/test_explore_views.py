@@ -14,10 +14,11 @@ from transduce.checkpoint import RunFolder
 from transduce.config import TransformerConfig
 from transduce.errors import DamagedFile, DataError, SettingError
 from transduce.explore.head_statistics import Kinds, head_statistics, is_punctuation
-from transduce.explore.runs import MOST_POINTS, is_training
+from transduce.explore.runs import MOST_POINTS
 from transduce.explore.views import MOST_TOKENS, attention_view, training_view, translate_view, tree_view
 from transduce.model import Tokens
 from transduce.model.positions import sinusoids
+from transduce.run_lock import is_training
 from transduce.translator import LoadOptions, Translator
 
 SENTENCE = "the cat sat on a mat while seven small dogs ran"
@@ -273,7 +274,7 @@ def test_a_line_that_is_being_written_is_waited_for(tmp_path: Path) -> None:
 
 def test_a_damaged_log_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").write_text("{not json}\n{}\n")
-    with pytest.raises(DamagedFile, match="cannot read the training log"):
+    with pytest.raises(DamagedFile, match="the log cannot be read"):
         training_view(tmp_path)
 
 

@@ -46,7 +46,7 @@ from transduce.translator import better_weights, read_config, write_config
 from transduce.translator.evaluation import TestSet
 
 SUMMARY = RunSummary([], 1, 1, 1, 1, 1, 1.0, 1, 1.0, "CPU")
-TIMES = {"tokens_per_second"}  # of the log: what may differ between two equal runs
+TIMES = {"tokens_per_second", "seconds"}  # of the log: what may differ between two equal runs
 SMALL = """
 model.d_model=32 model.d_ff=64 model.num_heads=2 model.num_encoder_layers=1 model.num_decoder_layers=1
 model.dropout=0.1 train.tokens_per_batch=120 train.positions_per_microbatch=64 train.steps=24
@@ -266,7 +266,7 @@ def test_the_log_is_complete(finished: Path) -> None:
     log = log_of(finished)
     assert [line["step"] for line in log if line["event"] == "train"] == list(range(3, 25, 3))
     assert [line["step"] for line in log if line["event"] == "valid"] == [8, 16, 24]
-    assert log[-1]["event"] == "averaged"
+    assert [line["event"] for line in log[-2:]] == ["averaged", "finished"]
     assert list(finished.glob("tensorboard/events*"))
 
 
@@ -484,9 +484,9 @@ def test_changed_data_is_refused(finished: Path, reversal: dict[str, str], tmp_p
 
 
 def test_one_process_a_run(finished: Path, reversal: dict[str, str]) -> None:
-    from transduce.training.run import _alone_in
+    from transduce.run_lock import alone_in
 
-    with _alone_in(RunFolder(finished)), pytest.raises(RunError, match="another process is training this run; wait"):
+    with alone_in(RunFolder(finished)), pytest.raises(RunError, match="another process is training this run; wait"):
         run_training(finished, reversal)
 
 

@@ -20,6 +20,7 @@ from transduce.translator.engines import Say, say_to_stderr
 if TYPE_CHECKING:
     from transduce.exchange import Taken, Verified
     from transduce.synthesis import Made
+    from transduce.tracking import RunDifference, RunStatus
     from transduce.training import Result, Settings
     from transduce.translator.evaluation import Evaluation
 
@@ -35,6 +36,8 @@ __all__ = [
     "export",
     "import_model",
     "load",
+    "run_difference",
+    "runs",
     "score",
     "serve",
     "shortlist",
@@ -405,6 +408,46 @@ def shortlist(run: str | Path, train: Files | None = None, *, threads: int = 0, 
     with TemporaryDirectory() as scratch:
         pairs = without_pipes(groups_of(train), Path(scratch))
         return make_shortlist(run, pairs, options=LoadOptions(engine="torch", threads=threads, say=say), say=say)
+
+
+# --- keeping track of runs ---------------------------------------------------------------------------------------
+
+
+def runs(folder: str | Path = ".") -> "list[RunStatus]":
+    """The runs in and below a folder: data, size, progress, best score with its signature, state and disk space.
+
+    A run that cannot be read is listed with the state "broken" and the reason.
+
+    Example:
+        >>> [(run.run, run.state, run.score) for run in transduce.runs("runs")]
+        [('runs/en-de', 'finished', 37.9)]
+    """
+    from transduce.tracking import list_runs
+
+    return list_runs(folder)
+
+
+def run_difference(one: str | Path, other: str | Path, *, picture: str | Path = "") -> "RunDifference":
+    """The settings and the data in which two runs differ.
+
+    Args:
+        one: A run folder.
+        other: Another run folder.
+        picture: Also draw the learning curves of both runs to this .png, .pdf or .svg file.
+
+    Example:
+        >>> transduce.run_difference("runs/a", "runs/b", picture="curves.png").settings
+        {'model.dropout': (0.1, 0.3)}
+    """
+    from transduce.explore import check_picture_path
+    from transduce.tracking import draw_difference
+    from transduce.tracking import run_difference as compare_runs
+
+    path = check_picture_path(picture) if picture else None
+    found = compare_runs(one, other)
+    if path is not None:
+        draw_difference(one, other, path)
+    return found
 
 
 # --- other toolkits, and other programs --------------------------------------------------------------------------

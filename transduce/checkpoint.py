@@ -296,8 +296,13 @@ def restore(path: Path) -> Checkpoint:
     return Checkpoint(
         weights=read_tensors(path / "weights.safetensors"),
         optimizer=read_tensors(path / "optimizer.safetensors"),
-        progress=_unsealed(path / "progress.json"),
+        progress=read_progress(path),
     )
+
+
+def read_progress(path: Path) -> dict[str, Any]:
+    """The progress of a checkpoint; raises `DamagedFile` if its file is damaged."""
+    return _unsealed(path / "progress.json")
 
 
 def steps_saved(folder: RunFolder) -> list[int]:

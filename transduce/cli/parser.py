@@ -89,6 +89,7 @@ def make_parser() -> Parser:
     add("training", "shortlist", _shortlist, "learn which output tokens a sentence is likely to need", FASTER)
     add("training", "average", _average, "average the weights of several models")
     add("exchanging", "import", _import, "import a Marian model, from Hugging Face or in Marian's own format")
+    add("tracking", "runs", _runs, "list the runs under a folder, or compare two of them", STATES)
     add("settings", "settings", _list_settings, "list the settings, or explain one")
     add("serving", "serve", _serve, "serve models over HTTP", ROUTES)
     add("serving", "key", _key, "create an API key for a server")
@@ -110,6 +111,10 @@ TEACHER = (
     "student, for example --set train.device=cpu train.threads=4."
 )
 FASTER = "`translate --shortlist` is then faster on CPUs."
+STATES = (
+    "A run is running, stopped (rerun its `transduce train` command to resume it), finished, or broken; what is wrong with a "
+    "broken run is printed below the table."
+)
 ROUTES = "The server offers LibreTranslate's API, an API of its own under /v1, and a web page."
 
 
@@ -346,6 +351,14 @@ def _import(parser: Parser) -> None:
     parser.set_defaults(command="import_model")  # `import` is a keyword of Python
     parser.add_argument("source", help="folder with config.json and model.safetensors, or with Marian's model.npz")
     parser.add_argument("run", help="model folder to create")
+
+
+def _runs(parser: Parser) -> None:
+    add = parser.add_argument
+    add("folder", nargs="?", default=".", metavar="FOLDER", help="folder to search for runs (default: this one)")
+    add("--diff", nargs=2, metavar=("A", "B"), help="show the settings and the data in which two runs differ")
+    add("-o", "--output", default="", metavar="FILE", help="with --diff: draw both learning curves (.png, .pdf, .svg)")
+    add("--json", action="store_true", help=JSON_RESULT)
 
 
 def _list_settings(parser: Parser) -> None:

@@ -3,63 +3,29 @@
 Reads the files that training writes, possibly at the same time, and knows nothing else about it.
 """
 
-import fcntl
-import json
 import math
 from pathlib import Path
 from typing import Any
 
 from transduce.checkpoint import RunFolder
-from transduce.errors import DamagedFile
-from transduce.files import open_plain, read_plain
+from transduce.run_lock import is_training
+from transduce.run_log import Event, read_events, read_text
 
-Event = dict[str, Any]
 MOST_POINTS = 1_500  # of a curve: more than a screen can show
 
 
 def training_view(run: str | Path) -> dict[str, Any]:
     """Everything logged so far. A folder without a log, such as an imported model, has a model card but no curves."""
     folder = RunFolder(Path(run))
-    events = _events(folder.metrics)
+    events = read_events(folder.metrics)
     return {
         "name": folder.path.resolve().name,
         "running": is_training(folder),
         "steps": _thinned([_curve_point(event) for event in events if event.get("event") == "train"]),
         "validations": [_validation(event) for event in events if event.get("event") == "valid"],
         "averaged": [_validation(event) for event in events if event.get("event") == "averaged"][-1:],
-        "card": _text(folder.card),
+        "card": read_text(folder.card),
     }
-
-
-def is_training(folder: RunFolder) -> bool:
-    """Whether a process holds the lock of the run; a killed process leaves the lock file but not the lock."""
-    try:
-        with open_plain(folder.lock) as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return False
-
-
-def _events(metrics: Path) -> list[Event]:
-    """The lines of the log without the last, which may be incomplete."""
-    *lines, _ = _text(metrics).split("\n")
-    try:
-        events = [json.loads(line) for line in lines if line]
-    except ValueError as error:
-        raise DamagedFile(f"{metrics}: cannot read the training log ({error}); the weights are not affected") from None
-    return [event for event in events if isinstance(event, dict)]
-
-
-def _text(path: Path) -> str:
-    try:
-        return read_plain(path).decode(errors="replace").replace("\r\n", "\n")
-    except FileNotFoundError:
-        return ""
-    except OSError as error:
-        raise DamagedFile(f"{path}: cannot be read ({error.strerror})") from None
 
 
 def _curve_point(event: Event) -> Event:

@@ -1,6 +1,5 @@
 """The model card (`README.md`) and the learning curves (`curves.png`) of a finished run."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from transduce.checkpoint import RunFolder, read_about, write_text
 from transduce.config import Config, flatten
 from transduce.errors import DamagedFile
 from transduce.model import training_flops
+from transduce.run_log import read_events
 
 SAME_LOSS = 1e-5  # losses are written with six digits
 
@@ -120,13 +120,6 @@ def _chosen_by(folder: RunFolder, best_metric: str) -> str:
     return f"`best` is the checkpoint with the best validation result, measured by {name} (`train.best_metric = {best_metric}`)."
 
 
-def _events(metrics: Path) -> list[dict[str, Any]]:
-    try:
-        return [json.loads(line) for line in metrics.read_text(encoding="utf-8").split("\n") if line]
-    except (OSError, ValueError, RecursionError) as error:
-        raise DamagedFile(f"{metrics}: the log cannot be read ({error}); the weights are not affected") from None
-
-
 def training_losses(train: list[dict[str, Any]]) -> dict[str, list[tuple[int, float]]]:
     """The training loss without label smoothing, comparable with the validation loss; old logs have only the smoothed loss."""
     plain = [(event["step"], event["cross_entropy"]) for event in train if "cross_entropy" in event]
@@ -137,7 +130,7 @@ def training_losses(train: list[dict[str, Any]]) -> dict[str, list[tuple[int, fl
 def draw_curves(metrics: Path, picture: Path) -> None:
     """Plot the loss, the main scores and the learning rate over the steps, as logged in `metrics.jsonl`."""
     try:
-        _draw(_events(metrics), picture)
+        _draw(read_events(metrics), picture)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise DamagedFile(f"{metrics}: the log cannot be drawn ({error!r}); the weights are not affected") from None
 

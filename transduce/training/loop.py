@@ -176,6 +176,7 @@ class Trainer:
             self._validate()
             self._save()
         self._average()
+        self.logger.finished(self.progress)
         self.checkpoints.finish()
 
     # --- one step ----------------------------------------------------------------------------------------------

@@ -206,6 +206,10 @@ class MetricsLogger:
         self.reporter.validated(event, step, validation, better)
         self._restart_clock()
 
+    def finished(self, progress: RunProgress) -> None:
+        """Log the end of the run; a larger budget resumes at the last checkpoint, which is before this line."""
+        self._write({"event": "finished", "step": progress.step, "seconds": round(progress.seconds, 1)})
+
     def size(self) -> int:
         """Flush the log to disk and return its size in bytes."""
         with disk_errors(self._path):

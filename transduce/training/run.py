@@ -1,10 +1,6 @@
 """One training run from its request to its result: prepare the data, train, write the model card."""
 
-import fcntl
-import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,8 +9,9 @@ import torch
 
 from transduce.checkpoint import RunFolder, freed_by_deleting, read_about
 from transduce.device import choose_device
-from transduce.errors import DamagedFile, RunError
+from transduce.errors import DamagedFile
 from transduce.model import make_model, stored_tensors
+from transduce.run_lock import alone_in
 from transduce.training.card import RunSummary, draw_curves, write_card
 from transduce.training.clock import duration
 from transduce.training.loop import Trainer
@@ -50,7 +47,7 @@ def train(
     requested = requested_settings(request)
     given = requested.config.train
     choose_device(given.device, given.precision, given.threads)  # fail now rather than after reading the data
-    with _alone_in(folder):
+    with alone_in(folder):
         prepared = prepare(folder, requested, reporter.say, begun)
         trainer = make_trainer(folder, prepared, reporter, begun)
         trainer.run()
@@ -66,27 +63,6 @@ def train(
             "delete it to free the space"
         )
     return result
-
-
-@contextmanager
-def _alone_in(folder: RunFolder) -> Iterator[None]:
-    """Lock the run folder against a second process; the lock ends with this process, even if it is killed."""
-    lock = folder.lock
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    with open(lock, "w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # The previous owner may have removed the file after we opened it; then our lock protects nothing.
-            if not lock.exists() or os.fstat(file.fileno()).st_ino != lock.stat().st_ino:
-                raise BlockingIOError
-        except OSError:
-            raise RunError(
-                f"{folder.path}: another process is training this run; wait for it to finish, or stop it"
-            ) from None
-        try:
-            yield
-        finally:
-            lock.unlink(missing_ok=True)
 
 
 def make_trainer(folder: RunFolder, prepared: Prepared, reporter: Reporter, begun: float | None = None) -> Trainer:
