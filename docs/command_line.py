@@ -17,6 +17,14 @@ This page lists every command and option. It is generated from the parser by `py
 
 Results go to stdout; progress, warnings and errors go to stderr. The exit status is 0 on success, 2 after a mistake that you can
 correct (the message says how), and 128 plus the signal's number when a signal ends the command.
+
+**Completion.** The shell completes commands, options and their values once you have run one of these lines (for fish, run it again after an update):
+
+| shell | line |
+| --- | --- |
+| bash | `echo 'eval "$(transduce completion bash)"' >> ~/.bashrc` |
+| zsh | `echo 'eval "$(transduce completion zsh)"' >> ~/.zshrc` (after the line with `compinit`) |
+| fish | `transduce completion fish > ~/.config/fish/completions/transduce.fish` |
 """
 
 

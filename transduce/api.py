@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from transduce.config import Layers, settings_layer
 from transduce.cores import tune_idle_threads
@@ -36,6 +36,7 @@ __all__ = [
     "export",
     "import_model",
     "load",
+    "report",
     "run_difference",
     "runs",
     "score",
@@ -448,6 +449,19 @@ def run_difference(one: str | Path, other: str | Path, *, picture: str | Path = 
     if path is not None:
         draw_difference(one, other, path)
     return found
+
+
+def report() -> dict[str, Any]:
+    """The versions, processors and settings of the environment that matter for a bug report, without paths and names.
+
+    Example:
+        >>> transduce.report()["torch"]
+        '2.13.0'
+    """
+    tune_idle_threads()
+    from transduce.environment import environment
+
+    return environment()
 
 
 # --- other toolkits, and other programs --------------------------------------------------------------------------

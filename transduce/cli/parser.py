@@ -93,6 +93,14 @@ def make_parser() -> Parser:
     add("settings", "settings", _list_settings, "list the settings, or explain one")
     add("serving", "serve", _serve, "serve models over HTTP", ROUTES)
     add("serving", "key", _key, "create an API key for a server")
+    add("reporting", "report", _report, "print the versions and devices that matter for a bug report", NO_PATHS)
+    add(
+        "completion",
+        "completion",
+        _completion,
+        "print a script that completes commands and options in a shell",
+        INSTALL,
+    )
     return parser
 
 
@@ -115,6 +123,8 @@ STATES = (
     "A run is running, stopped (rerun its `transduce train` command to resume it), finished, or broken; what is wrong with a "
     "broken run is printed below the table."
 )
+NO_PATHS = "It holds no paths and no names of users or machines."
+INSTALL = 'For bash, add `eval "$(transduce completion bash)"` to ~/.bashrc; the documentation shows the line for zsh and fish.'
 ROUTES = "The server offers LibreTranslate's API, an API of its own under /v1, and a web page."
 
 
@@ -414,3 +424,11 @@ def _key(parser: Parser) -> None:
     parser.add_argument(
         "--requests-per-minute", type=int, default=600, metavar="N", help="rate limit of this key (default: 600)"
     )
+
+
+def _report(parser: Parser) -> None:
+    parser.add_argument("--json", action="store_true", help=JSON_RESULT)
+
+
+def _completion(parser: Parser) -> None:
+    parser.add_argument("shell", choices=["bash", "zsh", "fish"], help="the shell to complete in")
