@@ -13,9 +13,9 @@ from hostile_texts import FORBIDDEN, HOSTILE
 from page_server import serve
 
 from transduce.config import SearchConfig
+from transduce.documents import Splitter
 from transduce.explore.standalone import write_standalone
 from transduce.explore.views import MOST_BEAMS, attention_view, translate_view, tree_view
-from transduce.server.splitting import Splitter
 from transduce.translator import LoadOptions, Translator
 
 SENTENCE = "the cat sat on a mat while seven small dogs ran"

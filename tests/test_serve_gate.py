@@ -16,10 +16,10 @@ pytest.importorskip("httpx")
 
 from serving import SCOPE, SECRET, Client, client, make_service, refused, run, service, symbols
 
+from transduce.documents import Document, Splitter
 from transduce.server.app import make_app
 from transduce.server.service import Service
 from transduce.server.settings import ServerSettings
-from transduce.server.splitting import Document, Splitter
 
 # --- refusals --------------------------------------------------------------------------------------------------
 

@@ -103,7 +103,9 @@ def load(
     return translator if lazy else translator.ready()
 
 
-def translate(model: Model, lines: Sequence[str], *, beam: int | None = None, alpha: float | None = None) -> list[str]:
+def translate(
+    model: Model, lines: Sequence[str], *, beam: int | None = None, alpha: float | None = None, split: bool = False
+) -> list[str]:
     """Translate lines. To translate more than once, `load` the model and call its `translate`.
 
     Args:
@@ -111,6 +113,7 @@ def translate(model: Model, lines: Sequence[str], *, beam: int | None = None, al
         lines: Sentences, one per string.
         beam: Beam size; 1 is greedy search. By default the setting of the model.
         alpha: Strength of the length penalty, from 0 to 10. By default the setting of the model.
+        split: Split each line into sentences first, and keep what stands between them.
 
     Returns:
         The best translation of each line, in order.
@@ -119,7 +122,7 @@ def translate(model: Model, lines: Sequence[str], *, beam: int | None = None, al
         >>> transduce.translate("runs/en-de", ["a sentence"])
         ['ein Satz']
     """
-    return _opened(model).translate(lines, beam=beam, alpha=alpha)
+    return _opened(model).translate(lines, beam=beam, alpha=alpha, split=split)
 
 
 def evaluate(

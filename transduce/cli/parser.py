@@ -109,8 +109,8 @@ RESUME = (
     "is bit-identical to an uninterrupted run."
 )
 LINES = (
-    "Translations go to stdout, one per line. The model takes each line as one sentence: split texts into sentences first, or "
-    "send them to `transduce serve`, which does so."
+    "Translations go to stdout, one per line. The model takes each line as one sentence; for lines of several sentences, add "
+    "--split."
 )
 EXPORT = "The export is kept only if the other runtime gives the same translations on sample sentences."
 RERUN = "Rerun the command to resume."
@@ -178,6 +178,7 @@ def _translate(parser: Parser) -> None:
     )
     add("--n-best", type=int, default=1, metavar="N", help="print N outputs for each line as `line ||| text ||| score`")
     add_sampling(parser)
+    add("--split", action="store_true", help="split each line into sentences, and keep what stands between them")
     add("--prefix", metavar="FILE", help="file with one prefix per input line; the output must start with it")
     add("--terms", metavar="FILE", help="file with the phrases that each line's output must contain, separated by tabs")
     add("--alignments", choices=["pharaoh"], help="append word alignments: `text ||| 0-0 1-2` (source-output)")

@@ -24,12 +24,15 @@ from transduce.translator.engines import say_to_stderr
 
 def translate(options: Options) -> int:
     check_sampling(options)
+    _check_split(options)
     options.input = input_file(options)
     translator = load(options)
     request = _request(translator, options)
     translator.ready(request)
     announce_stdin(options)
     lines = Lines(options.input)
+    if options.split:
+        return _translate_split(translator, lines, request, options)
     prefixes = Lines(options.prefix) if options.prefix else None
     phrases = Lines(options.terms) if options.terms else None
     sources, terms = _sources(lines, options) if options.columns else lines, map(_phrases, phrases) if phrases else None
@@ -43,6 +46,36 @@ def translate(options: Options) -> int:
         notices.undecodable = lines.undecodable
         notices.undecodable_prefixes = prefixes.undecodable if prefixes else 0
         notices.undecodable_terms = phrases.undecodable if phrases else 0
+        notices.print()
+    return 0
+
+
+def _check_split(options: Options) -> None:
+    """Refuse options whose results belong to single sentences."""
+    given = {
+        "--n-best": options.n_best > 1,
+        "--alignments": options.alignments,
+        "--prefix": options.prefix,
+        "--terms": options.terms,
+        "--columns": options.columns,
+    }
+    for name in [name for name, is_given in given.items() if is_given and options.split]:
+        raise SettingError(f"{name} needs one sentence per line: leave out --split, or leave out {name}")
+
+
+def _translate_split(translator: Translator, lines: Lines, request: SearchRequest, options: Options) -> int:
+    """Translate lines of several sentences; a line in is a line out."""
+    notices = Notices()
+    for line in translator.stream_split(lines, request, lines.paused):
+        notices.add_all(line.sentences)
+        if options.json:
+            print_json(asdict(line))
+        else:
+            print(line.text)
+        if lines.arriving:
+            sys.stdout.flush()
+    if not options.quiet:
+        notices.undecodable = lines.undecodable
         notices.print()
     return 0
 

@@ -6,7 +6,6 @@ A request keeps the model that it started with, so reloading drops no request. K
 import asyncio
 import re
 import threading
-import unicodedata
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -14,12 +13,13 @@ from functools import partial
 from pathlib import Path
 
 from transduce.checkpoint import RunFolder, read_about
+from transduce.documents import Splitter
 from transduce.errors import RunError, SettingError
 from transduce.server.background import in_thread
 from transduce.server.metrics import Metrics
 from transduce.server.refusals import NotFound
-from transduce.server.splitting import Splitter
 from transduce.translator import LoadOptions, SearchRequest, Translation, Translator, better_weights, open_folder
+from transduce.translator.split import splitter_of
 
 _NAMED = re.compile(r"([A-Za-z][A-Za-z0-9_]*)-([A-Za-z][A-Za-z0-9_]*)=(.+)")
 
@@ -48,25 +48,6 @@ class Specification:
         return Specification(Path(text), "-".join(languages) or Path(text).resolve().name, source, target)
 
 
-def normalized(text: str) -> str:
-    """The text roughly as a vocabulary normalises it, which can turn one character into eighteen."""
-    return text if text.isascii() else unicodedata.normalize("NFKC", text)
-
-
-@dataclass(frozen=True)
-class FitsModel:
-    """Whether a sentence has at most as many tokens as the sentences that the model was trained on."""
-
-    translator: Translator
-
-    def __call__(self, sentence: str) -> bool:
-        longest = min(self.translator.longest_source, self.translator.config.data.max_length)
-        # A token has at least one byte of the normalised text, so most sentences need not be tokenised.
-        if len(normalized(sentence).encode()) < longest:
-            return True
-        return len(self.translator.vocabularies.source.encode([sentence])[0]) <= longest
-
-
 @dataclass(frozen=True, eq=False)
 class ServedModel:
     """A loaded model with the weights that it had at the time."""
@@ -82,8 +63,7 @@ class ServedModel:
         """Load a model and translate with it once, so that the first request reads nothing from its folder."""
         weights = fingerprint(of.folder, loading)
         translator = _warm(of.folder, loading)
-        splitter = Splitter(translator.config.data.task != "symbols", FitsModel(translator))
-        return ServedModel(of, translator, weights, splitter)
+        return ServedModel(of, translator, weights, splitter_of(translator))
 
     def translate(self, lines: list[str], request: SearchRequest) -> list[Translation]:
         with nullcontext() if self.serves_several(request) else self.lock:

@@ -9,15 +9,16 @@ from functools import partial
 from typing import Any, TypeVar
 
 from transduce.cores import available_cores
+from transduce.documents import Document
 from transduce.server.detection import Detected, Detector
 from transduce.server.keys import Keyring
 from transduce.server.metrics import Metrics
-from transduce.server.models import Models, ServedModel, Specification, TranslationWork, normalized
+from transduce.server.models import Models, ServedModel, Specification, TranslationWork
 from transduce.server.queue import Queue
 from transduce.server.refusals import NotFound, Overloaded, PayloadTooLarge, Refusal
 from transduce.server.settings import ServerSettings
-from transduce.server.splitting import Document
 from transduce.translator import LoadOptions, SearchRequest, Translation, Translator
+from transduce.translator.split import normalized
 
 Result = TypeVar("Result")
 Inspect = Callable[[Translator], Any]  # returns something that JSON can represent

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from transduce.device import Device
     from transduce.model import Model
     from transduce.translator.evaluation import Evaluation
+    from transduce.translator.split import SplitTranslation
 
 LONGEST_SOURCE = 1_024  # tokens; longer lines are cut, and their translations say so
 
@@ -96,6 +97,7 @@ class Translator:
         *,
         beam: int | None = None,
         alpha: float | None = None,
+        split: bool = False,
     ) -> list[str]:
         """The best translation of each line.
 
@@ -104,12 +106,15 @@ class Translator:
             request: All search settings at once; by default those that the model was trained with.
             beam: Beam size; 1 is greedy search.
             alpha: Strength of the length penalty, from 0 to 10.
+            split: Split each line into sentences first, and keep what stands between them.
 
         Example:
             >>> transduce.load("runs/en-de").translate(["a sentence"], beam=4)
             ['ein Satz']
         """
         wanted = (request or self.request()).but(beam=beam, alpha=alpha, figures="none", n_best=1, constrained=False)
+        if split:
+            return [line.text for line in self.stream_split(check_lines(lines), wanted)]
         if wanted.replace_unknown:
             return [translation.text for translation in self.stream(check_lines(lines), wanted)]
         blocks = self._searched(InputLines.of(check_lines(lines)), wanted)
@@ -177,6 +182,23 @@ class Translator:
         wanted = (request or self.request()).but(constrained=terms is not None)
         for block, found in self._searched(InputLines.of(lines, prefixes, terms, paused, at_most), wanted):
             yield from self._translations(block, found, wanted)
+
+    def stream_split(
+        self,
+        lines: Iterable[str],
+        request: SearchRequest | None = None,
+        paused: Callable[[], bool] | None = None,
+    ) -> "Iterator[SplitTranslation]":
+        """Translate lines of several sentences; each result has the text of a line and the translations of its sentences.
+
+        Args:
+            lines: Texts of any number of sentences, one line per string.
+            request: Search settings; by default those that the model was trained with.
+            paused: Returns whether no further line has arrived yet; the lines so far are then translated at once.
+        """
+        from transduce.translator.split import stream_split
+
+        return stream_split(self, lines, request or self.request(), paused)
 
     def evaluate(
         self,

@@ -1,4 +1,4 @@
-/* Detects texts of several sentences, with the same rules as the server's splitter (transduce/server/splitting.py). */
+/* Detects texts of several sentences, with the same rules as the splitter (transduce/documents/splitting.py). */
 
 const END = /(?<![.!?…])[.!?…]+["'”’»)\]]*(?=\s)|(?<![。！？])[。！？]+["'”’」』）]*|[\r\n]+/gu;
 const SHORT = /^(?:\d{1,2}|[\p{L}\p{N}_]|(?:[\p{L}\p{N}_]\.)+[\p{L}\p{N}_])$/u;

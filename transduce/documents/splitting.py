@@ -9,10 +9,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from transduce.server.tags import Run, Tagged, inline_name, marked, trimmed
+from transduce.documents.tags import Run, Tagged, inline_name, marked, trimmed
 
 # A run of marks is matched once, at its start: matched at each mark, a page of dots would take minutes.
 _END = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’»)\]]*+(?=\s)|(?<![。！？])[。！？]++[\"'”’」』）]*+|[\r\n]++")
+_UNSPACED_ENDS = (*"。！？」』）、，；",)  # no space follows them
 _SHORT = re.compile(r"\d{1,2}|\w|(?:\w\.)+\w")
 _SPACE = re.compile(r"\s*+")
 _BREAK = re.compile(r"[,;:、，；]\s*+|\s++")
@@ -35,8 +36,17 @@ class Document:
 
     def rejoin(self, translations: Iterable[str]) -> str:
         """The document with every sentence replaced by its translation."""
-        pairs = zip(self._in_place(list(translations)), self.kept[1:], strict=True)
-        return self.kept[0] + "".join(text + kept for text, kept in pairs)
+        texts = self._in_place(list(translations))
+        gaps = self.kept[1:] if self.is_html else self._gaps(texts)
+        return self.kept[0] + "".join(text + gap for text, gap in zip(texts, gaps, strict=True))
+
+    def _gaps(self, texts: list[str]) -> list[str]:
+        """The text after each translation: a space where only the source is in a script without spaces."""
+        joined = [
+            gap == "" and sentence.endswith(_UNSPACED_ENDS) and bool(text) and not text.endswith(_UNSPACED_ENDS)
+            for sentence, text, gap in zip(self.sentences[:-1], texts, self.kept[1:-1], strict=False)
+        ]
+        return [" " if join else gap for join, gap in zip([*joined, False], self.kept[1:], strict=False)]
 
     def _in_place(self, translations: list[str]) -> list[str]:
         """The texts to insert. The separate translations of tagged words are dropped once their tags are placed."""

@@ -1,16 +1,25 @@
 """Documents to sentences and back: nothing between sentences changes, tags stay, and hostile text takes no longer."""
 
 import html
+import json
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
+from folders import write_folder
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from transduce.server.splitting import Splitter
+import transduce
+from transduce.cli import main
+from transduce.config import Config, DataConfig
+from transduce.documents import Splitter
+from transduce.errors import SettingError
+from transduce.translator import Output, Translation
+from transduce.translator.split import stream_split
 
 
 def is_short(sentence: str) -> bool:
@@ -45,6 +54,22 @@ def test_what_is_not_changed_comes_back(text: str) -> None:
     for splitter in (SENTENCES, LINES):
         document = splitter.text(text)
         assert document.rejoin(document.sentences) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "translations", "whole"),
+    [
+        ("你好。世界！", ["Hello.", "World!"], "Hello. World!"),
+        ("你好。世界！", ["こんにちは。", "世界！"], "こんにちは。世界！"),
+        ("你好。 世界！", ["Hello.", "World!"], "Hello. World!"),
+        ("Hello. World!", ["你好。", "世界！"], "你好。 世界！"),
+        ("你好。世界！", ["", ""], ""),
+    ],
+)
+def test_sentences_of_a_script_without_spaces_are_joined_with_spaces(
+    text: str, translations: list[str], whole: str
+) -> None:
+    assert SENTENCES.text(text).rejoin(translations) == whole
 
 
 def test_symbols_are_split_at_lines_only() -> None:
@@ -382,3 +407,79 @@ def test_hostile_texts_take_no_longer(text: str) -> None:
 )
 def test_entries_of_a_menu_are_apart(text: str, expected: list[str]) -> None:
     assert SENTENCES.html(text).sentences == expected
+
+
+# --- translate --split -------------------------------------------------------------------------------------------
+
+
+class Upper:
+    """Stands in for a translator: it shouts, and counts how often it was asked to go on without waiting."""
+
+    def __init__(self, task: str = "translation") -> None:
+        self.config = Config(data=DataConfig(task=task, max_length=50))  # type: ignore[arg-type]
+        self.longest_source, self.blocks = 100, 0
+
+    def stream(
+        self, lines: Iterable[str], request: object, paused: Callable[[], bool] | None = None
+    ) -> Iterator[Translation]:
+        for line in lines:
+            self.blocks += bool(paused and paused())
+            yield Translation(line, [Output(line.upper(), [], 0.0, 0.0, [])] if line else [])
+
+
+@given(st.lists(TEXTS.map(lambda text: text.replace("\n", " "))))
+def test_a_line_of_sentences_is_a_line(lines: list[str]) -> None:
+    lines = [line for line in lines if line.isascii()]
+    found = list(stream_split(Upper(), lines, None))  # type: ignore[arg-type]
+    assert [line.text for line in found] == [line.upper() for line in lines]
+    assert all(sentence.source in line for line, one in zip(lines, found, strict=True) for sentence in one.sentences)
+
+
+def test_a_sender_that_waits_gets_its_line() -> None:
+    """A pause counts only after the last sentence of a line."""
+    shout = Upper()
+    found = stream_split(shout, ["One. Two. Three.", "---", "", "Four."], None, lambda: True)  # type: ignore[arg-type]
+    assert [(line.text, len(line.sentences)) for line in found] == [
+        ("ONE. TWO. THREE.", 3), ("---", 0), ("", 0), ("FOUR.", 1)
+    ]  # fmt: skip
+    assert shout.blocks == 4
+
+
+def test_symbols_are_not_split() -> None:
+    with pytest.raises(SettingError, match="each line of this model is one sequence of symbols"):
+        list(stream_split(Upper("symbols"), ["a"], None))  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_folder(tmp_path_factory.mktemp("split") / "run", task="translation")
+
+
+TEXT = "  The cat sat. The dog ran!  Why?\n\n--- \nNobody knew\n"
+
+
+def test_split_on_the_command_line(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every sentence is translated as it would be alone, and what stands between them is kept."""
+    (tmp_path / "text").write_text(TEXT)
+    (tmp_path / "sentences").write_text("The cat sat.\nThe dog ran!\nWhy?\nNobody knew\n")
+    assert main(["translate", str(model), str(tmp_path / "sentences"), "--engine", "torch"]) == 0
+    one, two, three, four = capsys.readouterr().out.splitlines()
+    assert main(["translate", str(model), str(tmp_path / "text"), "--engine", "torch", "--split"]) == 0
+    assert capsys.readouterr().out == f"  {one} {two}  {three}\n\n--- \n{four}\n"
+    assert main(["translate", str(model), str(tmp_path / "text"), "--engine", "torch", "--split", "--json"]) == 0
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [len(line["sentences"]) for line in found] == [3, 0, 0, 1]
+    assert transduce.translate(transduce.load(model, engine="torch"), TEXT.splitlines()[:1], split=True) == [
+        f"  {one} {two}  {three}"
+    ]
+
+
+@pytest.mark.parametrize(
+    "option", ["--n-best=2", "--alignments=pharaoh", "--prefix=x", "--terms=x", "--columns=source=1"]
+)
+def test_options_for_single_sentences(option: str, model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["translate", str(model), "--split", option]) == 2
+    name = option.partition("=")[0]
+    assert capsys.readouterr().err == (
+        f"transduce: {name} needs one sentence per line: leave out --split, or leave out {name}\n"
+    )
