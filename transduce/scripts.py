@@ -61,6 +61,13 @@ def script_of(character: str) -> str:
     return next(found, "") if character.isalpha() or not character.isascii() else ""
 
 
+def letters_of(script: str) -> tuple[tuple[int, int], ...]:
+    """First and last code points of the letters of a script; of all its scripts for Japanese, `Kana`."""
+    if script == "Kana":
+        return _RANGES["Hiragana"] + _RANGES["Katakana"] + _RANGES["Han"]
+    return _RANGES[script]
+
+
 def count_scripts(characters: Mapping[str, int]) -> Counter[str]:
     """The number of letters of each script, given how often each character occurs."""
     counted: Counter[str] = Counter()
