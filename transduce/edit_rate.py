@@ -17,16 +17,17 @@ START = "from transduce.edit_rate import main; main()"
 
 @dataclass(frozen=True)
 class EditRate:
-    """The edits of all lines and the length of their references, with sacreBLEU's signature."""
+    """The edits of each line and the length of its references, with sacreBLEU's signature."""
 
-    edits: float
-    length: float
+    edits: list[float]
+    lengths: list[float]
     signature: str
 
     @property
     def score(self) -> float:
-        """In percent, as in sacreBLEU."""
-        return 100 * self.edits / self.length if self.length else 100.0 * (self.edits > 0)
+        """Of all lines, in percent, as in sacreBLEU."""
+        edits, length = sum(self.edits), sum(self.lengths)
+        return 100 * edits / length if length else 100.0 * (edits > 0)
 
 
 Stream = Sequence[str | None]  # one reference of every line; None if a line has fewer references
@@ -47,7 +48,15 @@ def edit_rate(hypotheses: Sequence[str], references: Sequence[Stream], asian: bo
         found = _count_in_processes(hypotheses, references, asian, parts)
     except (OSError, ValueError):  # no process could be started, or one was killed
         return _count(hypotheses, references, asian)
-    return EditRate(sum(one.edits for one in found), sum(one.length for one in found), found[0].signature)
+    return _in_order(found, parts, len(hypotheses))
+
+
+def _in_order(found: Sequence[EditRate], parts: Sequence[slice], lines: int) -> EditRate:
+    """The counts of the parts in the order of the lines."""
+    edits, lengths = [0.0] * lines, [0.0] * lines
+    for one, part in zip(found, parts, strict=True):
+        edits[part], lengths[part] = one.edits, one.lengths
+    return EditRate(edits, lengths, found[0].signature)
 
 
 def _count_in_processes(
@@ -69,8 +78,10 @@ def _count(hypotheses: Sequence[str], references: Sequence[Stream], asian: bool)
     from sacrebleu.metrics import TER  # imported here because it is slow
 
     metric: Any = TER(normalized=asian, asian_support=asian)
-    result = metric.corpus_score(list(hypotheses), [list(stream) for stream in references])
-    return EditRate(float(result.num_edits), float(result.ref_length), str(metric.get_signature()))
+    # The counts behind `corpus_score`, which returns only their sums.
+    counts = metric._extract_corpus_statistics(list(hypotheses), [list(stream) for stream in references])
+    edits, lengths = ([float(count[column]) for count in counts] for column in (0, 1))
+    return EditRate(edits, lengths, str(metric.get_signature()))
 
 
 def _start(hypotheses: Sequence[str], references: Sequence[Stream], asian: bool) -> "subprocess.Popen[str]":
@@ -110,4 +121,4 @@ def main() -> None:
     """The worker process: reads lines as JSON from standard input, and writes their edits as JSON to standard output."""
     sys.stdin.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
     found = _count(**json.load(sys.stdin))
-    print(json.dumps({"edits": found.edits, "length": found.length, "signature": found.signature}))
+    print(json.dumps({"edits": found.edits, "lengths": found.lengths, "signature": found.signature}))

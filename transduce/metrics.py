@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any, Literal
 
-from transduce.edit_rate import edit_rate
+from transduce.edit_rate import EditRate, edit_rate
 from transduce.errors import DataError, SettingError
 from transduce.scripts import is_unspaced, script_of_language, script_of_texts
 
@@ -140,17 +140,31 @@ def translation_metrics(language: str, references: Sequence[Sequence[str]], ter:
 
 def _sacrebleu(name: str, hypotheses: Sequence[str], references: Sequence[Sequence[str]], language: str) -> Score:
     """A metric, equal to that of the sacrebleu command."""
-    from sacrebleu.metrics import BLEU, CHRF  # imported here because it is slow
+    if name == "ter":
+        rate = count_edit_rate(hypotheses, references, language)
+        return Score("TER", rate.score, rate.signature, higher_is_better=False)
+    metric = sacrebleu_metric(name, references, language)
+    result = metric.corpus_score(list(hypotheses), reference_streams(references))
+    # The signature is complete only after scoring: it includes the number of references.
+    return Score(result.name, float(result.score), str(metric.get_signature()), higher_is_better=True)
+
+
+def sacrebleu_metric(name: str, references: Sequence[Sequence[str]], language: str) -> Any:
+    """sacreBLEU's own metric: BLEU with the tokenizer of the language, chrF, or TER."""
+    from sacrebleu.metrics import BLEU, CHRF, TER  # imported here because it is slow
 
     script = _script(language, references)
     if name == "ter":
-        rate = edit_rate(hypotheses, _streams(references), asian=script in CHARACTER_SCRIPTS)
-        return Score("TER", rate.score, rate.signature, higher_is_better=False)
+        asian = script in CHARACTER_SCRIPTS
+        return TER(normalized=asian, asian_support=asian)
     tokenizer = bleu_tokenizer(language) if language or not is_unspaced(script) else "char"
-    metric: Any = BLEU(tokenize=tokenizer) if name == "bleu" else CHRF()
-    result = metric.corpus_score(list(hypotheses), _streams(references))
-    # The signature is complete only after scoring: it includes the number of references.
-    return Score(result.name, float(result.score), str(metric.get_signature()), higher_is_better=True)
+    return BLEU(tokenize=tokenizer) if name == "bleu" else CHRF()
+
+
+def count_edit_rate(hypotheses: Sequence[str], references: Sequence[Sequence[str]], language: str) -> EditRate:
+    """The counts of TER for each line."""
+    asian = _script(language, references) in CHARACTER_SCRIPTS
+    return edit_rate(hypotheses, reference_streams(references), asian=asian)
 
 
 def _script(language: str, references: Sequence[Sequence[str]]) -> str:
@@ -172,7 +186,7 @@ def bleu_tokenizer(language: str) -> str:
             return "char" if is_unspaced(script_of_language(language)) else "13a"
 
 
-def _streams(references: Sequence[Sequence[str]]) -> list[list[str | None]]:
+def reference_streams(references: Sequence[Sequence[str]]) -> list[list[str | None]]:
     """References in sacreBLEU's order: one list per n with the n-th reference of every hypothesis, or None."""
     most = max(len(accepted) for accepted in references)
     return [[accepted[n] if n < len(accepted) else None for accepted in references] for n in range(most)]
@@ -187,25 +201,31 @@ def _error_rates(
     two are equally near). Sequence error rate: the share of outputs that equal no accepted reference. For pronunciations,
     these are called phoneme error rate (PER) and word error rate (WER).
     """
-    edits = tokens = wrong = 0
-    for hypothesis, accepted in zip(hypotheses, references, strict=True):
-        output = _symbols(hypothesis, units)
-        distance, length = min(
-            (edit_distance(output, reference), len(reference))
-            for reference in (_symbols(text, units) for text in accepted)
-        )
-        edits, tokens, wrong = edits + distance, tokens + length, wrong + (distance > 0)
+    counts = count_errors(hypotheses, references, units)
+    edits, tokens = (sum(count[column] for count in counts) for column in (0, 1))
+    wrong = sum(distance > 0 for distance, _ in counts)
     of_tokens = 100 * edits / max(tokens, 1)  # if references have no tokens, each output token counts as 100%
     of_sequences = 100 * wrong / len(hypotheses)
     values = {"exact-match": 100 - of_sequences, "sequence-error-rate": of_sequences, "wer": of_sequences}
-    signature = _signature(references, units)
+    signature = error_rate_signature(references, units)
     return {
         name: Score(title, values.get(name, of_tokens), signature, higher_is_better=name == "exact-match")
         for name, title in ERROR_RATES.items()
     }
 
 
-def _signature(references: Sequence[Sequence[str]], units: SymbolUnits) -> str:
+def count_errors(
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]], units: SymbolUnits
+) -> list[tuple[int, int]]:
+    """For each line, the edits to the nearest accepted reference, and the length of that reference."""
+    return [
+        min((edit_distance(output, reference), len(reference)) for reference in (_symbols(t, units) for t in accepted))
+        for output, accepted in zip((_symbols(text, units) for text in hypotheses), references, strict=True)
+    ]
+
+
+def error_rate_signature(references: Sequence[Sequence[str]], units: SymbolUnits) -> str:
+    """The signature of the error rates."""
     counts = {len(accepted) for accepted in references}
     number = str(counts.pop()) if len(counts) == 1 else "var"
     return f"nrefs:{number}|case:mixed|units:{units}|closest:edits|version:transduce-{ERROR_RATES_VERSION}"

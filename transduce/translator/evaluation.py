@@ -141,17 +141,28 @@ def score_texts(
 
     `main` is a metric to put before them.
     """
+    task = task_metrics(config, test, ter)
+    names = (*((main,) if main else ()), *(metrics or task.names))
+    return score_outputs(outputs, test.references, names, language=task.language, units=task.units, merged=test.merged)
+
+
+@dataclass(frozen=True)
+class TaskMetrics:
+    """The metrics of a task, the main one first, and what they need to know about it."""
+
+    names: tuple[str, ...]
+    language: str  # of the outputs; selects BLEU's tokenizer
+    units: SymbolUnits  # what error rates count
+
+
+def task_metrics(config: Config, test: TestSet, ter: bool = True) -> TaskMetrics:
+    """The metrics for the outputs of a model; `ter` says whether those of a translation task include TER, which is slow."""
     language = config.data.languages[1] if config.data.languages else ""
-    usual: tuple[str, ...]
     if config.data.task == "symbols":
-        usual = PRONUNCIATION_METRICS if _is_pronunciation(config, test) else SYMBOL_METRICS
-        in_words = config.data.target_units == "word"
-    else:
-        usual = translation_metrics(language, test.references, ter)
-        in_words = bleu_tokenizer(language) == "13a"
-    units: SymbolUnits = "word" if in_words else "char"
-    names = (*((main,) if main else ()), *(metrics or usual))
-    return score_outputs(outputs, test.references, names, language=language, units=units, merged=test.merged)
+        names = PRONUNCIATION_METRICS if _is_pronunciation(config, test) else SYMBOL_METRICS
+        return TaskMetrics(names, language, "word" if config.data.target_units == "word" else "char")
+    in_words = bleu_tokenizer(language) == "13a"
+    return TaskMetrics(translation_metrics(language, test.references, ter), language, "word" if in_words else "char")
 
 
 def _is_pronunciation(config: Config, test: TestSet) -> bool:
