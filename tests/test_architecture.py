@@ -39,7 +39,7 @@ LEVELS = [
     ["translator", "run_lock", "run_log"],
     ["training"],
     ["explore", "exchange", "averaging", "shortlisting", "synthesis", "tracking"],
-    ["demo", "server", "doctor"],
+    ["demo", "server", "doctor", "comparison"],
     ["api"],
     ["cli"],
     ["__main__"],
@@ -59,6 +59,7 @@ SEES_ONLY = {
     "run_log": {"errors", "files"},
     "explore": {"errors", "text", "model", "search", "checkpoint", "translator", "run_lock", "run_log"},
     "tracking": {"errors", "config", "files", "data", "checkpoint", "translator", "run_lock", "run_log"},
+    "comparison": {"errors", "config", "metrics", "data", "translator", "explore"},
     "server": {"errors", "cores", "checkpoint", "memory", "documents", "translator", "explore"},
     "exchange": {
         *("errors", "files", "config", "device", "text", "model", "search", "tensor_file", "data", "checkpoint"),

@@ -18,6 +18,7 @@ from transduce.translator import Attention, LoadOptions, SearchRequest, Translat
 from transduce.translator.engines import Say, say_to_stderr
 
 if TYPE_CHECKING:
+    from transduce.comparison import Comparison
     from transduce.exchange import Taken, Verified
     from transduce.synthesis import Made
     from transduce.tracking import RunDifference, RunStatus
@@ -31,6 +32,7 @@ __all__ = [
     "attention",
     "average",
     "backtranslate",
+    "compare",
     "distill",
     "evaluate",
     "export",
@@ -157,6 +159,87 @@ def evaluate(
     return _opened(model).evaluate(
         sources, *references, request=request, beam=beam, alpha=alpha, metrics=metrics, merge=merge
     )
+
+
+def compare(
+    systems: Sequence[str | Path],
+    *,
+    source: str | Path,
+    references: str | Path | Sequence[str | Path] = (),
+    labels: str | Path = "",
+    language: str = "",
+    metrics: Sequence[str] = (),
+    test: Literal["bootstrap", "randomization"] = "bootstrap",
+    samples: int = 0,
+    merge: Literal["auto", "separate", "merged"] = "auto",
+    columns: Sequence[str] = (),
+    beam: int | None = None,
+    alpha: float | None = None,
+    length_penalty: Literal["paper", "power"] | None = None,
+    max_extra: int | None = None,
+    html: str | Path = "",
+    explorer: str = "http://127.0.0.1:5000/",
+    options: LoadOptions | None = None,
+    quiet: bool = False,
+) -> "Comparison":
+    """Compare systems on a test set: scores, intervals, significance, and where they differ.
+
+    Args:
+        systems: The baseline first. Each is a run folder, a file with one output per line, or `NAME=RUN1,RUN2` for several
+            seeds. Run folders are translated once; their outputs are kept in the cache.
+        source: The sources of the test set, or a .tsv or .jsonl file with sources and references.
+        references: One or more files of references, aligned with the sources.
+        labels: A file with a label for each line, such as its corpus; scores are then also given by label.
+        language: Language code of the outputs, which selects BLEU's tokenizer; by default that of the first run.
+        metrics: Names as in `transduce evaluate --metrics`, the main one first; by default the metrics of the task.
+        test: Paired bootstrap, or approximate randomization.
+        samples: Samples of the test; by default sacreBLEU's 1,000 (bootstrap) or 10,000 (randomization).
+        merge: Whether equal sources become one source with several references, as in a dictionary.
+        columns: The columns of a table, as in `["source=1", "target=2"]`.
+        beam: Beam size; 1 is greedy search. By default the setting of each run.
+        alpha: Strength of the length penalty.
+        length_penalty: The form of the length penalty.
+        max_extra: Limit outputs to this many tokens more than the input.
+        html: Also write an interactive page to this file.
+        explorer: The address of the server that the links of the page open.
+        options: How to load the models.
+        quiet: Print no messages to stderr.
+
+    Returns:
+        Scores, tests, groups of sentences, n-grams, and the sentences that differ most.
+
+    Example:
+        >>> found = transduce.compare(["runs/a", "runs/b"], source="test.en", references="test.de")
+        >>> [system.test.p for system in found.main.systems[1:]]
+        [0.031]
+    """
+    tune_idle_threads()
+    from transduce.comparison import CompareRequest, Search
+    from transduce.comparison import compare as run_comparison
+    from transduce.comparison.page import check_page, write_page
+
+    say = _reporting(quiet)
+    if html:
+        check_page(html, explorer)
+    request = CompareRequest(
+        systems=[str(system) for system in systems],
+        source=source,
+        references=[references] if isinstance(references, str | Path) else list(references),
+        labels=labels,
+        language=language,
+        metrics=[metrics] if isinstance(metrics, str) else list(metrics),
+        test=test,
+        samples=samples,
+        merge=merge,
+        columns=columns,
+        search=Search(beam, alpha, length_penalty, max_extra),
+        options=options or LoadOptions(say=say),
+        say=say,
+    )
+    compared = run_comparison(request)
+    if html:
+        write_page(compared, html, explorer, say)
+    return compared.result
 
 
 def score(model: Model, sources: Sequence[str], targets: Sequence[str]) -> list[float]:

@@ -1,4 +1,4 @@
-"""From the arguments to an exit code: 0 for success, 2 for a mistake of the user, 128 + n after signal n."""
+"""From the arguments to an exit code: 0 for success, 2 for a mistake of the user, 3 for a finding, 128 + n after signal n."""
 
 import contextlib
 import gc

@@ -81,6 +81,13 @@ def make_parser() -> Parser:
     add("training", "train", _train, "train a model, or resume a run", RESUME)
     add("translating", "translate", _translate, "translate the lines of a file or of stdin", LINES)
     add("measuring", "evaluate", _evaluate, "translate a test set and score the translations")
+    add(
+        "comparing",
+        "compare",
+        _compare,
+        "compare systems on a test set: is the difference real, and where is it",
+        COMPARED,
+    )
     add("measuring", "score", _score, "print the log-probability of given pairs, one per line")
     add("measuring", "attention", _attention, "draw the attention weights for a sentence")
     add("exchanging", "export", _export, "export a model for another runtime", EXPORT)
@@ -111,6 +118,10 @@ RESUME = (
 LINES = (
     "Translations go to stdout, one per line. The model takes each line as one sentence; for lines of several sentences, add "
     "--split."
+)
+COMPARED = (
+    "The first system is the baseline. Run folders are translated once and kept in the cache. p-values are those of sacreBLEU's "
+    "paired tests. The exit status is 3 if --fail-if-worse finds a loss."
 )
 EXPORT = "The export is kept only if the other runtime gives the same translations on sample sentences."
 RERUN = "Rerun the command to resume."
@@ -226,6 +237,67 @@ def _evaluate(parser: Parser) -> None:
     )
     add("--output", metavar="FILE", help="write the translations to this file")
     add("--json", action="store_true", help=JSON_RESULT)
+
+
+def _compare(parser: Parser) -> None:
+    add = parser.add_argument
+    add(
+        "systems",
+        nargs="+",
+        metavar="SYSTEM",
+        help="run folder, or file with one output per line; NAME=RUN1,RUN2,RUN3 gives several seeds of a system",
+    )
+    add("--source", required=True, metavar="FILE", help="sources, or one .tsv or .jsonl file with both sides")
+    add("--reference", action="append", default=[], metavar="FILE", help="references; repeat for several")
+    add(
+        "--labels",
+        metavar="FILE",
+        default="",
+        help="a label for each line, such as its corpus, to give scores by label",
+    )
+    add("--language", metavar="CODE", default="", help="language of the outputs (default: that of the first run)")
+    add(
+        "--metrics",
+        nargs="+",
+        type=str.lower,
+        choices=METRICS,
+        metavar="NAME",
+        default=[],
+        help=f"metrics, the main one first: {', '.join(METRICS)} (default: those of the task)",
+    )
+    add(
+        "--test",
+        choices=["bootstrap", "randomization"],
+        default="bootstrap",
+        help="paired bootstrap (the default) or approximate randomization",
+    )
+    add(
+        "--samples", type=int, default=0, metavar="N", help="samples of the test (default: 1000, or 10000 to randomize)"
+    )
+    add(
+        "--merge",
+        choices=["auto", "separate", "merged"],
+        default="auto",
+        help="score every line separately, or merge the references of equal sources (default: auto, as in evaluate)",
+    )
+    add("--columns", metavar="source=1,target=2", default="", help="columns of a TSV file, or keys of a JSONL file")
+    add("--html", metavar="FILE.html", default="", help="write an interactive page that needs no network")
+    add(
+        "--explorer",
+        metavar="URL",
+        default="http://127.0.0.1:5000/",
+        help="server that the links of the page open (default: http://127.0.0.1:5000/)",
+    )
+    add(
+        "--fail-if-worse",
+        action="store_true",
+        help="exit with status 3 if a system is significantly worse than the baseline on the main metric",
+    )
+    add("--json", action="store_true", help=JSON_RESULT)
+    add("--quiet", action="store_true", help="print no messages to stderr")
+    add_search(parser)
+    add_engine(parser)
+    add_loading(parser)
 
 
 def _score(parser: Parser) -> None:

@@ -99,6 +99,15 @@ def read_pairs(corpus: Corpus) -> tuple[list[str], list[str]]:
     return sources, targets
 
 
+def read_lines(path: str) -> list[str]:
+    """All lines of a file that fits in memory, such as a file of outputs."""
+    lines: list[str] = []
+    with closing(_Reader(path)) as reader:
+        while block := reader.take().lines:
+            lines += block
+    return lines
+
+
 def is_table(path: str) -> bool:
     """Whether a file holds both sides, by its name: TSV or JSONL."""
     return _ending(path) in _TABLES

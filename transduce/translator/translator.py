@@ -13,7 +13,7 @@ from transduce.config import Config, ModelConfig
 from transduce.errors import DataError
 from transduce.search import Hypothesis
 from transduce.text import EOS, UNKNOWN, Vocabularies
-from transduce.translator.alignment import with_source_words, word_numbers, word_pairs
+from transduce.translator.alignment import Pairs, with_source_words, word_numbers, word_pairs
 from transduce.translator.engine import Block, Engine, SearchRequest
 from transduce.translator.engines import Engines, FolderEngines, LoadOptions, OneEngine, torch_engine
 from transduce.translator.folder import open_folder
@@ -254,6 +254,24 @@ class Translator:
         scored = engine.score([self._cut(ids) for ids in encoded], [self._cut(ids) for ids in given])
         over = [max(0, max(len(s), len(t)) - self.longest_source) for s, t in zip(encoded, given, strict=True)]
         return [Scored(tokens, cut) for tokens, cut in zip(scored, over, strict=True)]
+
+    def align(self, sources: Sequence[str], targets: Sequence[str]) -> list[Pairs]:
+        """Word alignments of given pairs, as (source word, target word) counted from 0; none where a side is empty.
+
+        Example:
+            >>> transduce.load("runs/en-de").align(["a sentence"], ["ein Satz"])
+            [[(0, 0), (1, 1)]]
+        """
+        texts = self._as_learned(check_lines(sources))
+        encoded = [self._cut(ids) for ids in self.vocabularies.source.encode(texts)]
+        given = [self._cut(ids) for ids in self.vocabularies.target.encode(check_lines(targets))]
+        full = [n for n, (ids, target) in enumerate(zip(encoded, given, strict=True)) if min(len(ids), len(target)) > 1]
+        looks = self.engines.torch.align([encoded[n] for n in full], [given[n] for n in full])
+        found: list[Pairs] = [[] for _ in texts]
+        for n, looks_at in zip(full, looks, strict=True):
+            pieces = self.vocabularies.target.pieces(given[n][:-1])
+            found[n] = word_pairs(self.vocabularies.source.written(texts[n]), pieces, looks_at)
+        return found
 
     def source_ids(self, text: str) -> list[int]:
         """The ids of a line as the model takes them: cut if it is too long, `</s>` last."""

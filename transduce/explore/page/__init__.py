@@ -6,6 +6,7 @@ Knows the files and their addresses, but not what they show, and no server.
 import base64
 import json
 import re
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -30,9 +31,20 @@ def files() -> dict[str, tuple[bytes, str]]:
 
 def shell() -> str:
     """The template of a saved page: one document with style and modules, and VIEW in place of the data."""
-    contents = {name: content.decode() for name, content in _contents().items()}
-    text = contents["standalone.html"].replace("{{style}}", contents["style.css"])
+    return document("standalone.html", {})
+
+
+def document(template: str, others: Mapping[str, str]) -> str:
+    """A template with the page's style and modules in it; `others` are further files, a style sheet of the same name among them."""
+    contents = {name: content.decode() for name, content in _contents().items()} | dict(others)
+    style = contents["style.css"] + contents.get(Path(template).with_suffix(".css").name, "")
+    text = contents[template].replace("{{style}}", style)
     return text.replace("{{modules}}", json.dumps({"imports": _import_map(contents)}))
+
+
+def read_files(folder: Path) -> dict[str, str]:
+    """The files of a page in another folder, for `document`."""
+    return {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.iterdir()) if path.suffix in KINDS}
 
 
 def _import_map(contents: dict[str, str]) -> dict[str, str]:

@@ -1,5 +1,6 @@
 /* Starts the page: holds the selected model, sentence and panel, and sends the requests of the open panel. */
 
+import { addressed } from "./address.js";
 import { byId, element, fill } from "./dom.js";
 import { Inside } from "./inside.js";
 import { Latest } from "./latest.js";
@@ -175,14 +176,17 @@ async function start() {
     clearTimeout(typing);
     typing = setTimeout(begin, TYPING_MS);
   });
-  text.value ||= remembered();
-  tabs.open(location.hash.slice(1));
+  const linked = addressed();
+  text.value = linked.text || text.value || remembered();
+  tabs.open(linked.name);
   try {
     const found = await models();
     fill(byId("model"), ...found.map(({ name }) => element("option", { value: name }, name)));
     byId("model").addEventListener("change", (event) => chooseModel(found[event.target.selectedIndex]));
     byId("choose-model").hidden = found.length < 2;
-    if (found.length) await chooseModel(found[0]);
+    const first = found.find(({ name }) => name === linked.model) ?? found[0];
+    if (first) byId("model").value = first.name;
+    if (first) await chooseModel(first);
     else say("The server has no models.");
   } catch (error) {
     say(error.message);

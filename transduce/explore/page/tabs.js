@@ -1,5 +1,6 @@
 /* Tabs that switch panels; the URL's fragment names the open one. */
 
+import { addressed } from "./address.js";
 import { rove } from "./keyboard.js";
 
 export class Tabs {
@@ -9,7 +10,7 @@ export class Tabs {
     this.tabs = [...list.querySelectorAll('[role="tab"]')];
     for (const tab of this.tabs) tab.addEventListener("click", () => this.open(nameOf(tab)));
     addEventListener("hashchange", () => {
-      const name = location.hash.slice(1);
+      const { name } = addressed();
       if (this.#has(name)) this.open(name); // other fragments are links within the page
     });
   }

@@ -1,0 +1,55 @@
+/* The verdicts in words, and a table of scores, differences and p for each metric. */
+
+import { element } from "./dom.js";
+import { range, reachOf, signed, whisker } from "./whisker.js";
+
+const P_VALUES =
+  "p is sacreBLEU\u2019s. The corrected p counts differences of either sign and as large as the real one, and is corrected for the number of systems (Holm). Below 0.05, a difference is shown.";
+
+export function scores(view) {
+  const main = view.metrics[0];
+  const verdicts = main.systems.slice(1).map(({ verdict }, n) => element("li", { class: verdict }, view.verdicts[n]));
+  return [
+    element("ul", { class: "verdicts" }, ...verdicts),
+    ...view.metrics.flatMap(metricTable),
+    element("p", { class: "hint" }, P_VALUES),
+  ];
+}
+
+function metricTable(metric) {
+  const tested = metric.systems.filter(({ test }) => test).map(({ test }) => test);
+  const heads = [metric.title, "score", "95% interval", "difference", "95% interval", "", "p", "corrected p", ""];
+  const head = heads.map((text, n) => element("th", { class: n && n < 8 && n !== 5 ? "number" : null }, text));
+  const rows = metric.systems.map((system) => scoreRow(system, reachOf(tested)));
+  return [
+    element(
+      "div",
+      { class: "scrolling" },
+      element("table", {}, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows)),
+    ),
+    ...metric.systems.filter(({ seeds }) => seeds.length > 1).map(seedsOf),
+    element("p", { class: "signature" }, metric.signature),
+  ];
+}
+
+function scoreRow({ name, score, interval, test, verdict }, reach) {
+  const number = (text) => element("td", { class: "number" }, text);
+  const plain = (value) => value.toFixed(2);
+  const tested = test
+    ? [
+        number(signed(test.difference)),
+        number(range(test.interval)),
+        element("td", {}, whisker(test.difference, test.interval, reach)),
+        number(test.p.toFixed(4)),
+        number(test.p_corrected.toFixed(4)),
+      ]
+    : ["", "", "", "", ""].map((empty) => element("td", {}, empty));
+  const first = [element("th", { scope: "row", dir: "auto" }, name), number(plain(score)), number(range(interval, plain))];
+  return element("tr", {}, ...first, ...tested, element("td", {}, verdict));
+}
+
+function seedsOf({ name, seeds }) {
+  const listed = seeds.map((score) => score.toFixed(2)).join(", ");
+  const spread = (Math.max(...seeds) - Math.min(...seeds)).toFixed(2);
+  return element("p", { class: "hint" }, `Seeds of ${name}: ${listed} (spread ${spread})`);
+}
