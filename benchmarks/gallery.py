@@ -49,7 +49,7 @@ def look_at_a_token(page: Page) -> None:
 
 
 def switch_heads_off(page: Page) -> None:
-    for count, head in enumerate((8, 9, 4)):
+    for count, head in enumerate((5, 6, 1)):
         page.click(f".head >> nth={head}")
         page.click(".switch")
         page.wait_for_selector(f".head.off >> nth={count}")
