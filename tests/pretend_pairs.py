@@ -2,7 +2,7 @@
 
 import random
 
-from transduce.doctor.analysis import Block, Place, Side
+from transduce.diagnosis.analysis import Block, Place, Side
 
 SYLLABLES = "ba ce di fo gu ha ji ko lu me ni po qui ra se ti vu wa xe yo zu".split()
 

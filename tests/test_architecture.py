@@ -39,7 +39,7 @@ LEVELS = [
     ["translator", "run_lock", "run_log"],
     ["training"],
     ["explore", "exchange", "averaging", "shortlisting", "synthesis", "tracking"],
-    ["demo", "server", "doctor", "comparison"],
+    ["demo", "server", "diagnosis", "comparison"],
     ["api"],
     ["cli"],
     ["__main__"],

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from pretend_pairs import block_of, pretend_pairs, side_of
 
-from transduce.doctor.analysis import Context
-from transduce.doctor.drift import DriftAnalysis
-from transduce.doctor.offsets import FEWEST_LINES, NOWHERE, NUMBERS, WINDOW, Stretch, codes_of, find_shifts
+from transduce.diagnosis.analysis import Context
+from transduce.diagnosis.drift import DriftAnalysis
+from transduce.diagnosis.offsets import FEWEST_LINES, NOWHERE, NUMBERS, WINDOW, Stretch, codes_of, find_shifts
 
 Pairs = list[tuple[str, str]]
 CLEAN = pretend_pairs(6_000)

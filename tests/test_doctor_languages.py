@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from pretend_pairs import block_of, pretend_pairs, side_of
 
-from transduce.doctor import language
-from transduce.doctor.analysis import Context
-from transduce.doctor.findings import Finding
-from transduce.doctor.language import LanguageAnalysis
-from transduce.doctor.profiles import suspects
-from transduce.doctor.script import ScriptAnalysis, lines_in_other_scripts
+from transduce.diagnosis import language
+from transduce.diagnosis.analysis import Context
+from transduce.diagnosis.findings import Finding
+from transduce.diagnosis.language import LanguageAnalysis
+from transduce.diagnosis.profiles import suspects
+from transduce.diagnosis.script import ScriptAnalysis, lines_in_other_scripts
 
 Pairs = list[tuple[str, str]]
 CLEAN = pretend_pairs(1_500, seed=6)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from pretend_pairs import block_of, pretend_pairs
 
-from transduce.doctor.analysis import Context
-from transduce.doctor.findings import Finding
-from transduce.doctor.minhash import signatures, similarities
-from transduce.doctor.near_duplicates import NearDuplicateAnalysis
+from transduce.diagnosis.analysis import Context
+from transduce.diagnosis.findings import Finding
+from transduce.diagnosis.minhash import signatures, similarities
+from transduce.diagnosis.near_duplicates import NearDuplicateAnalysis
 
 Pairs = list[tuple[str, str]]
 CLEAN = pretend_pairs(2_000, seed=3)

@@ -7,7 +7,7 @@ import pytest
 from folders import GERMAN, lines, write_folder
 from pretend_pairs import block_of
 
-from transduce.doctor.ranking import rank, score_of
+from transduce.diagnosis.ranking import rank, score_of
 from transduce.translator import LoadOptions, Translator
 
 PAIRS = list(zip(lines(60, seed=2), lines(60, seed=3, words=GERMAN), strict=True))

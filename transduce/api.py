@@ -4,7 +4,7 @@ Functions that take a model accept a run folder or a `Translator` that `load` re
 torch; the first call that needs torch does.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,6 +19,7 @@ from transduce.translator.engines import Say, say_to_stderr
 
 if TYPE_CHECKING:
     from transduce.comparison import Comparison
+    from transduce.diagnosis import Report
     from transduce.exchange import Taken, Verified
     from transduce.synthesis import Made
     from transduce.tracking import RunDifference, RunStatus
@@ -34,6 +35,7 @@ __all__ = [
     "backtranslate",
     "compare",
     "distill",
+    "doctor",
     "evaluate",
     "export",
     "import_model",
@@ -344,6 +346,77 @@ def train(
         start_from=start_from,
     )
     return run_training(run, request, reporter=make_reporter(quiet, verbose), begun=started_at)
+
+
+def doctor(
+    *,
+    train: Files,
+    valid: Files | None = None,
+    test: Files | None = None,
+    languages: Iterable[str] | None = None,
+    preset: str = "",
+    config: str | Path = "",
+    settings: "Settings | None" = None,
+    minutes: float | None = None,
+    steps: int | None = None,
+    epochs: float | None = None,
+    thresholds: Mapping[str, float] | None = None,
+    fast: bool = False,
+    write: str | Path = "",
+    html: str | Path = "",
+    model: str | Path = "",
+    reverse: str | Path = "",
+    processes: int = 0,
+    quiet: bool = False,
+) -> "Report":
+    """Look for problems in training, validation and test data before training on them.
+
+    Every file is read once, by several processes. If torch is already imported, these are started anew, so that a script
+    must call this function under `if __name__ == "__main__":`.
+
+    Args:
+        train: Training data, in the forms that `train` takes.
+        valid: Validation data, which is trusted: limits such as the longest source are taken from it if it is large enough.
+        test: Test data; the training data is searched for its pairs.
+        languages: Language codes of source and target, such as `("en", "de")`.
+        preset: A named recipe that `train` would use.
+        config: A TOML file of settings that `train` would use.
+        settings: Settings that `train` would use, as in `train`.
+        minutes: Budget that `train` would have; so are `steps` and `epochs`.
+        steps: Budget in optimizer steps.
+        epochs: Budget in passes over the training data.
+        thresholds: Limits of rules by name, such as `{"largest_ratio": 4.0}`.
+        fast: Leave out near-duplicates and the identification of languages.
+        write: A new folder for clean training files and a table of what was left out.
+        html: A file to write the report to as a page.
+        model: A run folder by whose cross-entropy the pairs are ranked.
+        reverse: A run folder of the opposite direction; both scores are then combined.
+        processes: How many processes read the data; 0 means one for each core.
+        quiet: Print no progress.
+
+    Returns:
+        The findings with counts, examples and advice, the most serious first; statistics; and what `train` would do.
+
+    Example:
+        >>> report = transduce.doctor(train=("train.en", "train.de"), valid=("valid.en", "valid.de"))
+        >>> [finding.rule for finding in report.findings if finding.severity == "serious"]
+        []
+    """
+    from transduce.diagnosis.checkup import Outputs, check_up
+    from transduce.diagnosis.examination import Options
+    from transduce.training.request import TrainingRequest, requested_settings
+
+    request = TrainingRequest(
+        train=train,
+        valid=valid,
+        languages=languages,
+        preset=preset,
+        config=config,
+        settings=_with_budget(settings, minutes, steps, epochs),
+    )
+    options = Options(thresholds=thresholds or {}, workers=processes, fast=fast)
+    outputs = Outputs(write=str(write), html=str(html), model=str(model), reverse=str(reverse))
+    return check_up(requested_settings(request), groups_of(test), options, outputs, _reporting(quiet))
 
 
 def distill(

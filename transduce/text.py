@@ -40,7 +40,7 @@ _OVERLONG_WORD = re.compile(rf"(\S{{{_LONGEST_WORD}}})(?=\S)")
 _SEPARATORS = str.maketrans("\0\t\n\r", "    ")  # characters that end a field or a line in the trainer's input format
 # Fractions of the text whose characters become pieces; the rarest characters are better spelt in bytes. If the characters do not
 # fit into the vocabulary, as in a small one for Chinese, the next lower coverage is tried.
-_COVERAGES = (0.9999, 0.9995, 0.999, 0.995, 0.99, 0.98)
+COVERAGES = (0.9999, 0.9995, 0.999, 0.995, 0.99, 0.98)
 _SEEDING = Lock()
 
 
@@ -242,7 +242,7 @@ def train_vocabulary(
     by_bytes = unknown == "bytes" and units in _SUBWORDS
     # Each distinct line once, with its count: unigram's suffix array takes minutes on lines that repeat.
     counted = Counter(map(_bounded, lines))
-    *first, last = _COVERAGES if by_bytes else (1.0,)
+    *first, last = COVERAGES if by_bytes else (1.0,)
     for coverage in first:
         with suppress(_TooManyCharacters):
             return _learn(counted, units, size, coverage, normalization, symbols, by_bytes)

@@ -79,6 +79,7 @@ def make_parser() -> Parser:
 
     add("training", "demo", _demo, "train, score and use a small model on the CMU pronouncing dictionary")
     add("training", "train", _train, "train a model, or resume a run", RESUME)
+    add("examining", "doctor", _doctor, "look for problems in training, validation and test data", EXIT_STATUS)
     add("translating", "translate", _translate, "translate the lines of a file or of stdin", LINES)
     add("measuring", "evaluate", _evaluate, "translate a test set and score the translations")
     add(
@@ -114,6 +115,10 @@ def make_parser() -> Parser:
 RESUME = (
     "Settings that are not given are fitted to the data. Rerun the command to resume; with --steps or --epochs the result "
     "is bit-identical to an uninterrupted run."
+)
+EXIT_STATUS = (
+    "Every file is read once on all cores. The findings are printed with examples and what to do, the most serious first. The "
+    "exit status is 3 if anything serious was found."
 )
 LINES = (
     "Translations go to stdout, one per line. The model takes each line as one sentence; for lines of several sentences, add "
@@ -172,6 +177,43 @@ def _train(parser: Parser) -> None:
     add_settings(parser)
     add_verbosity(parser)
     add("--json", action="store_true", help=JSON_RESULT)
+
+
+def _doctor(parser: Parser) -> None:
+    add = parser.add_argument
+    add(
+        "--train",
+        nargs="+",
+        action="append",
+        metavar="FILE",
+        required=True,
+        help=f"training data: {FILES}",
+    )
+    add("--valid", nargs="+", action="append", metavar="FILE", default=[], help="validation data, in the same forms")
+    add("--test", nargs="+", action="append", metavar="FILE", default=[], help="test data, in the same forms")
+    add("--languages", nargs=2, metavar=("SOURCE", "TARGET"), default=[], help="language codes, such as en de")
+    add_columns(parser)
+    add("--preset", choices=sorted(PRESETS), default="", help="named recipe that `train` would use")
+    add("--config", metavar="FILE.toml", default="", help="TOML file of settings that `train` would use")
+    add_settings(parser)
+    add_budget(parser)
+    add(
+        "--threshold",
+        nargs="+",
+        action="extend",
+        metavar="NAME=VALUE",
+        default=[],
+        help="limits of rules, such as largest_ratio=4 (default: what keeps 99.9 %% of the validation data; built-in limits with "
+        "fewer than 5,000 validation pairs); the report lists them",
+    )
+    add("--fast", action="store_true", help="leave out near-duplicates and the identification of languages")
+    add("--write", metavar="DIR", default="", help="write clean training files and removed.tsv to this new folder")
+    add("--html", metavar="FILE", default="", help="write the report as a page with histograms and all examples")
+    add("--model", metavar="RUN", default="", help="also rank the pairs by this model's cross-entropy")
+    add("--reverse", metavar="RUN", default="", help="with --model: a model of the opposite direction")
+    add("--processes", type=int, default=0, metavar="N", help="number of processes (default: one for each core)")
+    add("--json", action="store_true", help="print the report as JSON on stdout")
+    add("--quiet", action="store_true", help="print no report and no progress; the exit status tells")
 
 
 def _translate(parser: Parser) -> None:

@@ -80,7 +80,7 @@ class Corpus:
         )
 
     def _group_blocks(self, group: Group) -> Iterator[Block]:
-        parse = _Parser(self, group)
+        parse = TableParser(self, group)
         for sides in _lines_together(group):
             yield replace(
                 parse(sides[0].lines) if len(group) == 1 else Block(sides[0].lines, sides[1].lines, 0, 0),
@@ -239,7 +239,7 @@ def _unequal(readers: list[_Reader]) -> DataError:
     )
 
 
-class _Parser:
+class TableParser:
     """Turns the lines of one table into pairs, block by block."""
 
     def __init__(self, corpus: Corpus, group: Group) -> None:
@@ -252,8 +252,8 @@ class _Parser:
 
     def __call__(self, lines: list[str]) -> Block:
         if self.in_header and lines:
-            self.columns, self.in_header = self._numbered(lines[0]), False
-            lines, self.line = lines[1:], self.line + 1
+            self.read_header(lines[0])
+            lines = lines[1:]
         numbers: Sequence[int] = range(self.line, self.line + len(lines))
         self.line += len(lines)
         blank = [n for n, line in enumerate(lines) if not line.strip()] if self.corpus.skip_blank_lines else []
@@ -262,6 +262,10 @@ class _Parser:
             lines = [line for line in lines if line.strip()]
         block = self._tsv(lines, numbers) if self.kind == "tsv" else self._json(lines, numbers)
         return replace(block, blank=len(blank))
+
+    def read_header(self, header: str) -> None:
+        """Take the header line, which must be the first line of a table whose columns have names."""
+        self.columns, self.in_header, self.line = self._numbered(header), False, self.line + 1
 
     def _numbered(self, header: str) -> Columns:
         names = header.split("\t")

@@ -117,8 +117,8 @@ def scan(corpus: Corpus, sample_pairs: int, look_for: Iterable[tuple[str, str]] 
         pairs=sample.seen,
         groups=tuple(groups),
         content=content.hexdigest(),
-        source=_side(characters[0], sample.source),
-        target=_side(characters[1], sample.target),
+        source=side_of(characters[0], sample.source),
+        target=side_of(characters[1], sample.target),
         symbols=tuple(sorted(symbols)),
         sample=(sample.source, sample.target),
         found=frozenset(found),
@@ -143,7 +143,8 @@ def _characters(lines: Iterable[str]) -> int:
     return sum(map(len, lines))
 
 
-def _side(characters: int, lines: list[str]) -> Side:
+def side_of(characters: int, lines: list[str]) -> Side:
+    """Statistics of one side, from a sample of its lines and the number of all its characters."""
     looked_at = lines[:: max(1, len(lines) // TOKEN_PAIRS)]
     tokens, distinct, letters = 0, set[str](), Counter[str]()
     for line in looked_at:

@@ -1,9 +1,15 @@
-"""Training: from files of sentence pairs to a run folder. Other packages import its public names from here."""
+"""Training: from files of sentence pairs to a run folder. Other packages import its public names from here.
 
-from transduce.training.loop import Stopped
-from transduce.training.report import Reporter, SilentReporter, make_reporter
-from transduce.training.request import Settings, TrainingRequest
-from transduce.training.run import Result, train
+They are imported when they are first used: requests can be made without torch.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from transduce.training.loop import Stopped
+    from transduce.training.report import Reporter, SilentReporter, make_reporter
+    from transduce.training.request import Settings, TrainingRequest
+    from transduce.training.run import Result, train
 
 __all__ = [
     "Reporter",
@@ -15,3 +21,18 @@ __all__ = [
     "make_reporter",
     "train",
 ]
+_MODULES = {
+    "loop": ("Stopped",),
+    "report": ("Reporter", "SilentReporter", "make_reporter"),
+    "request": ("Settings", "TrainingRequest"),
+    "run": ("Result", "train"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(import_module(f"transduce.training.{module}"), name)
+    raise AttributeError(f"module 'transduce.training' has no attribute {name!r}")

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from transduce.doctor.analysis import Block, shown
-from transduce.doctor.findings import RankedPair
+from transduce.diagnosis.analysis import Block, shown
+from transduce.diagnosis.findings import RankedPair
 from transduce.translator import Translator
 
 SHOWN = 100  # the worst pairs

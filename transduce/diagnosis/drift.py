@@ -1,6 +1,6 @@
 """Sides that drift apart: after a line is lost or added on one side, every later pair is wrong.
 
-Keeps ten bytes for each pair in temporary files. The search for the shifts is in `transduce/doctor/offsets.py`; this module
+Keeps ten bytes for each pair in temporary files. The search for the shifts is in `transduce/diagnosis/offsets.py`; this module
 says where they are in the files.
 """
 
@@ -12,10 +12,10 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
-from transduce.doctor.analysis import Block, Context, Place
-from transduce.doctor.findings import MOST_EXAMPLES, Example, Finding
-from transduce.doctor.offsets import FEATURES, NOWHERE, Codes, Stretch, codes_of, find_shifts
-from transduce.doctor.places import Places
+from transduce.diagnosis.analysis import Block, Context, Place
+from transduce.diagnosis.findings import MOST_EXAMPLES, Example, Finding
+from transduce.diagnosis.offsets import FEATURES, NOWHERE, Codes, Stretch, codes_of, find_shifts
+from transduce.diagnosis.places import Places
 
 RULE = "drift"
 UNMATCHED = "unmatched-sides"

@@ -1,6 +1,6 @@
 """The wrong language: pairs whose sides are swapped, sides in the other side's language, and lines in a third language.
 
-Suspects are found by their words (`transduce/doctor/profiles.py`), and lingua confirms them. A sample of all pairs is
+Suspects are found by their words (`transduce/diagnosis/profiles.py`), and lingua confirms them. A sample of all pairs is
 checked as well, because a file in which most pairs are wrong has no suspects. Without lingua, suspects by words alone are
 reported, and lines in a third language are not. Knows texts and languages, and no files.
 """
@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from transduce.doctor.analysis import Block, Context, Place
-from transduce.doctor.findings import MOST_EXAMPLES, Example, Finding, Severity
-from transduce.doctor.profiles import suspects
+from transduce.diagnosis.analysis import Block, Context, Place
+from transduce.diagnosis.findings import MOST_EXAMPLES, Example, Finding, Severity
+from transduce.diagnosis.profiles import suspects
 
 SWAPPED, WRONG = "swapped-sides", "wrong-language"
 KINDS = ("swapped", "source", "target", "strange source", "strange target")

@@ -1,6 +1,6 @@
 """What an analysis is: a check that sees a corpus block by block in several processes and returns findings at the end.
 
-The examination (`transduce/doctor/examination.py`) reads the files once, cuts them into blocks, and deals the blocks to worker
+The examination (`transduce/diagnosis/examination.py`) reads the files once, cuts them into blocks, and deals the blocks to worker
 processes. For each corpus it makes the analyses anew:
 
     analysis = SomeAnalysis(context)
@@ -19,12 +19,13 @@ This module knows no rules and reads no files.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from hashlib import blake2b
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from transduce.doctor.findings import Example, Finding, Role, Threshold
+from transduce.diagnosis.findings import Example, Finding, Role, Threshold
 
 LONGEST_EXAMPLE = 300  # characters of a text that are shown
 
@@ -84,6 +85,12 @@ class Side:
         continuing = np.flatnonzero(self.bytes.view(np.int8) < -64)  # 0x80 to 0xBF
         return self.sizes - np.diff(np.searchsorted(continuing, self.ends), prepend=0)
 
+    @cached_property
+    def hashes(self) -> NDArray[np.uint64]:
+        """64 bits of each text, the same on every machine; carriage returns at the end do not count."""
+        digests = b"".join([blake2b(line.rstrip(b"\r"), digest_size=8).digest() for line in self.lines])
+        return np.frombuffer(digests, "<u8")
+
     def rows_at(self, positions: Sequence[int]) -> NDArray[np.int64]:
         """The rows in which these bytes are, each once and in order."""
         return np.unique(np.searchsorted(self.ends, np.asarray(positions, np.int64)))
@@ -106,6 +113,11 @@ class Block:
     @property
     def sides(self) -> tuple[Side, Side]:
         return self.source, self.target
+
+    @cached_property
+    def hashes(self) -> NDArray[np.uint64]:
+        """64 bits of each pair."""
+        return mixed(self.source.hashes, self.target.hashes)
 
     def example(self, row: int, detail: str = "") -> Example:
         """The pair in this row of the block, for people to look at."""
@@ -145,6 +157,12 @@ class Analysis(Protocol):
     def removed(self) -> Mapping[str, NDArray[np.int64]]:
         """By rule, the numbers of the pairs that `--write` leaves out (`Place.first_pair` + row). Asked after `finish`."""
         ...
+
+
+def mixed(source: NDArray[np.uint64], target: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The hash of a pair from those of its sides: the multipliers are odd and differ, so that swapped sides differ."""
+    value = source * np.uint64(0x9E3779B97F4A7C15) + target * np.uint64(0xC2B2AE3D27D4EB4F)
+    return value ^ (value >> np.uint64(29))
 
 
 def decoded(text: bytes) -> str:

@@ -1,6 +1,6 @@
 """Near-duplicates: pairs that differ from an earlier pair only in case, digits, punctuation or a few words.
 
-Candidates are found by locality-sensitive hashing of MinHash signatures (`transduce/doctor/minhash.py`) and confirmed by
+Candidates are found by locality-sensitive hashing of MinHash signatures (`transduce/diagnosis/minhash.py`) and confirmed by
 comparing whole signatures. Exact duplicates are not counted here. Above SAMPLED pairs only a sample is compared; it is chosen
 by a byte of the signature, which similar pairs share, so that near-duplicates are in the sample together.
 """
@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from transduce.doctor.analysis import Block, Context, Place
-from transduce.doctor.findings import MOST_EXAMPLES, Example, Finding
-from transduce.doctor.minhash import BANDS, Signatures, line_hashes, signatures, similarities
-from transduce.doctor.places import Places
+from transduce.diagnosis.analysis import Block, Context, Place
+from transduce.diagnosis.findings import MOST_EXAMPLES, Example, Finding
+from transduce.diagnosis.minhash import BANDS, Signatures, line_hashes, signatures, similarities
+from transduce.diagnosis.places import Places
 
 RULE = "near-duplicates"
 SIMILAR = 0.8  # share of word bigrams that two pairs have in common

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from transduce.doctor.analysis import Block, Side
-from transduce.doctor.minhash import word_hashes
+from transduce.diagnosis.analysis import Block, Side
+from transduce.diagnosis.minhash import word_hashes
 
 BUCKETS = 1 << 16
 FEWEST_WORDS = 4  # of a line that is judged

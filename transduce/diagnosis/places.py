@@ -7,8 +7,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 
 from transduce.data.corpus import READ_ERRORS, open_bytes
-from transduce.doctor.analysis import Place, shown
-from transduce.doctor.findings import Example
+from transduce.diagnosis.analysis import Place, shown
+from transduce.diagnosis.findings import Example
 
 
 class Places:

@@ -11,8 +11,8 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from transduce.doctor.analysis import Block, Context, Place, Side
-from transduce.doctor.findings import MOST_EXAMPLES, Example, Finding, Severity
+from transduce.diagnosis.analysis import Block, Context, Place, Side
+from transduce.diagnosis.findings import MOST_EXAMPLES, Example, Finding, Severity
 from transduce.scripts import is_unspaced, letters_of, script_of_language, script_of_texts
 
 RULE = "wrong-script"

@@ -106,7 +106,7 @@ class Report:
     settings: Mapping[str, Any] = field(default_factory=dict)  # the settings that `train` would choose, by name
     reasons: tuple[str, ...] = ()  # why it would choose them
     ranking: tuple[RankedPair, ...] = ()  # the worst pairs by the models' cross-entropy, the worst first
-    rates: Mapping[str, float] = field(default_factory=dict)  # seconds of CPU time by analysis
+    rates: Mapping[str, float] = field(default_factory=dict)  # seconds of CPU time for the training data, by analysis
 
     def count(self, severity: Severity) -> int:
         """How many findings have this severity."""

@@ -1,0 +1,393 @@
+"""The examination of corpora: every rule finds what it should at the right line, and nothing in clean data."""
+
+import gzip
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import transduce
+from transduce.cli import main
+from transduce.diagnosis import Report, reading
+from transduce.diagnosis.analysis import Side
+from transduce.diagnosis.duplicates import HashStore
+from transduce.diagnosis.examination import Options, examine, open_corpora
+from transduce.diagnosis.findings import Finding
+from transduce.diagnosis.ngrams import N, ngrams
+from transduce.diagnosis.pairs import unmatched_numbers
+from transduce.diagnosis.reading import LINES_PER_PORTION
+from transduce.diagnosis.workers import FEW_ITEMS, in_order
+from transduce.errors import SettingError
+from transduce.training.request import TrainingRequest, requested_settings
+
+PLACES = ["Paris", "London", "Rom", "Wien", "Madrid", "Lissabon", "Dublin", "Athen", "Prag", "Bern"]
+VERBS = {"besucht": "visits", "kennt": "knows", "verlässt": "leaves", "liebt": "loves", "malt": "paints"}
+PEOPLE = {
+    "Der Lehrer": "The teacher",
+    "Die Ärztin": "The doctor",
+    "Mein Bruder": "My brother",
+    "Unsere Köchin": "Our cook",
+}
+CLEAN = [
+    (f"{who} {verb} heute {place} und bleibt {days} Tage.", f"{PEOPLE[who]} {VERBS[verb]} {place} today and stays for {days} days.")
+    for who in PEOPLE
+    for verb in VERBS
+    for place in PLACES
+    for days in (11, 12, 13)
+]  # fmt: skip
+TRAIN, VALID = CLEAN[:500], CLEAN[500:]
+LINE = 123  # where a fault is planted
+
+Pair = tuple[str | bytes, str | bytes]
+
+
+def encoded(text: str | bytes) -> bytes:
+    return text if isinstance(text, bytes) else text.encode()
+
+
+def write(folder: Path, name: str, pairs: Sequence[Pair]) -> tuple[str, str]:
+    paths = folder / f"{name}.de", folder / f"{name}.en"
+    for side, path in enumerate(paths):
+        path.write_bytes(b"".join(encoded(pair[side]) + b"\n" for pair in pairs))
+    return str(paths[0]), str(paths[1])
+
+
+def report(folder: Path, train: Sequence[Pair], valid: Sequence[Pair] = VALID, **options: object) -> Report:
+    files = {"train": write(folder, "train", train)} | ({"valid": write(folder, "valid", valid)} if valid else {})
+    settings = {"data.task": "translation", **options.pop("settings", {})}  # type: ignore[dict-item]
+    return transduce.doctor(**files, quiet=True, processes=1, settings=settings, **options)  # type: ignore[arg-type]
+
+
+def found(report: Report, rule: str) -> list[Finding]:
+    return [finding for finding in report.findings if finding.rule == rule]
+
+
+def planted(pair: Pair) -> list[Pair]:
+    return [*TRAIN[: LINE - 1], pair, *TRAIN[LINE:]]
+
+
+def test_clean_data_have_no_findings(tmp_path: Path) -> None:
+    result = report(tmp_path, TRAIN, languages=("de", "en"))
+    assert [finding for finding in result.findings if finding.severity != "note"] == []
+    assert [(one.role, one.pairs) for one in result.corpora] == [("valid", 100), ("train", 500)]
+    assert sum(result.statistics.source_lengths.counts) == 500
+    assert result.settings["data.task"] == "translation"
+    assert any("500 pairs" in reason for reason in result.reasons)
+
+
+FAULTS: list[tuple[str, str | bytes, str | bytes]] = [
+    ("invalid_utf8", b"Der Mann geht nach M\xfcnchen und bleibt dort.", "The man goes to Munich and stays there."),
+    ("control_characters", "Der Mann geht\x07 nach Hause und bleibt dort.", "The man goes home and stays there."),
+    ("control_characters", "Der Mann geht nach Hause und bleibt dort.", "The man goes home\x80 and stays there."),
+    ("inner_carriage_returns", "Der Mann geht\rnach Hause und bleibt dort.", "The man goes home and stays there."),
+    ("carriage_returns", "Der Mann geht nach Hause und bleibt dort.\r", "The man goes home and stays there."),
+    ("line_separators", "Der Mann geht\u2028nach Hause und bleibt dort.", "The man goes home and stays there."),
+    ("line_separators", "Der Mann geht nach Hause und bleibt dort.", "The man goes home\x85 and stays there."),
+    ("byte_order_marks", "\ufeffDer Mann geht nach Hause und bleibt dort.", "The man goes home and stays there."),
+    ("replacement_characters", "Der Mann geht nach M\ufffdnchen und bleibt.", "The man goes to Munich and stays there."),
+    ("not_nfc", "Der Mann geht nach Mu\u0308nchen und bleibt dort.", "The man goes to Munich and stays there."),
+    ("mojibake", "Der Mann geht nach MÃ¼nchen und bleibt dort.", "The man goes to Munich and stays there."),
+    ("mojibake", "Der Mann geht nach Hause und bleibt dort.", "The man doesnâ€™t go home and stays there."),
+    ("html_tags", "Der Mann geht <b>nach</b> Hause und bleibt dort.", "The man <b>goes</b> home and stays there."),
+    ("html_entities", "Der Mann &amp; die Frau gehen heute nach Hause.", "The man and the woman go home today."),
+    ("unmatched_tags", "Der Mann <x/> geht nach Hause und bleibt dort.", "The man goes home and stays there."),
+    ("unmatched_placeholders", "Der Mann geht nach {0} und bleibt dort.", "The man goes to {1} and stays there."),
+    ("unmatched_placeholders", "Es gibt %d Dateien und noch viel mehr.", "There are files and much more of that."),
+    ("unmatched_urls", "Mehr dazu auf https://example.org/seite hier.", "You can find out more about this here."),
+    ("unmatched_brackets", "Der Mann (der alte) geht heute nach Hause.", "The old man goes home and stays there."),
+    ("empty_sides", "", "The man goes home and stays there."),
+    ("empty_sides", "Der Mann geht nach Hause.", "\u3000 "),
+    ("copied_sides", "The man goes home and stays there.", "The man goes home and stays there."),
+    ("very_long", "Der Mann geht nach Hause. " * 200, "The man goes home. " * 220),
+    ("length_ratio", "Ja.", "The man goes home and stays there until the woman comes home as well, and then both go out."),
+    ("unmatched_numbers", "Der Mann bleibt bis 1987 in der Stadt.", "The man stays in the city until 1978."),
+    ("duplicate_pairs", *TRAIN[5]),
+    ("duplicate_sources", TRAIN[5][0], "The teacher visits Paris again today and stays for some days."),
+    ("duplicate_targets", "Der Lehrer besucht heute wieder Paris und bleibt noch.", TRAIN[5][1]),
+    ("valid_pairs_in_training", *VALID[7]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rule", "source", "target"), FAULTS, ids=[f"{n}-{one[0]}" for n, one in enumerate(FAULTS)])
+def test_a_planted_fault_is_found_at_its_line(rule: str, source: str, target: str, tmp_path: Path) -> None:
+    if rule == "mojibake":
+        pytest.importorskip("ftfy")
+    (finding,) = found(report(tmp_path, planted((source, target))), rule)
+    assert finding.count == 1
+    assert finding.examples[0].line == LINE
+    assert finding.examples[0].file.endswith("train.de")
+    assert finding.explanation.endswith(".")
+    assert finding.advice.endswith(".")
+
+
+def test_a_near_copy_of_a_held_out_pair_is_found(tmp_path: Path) -> None:
+    long = ("Am nächsten Morgen gingen alle gemeinsam an den Strand hinunter und blieben dort.", "The next morning everybody went down to the beach together and stayed there.")  # fmt: skip
+    near = (long[0].replace("dort", "da"), long[1].replace("there", "put"))
+    result = report(tmp_path, planted(near), [*VALID, long])
+    (finding,) = found(result, "near_valid_pairs_in_training")
+    assert (finding.count, finding.examples[0].line) == (1, LINE)
+    assert f"validation line {len(VALID) + 1}" in finding.examples[0].detail
+    assert found(result, "valid_pairs_in_training") == []
+
+
+def test_leaked_validation_data_are_serious(tmp_path: Path) -> None:
+    (finding,) = found(report(tmp_path, [*TRAIN, *VALID]), "valid_pairs_in_training")
+    assert (finding.severity, finding.count, finding.share) == ("serious", len(VALID), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "wrong"),
+    [
+        ("Es kostet 1.500 Euro.", "It costs 1,500 euros.", False),
+        ("am 3. Mai 1999", "on May 3, 1999", False),
+        ("elf Monate", "11 months", False),
+        ("98/99", "1998/1999", False),
+        ("١٩٩٩", "1999", False),
+        ("im Jahr 1987", "in 1978", True),
+        ("Seiten 12, 34 und 56", "some pages", True),
+    ],
+)
+def test_numbers_that_do_not_match(source: str, target: str, wrong: bool) -> None:
+    assert bool(unmatched_numbers(source, target)) == wrong
+
+
+def test_characters_that_the_vocabulary_will_not_know(tmp_path: Path) -> None:
+    valid = [*VALID[:50], *((f"{source} ☃", target) for source, target in VALID[50:])]
+    (finding,) = found(report(tmp_path, TRAIN, valid), "unknown_characters")
+    assert (finding.severity, finding.count, finding.examples[0].detail) == ("notable", 50, "☃")
+    (finding,) = found(report(tmp_path, TRAIN, valid, settings={"data.unknown": "unk"}), "unknown_characters")
+    assert finding.severity == "serious"
+
+
+def test_files_of_different_lengths_are_reported_and_not_refused(tmp_path: Path) -> None:
+    source, target = write(tmp_path, "train", TRAIN)
+    with open(target, "ab") as file:
+        file.write(b"one more\nand another\n")
+    result = transduce.doctor(train=(source, target), quiet=True)
+    (finding,) = found(result, "different_lengths")
+    assert (finding.severity, finding.count, finding.examples[0].line) == ("serious", 2, len(TRAIN) + 1)
+    assert finding.examples[0].file == target
+
+
+# --- formats and reading -----------------------------------------------------------------------------------------------
+
+
+def test_every_format_gives_the_same_findings(tmp_path: Path) -> None:
+    pairs = planted(("Der Mann geht nach {0} und bleibt dort.", "The man goes to {1} and stays there."))
+    text = write(tmp_path, "train", pairs)
+    tsv, jsonl, packed = tmp_path / "a.tsv", tmp_path / "a.jsonl", tmp_path / "b.tsv.gz"
+    rows = "".join(f"{source}\t{target}\n" for source, target in pairs)
+    tsv.write_text("de\ten\n" + rows, encoding="utf-8")
+    packed.write_bytes(gzip.compress(rows.encode()))
+    jsonl.write_text("".join(json.dumps({"source": s, "target": t}) + "\n" for s, t in pairs), encoding="utf-8")
+    wanted = [(LINE, 500), (LINE + 1, 500), (LINE, 500), (LINE, 500)]
+    for (line, count), files in zip(wanted, (text, tsv, jsonl, packed), strict=True):
+        result = transduce.doctor(
+            train=files, languages=("de", "en"), settings={"data.task": "translation"}, quiet=True
+        )
+        (finding,) = found(result, "unmatched_placeholders")
+        assert (finding.examples[0].line, result.pairs) == (line, count)
+
+
+def test_malformed_lines_of_tables_are_reported_and_not_refused(tmp_path: Path) -> None:
+    table = tmp_path / "a.tsv"
+    rows = [f"{source}\t{target}" for source, target in TRAIN]
+    rows[41] = "only one column"
+    table.write_text("\n".join(rows), encoding="utf-8")
+    result = transduce.doctor(train=table, quiet=True, write=tmp_path / "clean")
+    (finding,) = found(result, "malformed_lines")
+    assert (finding.severity, finding.count, finding.examples[0].line) == ("serious", 1, 42)
+    assert "1 column where 2 are needed" in finding.examples[0].detail
+    assert result.pairs == len(TRAIN) - 1
+    kept = (tmp_path / "clean" / "a.tsv").read_text(encoding="utf-8").splitlines()
+    assert kept == [row for row in rows if row != rows[41]]
+    assert "42\tmalformed_lines\tonly one column" in (tmp_path / "clean" / "removed.tsv").read_text(encoding="utf-8")
+
+
+def test_a_line_break_inside_a_json_text_is_found(tmp_path: Path) -> None:
+    table = tmp_path / "a.jsonl"
+    table.write_text(
+        "".join(json.dumps({"source": s, "target": t}) + "\n" for s, t in planted(("Ja,\nnein.", "Yes, no.")))
+    )
+    (finding,) = found(transduce.doctor(train=table, quiet=True), "line_separators")
+    assert finding.examples[0].line == LINE
+
+
+def test_words_and_symbols_are_not_judged_as_sentences(tmp_path: Path) -> None:
+    table = tmp_path / "a.tsv"
+    table.write_text("".join(f"word{n}\tw o r d {n % 10}\n" for n in range(200)) + "same\tsame\n" * 50)
+    result = transduce.doctor(train=table, quiet=True)
+    assert result.settings["data.task"] == "symbols"
+    assert not {one.rule for one in result.findings} & {"copied_sides", "unmatched_numbers", "length_ratio"}
+
+
+def test_the_findings_do_not_depend_on_the_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "LINES_PER_PORTION", 50)
+    pairs = planted(("Der Mann geht\x07.", "The man goes."))
+    requested = requested_settings(TrainingRequest(train=write(tmp_path, "train", pairs)))
+    with open_corpora(requested, ()) as corpora:
+        one = examine(corpora, requested, Options(workers=1)).report
+        two = examine(corpora, requested, Options(workers=2, start="spawn")).report
+    assert found(one, "control_characters")[0].examples[0].line == LINE
+    assert one.findings == two.findings
+    assert one.statistics == two.statistics
+
+
+def test_processes_are_forked_where_that_is_safe(tmp_path: Path) -> None:
+    """In a process of its own: this one has imported torch."""
+    count = LINES_PER_PORTION * (FEW_ITEMS + 1) // len(TRAIN) + 1
+    pairs = [(f"{source} Nummer {n}.", f"{target} Number {n}.") for n in range(count) for source, target in TRAIN]
+    pairs[36_000] = ("Der Mann geht\x07.", "The man goes.")
+    command = [
+        sys.executable,
+        "-m",
+        "transduce",
+        "doctor",
+        "--fast",
+        "--processes",
+        "2",
+        "--json",
+        "--steps",
+        "1",
+        "--train",
+    ]
+    done = subprocess.run([*command, *write(tmp_path, "train", pairs)], capture_output=True, check=True, timeout=120)
+    found = {one["rule"]: one for one in json.loads(done.stdout)["findings"]}
+    assert found["control_characters"]["examples"][0]["line"] == 36_001
+
+
+def double(number: int) -> int:
+    return 2 * number
+
+
+def test_results_come_in_order() -> None:
+    assert list(in_order(double, range(100), 2)) == list(range(0, 200, 2))
+
+
+# --- parts ---------------------------------------------------------------------------------------------------------------
+
+
+def test_repeated_hashes_are_the_same_in_memory_and_on_disk() -> None:
+    hashes = (
+        np.random.default_rng(0).integers(0, 2**63, 5_000, dtype=np.uint64) % np.uint64(3_000) * np.uint64(2**52 + 1)
+    )
+    seen: set[int] = set()
+    again = [n for n, one in enumerate(hashes.tolist()) if one in seen or seen.add(one)]  # type: ignore[func-returns-value]
+    for in_memory, at_once in ((1 << 20, 1 << 20), (100, 64)):
+        store = HashStore(in_memory, at_once)
+        for begin in range(0, len(hashes), 700):
+            store.append(hashes[begin : begin + 700])
+        assert store.repeated().tolist() == again
+        store.close()
+
+
+def test_ngrams_are_the_same_wherever_they_are() -> None:
+    words = "one two three four five six seven eight"
+    alone = ngrams(Side(f"{words}\n".encode()))
+    block = ngrams(Side(f"Something else, and more of it.\n{words.title()}!\n\nshort\n".encode()))
+    assert len(alone.hashes) == len(words.split()) - N + 1
+    assert block.hashes[block.rows == 1].tolist() == alone.hashes.tolist()
+    assert not set(block.hashes[block.rows == 0].tolist()) & set(alone.hashes.tolist())
+    assert len(ngrams(Side("日本語の文章\n".encode())).hashes) == 6 - N + 1
+
+
+def test_lengths_are_in_characters() -> None:
+    texts = ["äöü abc", "", "日本語", "x", "😀"]
+    side = Side("".join(f"{text}\n" for text in texts).encode())
+    assert side.lengths.tolist() == [len(text) for text in texts]
+    assert side.sizes.tolist() == [len(text.encode()) for text in texts]
+
+
+# --- thresholds, files, command line ---------------------------------------------------------------------------------------
+
+
+def test_thresholds_come_from_validation_data_that_are_large_enough(tmp_path: Path) -> None:
+    long = ("Der Mann geht heute nach Hause und bleibt. " * 4, "The man goes home today and stays there. " * 4)
+    small = report(tmp_path, planted(long))
+    assert {one.origin for one in small.thresholds.values()} == {"built-in"}
+    assert found(small, "very_long") == []
+    large = report(tmp_path, planted(long), [(f"{s} {n}", f"{t} {n}") for n in range(50) for s, t in VALID])
+    assert large.thresholds["longest_source"].origin == "validation data"
+    assert large.thresholds["longest_source"].value < 100
+    assert found(large, "very_long")[0].examples[0].line == LINE
+    given = report(tmp_path, TRAIN, thresholds={"longest_source": 20})
+    assert found(given, "very_long")[0].count == len(TRAIN)
+    assert given.thresholds["longest_source"].origin == "given"
+
+
+def test_clean_files_and_a_table_of_the_rest(tmp_path: Path) -> None:
+    pairs = planted((b"M\xfcnchen ist eine\tStadt im S\xfcden.", "Munich is a city in the south."))
+    pairs[200] = ("", "The man goes home.")
+    result = report(tmp_path, pairs, write=tmp_path / "clean")
+    assert {path.name for path in (tmp_path / "clean").iterdir()} == {"train.de", "train.en", "removed.tsv"}
+    kept = [pair for n, pair in enumerate(pairs) if n not in (LINE - 1, 200)]
+    assert (tmp_path / "clean/train.de").read_bytes() == b"".join(encoded(pair[0]) + b"\n" for pair in kept)
+    assert (tmp_path / "clean/train.en").read_bytes() == b"".join(encoded(pair[1]) + b"\n" for pair in kept)
+    header, first, second = (tmp_path / "clean/removed.tsv").read_bytes().splitlines()
+    assert header.split(b"\t") == [b"file", b"line", b"rule", b"source", b"target"]
+    assert first.split(b"\t")[1:] == [b"123", b"invalid_utf8", b"M\xfcnchen ist eine\\tStadt im S\xfcden.", encoded(pairs[LINE - 1][1])]  # fmt: skip
+    assert second.split(b"\t")[1:3] == [b"201", b"empty_sides"]
+    assert result.count("serious") == 1
+    again = transduce.doctor(train=(tmp_path / "clean/train.de", tmp_path / "clean/train.en"), quiet=True)
+    assert again.count("serious") == again.count("notable") == 0
+    with pytest.raises(SettingError, match="not an empty folder"):
+        report(tmp_path, pairs, write=tmp_path / "clean")
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = main(["doctor", *arguments])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_the_command_prints_a_ranked_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = write(tmp_path, "train", planted((b"M\xfcnchen", "Munich")))
+    code, out, _ = run(capsys, "--train", *files, "--languages", "de", "en")
+    assert code == 3
+    assert "1 serious, " in out
+    assert f"{files[0]}:{LINE}: M\ufffdnchen ||| Munich [byte 0xfc at column 2]" in out
+    assert out.index("Serious") < out.index("What `transduce train` would do")
+    code, out, _ = run(capsys, "--train", *write(tmp_path, "good", TRAIN))
+    assert code == 0
+    assert out.splitlines()[1].startswith("0 serious, 0 worth a look")
+
+
+def test_the_command_prints_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "--train", *write(tmp_path, "train", planted((b"M\xfcnchen", "Munich"))), "--json")
+    result = json.loads(out)
+    assert (code, result["findings"][0]["rule"]) == (3, "invalid_utf8")
+    assert result["findings"][0]["examples"][0]["line"] == LINE
+    assert set(result) >= {"corpora", "pairs", "seconds", "statistics", "thresholds", "left_out", "settings"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--threshold", "largest_ration=3"], "--threshold largest_ration: no such threshold; did you mean largest_ratio?"),
+        (["--threshold", "largest_ratio=x"], "--threshold largest_ratio=x: write NAME=NUMBER"),
+        (["--reverse", "runs/other"], "--reverse needs --model"),
+        (["--valid", "missing.de", "missing.en"], "missing.de: cannot be read: no such file"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_one_line(
+    arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = run(capsys, "--train", *write(tmp_path, "train", TRAIN), *arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"transduce: {message}")
+    assert err.count("\n") == 1
+
+
+def test_an_empty_corpus_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "--train", *write(tmp_path, "train", []))
+    assert (code, "empty: there is not a single pair" in err) == (2, True)
+
+
+def test_the_terminal_is_not_disturbed_by_texts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, "--train", *write(tmp_path, "train", planted(("Der \x1b[31mMann", "The man"))))
+    assert "\x1b" not in out
+    assert "\\x1b[31m" in out

@@ -1,0 +1,253 @@
+"""The examination of a corpus: reads every file once on all cores, applies every analysis, and makes the report.
+
+Validation and test data come first and are kept in memory: thresholds come from them, and the training data is searched for
+their pairs. Knows which analyses there are; each knows nothing of the others.
+"""
+
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+from transduce.data import Corpus, Group, groups_from_setting, infer_columns, without_pipes
+from transduce.diagnosis.alphabet import Alphabet
+from transduce.diagnosis.analysis import Analysis, Block, Context, Place
+from transduce.diagnosis.characters import character_rules
+from transduce.diagnosis.duplicates import Duplicates
+from transduce.diagnosis.findings import Finding, Report, Role, ranked
+from transduce.diagnosis.leaks import HeldOut, Leaks
+from transduce.diagnosis.lookup import Lookup
+from transduce.diagnosis.markup import MARKUP_RULES
+from transduce.diagnosis.overview import Overview
+from transduce.diagnosis.pairs import PAIR_RULES
+from transduce.diagnosis.reading import Portion, PortionParser, PortionReader
+from transduce.diagnosis.rules import Rows, RuleAnalysis
+from transduce.diagnosis.structure import Structure
+from transduce.diagnosis.thresholds import thresholds
+from transduce.diagnosis.workers import StartMethod, in_order
+from transduce.errors import DataError, SettingError
+from transduce.training.request import RequestedSettings
+
+PORTIONS_FOR_THRESHOLDS = 2  # of the training data
+HELD_OUT: tuple[Role, ...] = ("valid", "test")
+
+Corpora = Mapping[Role, Corpus]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to examine a corpus."""
+
+    thresholds: Mapping[str, float] = field(default_factory=dict)
+    workers: int = 0  # processes; 0: one for each core
+    start: StartMethod = "auto"
+    fast: bool = False  # without near-duplicates and the identification of languages
+    only: frozenset[str] = frozenset()  # names of analyses, to time them; without it, all
+
+
+@dataclass(frozen=True)
+class Examined:
+    """The report, and by rule the numbers of the training pairs to remove."""
+
+    report: Report
+    removed: Mapping[str, Rows]
+
+
+@contextmanager
+def open_corpora(requested: RequestedSettings, test: tuple[Group, ...]) -> Iterator[Corpora]:
+    """The files as `train` would read them; pipes are copied to files first."""
+    data = requested.config.data
+    if not data.train:
+        raise SettingError("no training data: give --train SOURCE TARGET or --train FILE.tsv")
+    given: dict[Role, tuple[Group, ...]] = {
+        "train": groups_from_setting(data.train),
+        "valid": groups_from_setting(data.valid),
+        "test": test,
+    }
+    with tempfile.TemporaryDirectory() as scratch:
+        plain = without_pipes(tuple(chain(*given.values())), Path(scratch))
+        columns = data.layout or infer_columns(plain, data.languages)
+        following = iter(plain)
+        found = {role: tuple(islice(following, len(groups))) for role, groups in given.items()}
+        yield {
+            role: Corpus(groups, data.languages, columns, data.skip_blank_lines)
+            for role, groups in found.items()
+            if groups
+        }
+
+
+def examine(corpora: Corpora, requested: RequestedSettings, options: Options | None = None) -> Examined:
+    """Everything that can be said about these corpora."""
+    begun = time.perf_counter()
+    options = options or Options()
+    held_out = {role: _HeldOutCorpus(role, corpora[role]) for role in HELD_OUT if role in corpora}
+    reader = PortionReader("train", corpora["train"])
+    portions = iter(reader)
+    first = list(islice(portions, PORTIONS_FOR_THRESHOLDS))
+    context = _context(corpora["train"], first, held_out, requested, options)
+    passes = [
+        _Pass(one.role, one.corpus, _usual(replace(context, role=one.role), one.corpus)) for one in held_out.values()
+    ]
+    for one, examined in zip(held_out.values(), passes, strict=True):
+        examined.run(one.portions, options)
+        examined.structure.surplus = one.reader.surplus
+    blocks = {role: one.blocks for role, one in held_out.items()}
+    training = _Pass("train", corpora["train"], _of_training(context, corpora["train"], blocks, requested))
+    training.run(chain(first, portions), options)
+    training.structure.surplus = reader.surplus
+    return _conclude([*passes, training], context, requested, corpora, begun)
+
+
+class _HeldOutCorpus:
+    """Validation or test data in memory."""
+
+    def __init__(self, role: Role, corpus: Corpus) -> None:
+        self.role: Role = role
+        self.corpus = corpus
+        self.reader = PortionReader(role, corpus)
+        self.portions = list(self.reader)
+        parse = PortionParser(role, corpus)
+        self.blocks = [parse(portion).block for portion in self.portions]
+
+
+def _context(
+    train: Corpus,
+    first: Sequence[Portion],
+    held_out: Mapping[Role, _HeldOutCorpus],
+    requested: RequestedSettings,
+    options: Options,
+) -> Context:
+    parse = PortionParser("train", train)
+    valid = held_out["valid"].blocks if "valid" in held_out else []
+    limits = thresholds(valid, (parse(portion).block for portion in first), options.thresholds)
+    return Context("train", requested.config.data.languages, limits)
+
+
+def _usual(context: Context, corpus: Corpus) -> list[Analysis]:
+    """The analyses of every corpus."""
+    return [
+        Overview(context, corpus.groups),
+        RuleAnalysis("characters of texts", character_rules(), context),
+        RuleAnalysis("markup", MARKUP_RULES, context),
+        RuleAnalysis("lengths, copies and numbers", PAIR_RULES, context),
+    ]
+
+
+def _of_training(
+    context: Context, corpus: Corpus, held_out: Mapping[Role, Sequence[Block]], requested: RequestedSettings
+) -> list[Analysis]:
+    """The analyses of the training data."""
+    sought = [HeldOut(role, blocks) for role, blocks in held_out.items() if sum(map(len, blocks))]
+    leaks = [Leaks(context, sought)] if sought else []
+    everything = [block for blocks in held_out.values() for block in blocks]
+    alphabet = [Alphabet(context, everything, requested.config.data.unknown)] if everything else []
+    return [*_usual(context, corpus), Duplicates(context, Lookup("train", corpus)), *leaks, *alphabet]
+
+
+@dataclass(frozen=True)
+class _Observed:
+    """What the analyses have to say about one portion."""
+
+    place: Place
+    malformed: tuple[Any, ...]
+    observations: list[Any]
+    seconds: list[float]
+
+
+@dataclass(frozen=True)
+class _Worker:
+    """Turns a portion into observations; every worker process has a copy."""
+
+    parse: PortionParser
+    analyses: Sequence[Analysis]
+
+    def __call__(self, portion: Portion) -> _Observed:
+        parsed = self.parse(portion)
+        observations, seconds = [], []
+        for analysis in self.analyses:
+            begun = time.process_time()
+            observations.append(analysis.observe(parsed.block))
+            seconds.append(time.process_time() - begun)
+        return _Observed(parsed.block.place, parsed.malformed, observations, seconds)
+
+
+class _Pass:
+    """One reading of one corpus with its analyses."""
+
+    def __init__(self, role: Role, corpus: Corpus, analyses: list[Analysis]) -> None:
+        self.role: Role = role
+        self.corpus, self.analyses = corpus, analyses
+        self.structure = Structure(role, corpus.groups)
+        self.seconds: dict[str, float] = defaultdict(float)
+        self.pairs = 0
+
+    def run(self, portions: Iterable[Portion], options: Options) -> None:
+        chosen = [one for one in self.analyses if not options.only or one.name in options.only]
+        work = _Worker(PortionParser(self.role, self.corpus), chosen)
+        for observed in in_order(work, portions, options.workers, options.start):
+            place = replace(observed.place, first_pair=self.pairs)
+            self.pairs += len(place)
+            self.structure.add(place, observed.malformed)
+            for analysis, observation, seconds in zip(chosen, observed.observations, observed.seconds, strict=True):
+                analysis.add(place, observation)
+                self.seconds[analysis.name] += seconds
+
+    @property
+    def overview(self) -> Overview:
+        return next(one for one in self.analyses if isinstance(one, Overview))
+
+    def findings(self) -> list[Finding]:
+        return [*self.structure.finish(self.pairs), *chain(*(analysis.finish() for analysis in self.analyses))]
+
+
+def _conclude(
+    passes: Sequence[_Pass], context: Context, requested: RequestedSettings, corpora: Corpora, begun: float
+) -> Examined:
+    from transduce.diagnosis.preview import preview  # imports torch, which must not be there when workers are forked
+
+    training = passes[-1]
+    if not training.pairs:
+        names = " ".join(path for group in training.corpus.groups for path in group)
+        raise DataError(f"{names}: empty: there is not a single pair to learn from")
+    findings = [finding for one in passes for finding in one.findings()] + _not_checked()
+    removed = dict(chain.from_iterable(one.removed().items() for one in training.analyses))
+    ahead = preview(training.overview, corpora["train"].columns, requested)
+    if ahead.task == "symbols":
+        about_sentences = {rule.name for rule in (*MARKUP_RULES, *PAIR_RULES) if rule.sentences}
+        findings = [one for one in findings if one.rule not in about_sentences]
+        removed = {rule: rows for rule, rows in removed.items() if rule not in about_sentences}
+    report = Report(
+        corpora=tuple(count for one in passes for count in one.overview.corpora()),
+        pairs=sum(one.pairs for one in passes),
+        seconds=time.perf_counter() - begun,
+        findings=ranked(findings),
+        statistics=training.overview.statistics(),
+        thresholds=dict(context.thresholds),
+        left_out=ahead.left_out,
+        settings=ahead.settings,
+        reasons=ahead.reasons,
+        rates=dict(training.seconds),
+    )
+    return Examined(report, removed)
+
+
+def _not_checked() -> list[Finding]:
+    """One note if a package is missing that a rule needs."""
+    if find_spec("ftfy"):
+        return []
+    return [
+        Finding(
+            rule="not_checked",
+            severity="note",
+            count=0,
+            share=0.0,
+            explanation="Mojibake was not looked for, because the package ftfy is not installed.",
+            advice="Install it: pip install 'transduce[doctor]'.",
+        )
+    ]

@@ -1,0 +1,167 @@
+"""Rules about the two sides of a pair: empty and copied sides, lengths and their ratio, and numbers that differ."""
+
+import re
+from functools import partial
+from operator import eq, ne
+
+import numpy as np
+from numpy.typing import NDArray
+
+from transduce.diagnosis.analysis import Block, Context, Side
+from transduce.diagnosis.rules import NO_ROWS, Rows, Rule, union
+
+# Added to both lengths before they are divided, so that one threshold fits short and long texts.
+SMOOTHING = 15
+
+_NOT_DIGITS = bytes(code for code in range(256) if not 48 <= code <= 57 and code != 10)
+_NUMBER = re.compile(r"\d+(?:[.,:'’ \u00a0\u202f]\d+)*")
+_DIGITS = re.compile(r"\d+")
+_SHORT_BLANK = 30  # bytes: longer texts that consist of unusual spaces are not looked for
+
+
+def length_ratios(block: Block) -> NDArray[np.float64]:
+    """Target length / source length of each pair, smoothed."""
+    return (block.target.lengths + SMOOTHING) / (block.source.lengths + SMOOTHING)
+
+
+def _blank_rows(side: Side) -> Rows:
+    blank = [row for row, line in enumerate(side.lines) if not line.strip()]
+    unusual = np.flatnonzero((side.sizes < _SHORT_BLANK) & (side.lengths < side.sizes))
+    blank += [int(row) for row in unusual if not side.lines[row].decode(errors="replace").strip("\ufeff \t\r").strip()]
+    return np.unique(np.array(blank, np.int64)) if blank else NO_ROWS
+
+
+def _empty(block: Block, context: Context) -> Rows:
+    return union(*map(_blank_rows, block.sides))
+
+
+def _copied(block: Block, context: Context) -> Rows:
+    """Equal sides that have a letter: numbers and dates are the same in most languages."""
+    source, target = block.source.lines, block.target.lines
+    rows = np.flatnonzero(np.fromiter(map(eq, source, target), bool, len(block)))
+    return np.array([row for row in rows if _has_letter(source[row])], np.int64)
+
+
+def _has_letter(line: bytes) -> bool:
+    return any(map(str.isalpha, line.decode(errors="replace")))
+
+
+def _too_long(block: Block, context: Context) -> Rows:
+    source, target = context.threshold("longest_source"), context.threshold("longest_target")
+    return np.flatnonzero((block.source.lengths > source) | (block.target.lengths > target))
+
+
+def _unequal_lengths(block: Block, context: Context) -> Rows:
+    """Pairs whose ratio is out of bounds; a pair with an empty side breaks another rule."""
+    ratios = length_ratios(block)
+    odd = (ratios < context.threshold("smallest_ratio")) | (ratios > context.threshold("largest_ratio"))
+    return np.flatnonzero(odd & (block.source.lengths > 0) & (block.target.lengths > 0))
+
+
+def _numbers(block: Block, context: Context) -> Rows:
+    """Pairs with different numbers: only where the digits differ are the numbers themselves looked at."""
+    digits = [side.data.translate(None, _NOT_DIGITS).split(b"\n") for side in block.sides]
+    rows = np.flatnonzero(np.fromiter(map(ne, *digits), bool, len(block) + 1))
+    wrong = [row for row in rows.tolist() if unmatched_numbers(*(_text(side, row) for side in block.sides))]
+    return np.array(wrong, np.int64)
+
+
+def _text(side: Side, row: int) -> str:
+    return side.lines[row].decode(errors="replace")
+
+
+def unmatched_numbers(source: str, target: str) -> list[str]:
+    """Numbers that the other side lacks; empty if the sides may say the same.
+
+    Small numbers are often written as words, and dates and times in other orders. So a pair is wrong if each side has a number
+    of two digits or more that the other lacks, or if one side has two of them.
+    """
+    only_source, only_target = _only_in(source, target), _only_in(target, source)
+    wrong = (only_source and only_target) or max(len(only_source), len(only_target)) > 1
+    return only_source + only_target if wrong else []
+
+
+def _only_in(one: str, other: str) -> list[str]:
+    """The numbers of two digits or more of one text whose digits are nowhere among those of the other."""
+    there = "".join(map(_as_ascii, _DIGITS.findall(other)))
+    numbers = [(number, "".join(map(_as_ascii, _DIGITS.findall(number))).strip("0")) for number in _NUMBER.findall(one)]
+    return [
+        number for number, digits in numbers if len(digits) > 1 and digits not in there and _year(digits) not in there
+    ]
+
+
+def _year(digits: str) -> str:
+    """The last two digits of a year, which is often written so; other numbers as they are."""
+    return digits[2:] if len(digits) == 4 and digits[:2] in ("19", "20") else digits
+
+
+def _as_ascii(digits: str) -> str:
+    return digits if digits.isascii() else "".join(str(int(one)) for one in digits)
+
+
+def _show_lengths(block: Block, row: int, context: Context) -> str:
+    return f"{block.source.lengths[row]:,} and {block.target.lengths[row]:,} characters"
+
+
+def _show_numbers(block: Block, row: int, context: Context) -> str:
+    return "without a match: " + ", ".join(unmatched_numbers(*(_text(side, row) for side in block.sides)))[:200]
+
+
+def _show_empty(block: Block, row: int, context: Context) -> str:
+    blank = [not _text(side, row).strip() for side in block.sides]
+    return "both sides" if all(blank) else "the source" if blank[0] else "the target"
+
+
+def _show_nothing(block: Block, row: int, context: Context) -> str:
+    return ""
+
+
+PAIR_RULES = [
+    Rule(
+        "empty_sides",
+        _empty,
+        _show_empty,
+        "Pairs with an empty side; `transduce train` leaves them out.",
+        "Nothing needs to be done for a few; many show that the sides were aligned badly.",
+        serious=0.2,
+        notable=0.01,
+    ),
+    Rule(
+        "copied_sides",
+        _copied,
+        _show_nothing,
+        "Pairs whose target is a copy of the source; from many of them the model learns to copy instead of to translate.",
+        "Leave them out with --write, or set data.identical=drop.",
+        serious=0.1,
+        notable=0.01,
+        sentences=True,
+    ),
+    Rule(
+        "very_long",
+        _too_long,
+        _show_lengths,
+        "Texts longer than nearly all of the validation data; often several sentences or no sentences at all.",
+        "Split them into sentences, or leave them out with --write.",
+        notable=0.01,
+    ),
+    Rule(
+        "length_ratio",
+        _unequal_lengths,
+        _show_lengths,
+        "Pairs of which one side is much longer than the other, so that they can hardly say the same.",
+        "Leave them out with --write.",
+        serious=0.1,
+        notable=0.005,
+        sentences=True,
+    ),
+    Rule(
+        "unmatched_numbers",
+        partial(_numbers),
+        _show_numbers,
+        "Pairs whose numbers differ, so that they can hardly say the same.",
+        "Leave them out with --write.",
+        serious=0.1,
+        notable=0.01,
+        sentences=True,
+    ),
+]
