@@ -165,13 +165,14 @@ def test_scores_of_error_rates_are_those_of_evaluate() -> None:
 # --- resampling ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("test", ["bootstrap", "randomization"])
 @pytest.mark.parametrize("name", ["bleu", "wer"])
-def test_samples_drawn_in_parts_are_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_samples_drawn_in_parts_are_the_same(name: str, test: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     measure = measure_of(name)
     systems = [seeds(measure, OUTPUTS[name]) for name in "ab"]
-    whole = paired_tests(measure, systems, "bootstrap", 200)
-    monkeypatch.setattr(significance, "CELLS", 7 * SENTENCES)
-    assert paired_tests(measure, systems, "bootstrap", 200) == whole
+    whole = paired_tests(measure, systems, test, 200)
+    monkeypatch.setattr(significance, "CELLS", 40 * SENTENCES)
+    assert paired_tests(measure, systems, test, 200) == whole
 
 
 @pytest.mark.parametrize("test", ["bootstrap", "randomization"])
@@ -467,11 +468,11 @@ def test_json_has_everything(files: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_a_loss_is_exit_code_3(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(command(files, f"{files}/c", f"{files}/a", "--fail-if-worse", "--json")) == 3
+    assert main(command(files, f"{files}/c", f"{files}/a", "--fail-if-worse", "--json", "--metrics", "bleu")) == 3
     assert "--fail-if-worse: a is worse than c: BLEU -" in capsys.readouterr().err
-    assert main(command(files, f"{files}/c", f"{files}/a", "--json")) == 0
-    assert main(command(files, f"{files}/a", f"{files}/b", "--fail-if-worse", "--json")) == 0
-    assert main(command(files, f"{files}/a", f"{files}/c", "--fail-if-worse", "--json")) == 0
+    assert main(command(files, f"{files}/c", f"{files}/a", "--json", "--metrics", "bleu")) == 0
+    assert main(command(files, f"{files}/a", f"{files}/b", "--fail-if-worse", "--json", "--metrics", "bleu")) == 0
+    assert main(command(files, f"{files}/a", f"{files}/c", "--fail-if-worse", "--json", "--metrics", "bleu")) == 0
 
 
 @pytest.mark.parametrize(
@@ -479,11 +480,12 @@ def test_a_loss_is_exit_code_3(files: Path, capsys: pytest.CaptureFixture[str]) 
     [
         (["a"], "give at least two systems"),
         (["a", "missing"], "no such file or folder: give a run folder, or a file"),
-        (["a", "short"], "short: 3 lines, but the test set has 60: give one output for each line"),
+        (["a", "short"], "short: 3 lines, but the source has 60: give one output for each line"),
         (["a", "="], "write NAME=RUN"),
         (["a", "b", "--samples", "10"], "samples = 10: must be at least 100"),
         (["a", "B=b,c", "--test", "randomization"], "same number of seeds"),
         (["A=a", "A=a"], "two systems have the same name"),
+        (["a", "b", "--reference", "short"], "give one reference for each line"),
         (["a", "b", "--labels", "short"], "give one label for each line"),
     ],
 )

@@ -55,14 +55,14 @@ def compare(request: CompareRequest) -> Compared:
 
 def first_config(systems: Sequence[System]) -> Config | None:
     """The settings of the first run folder among the systems."""
-    return next((member.config for system in systems for member in system.runs), None)
+    return next((config for system in systems for _, config in system.runs), None)
 
 
 def outputs_of(system: System, lines: TestLines, request: CompareRequest) -> list[list[str]]:
     """The outputs of each seed of a system."""
     return [
         translate_member(member, lines.test.sources, request.search, request.say)
-        if member.translator
+        if member.config
         else lines.outputs_of(member.path)
         for member in system.members
     ]
@@ -120,7 +120,7 @@ class _Comparing:
     # --- where they differ ---
 
     def _training_words(self) -> TrainingWords:
-        runs = [(member.path, member.config.data) for system in self.systems for member in system.runs if member.config]
+        runs = [(path, config.data) for system in self.systems for path, config in system.runs]
         return count_training_words(runs, self.lines.test.sources, self._source_units)
 
     @property
@@ -144,7 +144,8 @@ class _Comparing:
         """Each system beside the baseline."""
         references, tokenize = self.lines.test.references, self._tokenize
         matched = [matched_ngrams(of[0], references, tokenize) for of in self.outputs]
-        in_groups = [_group_results(self.measures.main, main, group) for group in groups]
+        samples = min(self.request.number_of_samples, SAMPLES["bootstrap"])
+        in_groups = [_group_results(self.measures.main, main, group, samples) for group in groups]
         pairs = []
         for number, system in enumerate(self.systems[1:], start=1):
             gains = np.array([self.measures.sentence.gain(d) for d in scores[number] - scores[0]])
@@ -176,13 +177,13 @@ class _Comparing:
         )
 
 
-def _group_results(measure: Measure, systems: list[Seeds], group: Group) -> list[GroupResult]:
+def _group_results(measure: Measure, systems: list[Seeds], group: Group, samples: int) -> list[GroupResult]:
     """Each system but the baseline on a group of sentences."""
     of_group = [seeds.of(group.sentences) for seeds in systems]
     values = [seeds.score(measure) for seeds in of_group]
     intervals: list[Interval | None] = [None] * (len(systems) - 1)
     if len(group.sentences) >= LEAST_GROUP:
-        drawn = resampled_scores(measure, of_group, SAMPLES["bootstrap"])
+        drawn = resampled_scores(measure, of_group, samples)
         intervals = [Interval.of(scores - drawn[0]) for scores in drawn[1:]]
     return [
         GroupResult(group.kind, group.name, len(group.sentences), values[0], value, value - values[0], interval)

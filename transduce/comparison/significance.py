@@ -19,7 +19,7 @@ SAMPLES = {"bootstrap": 1_000, "randomization": 10_000}  # sacreBLEU's defaults
 SHORT = {"bootstrap": "bs", "randomization": "ar"}  # sacreBLEU's names
 LEVEL = 0.05
 ROUNDING = 1e-9  # two scores that differ by less are equal
-CELLS = 50_000_000  # samples x sentences that are in memory at once; a cell takes about 16 bytes
+CELLS = 5_000_000  # samples x sentences that are in memory at once; a cell takes about 24 bytes
 SACREBLEU_CELLS = 1_000_000_000  # samples x sentences x counts above which sacreBLEU would need more than 4 GB
 
 
@@ -120,12 +120,12 @@ def _swapped_sums(one: Counts, other: Counts, samples: int) -> Iterator[tuple[Co
     total = one.sum(axis=0) + other.sum(axis=0)
     for size in _chunks(len(one), samples):
         kept = generator.integers(2, size=(size, len(one)), dtype=bool)
-        first = kept.astype(np.float32).astype(np.float64) @ (one - other) + other.sum(axis=0)
+        first = kept.astype(np.float64) @ (one - other) + other.sum(axis=0)
         yield first, total - first
 
 
 def _chunks(rows: int, samples: int) -> Iterator[int]:
-    most = max(1, CELLS // max(rows, 1))
+    most = max(1, CELLS // max(rows, 1) // 32) * 32  # random bits come by 32, and the rest of the last 32 is lost
     yield from (min(most, samples - begin) for begin in range(0, samples, most))
 
 

@@ -15,7 +15,7 @@ from transduce.config import Config
 from transduce.data import cache_folder
 from transduce.data.cache import entry_key, open_or_write
 from transduce.errors import DataError, SettingError
-from transduce.translator import LoadOptions, Translator
+from transduce.translator import LoadOptions, Translator, open_folder
 from transduce.translator.alignment import Pairs
 from transduce.translator.engines import Say
 
@@ -60,11 +60,12 @@ class Member:
     """One seed of a system: a run folder, or a file of outputs."""
 
     path: Path
-    translator: Translator | None  # None for a file
+    config: Config | None  # of a run folder; None for a file
+    options: LoadOptions  # how to load a run
 
-    @property
-    def config(self) -> Config | None:
-        return self.translator.config if self.translator else None
+    def load(self) -> Translator:
+        """The translator of a run, loaded anew for each use, so that only one model is in memory at a time."""
+        return Translator.load(self.path, self.options)
 
 
 @dataclass(frozen=True)
@@ -75,9 +76,9 @@ class System:
     members: tuple[Member, ...]
 
     @property
-    def runs(self) -> list[Member]:
-        """The seeds that are run folders."""
-        return [member for member in self.members if member.translator]
+    def runs(self) -> list[tuple[Path, Config]]:
+        """The seeds that are run folders, with their settings."""
+        return [(member.path, member.config) for member in self.members if member.config]
 
 
 def open_system(paths: SystemPaths, options: LoadOptions) -> System:
@@ -87,10 +88,10 @@ def open_system(paths: SystemPaths, options: LoadOptions) -> System:
 
 def _open_member(path: Path, options: LoadOptions) -> Member:
     if path.is_dir():
-        return Member(path, Translator.load(path, options))
+        return Member(path, open_folder(path).config, options)
     if not path.exists():
         raise DataError(f"{path}: no such file or folder: give a run folder, or a file with one output per line")
-    return Member(path, None)
+    return Member(path, None, options)
 
 
 # --- outputs and alignments --------------------------------------------------------------------------------------
@@ -108,10 +109,9 @@ class Search:
 
 def translate_member(member: Member, sources: Sequence[str], search: Search, say: Say) -> list[str]:
     """The outputs of a run for these sources, from the cache or translated now."""
-    translator = _translator(member)
+    translator = member.load()
     request = translator.request(**vars(search)).but(figures="none")
-    options = getattr(translator.engines, "options", None)
-    key = ("outputs", translator.digest, request, getattr(options, "engine", ""), getattr(options, "device", ""))
+    key = ("outputs", translator.digest, request, member.options.engine, member.options.device)
 
     def translate() -> list[str]:
         say(f"{member.path}: translating {len(sources):,} lines")
@@ -122,14 +122,9 @@ def translate_member(member: Member, sources: Sequence[str], search: Search, say
 
 def align_member(member: Member, sources: Sequence[str], outputs: Sequence[str], say: Say) -> list[Pairs]:
     """The word alignments of these outputs by the attention of a run, from the cache or computed now."""
-    translator = _translator(member)
+    translator = member.load()
     key = ("alignments", translator.digest, _digest(sources), _digest(outputs))
     return _kept(translator, ALIGNMENTS, key, lambda: translator.align(sources, outputs), say)
-
-
-def _translator(member: Member) -> Translator:
-    assert member.translator, "a file of outputs has no translator"
-    return member.translator
 
 
 def _kept(translator: Translator, file: str, key: Iterable[object], make: Callable[[], Any], say: Say) -> Any:

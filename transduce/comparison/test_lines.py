@@ -51,19 +51,23 @@ def _read_files(request: CompareRequest, config: Config | None) -> tuple[list[st
     data = config.data if config else DataConfig()
     if request.columns:
         data = replace(data, columns=tuple(request.columns))
-    groups: list[tuple[str, ...]] = [(str(request.source), str(reference)) for reference in request.references]
-    if not groups and not is_table(str(request.source)):
+    if request.references:
+        sources = read_lines(str(request.source))
+        references = [_read_all(Path(path), len(sources), "reference") for path in request.references]
+    elif is_table(str(request.source)):
+        sources, targets = read_pairs(Corpus.of(((str(request.source),),), data))
+        references = [targets]
+    else:
         raise SettingError(f"{request.source}: add --reference FILE, or give a .tsv or .jsonl file that has both sides")
-    sides = [read_pairs(Corpus.of((group,), data)) for group in groups or [(str(request.source),)]]
-    if not sides[0][0]:
+    if not sources:
         raise DataError(f"{request.source}: the test set is empty")
-    return sides[0][0], [targets for _, targets in sides]
+    return sources, references
 
 
 def _read_all(path: Path, lines: int, what: str) -> list[str]:
     found = read_lines(str(path))
     if len(found) != lines:
-        raise DataError(f"{path}: {len(found):,} lines, but the test set has {lines:,}: give one {what} for each line")
+        raise DataError(f"{path}: {len(found):,} lines, but the source has {lines:,}: give one {what} for each line")
     return found
 
 

@@ -45,7 +45,7 @@ def page_view(compared: Compared, explorer: str, say: Say) -> dict[str, Any]:
 def _alignments(system: System, number: int, compared: Compared, say: Say) -> list[Pairs]:
     """The alignment of each sentence of the list by the first seed of a system; none for a file of outputs."""
     rows = compared.result.rows
-    if not system.members[0].translator:
+    if not system.members[0].config:
         return [[] for _ in rows]
     return align_member(system.members[0], [row.source for row in rows], [row.outputs[number] for row in rows], say)
 

@@ -6,34 +6,40 @@ const [CHARACTER, GAP, TOP, BOTTOM, HEIGHT] = [7.6, 14, 16, 84, 92];
 
 export function alignment(name, source, output, pairs) {
   const [above, below] = [placed(source), placed(output)];
+  const drawn = pairs.filter(([from, to]) => above.words[from] && below.words[to]);
   const width = Math.max(above.width, below.width);
-  const lines = pairs
-    .filter(([from, to]) => above.words[from] && below.words[to])
-    .map(([from, to]) => shape("line", { x1: above.words[from].middle, y1: TOP + 6, x2: below.words[to].middle, y2: BOTTOM - 14 }));
-  const text = (y) => ({ word, middle }) => shape("text", { x: middle, y, "text-anchor": "middle" }, word);
-  const drawn = shape(
+  const picture = shape(
     "svg",
-    { width, height: HEIGHT, viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": spoken(above, below, pairs) },
-    ...lines,
-    ...above.words.map(text(TOP)),
-    ...below.words.map(text(BOTTOM)),
+    { width, height: HEIGHT, role: "img", "aria-label": spoken(above, below, drawn) },
+    ...drawn.map(([from, to]) => line(above.words[from].middle, below.words[to].middle)),
+    ...above.words.map((word) => text(word, TOP)),
+    ...below.words.map((word) => text(word, BOTTOM)),
   );
-  return element("figure", { class: "alignment" }, element("figcaption", {}, name), element("div", { class: "scrolling" }, drawn));
+  const scrolling = element("div", { class: "scrolling" }, picture);
+  return element("figure", { class: "alignment" }, element("figcaption", {}, name), scrolling);
 }
 
-function placed(text) {
-  let at = 0;
-  const words = text
+function line(from, to) {
+  return shape("line", { x1: from, y1: TOP + 6, x2: to, y2: BOTTOM - 14 });
+}
+
+function text({ word, middle }, y) {
+  return shape("text", { x: middle, y, "text-anchor": "middle" }, word);
+}
+
+function placed(sentence) {
+  let width = 0;
+  const words = sentence
     .split(/\s+/)
     .filter(Boolean)
     .map((word) => {
-      const size = Math.max([...word].length, 1) * CHARACTER;
-      at += size + GAP;
-      return { word, middle: at - GAP - size / 2 };
+      const size = [...word].length * CHARACTER;
+      width += size + GAP;
+      return { word, middle: width - GAP - size / 2 };
     });
-  return { words, width: at };
+  return { words, width };
 }
 
 function spoken(above, below, pairs) {
-  return pairs.map(([from, to]) => `${above.words[from]?.word ?? ""} to ${below.words[to]?.word ?? ""}`).join(", ");
+  return pairs.map(([from, to]) => `${above.words[from].word} to ${below.words[to].word}`).join(", ");
 }

@@ -1,10 +1,14 @@
 /* The verdicts in words, and a table of scores, differences and p for each metric. */
 
 import { element } from "./dom.js";
+import { number, row, table } from "./table.js";
 import { range, reachOf, signed, whisker } from "./whisker.js";
 
-const P_VALUES =
-  "p is sacreBLEU\u2019s. The corrected p counts differences of either sign and as large as the real one, and is corrected for the number of systems (Holm). Below 0.05, a difference is shown.";
+const P_VALUES = [
+  "p is sacreBLEU\u2019s. The corrected p counts differences of either sign at least as large as the real one,",
+  "and is corrected for the number of systems (Holm). Below 0.05, a difference is shown.",
+].join(" ");
+const HEADS = ["score", "95% interval", "difference", "95% interval", "", "p", "corrected p", ""];
 
 export function scores(view) {
   const main = view.metrics[0];
@@ -17,23 +21,16 @@ export function scores(view) {
 }
 
 function metricTable(metric) {
-  const tested = metric.systems.filter(({ test }) => test).map(({ test }) => test);
-  const heads = [metric.title, "score", "95% interval", "difference", "95% interval", "", "p", "corrected p", ""];
-  const head = heads.map((text, n) => element("th", { class: n && n < 8 && n !== 5 ? "number" : null }, text));
-  const rows = metric.systems.map((system) => scoreRow(system, reachOf(tested)));
+  const reach = reachOf(metric.systems.filter(({ test }) => test).map(({ test }) => test));
+  const rows = metric.systems.map((system) => scoreRow(system, reach));
   return [
-    element(
-      "div",
-      { class: "scrolling" },
-      element("table", {}, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows)),
-    ),
+    table([metric.title, ...HEADS], rows, [5, 8]),
     ...metric.systems.filter(({ seeds }) => seeds.length > 1).map(seedsOf),
     element("p", { class: "signature" }, metric.signature),
   ];
 }
 
 function scoreRow({ name, score, interval, test, verdict }, reach) {
-  const number = (text) => element("td", { class: "number" }, text);
   const plain = (value) => value.toFixed(2);
   const tested = test
     ? [
@@ -43,9 +40,8 @@ function scoreRow({ name, score, interval, test, verdict }, reach) {
         number(test.p.toFixed(4)),
         number(test.p_corrected.toFixed(4)),
       ]
-    : ["", "", "", "", ""].map((empty) => element("td", {}, empty));
-  const first = [element("th", { scope: "row", dir: "auto" }, name), number(plain(score)), number(range(interval, plain))];
-  return element("tr", {}, ...first, ...tested, element("td", {}, verdict));
+    : Array.from({ length: 5 }, () => element("td"));
+  return row(name, number(plain(score)), number(range(interval, plain)), ...tested, element("td", {}, verdict));
 }
 
 function seedsOf({ name, seeds }) {

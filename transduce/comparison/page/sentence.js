@@ -16,7 +16,8 @@ export function sentence(view, number, { row, gain }) {
     line(view.names[number], marked(after, "1")),
   ];
   item.append(element("dl", {}, ...lines), figures(view, number, row, gain, item));
-  for (const [side, system] of [["0", 0], ["1", number]]) light(item, side, row.alignments?.[system] ?? []);
+  light(item, "0", row.alignments[0]);
+  light(item, "1", row.alignments[number]);
   return item;
 }
 
@@ -43,7 +44,8 @@ function figures(view, number, row, gain, item) {
     element("span", { class: "gain" }, gain ? signed(gain) : "equal"),
     ...links(view, number, row),
   ];
-  if ([0, number].some((system) => row.alignments?.[system]?.length)) parts.push(alignmentButton(view, number, row, item));
+  const isAligned = [0, number].some((system) => row.alignments[system].length);
+  if (isAligned) parts.push(alignmentButton(view, number, row, item));
   return element("p", { class: "figures" }, ...parts);
 }
 
@@ -64,11 +66,12 @@ function alignmentButton(view, number, row, item) {
     event.target.setAttribute("aria-expanded", String(!shown));
     if (shown) for (const drawn of item.querySelectorAll(".alignment")) drawn.remove();
     else {
-      const systems = [0, number].filter((system) => row.alignments[system]?.length);
+      const systems = [0, number].filter((system) => row.alignments[system].length);
       item.append(...systems.map((n) => alignment(view.names[n], row.source, row.outputs[n], row.alignments[n])));
     }
   };
-  return element("button", { type: "button", class: "link", "aria-expanded": "false", click: toggle }, "Show alignments");
+  const attributes = { type: "button", class: "link", "aria-expanded": "false", click: toggle };
+  return element("button", attributes, "Show alignments");
 }
 
 /** Pointing at a word underlines the words that it is aligned with. */

@@ -25,13 +25,20 @@ export class Sentences {
     this.list = element("ol", { class: "sentence-list" });
     this.count = element("p", { class: "hint", role: "status" });
     this.more = element("button", { type: "button", click: () => this.#extend() }, "Show more");
-    this.search = element("input", { type: "search", id: "search", placeholder: "word or phrase", input: () => this.#refresh() });
-    this.order = this.#select("order", Object.entries(ORDERS).map(([value, [label]]) => [value, label]));
-    this.outcome = this.#select("outcome", Object.entries(OUTCOMES).map(([value, [label]]) => [value, label]));
+    const typed = { type: "search", id: "search", placeholder: "word or phrase", input: () => this.#refresh() };
+    this.search = element("input", typed);
+    this.order = this.#select("order", labelsOf(ORDERS));
+    this.outcome = this.#select("outcome", labelsOf(OUTCOMES));
     this.group = this.#select("group", groupsOf(view));
-    const filters = [labelled("Search", this.search), labelled("Sort by", this.order), labelled("Outcome", this.outcome)];
-    filters.push(labelled("Group", this.group));
-    fill(container, element("h2", {}, "Sentences"), element("div", { class: "filters" }, ...filters), this.count, this.list, this.more);
+    const filters = element(
+      "div",
+      { class: "filters" },
+      labelled("Search", this.search),
+      labelled("Sort by", this.order),
+      labelled("Outcome", this.outcome),
+      labelled("Group", this.group),
+    );
+    fill(container, element("h2", {}, "Sentences"), filters, this.count, this.list, this.more);
   }
 
   /** Compare the baseline with the system of this number. */
@@ -54,9 +61,14 @@ export class Sentences {
       .filter((item) => fits(item) && (!group || item.row.groups.includes(Number(group))) && has(item.row, wanted))
       .sort(ORDERS[this.order.value][1]);
     fill(this.list);
-    const all = this.view.sentences > this.view.rows.length ? ` (of the ${this.view.rows.length.toLocaleString("en")} that differ most)` : "";
-    fill(this.count, `${this.found.length.toLocaleString("en")} sentences${all}`);
+    fill(this.count, `${this.found.length.toLocaleString("en")} sentences${this.#among()}`);
     this.#extend();
+  }
+
+  /** Said where the page has only the sentences that differ most. */
+  #among() {
+    const listed = this.view.rows.length;
+    return listed < this.view.sentences ? ` of the ${listed.toLocaleString("en")} that differ most` : "";
   }
 
   #extend() {
@@ -69,6 +81,10 @@ export class Sentences {
 
 function has(row, wanted) {
   return !wanted || [row.source, ...row.references, ...row.outputs].some((text) => text.toLowerCase().includes(wanted));
+}
+
+function labelsOf(choices) {
+  return Object.entries(choices).map(([value, [label]]) => [value, label]);
 }
 
 function groupsOf(view) {

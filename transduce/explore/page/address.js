@@ -1,4 +1,4 @@
-/* Reads the page's address: the fragment names a panel, and may give a text and a model, as in #inside?text=a%20cat&model=en-de. */
+/* Reads the page's address: its fragment names a panel, a text and a model, as in #inside?text=a%20cat&model=en-de. */
 
 /** What the fragment says. It never leaves the browser, so a server's log does not have the text. */
 export function addressed() {
