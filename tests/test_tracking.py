@@ -20,7 +20,7 @@ from transduce.tracking.listing import find_runs, status_of
 SETTINGS = {
     "model.d_model": 16, "model.d_ff": 16, "model.num_heads": 2, "model.num_encoder_layers": 1,
     "model.num_decoder_layers": 1, "train.validate_every": 3, "train.checkpoint_every": 3, "train.threads": 1,
-    "train.log_every": 1,
+    "train.log_every": 1, "search.max_extra": 2,
 }  # fmt: skip
 
 

@@ -4,7 +4,7 @@ Functions that take a model accept a run folder or a `Translator` that `load` re
 torch; the first call that needs torch does.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from transduce.diagnosis import Report
     from transduce.exchange import Taken, Verified
     from transduce.synthesis import Made
-    from transduce.tracking import RunDifference, RunStatus
+    from transduce.tracking import Cleaning, RunDifference, RunStatus
     from transduce.training import Result, Settings
     from transduce.translator.evaluation import Evaluation
 
@@ -33,6 +33,7 @@ __all__ = [
     "attention",
     "average",
     "backtranslate",
+    "clean",
     "compare",
     "distill",
     "doctor",
@@ -608,6 +609,30 @@ def run_difference(one: str | Path, other: str | Path, *, picture: str | Path = 
     if path is not None:
         draw_difference(one, other, path)
     return found
+
+
+def clean(
+    folder: str | Path = ".",
+    *,
+    checkpoints: bool = False,
+    agree: "Callable[[Cleaning], bool] | None" = None,
+) -> "Cleaning":
+    """Find what the cache and the runs under a folder hold that no run needs, and remove it if `agree` returns True.
+
+    Args:
+        folder: The folder of the runs. Runs elsewhere that have used the cache keep what they need too.
+        checkpoints: Include the last checkpoints of finished runs, which are needed only to train them further.
+        agree: Called with what was found, if anything can be removed. Without it, nothing is removed.
+
+    Returns:
+        What the cache and the checkpoints take, what can be removed, and what was removed.
+
+    Example:
+        >>> transduce.clean("runs", agree=lambda found: True).removed
+    """
+    from transduce.tracking import clean as clean_runs
+
+    return clean_runs(folder, checkpoints=checkpoints, agree=agree or (lambda found: False))
 
 
 def report() -> dict[str, Any]:

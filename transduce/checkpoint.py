@@ -12,8 +12,9 @@ import json
 import os
 import re
 import shutil
+import stat
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
@@ -317,22 +318,43 @@ def checkpoint_path(folder: RunFolder, step: int) -> Path:
 
 def prune(folder: RunFolder, keep_weights: set[int], full_states: int = 2) -> None:
     """Keep the newest checkpoints, and of older ones only the weights that averaging needs."""
-    for leftover in folder.checkpoints.glob(".step-*"):
-        shutil.rmtree(leftover, ignore_errors=True)
-    for unfinished in folder.path.glob(".*.safetensors.*"):
-        unfinished.unlink(missing_ok=True)
+    remove_leftovers(folder)
     for step in steps_saved(folder)[:-full_states]:
-        path = checkpoint_path(folder, step)
         if step in keep_weights:
-            (path / "optimizer.safetensors").unlink(missing_ok=True)
+            (checkpoint_path(folder, step) / "optimizer.safetensors").unlink(missing_ok=True)
         else:
-            shutil.rmtree(path)
+            remove(folder, step)
+
+
+def remove(folder: RunFolder, step: int) -> None:
+    """Delete a checkpoint; if this is interrupted, the rest of it is a leftover and no checkpoint."""
+    aside = folder.checkpoints / f".step-{step:08d}.{os.getpid()}.removed"
+    os.replace(checkpoint_path(folder, step), aside)
+    shutil.rmtree(aside)
+
+
+def leftovers(folder: RunFolder) -> list[Path]:
+    """What a process that was killed while it wrote or deleted weights has left behind."""
+    return [*folder.checkpoints.glob(".step-*"), *folder.path.glob(".*.safetensors.*")]
+
+
+def remove_leftovers(folder: RunFolder) -> None:
+    """Delete the leftovers of a run that no process is training."""
+    for path in leftovers(folder):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def freed_by_deleting(folder: Path) -> int:
     """The bytes that deleting this folder would free; files linked from elsewhere (see `link`) would stay."""
-    files = [path.stat() for path in folder.rglob("*") if path.is_file()]
-    return sum(file.st_size for file in files if file.st_nlink == 1)
+    sizes = []
+    for path in folder.rglob("*"):
+        with suppress(OSError):  # training may delete an old checkpoint at the same time
+            file = path.lstat()
+            sizes.append(file.st_size if stat.S_ISREG(file.st_mode) and file.st_nlink == 1 else 0)
+    return sum(sizes)
 
 
 def link(existing: Path, path: Path) -> None:

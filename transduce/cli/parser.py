@@ -98,6 +98,7 @@ def make_parser() -> Parser:
     add("training", "average", _average, "average the weights of several models")
     add("exchanging", "import", _import, "import a Marian model, from Hugging Face or in Marian's own format")
     add("tracking", "runs", _runs, "list the runs under a folder, or compare two of them", STATES)
+    add("tracking", "clean", _clean, "show what the cache and old checkpoints take, and remove what no run needs", ASKS)
     add("settings", "settings", _list_settings, "list the settings, or explain one")
     add("serving", "serve", _serve, "serve models over HTTP", ROUTES)
     add("serving", "key", _key, "create an API key for a server")
@@ -139,6 +140,7 @@ STATES = (
     "A run is running, stopped (rerun its `transduce train` command to resume it), finished, or broken; what is wrong with a "
     "broken run is printed below the table."
 )
+ASKS = "Nothing is removed without asking, and nothing that loading, resuming or averaging needs."
 NO_PATHS = "It holds no paths and no names of users or machines."
 INSTALL = 'For bash, add `eval "$(transduce completion bash)"` to ~/.bashrc; the documentation shows the line for zsh and fish.'
 ROUTES = "The server offers LibreTranslate's API, an API of its own under /v1, and a web page."
@@ -483,6 +485,22 @@ def _runs(parser: Parser) -> None:
     add("folder", nargs="?", default=".", metavar="FOLDER", help="folder to search for runs (default: this one)")
     add("--diff", nargs=2, metavar=("A", "B"), help="show the settings and the data in which two runs differ")
     add("-o", "--output", default="", metavar="FILE", help="with --diff: draw both learning curves (.png, .pdf, .svg)")
+    add("--json", action="store_true", help=JSON_RESULT)
+
+
+def _clean(parser: Parser) -> None:
+    add = parser.add_argument
+    add("folder", nargs="?", default=".", metavar="FOLDER", help="folder with your runs (default: this one)")
+    add(
+        "--checkpoints",
+        action="store_true",
+        help="also remove the checkpoints of finished runs; they still translate, but cannot be trained further",
+    )
+    add(
+        "--yes",
+        action="store_true",
+        help="remove without asking; without it and without a terminal, nothing is removed",
+    )
     add("--json", action="store_true", help=JSON_RESULT)
 
 

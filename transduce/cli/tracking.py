@@ -11,7 +11,7 @@ from rich.text import Text
 from transduce import api
 from transduce.cli.arguments import Options, print_json
 from transduce.errors import SettingError
-from transduce.tracking import RunDifference, RunStatus
+from transduce.tracking import Cleaning, Removable, RunDifference, RunStatus
 
 DATA_CHARACTERS = 40  # of the names of data files in the table
 WIDTH = 10_000  # of a table that goes to a file or a pipe: its lines are never wrapped
@@ -79,6 +79,53 @@ def _print_difference(found: RunDifference) -> None:
         console.print(_cell(f"[{number}] {signature}"))
     if not found.settings and not any(found.data.values()):
         print("the settings and the data are the same", file=sys.stderr)
+
+
+def clean(options: Options) -> int:
+    def agree(found: Cleaning) -> bool:
+        if not options.json:
+            _print_cleaning(found)
+        return bool(options.yes) or _confirmed(found)
+
+    found = api.clean(options.folder, checkpoints=options.checkpoints, agree=agree)
+    if options.json:
+        print_json(found.as_dict())
+    elif not found.removable:
+        _print_cleaning(found)
+    if found.removed:
+        print(f"transduce: removed {_megabytes(found.removed)}", file=sys.stderr)
+    elif found.removable and not options.json:
+        print("transduce: nothing was removed; --yes removes without asking", file=sys.stderr)
+    return 0
+
+
+def _confirmed(found: Cleaning) -> bool:
+    """Ask, if there is a person to answer."""
+    if sys.stdin is None or not sys.stdin.isatty() or not sys.stderr.isatty():
+        return False
+    print(f"Remove {_megabytes(found.removable)}? [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _print_cleaning(found: Cleaning) -> None:
+    console = _console()
+    for place, size in found.caches.items():
+        console.print(_cell(f"cache: {size / 1e6:,.1f} MB in {place}"))
+    console.print(_cell(f"checkpoints: {found.checkpoints / 1e6:,.1f} MB"))
+    if found.resumable:
+        console.print(
+            _cell(
+                f"  of which {_megabytes(found.resumable)} in finished runs is needed only to train them further; "
+                "--checkpoints removes it too"
+            )
+        )
+    console.print("no run needs:" if found.removable else "there is nothing to remove")
+    for one in found.removable:
+        console.print(_cell(f"  {one.bytes / 1e6:,.1f} MB  {one.kind}  {one.path}"))
+
+
+def _megabytes(items: Sequence[Removable]) -> str:
+    return f"{sum(one.bytes for one in items) / 1e6:,.1f} MB"
 
 
 def _table(*columns: str) -> Table:

@@ -3,7 +3,7 @@
 `batches`, `packing` and `pages` are not imported here: they need torch.
 """
 
-from transduce.data.cache import cache_folder
+from transduce.data.cache import cache_folder, remember_run
 from transduce.data.checks import warnings as data_warnings
 from transduce.data.corpus import (
     READ_ERRORS,
@@ -62,6 +62,7 @@ __all__ = [
     "open_or_build",
     "read_lines",
     "read_pairs",
+    "remember_run",
     "scan",
     "unreadable",
     "without_pipes",

@@ -13,15 +13,18 @@ import tempfile
 import time
 import zlib
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 from transduce import files
 from transduce.errors import DataError
+from transduce.files import read_plain
 
 FORMAT = 2  # of the manifest; since 2 it has checksums
 MANIFEST = "files.json"  # size and checksum of each file, written last
 CHECKED_BYTES = 1 << 30  # larger entries are checked by their sizes only
+LONGEST_PATH = 100_000  # bytes
+_RUNS = "runs"  # a folder with a note for each run that has used the cache
 _UNFINISHED = ".building-"
 _ABANDONED_S = 3600  # an unfinished entry that was not written to for so long is removed
 
@@ -48,17 +51,52 @@ def open_or_write(folder: Path, name: str, write: Callable[[Path], None], notify
     with _disk_errors(folder):
         if entry.is_dir() and not is_whole(entry):
             notify(f"{entry}: incomplete or damaged: preparing it again")
-            _discard(entry)
+            discard(entry)
         if not entry.is_dir():
             _write_and_rename(folder, entry, write)
+    with suppress(OSError):
+        os.utime(entry)  # when it was last used
     return entry
+
+
+def remember_run(folder: Path, run: Path) -> None:
+    """Note in the cache that a run uses it, so that cleaning the cache keeps what the run needs to resume."""
+    path = str(run.resolve())
+    note = folder / _RUNS / hashlib.sha256(path.encode()).hexdigest()[:32]
+    with suppress(OSError):  # the run goes on without the note
+        note.parent.mkdir(parents=True, exist_ok=True)
+        note.write_text(path, encoding="utf-8")
+
+
+def remembered_runs(folder: Path) -> list[Path]:
+    """The folders of the runs that have used this cache; some may be gone."""
+    notes = [read_plain(path, LONGEST_PATH) for path in sorted((folder / _RUNS).glob("*")) if path.is_file()]
+    return [Path(note.decode(errors="replace")) for note in notes if note]
+
+
+def entries(folder: Path) -> list[Path]:
+    """Everything in the cache but the notes about runs."""
+    return sorted(path for path in folder.iterdir() if path.name != _RUNS) if folder.is_dir() else []
+
+
+def is_abandoned(path: Path) -> bool:
+    """Whether this is what a killed build has left behind."""
+    return path.name.startswith(_UNFINISHED) and time.time() - _last_written(path) > _ABANDONED_S
+
+
+def was_used_lately(entry: Path) -> bool:
+    """Whether a process opened the entry so recently that it may be about to use it."""
+    try:
+        return time.time() - entry.stat().st_mtime < _ABANDONED_S
+    except OSError:  # it is gone, or being replaced
+        return True
 
 
 def unfinished(folder: Path) -> Path:
     """A new folder for a build; folders that killed builds left behind are removed."""
     folder.mkdir(parents=True, exist_ok=True)
     for left in folder.glob(_UNFINISHED + "*"):
-        if time.time() - _last_written(left) > _ABANDONED_S:
+        if is_abandoned(left):
             shutil.rmtree(left, ignore_errors=True)
     return Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=folder))
 
@@ -120,7 +158,8 @@ def _rename(building: Path, entry: Path) -> None:
             raise
 
 
-def _discard(entry: Path) -> None:
+def discard(entry: Path) -> None:
+    """Remove an entry; if this is interrupted, the rest of it is an abandoned build and no entry."""
     aside = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=entry.parent))
     try:
         entry.rename(aside / entry.name)

@@ -31,6 +31,7 @@ from transduce.text import UNKNOWN, Vocabularies
 FORMAT = 2  # since 2, a store says how many pairs of each group were kept
 KEPT_EPOCHS = 3  # whose sampled segmentations are kept: a checkpoint is never older
 
+STORE, SAMPLED = "store-", "sampled-"  # how the names of entries of the cache begin
 _META = "meta.json"
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -47,6 +48,11 @@ class Rules:
     drop_empty: bool = False
     drop_identical: bool = False
     keep_text: bool = False
+
+    @classmethod
+    def for_validation(cls, longest: int) -> Self:
+        """Only the loss leaves out pairs that are too long for the model; metrics use all lines."""
+        return cls(max_length=longest)
 
     @classmethod
     def for_training(cls, settings: DataConfig) -> Self:
@@ -146,7 +152,7 @@ class Store:
             _write(blocks, vocabularies, rules, len(self.groups), path)
 
         def name(of_epoch: int) -> str:
-            return f"sampled-{cache.entry_key(self.path.name, rate, seed)}-{of_epoch}"
+            return f"{sampled_name(self.path.name, rate, seed)}{of_epoch}"
 
         shutil.rmtree(self.path.parent / name(epoch - KEPT_EPOCHS), ignore_errors=True)
         return Store(cache.open_or_write(self.path.parent, name(epoch), build, cache.to_stderr))
@@ -176,6 +182,16 @@ class Store:
         return _encoded(sources, targets, vocabularies, counts, (), stretch.group)
 
 
+def store_name(content: str, models: tuple[bytes, bytes], rules: Rules) -> str:
+    """The name of a store in the cache, made from the hash of its pairs, the models of its vocabularies and the rules."""
+    return STORE + cache.entry_key(FORMAT, content, models, rules)
+
+
+def sampled_name(store: str, rate: float, seed: int) -> str:
+    """The beginning of the names of the sampled segmentations of a store."""
+    return f"{SAMPLED}{cache.entry_key(store, rate, seed)}-"
+
+
 def open_or_build(
     corpus: Corpus,
     scan: Scan,
@@ -186,8 +202,7 @@ def open_or_build(
     notify: Callable[[str], None] = cache.to_stderr,
 ) -> Store:
     """The store of this corpus, from the cache in `folder` or built now."""
-    models = (vocabularies.source.model, vocabularies.target.model)
-    name = "store-" + cache.entry_key(FORMAT, scan.content, models, rules)
+    name = store_name(scan.content, (vocabularies.source.model, vocabularies.target.model), rules)
 
     def build(path: Path) -> None:
         encode = partial(_encode_block, vocabularies, rules)

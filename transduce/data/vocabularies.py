@@ -21,7 +21,8 @@ from transduce.text import Vocabularies, Vocabulary, train_vocabulary
 
 Sides = Literal["both", "source", "target"]
 
-_MODEL = "model"
+VOCABULARY = "vocabulary-"  # how the names of entries of the cache begin
+MODEL = "model"  # the file of an entry
 
 
 def learn_vocabularies(
@@ -44,7 +45,7 @@ def _vocabulary(
     symbols = settings.symbols if sides == "target" else (*settings.symbols, *scan.symbols)
     learning = (units, settings.vocabulary_size, settings.unknown, settings.normalization, symbols)
     sample = (scan.content, len(scan.sample[0]), sides)
-    name = "vocabulary-" + cache.entry_key(sample, learning, sentencepiece.__version__)
+    name = VOCABULARY + cache.entry_key(sample, learning, sentencepiece.__version__)
 
     def learn(path: Path) -> None:
         learned = train_vocabulary(
@@ -55,9 +56,9 @@ def _vocabulary(
             normalization=settings.normalization,
             symbols=symbols,
         )
-        write_durably(path / _MODEL, learned.model)
+        write_durably(path / MODEL, learned.model)
 
-    return Vocabulary.load(cache.open_or_write(folder, name, learn, notify) / _MODEL)
+    return Vocabulary.load(cache.open_or_write(folder, name, learn, notify) / MODEL)
 
 
 def _lines(scan: Scan, sides: Sides) -> Iterable[str]:

@@ -44,7 +44,7 @@ def run_difference(one: str | Path, other: str | Path) -> RunDifference:
     return RunDifference(
         runs=(status_of(folders[0].path), status_of(folders[1].path)),
         settings=_settings(*configs),
-        data=_data(_hashes(folders[0]), _hashes(folders[1])),
+        data=_data(data_hashes(folders[0]), data_hashes(folders[1])),
     )
 
 
@@ -65,7 +65,8 @@ def _data(one: dict[str, str], other: dict[str, str]) -> dict[str, bool]:
     return {name: one[name] != other[name] for name in ("train", "valid") if name in one and name in other}
 
 
-def _hashes(folder: RunFolder) -> dict[str, str]:
+def data_hashes(folder: RunFolder) -> dict[str, str]:
+    """The hashes of the training and validation data of a run; none for a model that was not trained here."""
     try:
         hashes = json.loads(read_plain(folder.data, LARGEST_HASHES))
         return {name: str(hashes[name]) for name in ("train", "valid")}

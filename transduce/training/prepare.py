@@ -28,6 +28,7 @@ from transduce.data import (
     learn_vocabularies,
     open_or_build,
     read_pairs,
+    remember_run,
     scan,
     without_pipes,
 )
@@ -39,8 +40,8 @@ from transduce.training.output_limit import fit_output_limit
 from transduce.training.request import RequestedSettings
 from transduce.training.warm_up import warming_up
 from transduce.translator import (
-    LONGEST_SOURCE,
     ModelFolder,
+    longest_target,
     open_folder,
     read_config,
     read_layers,
@@ -67,9 +68,12 @@ def prepare(folder: RunFolder, requested: RequestedSettings, say: Say, begun: fl
     for note in notes_on_old_names(*requested.layers):
         say(note)
     if folder.config.exists():
-        return _prepare_resumed(folder, requested, say)
-    check_free(folder)
-    return _prepare_new(folder, requested, say, time.perf_counter() if begun is None else begun)
+        prepared = _prepare_resumed(folder, requested, say)
+    else:
+        check_free(folder)
+        prepared = _prepare_new(folder, requested, say, time.perf_counter() if begun is None else begun)
+    remember_run(cache_folder(prepared.training_data.config.data.cache), folder.path)
+    return prepared
 
 
 def check_free(folder: RunFolder) -> None:
@@ -243,8 +247,7 @@ def _training_data(
 ) -> tuple[TrainingData, list[str]]:
     cache = cache_folder(config.data.cache)
     train = open_or_build(corpora.train, scanned.train, both, Rules.for_training(config.data), cache, notify=say)
-    # Only the loss leaves out long pairs; the metric uses all lines.
-    measured = Rules(max_length=min(LONGEST_SOURCE, config.model.longest_target or LONGEST_SOURCE))
+    measured = Rules.for_validation(longest_target(config.model))
     valid = open_or_build(corpora.valid, scanned.valid, both, measured, cache, notify=say)
     mixture = Mixture.of(train.groups, config.data.weights)
     mixture.check()

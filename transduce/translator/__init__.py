@@ -19,7 +19,7 @@ from transduce.translator.folder import (
     write_shortlist,
 )
 from transduce.translator.outputs import Attention, Output, Scored, Translation
-from transduce.translator.translator import LONGEST_SOURCE, Translator
+from transduce.translator.translator import LONGEST_SOURCE, Translator, longest_target
 
 __all__ = [
     "LONGEST_SOURCE",
@@ -34,6 +34,7 @@ __all__ = [
     "better_weights",
     "check_shapes",
     "load_weights",
+    "longest_target",
     "open_folder",
     "parameter_shapes",
     "read_config",

@@ -418,3 +418,8 @@ class Translator:
 def longest_source(config: ModelConfig) -> int:
     """The maximum number of tokens of a line that are translated."""
     return min(config.longest_source or LONGEST_SOURCE, LONGEST_SOURCE)
+
+
+def longest_target(config: ModelConfig) -> int:
+    """The maximum number of tokens of a target whose loss is measured."""
+    return min(config.longest_target or LONGEST_SOURCE, LONGEST_SOURCE)
