@@ -115,7 +115,7 @@ def test_a_corpus_that_matches_nowhere_is_notable_and_stays() -> None:
     targets = [target for _, target in reversed(CLEAN)]
     analysis = analysed([(source, target) for (source, _), target in zip(CLEAN, targets, strict=True)])
     (finding,) = analysis.finish()
-    assert (finding.rule, finding.severity) == ("unmatched-sides", "notable")
+    assert (finding.rule, finding.severity) == ("unmatched_sides", "notable")
     assert analysis.removed() == {}
 
 

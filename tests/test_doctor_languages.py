@@ -70,15 +70,15 @@ def test_swapped_pairs_are_found_without_lingua(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(language, "find_spec", lambda name: None)
     rows = [n for n in range(0, 1_500, 50) if len(CLEAN[n][0].split()) > 5]
     (finding,), analysis = analysed(planted(CLEAN, rows))
-    assert (finding.rule, finding.severity, finding.count) == ("swapped-sides", "serious", len(rows))
+    assert (finding.rule, finding.severity, finding.count) == ("swapped_sides", "serious", len(rows))
     assert len(finding.examples) <= 5
-    assert analysis.removed()["swapped-sides"].tolist() == rows
+    assert analysis.removed()["swapped_sides"].tolist() == rows
 
 
 def test_wrong_languages_without_lingua_say_what_was_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(language, "find_spec", lambda name: None)
     (finding,), _ = analysed(planted(CLEAN, [100], {"target": CLEAN[3][0]}))
-    assert (finding.rule, finding.severity, finding.count) == ("wrong-language", "note", 1)
+    assert (finding.rule, finding.severity, finding.count) == ("wrong_language", "note", 1)
     assert "pip install" in finding.explanation
 
 
@@ -95,25 +95,25 @@ class TestWithLingua:
 
     def test_swapped_pairs(self) -> None:
         (finding,), analysis = analysed(planted(english_german(1_000), [10, 500, 900]), ("en", "de"))
-        assert (finding.rule, finding.severity, finding.count) == ("swapped-sides", "notable", 3)
+        assert (finding.rule, finding.severity, finding.count) == ("swapped_sides", "notable", 3)
         assert [example.line for example in finding.examples] == [11, 501, 901]
-        assert analysis.removed()["swapped-sides"].tolist() == [10, 500, 900]
+        assert analysis.removed()["swapped_sides"].tolist() == [10, 500, 900]
 
     def test_a_third_language(self) -> None:
         pairs = planted(english_german(1_000), [700], {"target": sentence(FRENCH, random.Random(1))})
         (finding,), analysis = analysed(pairs, ("eng", "de-AT"))
-        assert (finding.rule, finding.count) == ("wrong-language", 1)
+        assert (finding.rule, finding.count) == ("wrong_language", 1)
         assert finding.examples[0].detail == "the target looks French"
-        assert analysis.removed()["wrong-language"].tolist() == [700]
+        assert analysis.removed()["wrong_language"].tolist() == [700]
 
     def test_a_target_in_the_language_of_the_source(self) -> None:
         pairs = planted(english_german(1_000), [700], {"target": sentence(ENGLISH, random.Random(1))})
         (finding,), _ = analysed(pairs, ("en", "de"))
-        assert (finding.rule, finding.examples[0].detail) == ("wrong-language", "the target looks English")
+        assert (finding.rule, finding.examples[0].detail) == ("wrong_language", "the target looks English")
 
     def test_swapped_files(self) -> None:
         (finding,), analysis = analysed(english_german(1_000), ("de", "en"))
-        assert (finding.rule, finding.severity, finding.count) == ("swapped-sides", "serious", 1_000)
+        assert (finding.rule, finding.severity, finding.count) == ("swapped_sides", "serious", 1_000)
         assert "Swap the two files" in finding.advice
         assert analysis.removed() == {}
 
@@ -160,9 +160,9 @@ def scripts_of(pairs: Pairs, languages: tuple[str, ...] = ()) -> tuple[list[Find
 def test_lines_in_another_script_are_found(languages: tuple[str, ...]) -> None:
     pairs = [("Good morning", "Доброе утро")] * 400 + [("Good morning", "Good morning"), ("Доброе утро", "Good")]
     (finding,), analysis = scripts_of(pairs, languages)
-    assert (finding.rule, finding.severity, finding.count) == ("wrong-script", "notable", 2)
+    assert (finding.rule, finding.severity, finding.count) == ("wrong_script", "notable", 2)
     assert [example.detail for example in finding.examples] == ["the target", "the source and the target"]
-    assert np.array_equal(analysis.removed()["wrong-script"], [400, 401])
+    assert np.array_equal(analysis.removed()["wrong_script"], [400, 401])
 
 
 def test_files_in_the_wrong_order_are_serious() -> None:

@@ -18,7 +18,7 @@ from transduce.diagnosis.offsets import FEATURES, NOWHERE, Codes, Stretch, codes
 from transduce.diagnosis.places import Places
 
 RULE = "drift"
-UNMATCHED = "unmatched-sides"
+UNMATCHED = "unmatched_sides"
 
 
 @dataclass(frozen=True)

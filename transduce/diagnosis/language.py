@@ -17,7 +17,7 @@ from transduce.diagnosis.analysis import Block, Context, Place
 from transduce.diagnosis.findings import MOST_EXAMPLES, Example, Finding, Severity
 from transduce.diagnosis.profiles import suspects
 
-SWAPPED, WRONG = "swapped-sides", "wrong-language"
+SWAPPED, WRONG = "swapped_sides", "wrong_language"
 KINDS = ("swapped", "source", "target", "strange source", "strange target")
 SAMPLED_OF_BLOCK = 32  # pairs
 SAMPLED = 2_000  # pairs of each group of files, at most twice as many while they are collected

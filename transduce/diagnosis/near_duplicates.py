@@ -16,7 +16,7 @@ from transduce.diagnosis.findings import MOST_EXAMPLES, Example, Finding
 from transduce.diagnosis.minhash import BANDS, Signatures, line_hashes, signatures, similarities
 from transduce.diagnosis.places import Places
 
-RULE = "near-duplicates"
+RULE = "near_duplicates"
 SIMILAR = 0.8  # share of word bigrams that two pairs have in common
 SAMPLED = 5_000_000
 NOTABLE = 0.1  # share of the pairs

@@ -15,7 +15,7 @@ from transduce.diagnosis.analysis import Block, Context, Place, Side
 from transduce.diagnosis.findings import MOST_EXAMPLES, Example, Finding, Severity
 from transduce.scripts import is_unspaced, letters_of, script_of_language, script_of_texts
 
-RULE = "wrong-script"
+RULE = "wrong_script"
 FEWEST_LETTERS = 4
 SERIOUS = 0.5  # share of the pairs: the files are swapped, or the languages are wrong
 NOTABLE = 0.001
