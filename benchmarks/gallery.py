@@ -3,6 +3,10 @@
     transduce serve RUN &
     python benchmarks/gallery.py http://127.0.0.1:8000/ docs/gallery
 
+and that of docs/how-to/comparing-systems.md, from a page of `transduce compare --html`:
+
+    python benchmarks/gallery.py compare.html docs/gallery
+
 Needs playwright and a chromium of the system. The sentences fit a model from English, such as that of
 configs/multi30k-cpu.toml.
 """
@@ -103,14 +107,33 @@ def take(browser: Browser, address: str, shot: Shot) -> bytes:
     return picture
 
 
+def take_comparison(browser: Browser, file: Path) -> bytes:
+    """The scores, where the systems differ, and the first sentences with their alignments; n-grams are left out."""
+    page = browser.new_page(viewport={"width": 1120, "height": 860})
+    page.goto(file.resolve().as_uri())
+    page.click("text=Show alignments >> nth=0")
+    page.evaluate(
+        "document.querySelectorAll('.beside, #differences .beside ~ *, .sentence:nth-child(n+3)').forEach(e => e.remove())"
+    )
+    picture = page.screenshot(full_page=True)
+    page.close()
+    return picture
+
+
+def save(picture: bytes, path: Path) -> None:
+    """With a small palette."""
+    colours = Image.open(io.BytesIO(picture)).convert("RGB")
+    colours.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(path, optimize=True)
+
+
 def main(address: str, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with chromium() as browser:
+        if address.endswith(".html"):
+            save(take_comparison(browser, Path(address)), folder / "compare.png")
+            return
         for name, shot in SHOTS.items():
-            picture = Image.open(io.BytesIO(take(browser, address, shot))).convert("RGB")
-            picture.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(
-                folder / f"{name}.png", optimize=True
-            )
+            save(take(browser, address, shot), folder / f"{name}.png")
 
 
 if __name__ == "__main__":

@@ -192,6 +192,11 @@ def test_another_seed_gives_other_samples(monkeypatch: pytest.MonkeyPatch) -> No
     other = paired_tests(measure, systems, "bootstrap", 200)
     assert first != other
     assert other == paired_tests(measure, systems, "bootstrap", 200)
+    monkeypatch.setenv("SACREBLEU_SEED", "none")
+    assert paired_tests(measure, systems, "bootstrap", 200) != paired_tests(measure, systems, "bootstrap", 200)
+    monkeypatch.setenv("SACREBLEU_SEED", "seven")
+    with pytest.raises(SettingError, match="SACREBLEU_SEED=seven: set it to a number"):
+        paired_tests(measure, systems, "bootstrap", 200)
 
 
 @pytest.mark.parametrize("test", ["bootstrap", "randomization"])

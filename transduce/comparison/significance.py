@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transduce.comparison.measures import Counts, Figures, Measure, SacreBleuMeasure
+from transduce.errors import SettingError
 
 Test = Literal["bootstrap", "randomization"]
 SAMPLES = {"bootstrap": 1_000, "randomization": 10_000}  # sacreBLEU's defaults
@@ -84,6 +85,8 @@ class TestResult:
 def resampling_seed() -> int | None:
     """The seed of sacreBLEU's tests: $SACREBLEU_SEED, else 12345; `none` gives other samples in every run."""
     text = os.environ.get("SACREBLEU_SEED", "12345")
+    if text.lower() != "none" and not text.isdecimal():
+        raise SettingError(f"SACREBLEU_SEED={text}: set it to a number, or to none")
     return None if text.lower() == "none" else int(text)
 
 
