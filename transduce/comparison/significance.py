@@ -21,7 +21,7 @@ SHORT = {"bootstrap": "bs", "randomization": "ar"}  # sacreBLEU's names
 LEVEL = 0.05
 ROUNDING = 1e-9  # two scores that differ by less are equal
 CELLS = 5_000_000  # samples x sentences that are in memory at once; a cell takes about 24 bytes
-SACREBLEU_CELLS = 1_000_000_000  # samples x sentences x counts above which sacreBLEU would need more than 4 GB
+SACREBLEU_CELLS = 1_000_000_000  # in an array of sacreBLEU's test; above it, the same test is done in parts here
 
 
 @dataclass(frozen=True)
@@ -175,13 +175,18 @@ def _p_values(
     drawn: Sequence[Figures],
 ) -> list[float]:
     """p as sacreBLEU computes it: by its own implementation for its own metrics."""
-    columns = max(one.counts.shape[0] * one.counts.shape[2] for one in systems)
-    if isinstance(measure, SacreBleuMeasure) and samples * systems[0].sentences * columns <= SACREBLEU_CELLS:
+    if isinstance(measure, SacreBleuMeasure) and _sacrebleu_cells(systems, test, samples) <= SACREBLEU_CELLS:
         return sacrebleu_p_values(measure, systems, test, samples)
     absolute = [np.abs(of) for of in drawn]
     if test == "bootstrap":
         absolute = [of - of.mean() for of in absolute]
     return [p_value(of, abs(real)) for of, real in zip(absolute, differences, strict=True)]
+
+
+def _sacrebleu_cells(systems: Sequence[Seeds], test: Test, samples: int) -> int:
+    """The size of the largest array that sacreBLEU's test makes."""
+    columns = max(one.counts.shape[0] * one.counts.shape[2] for one in systems) if test == "bootstrap" else 1
+    return samples * systems[0].sentences * columns
 
 
 def _swapped_differences(measure: Measure, baseline: Seeds, system: Seeds, samples: int) -> Figures:
