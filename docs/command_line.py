@@ -16,7 +16,7 @@ This page lists every command and option. It is generated from the parser by `py
 `transduce COMMAND --help` prints the same in a terminal.
 
 Results go to stdout; progress, warnings and errors go to stderr. The exit status is 0 on success, 2 after a mistake that you can
-correct (the message says how), 3 if a check that you asked for found something (`compare --fail-if-worse`, or anything serious in `doctor`), and 128 plus the signal's
+correct (the message says how), 3 if a check that you asked for found something (`compare --fail-if-worse`, or anything serious in `doctor`) or a shard of `batch` failed, and 128 plus the signal's
 number when a signal ends the command.
 
 **Completion.** The shell completes commands, options and their values once you have run one of these lines (for fish, run it again after an update):

@@ -27,6 +27,8 @@ GROUPS = [
     Group("ct2", r"ctranslate2|ct2_engine|\[ct2\]", "pip install 'transduce[ct2]'"),
     Group("hf", r"transformers|\[hf\]", "pip install 'transduce[hf]'"),
     Group("onnx", "onnx", "pip install 'transduce[onnx]'"),
+    Group("parquet", "pyarrow|pandas", "pip install 'transduce[dev]'"),
+    Group("ray", r"'ray'", "pip install 'transduce[ray]'"),
     Group("server", "fastapi|httpx|granian|prometheus|libretranslatepy|schemathesis", "pip install 'transduce[dev]'"),
     Group("notebook", "nbclient|nbformat|ipykernel", "pip install 'transduce[dev]'"),
     Group("detect", "lingua", "pip install 'transduce[detect]'"),

@@ -37,7 +37,7 @@ LEVELS = [
     ["continuous"],
     ["data", "checkpoint"],
     ["translator", "run_lock", "run_log"],
-    ["training"],
+    ["training", "batch_translation"],
     ["explore", "exchange", "averaging", "shortlisting", "synthesis", "tracking"],
     ["demo", "server", "diagnosis", "comparison"],
     ["api"],
@@ -59,6 +59,7 @@ SEES_ONLY = {
     "run_log": {"errors", "files"},
     "explore": {"errors", "text", "model", "search", "checkpoint", "translator", "run_lock", "run_log"},
     "tracking": {"errors", "config", "files", "data", "checkpoint", "translator", "run_lock", "run_log"},
+    "batch_translation": {"errors", "cores", "config", "files", "data", "checkpoint", "translator"},
     "comparison": {"errors", "config", "metrics", "data", "translator", "explore"},
     "server": {"errors", "cores", "checkpoint", "memory", "documents", "translator", "explore"},
     "exchange": {

@@ -14,11 +14,14 @@ if TYPE_CHECKING:
     from transduce.api import (
         LoadOptions,
         SearchRequest,
+        TableTranslator,
         Translator,
         attention,
         average,
         backtranslate,
+        batch,
         clean,
+        collect_batch,
         compare,
         distill,
         doctor,
@@ -34,18 +37,22 @@ if TYPE_CHECKING:
         shortlist,
         train,
         translate,
+        verify_batch,
     )
 
 __version__ = "0.1.0"
 __all__ = [
     "LoadOptions",
     "SearchRequest",
+    "TableTranslator",
     "Translator",
     "__version__",
     "attention",
     "average",
     "backtranslate",
+    "batch",
     "clean",
+    "collect_batch",
     "compare",
     "distill",
     "doctor",
@@ -61,6 +68,7 @@ __all__ = [
     "shortlist",
     "train",
     "translate",
+    "verify_batch",
 ]
 
 

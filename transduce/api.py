@@ -5,19 +5,22 @@ torch; the first call that needs torch does.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
+from transduce.batch_translation.tables import TableTranslator
 from transduce.config import Layers, settings_layer
 from transduce.cores import tune_idle_threads
 from transduce.data import Files, groups_of, without_pipes
 from transduce.errors import MissingExtra, SettingError
-from transduce.translator import Attention, LoadOptions, SearchRequest, Translator
+from transduce.translator import Attention, LoadOptions, SearchRequest, Translator, open_folder
 from transduce.translator.engines import Say, say_to_stderr
 
 if TYPE_CHECKING:
+    from transduce.batch_translation import BatchResult, Verification
     from transduce.comparison import Comparison
     from transduce.diagnosis import Report
     from transduce.exchange import Taken, Verified
@@ -29,11 +32,14 @@ if TYPE_CHECKING:
 __all__ = [
     "LoadOptions",
     "SearchRequest",
+    "TableTranslator",
     "Translator",
     "attention",
     "average",
     "backtranslate",
+    "batch",
     "clean",
+    "collect_batch",
     "compare",
     "distill",
     "doctor",
@@ -49,6 +55,7 @@ __all__ = [
     "shortlist",
     "train",
     "translate",
+    "verify_batch",
 ]
 
 Weights = Literal["auto", "best", "last", "averaged"]
@@ -282,6 +289,109 @@ def attention(model: Model, source: str, target: str | None = None, *, output: s
     view = attention_view(translator, source, target)
     write_standalone(view, path)
     return translator.attention(source, view["target"]["text"])
+
+
+# --- translating corpora -----------------------------------------------------------------------------------------
+
+
+def batch(
+    run: str | Path,
+    inputs: str | Path | Sequence[str | Path],
+    output: str | Path,
+    *,
+    columns: str = "",
+    into: str = "translation",
+    beam: int | None = None,
+    alpha: float | None = None,
+    request: SearchRequest | None = None,
+    shard_lines: int = 100_000,
+    on: Literal["local", "ray"] = "local",
+    workers: int = 0,
+    shard: int = 0,
+    shards: int = 1,
+    prepare_only: bool = False,
+    options: LoadOptions | None = None,
+    quiet: bool = False,
+) -> "BatchResult":
+    """Translate files of any size to a folder, in shards. Call it again with the same arguments to resume.
+
+    A shard is written to a file of its own, which gets its name when it is complete: whatever dies, every line is
+    translated exactly once, in order. `collect_batch` joins the shards.
+
+    Args:
+        run: The run folder of the model.
+        inputs: Files of one format, or patterns such as "crawl/*.gz": plain text, TSV, JSONL (compressed or not) or parquet.
+        output: The folder for the shards. A folder that was begun with another model, inputs or options is refused.
+        columns: For tables, the column to translate: "source=2", "source=text" or "source=word,features=tags".
+        into: For tables, the column to add.
+        beam: Beam size; 1 is greedy search. By default the setting of the model.
+        alpha: Strength of the length penalty.
+        request: All search settings at once.
+        shard_lines: Lines per shard; what is lost when a worker dies.
+        on: "ray" runs on a Ray cluster, which needs the extra `transduce[ray]`.
+        workers: Processes, or actors of Ray. 0 is one for each GPU; without several GPUs, this process translates.
+        shard: The number of this task, from 0, among `shards` tasks that share the work without knowing of each other.
+        shards: The number of such tasks, as in a SLURM array.
+        prepare_only: Write the manifest, and translate nothing.
+        options: How to load the model. Its `threads` are those of each worker; 0 divides the cores between the workers.
+        quiet: Print nothing.
+
+    Returns:
+        The shards and lines that are finished, and the shards that failed three times, with the reasons.
+
+    Example:
+        >>> result = transduce.batch("runs/de-en", "crawl/*.gz", "translated", workers=8)
+        >>> result.failures
+        []
+        >>> transduce.collect_batch("translated", "crawl.en.gz")
+        12000000
+    """
+    tune_idle_threads()
+    from transduce.batch_translation import BatchRequest, Where, translate_corpus
+
+    wanted = BatchRequest(
+        run=run,
+        inputs=[inputs] if isinstance(inputs, str | Path) else inputs,
+        columns=columns,
+        into=into,
+        shard_rows=shard_lines,
+        search=_search(run, request, beam, alpha),
+        options=replace(options or LoadOptions(), say=_say_nothing) if quiet else options or LoadOptions(),
+    )
+    return translate_corpus(
+        wanted, output, Where(on=on, workers=workers, task=shard, tasks=shards, prepare_only=prepare_only)
+    )
+
+
+def _search(run: str | Path, request: SearchRequest | None, beam: int | None, alpha: float | None) -> SearchRequest:
+    return (request or SearchRequest.of(open_folder(run).config.search)).but(beam=beam, alpha=alpha)
+
+
+def verify_batch(output: str | Path) -> "Verification":
+    """Count the lines of every shard in a folder again, and compare all hashes, those of the inputs too.
+
+    Example:
+        >>> transduce.verify_batch("translated").is_complete
+        True
+    """
+    from transduce.batch_translation import verify
+
+    return verify(output)
+
+
+def collect_batch(output: str | Path, file: str | Path) -> int:
+    """Join the shards of a folder in one file, in the order of the inputs. The file may end in .gz, .xz or .bz2.
+
+    Returns:
+        The number of lines.
+
+    Example:
+        >>> transduce.collect_batch("translated", "crawl.en.gz")
+        12000000
+    """
+    from transduce.batch_translation import collect
+
+    return collect(output, file)
 
 
 # --- making a model ----------------------------------------------------------------------------------------------

@@ -49,6 +49,9 @@ class Verb(Parser):
         # argparse accepts an optional FILE only directly after RUN; in `translate RUN --beam 4 FILE` it is left over.
         if len(unknown) == 1 and not unknown[0].startswith("-") and getattr(options, "file", "") is None:
             options.file = unknown.pop()
+        # Likewise the files of `batch RUN --beam 4 FILE...`.
+        if getattr(options, "inputs", None) == [] and not any(word.startswith("-") for word in unknown):
+            options.inputs, unknown = unknown, []
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}{self._nearest(unknown)}")
         return options, unknown
@@ -81,6 +84,7 @@ def make_parser() -> Parser:
     add("training", "train", _train, "train a model, or resume a run", RESUME)
     add("examining", "doctor", _doctor, "look for problems in training, validation and test data", EXIT_STATUS)
     add("translating", "translate", _translate, "translate the lines of a file or of stdin", LINES)
+    add("batches", "batch", _batch, "translate files of any size in shards, here or on many machines", SHARDS)
     add("measuring", "evaluate", _evaluate, "translate a test set and score the translations")
     add(
         "comparing",
@@ -124,6 +128,11 @@ EXIT_STATUS = (
 LINES = (
     "Translations go to stdout, one per line. The model takes each line as one sentence; for lines of several sentences, add "
     "--split."
+)
+SHARDS = (
+    "Rerun the command to resume: a finished shard is never translated again. Without --on ray, several machines can share "
+    "the work as tasks of an array, with --shard and --shards. The exit status is 3 if a shard failed three times, or if --verify "
+    "finds anything missing or damaged."
 )
 COMPARED = (
     "The first system is the baseline. Run folders are translated once and kept in the cache. p-values are those of sacreBLEU's "
@@ -248,6 +257,58 @@ def _translate(parser: Parser) -> None:
     )
     add("--json", action="store_true", help="print a JSON object for each line: texts, tokens, log-probabilities")
     add("--quiet", action="store_true", help="do not report cut lines, unknown tokens and the like")
+
+
+def _batch(parser: Parser) -> None:
+    add = parser.add_argument
+    add("run", nargs="?", default="", help="run folder of the model; may be left out with --verify or --collect")
+    add(
+        "inputs",
+        nargs="*",
+        metavar="FILE",
+        help="files or patterns: plain text, .tsv or .jsonl (also as .gz, .xz or .bz2), or .parquet; all of one format",
+    )
+    add(
+        "-o", "--output", required=True, metavar="DIR", help="folder for the shards; a folder that was begun is resumed"
+    )
+    add(
+        "--columns",
+        metavar="source=NAME",
+        default="",
+        help="the column of a table to translate: a number or a name in the header line of TSV, a key of JSONL, a column of "
+        "parquet; source=word,features=tags for a model that reads features",
+    )
+    add("--into", metavar="NAME", default="translation", help="column to add to a table (default: translation)")
+    add("--shard-lines", type=int, default=100_000, metavar="N", help="lines per shard (default: 100000)")
+    where = parser.add_argument_group("where to run")
+    where.add_argument(
+        "--workers",
+        type=int,
+        default=0,
+        metavar="N",
+        help="processes, or actors of Ray; the cores are divided between them (default: one for each GPU; without several GPUs, "
+        "this process)",
+    )
+    where.add_argument(
+        "--on", choices=["local", "ray"], default="local", help="ray: the cluster of RAY_ADDRESS, or this machine"
+    )
+    where.add_argument(
+        "--shard", type=int, metavar="I", help="number of this task, from 0: it takes every N-th shard from I"
+    )
+    where.add_argument("--shards", type=int, metavar="N", help="number of tasks that share the work")
+    after = parser.add_argument_group("before and after")
+    after.add_argument("--prepare", action="store_true", help="write the manifest only, as the first step of an array")
+    after.add_argument("--verify", action="store_true", help="count and hash all shards and inputs again")
+    after.add_argument(
+        "--collect", metavar="FILE", default="", help="join the shards in one file (.gz, .xz, .bz2 compress it)"
+    )
+    add_loading(parser)
+    add_engine(parser)
+    add("--shortlist", action="store_true", help=SHORTLIST)
+    add_search(parser)
+    add_sampling(parser)
+    add("--json", action="store_true", help=JSON_RESULT)
+    add("--quiet", action="store_true", help="print only errors and failures")
 
 
 def _evaluate(parser: Parser) -> None:

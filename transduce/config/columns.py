@@ -66,7 +66,8 @@ class Columns:
     def numbered(self, header: Sequence[str]) -> "Columns":
         """The same columns as numbers in a file with this header; raises `KeyError` with the name of a missing column."""
         numbers = {name: str(number) for number, name in reversed(list(enumerate(header, 1)))}
-        return Columns(numbers[self.source], numbers[self.target], numbers[self.features] if self.features else "")
+        source, target, features = (numbers[name] if name else "" for name in (self.source, self.target, self.features))
+        return Columns(source, target, features)
 
     def source_of(self, fields: Mapping[str, str] | Sequence[str]) -> str:
         """The source text of a line, followed by its features as the model was trained on them: `gehen ;V;PST`."""

@@ -110,7 +110,7 @@ def read_lines(path: str) -> list[str]:
 
 def is_table(path: str) -> bool:
     """Whether a file holds both sides, by its name: TSV or JSONL."""
-    return _ending(path) in _TABLES
+    return ending_of(path) in _TABLES
 
 
 def first_lines(path: str) -> list[str]:
@@ -121,7 +121,7 @@ def first_lines(path: str) -> list[str]:
 
 def kind_of(group: Group) -> str:
     """`aligned`, `tsv` or `json`; any other group is an error."""
-    endings = [_ending(path) for path in group]
+    endings = [ending_of(path) for path in group]
     if len(group) == 1 and endings[0] in _TABLES:
         return _TABLES[endings[0]]
     if len(group) == 1:
@@ -135,10 +135,15 @@ def kind_of(group: Group) -> str:
     return "aligned"
 
 
-def _ending(path: str) -> str:
+def ending_of(path: str) -> str:
     """The ending of a file's name, without the ending of its compression."""
     name = Path(path)
-    return (name.with_suffix("") if name.suffix.lower() in _OPENERS else name).suffix.lower()
+    return (name.with_suffix("") if is_compressed(path) else name).suffix.lower()
+
+
+def is_compressed(path: str) -> bool:
+    """Whether a file is read through a decompressor, by its name."""
+    return Path(path).suffix.lower() in _OPENERS
 
 
 @dataclass(frozen=True)

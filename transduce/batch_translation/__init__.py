@@ -1,0 +1,35 @@
+"""Translating corpora of any size: in shards, on several processes, a Ray cluster or a SLURM array, and always resumable.
+
+A manifest lists the inputs and cuts them into shards. A worker translates one shard at a time and renames its file when
+it is complete, so that the files in the folder are the only record of what is done:
+
+    inputs      files of lines or tables, and ranges of them
+    manifest    what is translated, by which model, and how
+    folder      the files of the output folder
+    worker      one shard: read, translate, count, rename
+    schedule    which shards are left, and which have failed too often
+    progress    what people are told meanwhile
+    local       workers in this process, or in processes of their own (`worker_process`)
+    on_ray      workers in the actors of a Ray cluster
+    finished    verifying and joining what was written
+    tables      the same translations inside Ray Data and Spark
+"""
+
+from transduce.batch_translation.finished import Verification, collect, verify
+from transduce.batch_translation.manifest import BatchRequest, Manifest
+from transduce.batch_translation.run import BatchResult, Where, translate_corpus
+from transduce.batch_translation.schedule import Failure
+from transduce.batch_translation.tables import TableTranslator
+
+__all__ = [
+    "BatchRequest",
+    "BatchResult",
+    "Failure",
+    "Manifest",
+    "TableTranslator",
+    "Verification",
+    "Where",
+    "collect",
+    "translate_corpus",
+    "verify",
+]
