@@ -22,6 +22,9 @@ _C1 = re.compile(rb"\xc2[\x80-\x84\x86-\x9f]")
 _SEPARATORS = {b"\xc2\x85": "U+0085", b"\xe2\x80\xa8": "U+2028", b"\xe2\x80\xa9": "U+2029"}
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _REPLACEMENT = b"\xef\xbf\xbd"
+# Bytes of characters that are in NFC wherever they stand: up to U+02FF, punctuation and symbols, and Chinese characters.
+_ALWAYS_NORMAL = bytes(range(0xCC)) + b"\xe2" + bytes(range(0xE4, 0xEA))
+_SOMETIMES_NOT_NORMAL = (b"\xe2\x84", b"\xe2\x8c", b"\xe2\xab")  # the kelvin sign, angle brackets, forking
 _INNER_RETURN = re.compile(rb"\r(?!\n)")
 # UTF-8 that was read as Latin-1 or Windows-1252 has a letter from \xc2 to \xf4 before a character that stands for a continuing
 # byte; read as Windows-1251 it has \u0420, \u0421, \u0432 or \u0440 there. ftfy decides about lines with such a sequence.
@@ -82,7 +85,10 @@ def _separators(side: Side) -> Rows:
 
 
 def _not_normal(side: Side) -> Rows:
-    if side.data.isascii() or unicodedata.is_normalized("NFC", side.text):
+    others = side.data.translate(None, _ALWAYS_NORMAL)
+    if not others and not any(sequence in side.data for sequence in _SOMETIMES_NOT_NORMAL):
+        return NO_ROWS
+    if unicodedata.is_normalized("NFC", side.text):
         return NO_ROWS
     return np.array(
         [row for row, text in enumerate(side.texts) if not unicodedata.is_normalized("NFC", text)], np.int64

@@ -3,14 +3,16 @@
 Everything that can be refused is refused before the first file is read.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from transduce.data import Group
+from transduce.data import Corpus, Group
 from transduce.diagnosis.examination import Options, examine, open_corpora
-from transduce.diagnosis.findings import Report
+from transduce.diagnosis.findings import RankedPair, Report
+from transduce.diagnosis.reading import PortionParser, PortionReader
 from transduce.diagnosis.writing import check_folder, write_clean
 from transduce.errors import SettingError
 from transduce.training.request import RequestedSettings
+from transduce.translator import LoadOptions, Translator
 from transduce.translator.engines import Say
 
 
@@ -41,4 +43,17 @@ def check_up(
             pairs = sum(one.pairs for one in examined.report.corpora if one.role == "train")
             written = write_clean(corpora["train"], examined.removed, pairs, check_folder(outputs.write))
             say(written.summary())
-    return examined.report
+        ranking = _ranked(corpora["train"], outputs, say) if outputs.model else ()
+    return replace(examined.report, ranking=ranking)
+
+
+def _ranked(corpus: Corpus, outputs: Outputs, say: Say) -> tuple[RankedPair, ...]:
+    """The worst training pairs by the models' cross-entropy; the files are read again."""
+    from transduce.diagnosis.ranking import rank
+
+    forward, reverse = (
+        Translator.load(run, LoadOptions(say=say)) if run else None for run in (outputs.model, outputs.reverse)
+    )
+    assert forward
+    parse = PortionParser("train", corpus)
+    return rank((parse(portion).block for portion in PortionReader("train", corpus)), forward, reverse).worst

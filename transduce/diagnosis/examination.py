@@ -19,15 +19,19 @@ from transduce.data import Corpus, Group, groups_from_setting, infer_columns, wi
 from transduce.diagnosis.alphabet import Alphabet
 from transduce.diagnosis.analysis import Analysis, Block, Context, Place
 from transduce.diagnosis.characters import character_rules
+from transduce.diagnosis.drift import DriftAnalysis
 from transduce.diagnosis.duplicates import Duplicates
 from transduce.diagnosis.findings import Finding, Report, Role, ranked
+from transduce.diagnosis.language import LanguageAnalysis
 from transduce.diagnosis.leaks import HeldOut, Leaks
 from transduce.diagnosis.lookup import Lookup
 from transduce.diagnosis.markup import MARKUP_RULES
+from transduce.diagnosis.near_duplicates import NearDuplicateAnalysis
 from transduce.diagnosis.overview import Overview
 from transduce.diagnosis.pairs import PAIR_RULES
 from transduce.diagnosis.reading import Portion, PortionParser, PortionReader
 from transduce.diagnosis.rules import Rows, RuleAnalysis
+from transduce.diagnosis.script import ScriptAnalysis
 from transduce.diagnosis.structure import Structure
 from transduce.diagnosis.thresholds import thresholds
 from transduce.diagnosis.workers import StartMethod, in_order
@@ -92,16 +96,21 @@ def examine(corpora: Corpora, requested: RequestedSettings, options: Options | N
     first = list(islice(portions, PORTIONS_FOR_THRESHOLDS))
     context = _context(corpora["train"], first, held_out, requested, options)
     passes = [
-        _Pass(one.role, one.corpus, _usual(replace(context, role=one.role), one.corpus)) for one in held_out.values()
+        _Pass(one.role, one.corpus, _usual(replace(context, role=one.role), one.corpus, options.fast))
+        for one in held_out.values()
     ]
     for one, examined in zip(held_out.values(), passes, strict=True):
         examined.run(one.portions, options)
         examined.structure.surplus = one.reader.surplus
     blocks = {role: one.blocks for role, one in held_out.items()}
-    training = _Pass("train", corpora["train"], _of_training(context, corpora["train"], blocks, requested))
+    training = _Pass(
+        "train", corpora["train"], _of_training(context, corpora["train"], blocks, requested, options.fast)
+    )
     training.run(chain(first, portions), options)
     training.structure.surplus = reader.surplus
-    return _conclude([*passes, training], context, requested, corpora, begun)
+    examined = _conclude([*passes, training], context, requested, corpora)
+    seconds = time.perf_counter() - begun
+    return replace(examined, report=replace(examined.report, seconds=seconds, reading_seconds=training.ended - begun))
 
 
 class _HeldOutCorpus:
@@ -129,25 +138,30 @@ def _context(
     return Context("train", requested.config.data.languages, limits)
 
 
-def _usual(context: Context, corpus: Corpus) -> list[Analysis]:
+def _usual(context: Context, corpus: Corpus, fast: bool) -> list[Analysis]:
     """The analyses of every corpus."""
     return [
         Overview(context, corpus.groups),
         RuleAnalysis("characters of texts", character_rules(), context),
         RuleAnalysis("markup", MARKUP_RULES, context),
         RuleAnalysis("lengths, copies and numbers", PAIR_RULES, context),
+        ScriptAnalysis(context),
+        DriftAnalysis(context),
+        *([] if fast else [LanguageAnalysis(context)]),
     ]
 
 
 def _of_training(
-    context: Context, corpus: Corpus, held_out: Mapping[Role, Sequence[Block]], requested: RequestedSettings
+    context: Context, corpus: Corpus, held_out: Mapping[Role, Sequence[Block]], requested: RequestedSettings, fast: bool
 ) -> list[Analysis]:
     """The analyses of the training data."""
     sought = [HeldOut(role, blocks) for role, blocks in held_out.items() if sum(map(len, blocks))]
     leaks = [Leaks(context, sought)] if sought else []
     everything = [block for blocks in held_out.values() for block in blocks]
     alphabet = [Alphabet(context, everything, requested.config.data.unknown)] if everything else []
-    return [*_usual(context, corpus), Duplicates(context, Lookup("train", corpus)), *leaks, *alphabet]
+    near: list[Analysis] = [] if fast else [NearDuplicateAnalysis(context)]
+    duplicates = Duplicates(context, Lookup("train", corpus))
+    return [*_usual(context, corpus, fast), duplicates, *leaks, *alphabet, *near]
 
 
 @dataclass(frozen=True)
@@ -186,6 +200,7 @@ class _Pass:
         self.structure = Structure(role, corpus.groups)
         self.seconds: dict[str, float] = defaultdict(float)
         self.pairs = 0
+        self.ended = 0.0
 
     def run(self, portions: Iterable[Portion], options: Options) -> None:
         chosen = [one for one in self.analyses if not options.only or one.name in options.only]
@@ -197,6 +212,7 @@ class _Pass:
             for analysis, observation, seconds in zip(chosen, observed.observations, observed.seconds, strict=True):
                 analysis.add(place, observation)
                 self.seconds[analysis.name] += seconds
+        self.ended = time.perf_counter()
 
     @property
     def overview(self) -> Overview:
@@ -206,9 +222,7 @@ class _Pass:
         return [*self.structure.finish(self.pairs), *chain(*(analysis.finish() for analysis in self.analyses))]
 
 
-def _conclude(
-    passes: Sequence[_Pass], context: Context, requested: RequestedSettings, corpora: Corpora, begun: float
-) -> Examined:
+def _conclude(passes: Sequence[_Pass], context: Context, requested: RequestedSettings, corpora: Corpora) -> Examined:
     from transduce.diagnosis.preview import preview  # imports torch, which must not be there when workers are forked
 
     training = passes[-1]
@@ -225,7 +239,7 @@ def _conclude(
     report = Report(
         corpora=tuple(count for one in passes for count in one.overview.corpora()),
         pairs=sum(one.pairs for one in passes),
-        seconds=time.perf_counter() - begun,
+        seconds=0.0,
         findings=ranked(findings),
         statistics=training.overview.statistics(),
         thresholds=dict(context.thresholds),

@@ -98,7 +98,7 @@ class Report:
 
     corpora: tuple[CorpusCount, ...]
     pairs: int  # of all corpora
-    seconds: float
+    seconds: float  # in all
     findings: tuple[Finding, ...]  # the most serious first
     statistics: Statistics = field(default_factory=Statistics)
     thresholds: Mapping[str, Threshold] = field(default_factory=dict)
@@ -106,6 +106,7 @@ class Report:
     settings: Mapping[str, Any] = field(default_factory=dict)  # the settings that `train` would choose, by name
     reasons: tuple[str, ...] = ()  # why it would choose them
     ranking: tuple[RankedPair, ...] = ()  # the worst pairs by the models' cross-entropy, the worst first
+    reading_seconds: float = 0.0  # until every pair was read and looked at
     rates: Mapping[str, float] = field(default_factory=dict)  # seconds of CPU time for the training data, by analysis
 
     def count(self, severity: Severity) -> int:

@@ -26,7 +26,7 @@ def headline(report: Report) -> str:
 def _lines(report: Report) -> Iterator[str]:
     sizes = {role: sum(one.pairs for one in report.corpora if one.role == role) for role in _ROLES}
     read = ", ".join(f"{count:,} {_ROLES[role]} pairs" for role, count in sizes.items() if count)
-    yield f"{read}, read in {report.seconds:.1f} s"
+    yield f"{read}, read in {report.reading_seconds:.1f} s"
     yield headline(report)
     for severity, heading in _HEADINGS.items():
         findings = [one for one in report.findings if one.severity == severity]
