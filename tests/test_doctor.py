@@ -4,6 +4,7 @@ import gzip
 import json
 import subprocess
 import sys
+import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import transduce
 from transduce.cli import main
 from transduce.diagnosis import Report, reading
 from transduce.diagnosis.analysis import Side
+from transduce.diagnosis.characters import not_normal
 from transduce.diagnosis.duplicates import HashStore
 from transduce.diagnosis.examination import Options, examine, open_corpora
 from transduce.diagnosis.findings import Finding
@@ -58,6 +60,7 @@ def write(folder: Path, name: str, pairs: Sequence[Pair]) -> tuple[str, str]:
 
 def report(folder: Path, train: Sequence[Pair], valid: Sequence[Pair] = VALID, **options: object) -> Report:
     files = {"train": write(folder, "train", train)} | ({"valid": write(folder, "valid", valid)} if valid else {})
+    options.setdefault("fast", True)  # these sentences are much alike
     settings = {"data.task": "translation", **options.pop("settings", {})}  # type: ignore[dict-item]
     return transduce.doctor(**files, quiet=True, processes=1, settings=settings, **options)  # type: ignore[arg-type]
 
@@ -153,6 +156,13 @@ def test_leaked_validation_data_are_serious(tmp_path: Path) -> None:
 )
 def test_numbers_that_do_not_match(source: str, target: str, wrong: bool) -> None:
     assert bool(unmatched_numbers(source, target)) == wrong
+
+
+def test_the_quick_check_of_a_block_finds_every_character_that_is_not_normal() -> None:
+    codes = [*range(0x20, 0xD800, 7), *range(0x300, 0x380), *range(0x2000, 0x3000), *range(0xF900, 0xFB50)]
+    texts = [f"a{chr(code)}" for code in codes]
+    wrong = [row for row, text in enumerate(texts) if not unicodedata.is_normalized("NFC", text)]
+    assert [row for row, text in enumerate(texts) if len(not_normal(Side(f"{text}\n".encode())))] == wrong
 
 
 def test_characters_that_the_vocabulary_will_not_know(tmp_path: Path) -> None:
@@ -332,7 +342,7 @@ def test_clean_files_and_a_table_of_the_rest(tmp_path: Path) -> None:
     assert first.split(b"\t")[1:] == [b"123", b"invalid_utf8", b"M\xfcnchen ist eine\\tStadt im S\xfcden.", encoded(pairs[LINE - 1][1])]  # fmt: skip
     assert second.split(b"\t")[1:3] == [b"201", b"empty_sides"]
     assert result.count("serious") == 1
-    again = transduce.doctor(train=(tmp_path / "clean/train.de", tmp_path / "clean/train.en"), quiet=True)
+    again = transduce.doctor(train=(tmp_path / "clean/train.de", tmp_path / "clean/train.en"), fast=True, quiet=True)
     assert again.count("serious") == again.count("notable") == 0
     with pytest.raises(SettingError, match="not an empty folder"):
         report(tmp_path, pairs, write=tmp_path / "clean")
@@ -351,7 +361,7 @@ def test_the_command_prints_a_ranked_list(tmp_path: Path, capsys: pytest.Capture
     assert "1 serious, " in out
     assert f"{files[0]}:{LINE}: M\ufffdnchen ||| Munich [byte 0xfc at column 2]" in out
     assert out.index("Serious") < out.index("What `transduce train` would do")
-    code, out, _ = run(capsys, "--train", *write(tmp_path, "good", TRAIN))
+    code, out, _ = run(capsys, "--fast", "--train", *write(tmp_path, "good", TRAIN))
     assert code == 0
     assert out.splitlines()[1].startswith("0 serious, 0 worth a look")
 

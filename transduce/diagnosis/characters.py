@@ -24,7 +24,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _REPLACEMENT = b"\xef\xbf\xbd"
 # Bytes of characters that are in NFC wherever they stand: up to U+02FF, punctuation and symbols, and Chinese characters.
 _ALWAYS_NORMAL = bytes(range(0xCC)) + b"\xe2" + bytes(range(0xE4, 0xEA))
-_SOMETIMES_NOT_NORMAL = (b"\xe2\x84", b"\xe2\x8c", b"\xe2\xab")  # the kelvin sign, angle brackets, forking
+_SOMETIMES_NOT_NORMAL = (b"\xe2\x80\x80", b"\xe2\x80\x81", b"\xe2\x84", b"\xe2\x8c", b"\xe2\xab")
 _INNER_RETURN = re.compile(rb"\r(?!\n)")
 # UTF-8 that was read as Latin-1 or Windows-1252 has a letter from \xc2 to \xf4 before a character that stands for a continuing
 # byte; read as Windows-1251 it has \u0420, \u0421, \u0432 or \u0440 there. ftfy decides about lines with such a sequence.
@@ -84,7 +84,8 @@ def _separators(side: Side) -> Rows:
     return union(*(_containing(sequence, side) for sequence in _SEPARATORS))
 
 
-def _not_normal(side: Side) -> Rows:
+def not_normal(side: Side) -> Rows:
+    """The rows that are not in NFC; most blocks have no character for which it could matter."""
     others = side.data.translate(None, _ALWAYS_NORMAL)
     if not others and not any(sequence in side.data for sequence in _SOMETIMES_NOT_NORMAL):
         return NO_ROWS
@@ -211,7 +212,7 @@ _RULES = [
     ),
     Rule(
         "not_nfc",
-        partial(_either, _not_normal),
+        partial(_either, not_normal),
         _show_not_normal,
         "Texts that are not in Unicode's normal form NFC: the same word can be spelt in two ways.",
         "Keep data.normalization at its default, which normalises them, or run uconv -x any-nfc.",

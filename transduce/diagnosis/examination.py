@@ -99,9 +99,9 @@ def examine(corpora: Corpora, requested: RequestedSettings, options: Options | N
         _Pass(one.role, one.corpus, _usual(replace(context, role=one.role), one.corpus, options.fast))
         for one in held_out.values()
     ]
-    for one, examined in zip(held_out.values(), passes, strict=True):
-        examined.run(one.portions, options)
-        examined.structure.surplus = one.reader.surplus
+    for one, reading in zip(held_out.values(), passes, strict=True):
+        reading.run(one.portions, options)
+        reading.structure.surplus = one.reader.surplus
     blocks = {role: one.blocks for role, one in held_out.items()}
     training = _Pass(
         "train", corpora["train"], _of_training(context, corpora["train"], blocks, requested, options.fast)
