@@ -150,6 +150,8 @@ def test_leaked_validation_data_are_serious(tmp_path: Path) -> None:
         ("elf Monate", "11 months", False),
         ("98/99", "1998/1999", False),
         ("١٩٩٩", "1999", False),
+        ("vom 12.01.2022 bis zum 17.01.2022", "from 01/12/2022 to 01/17/2022", False),
+        ("von 14.30 bis 17 Uhr", "from 2:30 to 5 p.m.", False),
         ("im Jahr 1987", "in 1978", True),
         ("Seiten 12, 34 und 56", "some pages", True),
     ],

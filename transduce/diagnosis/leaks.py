@@ -14,7 +14,9 @@ from transduce.diagnosis.findings import MOST_EXAMPLES, Example, Finding, Role
 from transduce.diagnosis.ngrams import NGrams, ngrams
 from transduce.diagnosis.rules import Rows
 
-SERIOUS = 0.01  # share of the held-out pairs; fewer are normal for short sentences
+# Shares of the held-out pairs; fewer are normal for short sentences, and for similar pairs in texts of one kind.
+SERIOUS = {"same": 0.01, "similar": 0.05}
+NOTABLE = {"same": 0.01, "similar": 0.01}
 FEWEST_NGRAMS = 5  # of a held-out sentence: shorter ones can be alike by chance
 _BITS = 20  # of the filter that most n-grams do not pass
 
@@ -171,7 +173,7 @@ class _Collected:
         what = "are also training pairs" if kind == "same" else "are almost the same as a training pair"
         return Finding(
             rule=self._rule(kind),
-            severity="serious" if share > SERIOUS else "note",
+            severity="serious" if share > SERIOUS[kind] else "notable" if share > NOTABLE[kind] else "note",
             count=count,
             share=share,
             explanation=f"Pairs of the {name} data that {what}, so that scores on them are too high.",

@@ -15,7 +15,7 @@ import numpy as np
 from transduce.diagnosis.analysis import Block, Context, Side, decoded
 from transduce.diagnosis.rules import NO_ROWS, Rows, Rule, union
 
-_TAG = re.compile(rb"</?([A-Za-z][A-Za-z0-9:_-]*)(?:[\s/][^<>\n]{0,500})?>")
+_TAG = re.compile(rb"</?([A-Za-z][A-Za-z0-9_-]*(?::[A-Za-z0-9_-]+)?)(?:[\s/][^<>\n]{0,500})?>")
 _HTML = re.compile(
     rb"</?(?:a|abbr|b|big|blockquote|body|br|center|code|dd|div|dl|dt|em|font|form|h[1-6]|head|hr|html|i|iframe|img|input|label|li"
     rb"|link|meta|nobr|ol|option|p|pre|s|script|select|small|span|strike|strong|style|sub|sup|table|tbody|td|th|title|tr|tt|u"

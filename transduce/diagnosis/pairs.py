@@ -82,17 +82,24 @@ def unmatched_numbers(source: str, target: str) -> list[str]:
 
 
 def _only_in(one: str, other: str) -> list[str]:
-    """The numbers of two digits or more of one text whose digits are nowhere among those of the other."""
-    there = "".join(map(_as_ascii, _DIGITS.findall(other)))
-    numbers = [(number, "".join(map(_as_ascii, _DIGITS.findall(number))).strip("0")) for number in _NUMBER.findall(one)]
-    return [
-        number for number, digits in numbers if len(digits) > 1 and digits not in there and _year(digits) not in there
-    ]
+    """The numbers of two digits or more of one text that the other lacks, in whatever notation."""
+    parts = [_as_ascii(part) for part in _DIGITS.findall(other)]
+    digits, values = "".join(parts), {int(part) for part in parts}
+    return [number for number in _NUMBER.findall(one) if not _is_there(number, digits, values)]
 
 
-def _year(digits: str) -> str:
-    """The last two digits of a year, which is often written so; other numbers as they are."""
-    return digits[2:] if len(digits) == 4 and digits[:2] in ("19", "20") else digits
+def _is_there(number: str, digits: str, values: set[int]) -> bool:
+    """Whether the digits of a number are there without its separators, or each of its parts is: dates have other orders."""
+    parts = [_as_ascii(part) for part in _DIGITS.findall(number)]
+    whole = "".join(parts).strip("0")
+    return len(whole) < 2 or whole in digits or all(_part_is_there(part, digits, values) for part in parts)
+
+
+def _part_is_there(part: str, digits: str, values: set[int]) -> bool:
+    """Whether a part of a date, time or number is there: 1999 also as 99, and 14 o'clock also as 2."""
+    year = part[2:] if len(part) == 4 and part[:2] in ("19", "20") else part
+    value = int(part)
+    return value < 10 or year in digits or value in values or (12 < value <= 24 and value - 12 in values)
 
 
 def _as_ascii(digits: str) -> str:
