@@ -394,6 +394,16 @@ def test_mistakes_are_one_line(
     assert err.count("\n") == 1
 
 
+def test_the_page_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "report.html"
+    files = write(tmp_path, "train", planted((b"M\xfcnchen </script>", "Munich")))
+    code, _, err = run(capsys, "--train", *files, "--html", str(page))
+    assert (code, f"{page}: wrote the report" in err) == (3, True)
+    assert "invalid_utf8" in page.read_text(encoding="utf-8")
+    code, _, err = run(capsys, "--train", *files, "--html", str(tmp_path / "missing" / "report.html"))
+    assert (code, "does not exist" in err) == (2, True)
+
+
 def test_an_empty_corpus_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = run(capsys, "--train", *write(tmp_path, "train", []))
     assert (code, "empty: there is not a single pair" in err) == (2, True)

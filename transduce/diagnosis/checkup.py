@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from transduce.data import Corpus, Group
 from transduce.diagnosis.examination import Options, examine, open_corpora
 from transduce.diagnosis.findings import RankedPair, Report
+from transduce.diagnosis.page import check_page, write_page
 from transduce.diagnosis.reading import PortionParser, PortionReader
 from transduce.diagnosis.writing import check_folder, write_clean
 from transduce.errors import SettingError
@@ -28,6 +29,8 @@ class Outputs:
     def check(self) -> None:
         if self.write:
             check_folder(self.write)
+        if self.html:
+            check_page(self.html)
         if self.reverse and not self.model:
             raise SettingError("--reverse needs --model: give the model of the forward direction as well")
 
@@ -44,7 +47,11 @@ def check_up(
             written = write_clean(corpora["train"], examined.removed, pairs, check_folder(outputs.write))
             say(written.summary())
         ranking = _ranked(corpora["train"], outputs, say) if outputs.model else ()
-    return replace(examined.report, ranking=ranking)
+    report = replace(examined.report, ranking=ranking)
+    if outputs.html:
+        write_page(report, outputs.html)
+        say(f"{outputs.html}: wrote the report; open it in a browser")
+    return report
 
 
 def _ranked(corpus: Corpus, outputs: Outputs, say: Say) -> tuple[RankedPair, ...]:
