@@ -1,0 +1,117 @@
+"""Pairs a second of `transduce doctor`, by analysis and in all, beside OpusFilter's equivalent rules on the same pairs.
+
+python benchmarks/doctor_speed.py --opusfilter /path/to/its/environment/bin/python
+python benchmarks/doctor_speed.py                      without OpusFilter
+
+OpusFilter needs an environment of its own: python -m venv DIR && DIR/bin/pip install opusfilter==3.3.1
+"""
+
+import argparse
+import json
+import lzma
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from facts import CORES, default_data, write_result
+
+HERE = Path(__file__).parent
+PACKAGES = ["numpy", "ftfy", "lingua-language-detector"]
+PAIRS = 200_000
+PAIRS_FOR_OPUSFILTER = 20_000  # for its single rules
+REPEATS = 3
+FEW = 1_000  # pairs: what such a run takes is the time to start, most of it for importing torch
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=default_data())
+    parser.add_argument("--opusfilter", default="", help="the Python of an environment that has OpusFilter")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        files = [unpack(arguments.data, side, Path(folder), PAIRS) for side in ("de", "en")]
+        few = [unpack(arguments.data, side, Path(folder), FEW) for side in ("de", "en")]
+        valid = [str(arguments.data / "europarl-de-en" / f"valid.{side}") for side in ("de", "en")]
+        content = measure(files, few, valid, arguments.opusfilter)
+    for line in report(content):
+        print(line)
+    command = f"python benchmarks/doctor_speed.py{' --opusfilter PYTHON' if arguments.opusfilter else ''}"
+    print(write_result("doctor-speed", command, PACKAGES, **content))
+
+
+def unpack(data: Path, side: str, folder: Path, pairs: int) -> str:
+    path = folder / f"{pairs}.{side}"
+    with lzma.open(data / "europarl-de-en" / f"train-0.{side}.xz") as file:
+        path.write_bytes(b"".join(islice(file, pairs)))
+    return str(path)
+
+
+def measure(files: list[str], few: list[str], valid: list[str], opusfilter: str) -> dict[str, Any]:
+    """The programs take turns, because other work on the machine changes the times."""
+    runs: dict[str, list[dict[str, Any]]] = {"start": [], "fast": [], "all": []}
+    for _ in range(REPEATS):
+        runs["start"].append(doctor(few, valid))
+        runs["fast"].append(doctor(files, valid, "--fast"))
+        runs["all"].append(doctor(files, valid))
+    best = {name: min(some, key=lambda run: run["seconds"]) for name, some in runs.items()}
+    start = best.pop("start")["seconds"]
+    other = run_opusfilter(files, opusfilter)
+    return {
+        "pairs": PAIRS,
+        "start_seconds": round(start, 2),
+        "pairs_per_second": {name: round(PAIRS / run["seconds"]) for name, run in best.items()},
+        "pairs_per_second_after_the_start": {n: round((PAIRS - FEW) / (r["seconds"] - start)) for n, r in best.items()},
+        "seconds_of_every_run": {name: [round(run["seconds"], 2) for run in some] for name, some in runs.items()},
+        "pairs_per_cpu_second_by_analysis": {k: round(PAIRS / v) for k, v in best["all"]["rates"].items() if v},
+        "opusfilter": other,
+    }
+
+
+def doctor(files: list[str], valid: list[str], *options: str) -> dict[str, Any]:
+    """The report of the command line, whose seconds do not include the start of Python."""
+    command = [
+        sys.executable,
+        "-m",
+        "transduce",
+        "doctor",
+        "--train",
+        *files,
+        "--valid",
+        *valid,
+        "--languages",
+        "de",
+        "en",
+    ]
+    done = subprocess.run([*command, "--json", *options], stdout=subprocess.PIPE, check=False, text=True)
+    return json.loads(done.stdout)  # the exit code is 3 if something serious is found
+
+
+def run_opusfilter(files: list[str], python: str) -> dict[str, Any]:
+    if not python:
+        print("OpusFilter is left out: name its Python with --opusfilter", file=sys.stderr)
+        return {}
+    command = [python, str(HERE / "doctor_opusfilter.py"), *files, str(PAIRS_FOR_OPUSFILTER), str(CORES)]
+    found = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout)
+    whole = {jobs: round(PAIRS / seconds) for jobs, seconds in found["whole_seconds"].items()}
+    rules = {name: round(rate) for name, rate in found["pairs_per_second"].items()}
+    return {"pairs_per_second_by_rule": rules, "pairs_per_second_by_processes": whole}
+
+
+def report(content: dict[str, Any]) -> Iterator[str]:
+    for name, rate in content["pairs_per_second"].items():
+        after = content["pairs_per_second_after_the_start"][name]
+        yield f"doctor, {name}: {rate:,} pairs/s on {CORES} cores, {after:,} without the {content['start_seconds']} s to start"
+    for name, rate in content["pairs_per_cpu_second_by_analysis"].items():
+        yield f"    {name:34} {rate:12,} pairs/s of one core"
+    for name, rate in content["opusfilter"].get("pairs_per_second_by_rule", {}).items():
+        yield f"OpusFilter {name:30} {rate:8,} pairs/s of one core"
+    for jobs, rate in content["opusfilter"].get("pairs_per_second_by_processes", {}).items():
+        yield f"OpusFilter, the same rules and duplicates, {jobs} processes: {rate:,} pairs/s"
+
+
+if __name__ == "__main__":
+    main()
