@@ -27,7 +27,8 @@ OTHERS: dict[str, Any] = {
     "train.positions_per_microbatch": 32, "train.learning_rate": 1e-3, "train.warmup_steps": 2, "train.epsilon": 1e-6,
     "train.weight_decay": 0.1, "train.r_drop": 5.0, "train.clip_norm": 1.0, "train.validate_every": 2,
     "train.validate_lines": 2, "train.checkpoint_every": 2, "train.log_every": 1, "train.average": 2,
-    "train.patience": 1, "train.seed": 7, "train.threads": 1, "train.start_from": "",
+    "train.patience": 1, "train.seed": 7, "train.threads": 1, "train.shards": 4, "train.process_timeout": 5.0,
+    "train.start_from": "",
     "search.beam": 2, "search.alpha": 1.0, "search.max_extra": 3,
 }  # fmt: skip
 Change = tuple[Setting, Any]

@@ -68,7 +68,7 @@ def test_what_may_change_when_a_run_is_resumed() -> None:
     assert {one.name for one in SETTINGS if one.about.resumable} == {
         "train.steps", "train.epochs", "train.minutes", "train.patience", "train.average",
         "train.validate_every", "train.validate_lines", "train.checkpoint_every", "train.log_every",
-        "train.device", "train.threads", "data.train", "data.valid", "data.cache",
+        "train.device", "train.threads", "train.process_timeout", "data.train", "data.valid", "data.cache",
     }  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """The commands that make models and training data: demo, train, distill, backtranslate, average, shortlist."""
 
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
@@ -78,7 +79,7 @@ def _finish(options: Options, run: Callable[[], "Result"]) -> int:
     except Stopped as stopped:
         print(f"transduce: {stopped}", file=sys.stderr)
         return 128 + stopped.signal_number
-    if options.json:
+    if options.json and os.environ.get("RANK", "0") == "0":  # under torchrun, the first process prints
         print_json(asdict(result))
     return 0
 

@@ -429,6 +429,17 @@ class TrainConfig:
         resumable=True,
     )
     threads: int = setting(0, "CPU threads.", zero="one per core", least=0, most=1_024, resumable=True)
+    shards: int = setting(
+        1,
+        "Parts that each step is cut into, a power of two. Up to so many processes under torchrun can share a step, and "
+        "their number can change whenever the run is resumed: the weights stay the same, bit for bit.",
+        least=1, most=1_024,
+    )  # fmt: skip
+    process_timeout: float = setting(
+        120.0,
+        "How long the processes of a run wait for one that does not answer.",
+        unit="seconds", least=1, most=86_400, resumable=True,
+    )  # fmt: skip
     start_from: str = setting("", "The run whose weights and vocabulary this one starts from; set by --from.")
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, Final
 
-from transduce.config.settings import ModelConfig
+from transduce.config.settings import ModelConfig, TrainConfig
 
 
 class _Any:
@@ -30,19 +30,21 @@ DROPOUT: dict[str, Values] = dict.fromkeys(("dropout", "attention_dropout", "act
 
 
 class Supports:
-    """The settings of one family of models that some code understands."""
+    """The settings of one family of models, or of training, that some code understands."""
 
-    def __init__(self, family: type[ModelConfig], values: Mapping[str, Values]) -> None:
-        self.family, self.values = family, dict(values)
+    def __init__(
+        self, family: type[ModelConfig] | type[TrainConfig], values: Mapping[str, Values], section: str = "model"
+    ) -> None:
+        self.family, self.values, self.section = family, dict(values), section
 
-    def refusal(self, config: ModelConfig) -> str:
+    def refusal(self, config: ModelConfig | TrainConfig) -> str:
         """The first setting that is neither understood nor at its default, such as `model.norm = "pre"`, or nothing."""
-        if not isinstance(config, self.family):
+        if isinstance(config, ModelConfig) and not isinstance(config, self.family):
             return f"model.family = {_written(config.family)}"
         for one in fields(config):
             value, known = getattr(config, one.name), self.values.get(one.name, (one.default,))
             if not isinstance(known, _Any) and value not in known:
-                return f"model.{one.name} = {_written(value)}"
+                return f"{self.section}.{one.name} = {_written(value)}"
         return ""
 
 

@@ -94,6 +94,7 @@ class Planner(Protocol[Planned]):
 
     def plan(self, pairs: Pairs, epoch: int, passes: Sequence[Ids] = ()) -> list[list[Planned]]: ...
     def make(self, pairs: Pairs, batch: Planned, source_pad: int, target_pad: int) -> Batch: ...
+    def shards(self, step: list[Planned], count: int) -> list[list[Planned]]: ...  # some may be empty
     def pairs_of(self, batch: Planned) -> Ids: ...
     def positions_of(self, batch: Planned, pairs: Pairs) -> int: ...
 
@@ -123,6 +124,11 @@ class Batching:
     def make(self, pairs: Pairs, batch: Ids, source_pad: int, target_pad: int) -> Batch:
         """The tensors of a batch of the plan."""
         return make_batch(pairs, batch, source_pad, target_pad)
+
+    def shards(self, step: Step, count: int) -> list[Step]:
+        """The rows of each batch divided into `count` parts; a batch with fewer rows leaves some shards without a part."""
+        parts = [np.array_split(batch, count) for batch in step]
+        return [[part[shard] for part in parts if len(part[shard])] for shard in range(count)]
 
     def pairs_of(self, batch: Ids) -> Ids:
         return batch

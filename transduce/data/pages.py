@@ -22,11 +22,13 @@ class Paging:
     max_positions: int  # of a batch on each side; a step with more of them is several batches
     seed: int
     width: int = WIDTH  # positions of a row on its longer side
+    shards_per_step: int = 1  # of which each has equally many batches
 
     def plan(self, pairs: Pairs, epoch: int, passes: Sequence[Ids] = ()) -> list[list[Pages]]:
         """The steps of an epoch, in random order."""
         numbers = np.concatenate(passes) if passes else np.arange(len(pairs.source_lengths))
-        batches_per_step = max(1, -(-self.tokens_per_batch // self.max_positions))
+        batches_per_shard = max(1, -(-self.tokens_per_batch // (self.shards_per_step * self.max_positions)))
+        batches_per_step = self.shards_per_step * batches_per_shard
         batches = pages_of_epoch(
             pairs.source_lengths,
             pairs.target_lengths,
@@ -39,6 +41,10 @@ class Paging:
 
     def make(self, pairs: Pairs, batch: Pages, source_pad: int, target_pad: int) -> Batch:
         return make_pages(pairs, batch, source_pad, target_pad)
+
+    def shards(self, step: list[Pages], count: int) -> list[list[Pages]]:
+        """Batches dealt out in turn; the last step of an epoch may leave some shards without any."""
+        return [step[shard::count] for shard in range(count)]
 
     def pairs_of(self, batch: Pages) -> Ids:
         return batch.pairs

@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     from transduce.training.loop import Stopped
     from transduce.training.report import Reporter, SilentReporter, make_reporter
     from transduce.training.request import Settings, TrainingRequest
-    from transduce.training.run import Result, train
+    from transduce.training.result import Result
+    from transduce.training.run import train
 
 __all__ = [
     "Reporter",
@@ -25,7 +26,8 @@ _MODULES = {
     "loop": ("Stopped",),
     "report": ("Reporter", "SilentReporter", "make_reporter"),
     "request": ("Settings", "TrainingRequest"),
-    "run": ("Result", "train"),
+    "result": ("Result",),
+    "run": ("train",),
 }
 
 

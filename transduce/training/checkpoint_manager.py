@@ -1,15 +1,20 @@
-"""The checkpoint manager: saves checkpoints, restores the newest intact one, and writes the best and averaged weights."""
+"""The checkpoint manager: saves checkpoints, restores the newest intact one, and writes the best and averaged weights.
+
+If several processes train the run, all of them call it, and process 0 alone reads and writes files.
+"""
 
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from transduce import checkpoint
-from transduce.checkpoint import RunFolder, Tensors, read_about
+from transduce.checkpoint import Checkpoint, RunFolder, Tensors, read_about
 from transduce.config import TrainConfig
 from transduce.errors import DamagedFile, RunError
 from transduce.text import Vocabularies
+from transduce.training.processes import Alone, Processes
 from transduce.training.progress import Intervals, Progress
 from transduce.training.report import Reporter
 from transduce.training.state import TrainingState
@@ -19,8 +24,15 @@ from transduce.training.validation import Validation
 class CheckpointManager:
     """The checkpoints and weights in the folder of one run."""
 
-    def __init__(self, folder: RunFolder, config: TrainConfig, vocabularies: Vocabularies, reporter: Reporter) -> None:
-        self.folder, self.config, self.reporter = folder, config, reporter
+    def __init__(
+        self,
+        folder: RunFolder,
+        config: TrainConfig,
+        vocabularies: Vocabularies,
+        reporter: Reporter,
+        processes: Processes = Alone(),  # noqa: B008 - it has no state
+    ) -> None:
+        self.folder, self.config, self.reporter, self.processes = folder, config, reporter, processes
         self.known = {
             "source_vocabulary": vocabularies.source.digest,
             "target_vocabulary": vocabularies.target.digest,
@@ -29,20 +41,25 @@ class CheckpointManager:
     def save(self, progress: Progress, state: TrainingState, last_step: int) -> None:
         """Write a checkpoint, and delete older ones that are no longer needed."""
         progress.threads = torch.get_num_threads()
-        path = checkpoint.save(self.folder, progress.step, state.checkpoint(asdict(progress)), self.known)
-        checkpoint.link(path / "weights.safetensors", self.folder.weights("last"))
-        checkpoint.prune(self.folder, set(self.to_average(progress, last_step)))
+        saved = state.checkpoint(asdict(progress))
+
+        def write() -> None:
+            path = checkpoint.save(self.folder, progress.step, saved, self.known)
+            checkpoint.link(path / "weights.safetensors", self.folder.weights("last"))
+            checkpoint.prune(self.folder, set(self.to_average(progress, last_step)))
+
+        self.processes.first(write)
 
     def finish(self) -> None:
         """After the run: keep only the newest full state, from which a larger budget resumes."""
-        checkpoint.prune(self.folder, set(), full_states=1)
+        self.processes.first(lambda: checkpoint.prune(self.folder, set(), full_states=1))
 
     def restore(self, state: TrainingState) -> Progress:
         """Load the newest intact checkpoint into the state; without checkpoints, the run starts at step 0."""
-        steps = checkpoint.steps_saved(self.folder)
+        steps = self.processes.first(lambda: checkpoint.steps_saved(self.folder))
         for step in reversed(steps):
             try:
-                saved = checkpoint.restore(checkpoint.checkpoint_path(self.folder, step))
+                saved = self._read(step)
                 progress = Progress.of(saved.progress)
                 state.restore(saved)
             except DamagedFile as error:
@@ -62,9 +79,21 @@ class CheckpointManager:
             )
         return Progress()
 
+    def _read(self, step: int) -> Checkpoint:
+        """The checkpoint of a step, as process 0 reads it."""
+        read: list[Checkpoint] = []
+
+        def from_disk() -> dict[str, Any]:
+            read.append(checkpoint.restore(checkpoint.checkpoint_path(self.folder, step)))
+            return read[0].progress
+
+        progress = self.processes.first(from_disk)
+        weights, optimizer = ({}, {}) if not read else (read[0].weights, read[0].optimizer)
+        return Checkpoint(self.processes.spread(weights), self.processes.spread(optimizer), progress)
+
     def _warn_of_threads(self, progress: Progress) -> None:
         threads = torch.get_num_threads()
-        if progress.threads != threads:
+        if progress.threads != threads and self.config.shards == 1:  # with several, threads do not matter
             self.reporter.say(
                 f"the number of threads changed from {progress.threads} to {threads} since this run was saved: "
                 "its result will not be bit-identical to an uninterrupted run"
@@ -79,8 +108,14 @@ class CheckpointManager:
 
     def averaged(self, progress: Progress, last_step: int) -> Tensors:
         """The mean of the last checkpoints; empty if there are fewer than two."""
-        whole = [path for path in map(self._weights, self.to_average(progress, last_step)) if self._is_whole(path)]
-        return checkpoint.average(whole) if len(whole) > 1 else {}
+        mean: Tensors = {}
+
+        def average() -> None:
+            whole = [path for path in map(self._weights, self.to_average(progress, last_step)) if self._is_whole(path)]
+            mean.update(checkpoint.average(whole) if len(whole) > 1 else {})
+
+        self.processes.first(average)
+        return self.processes.spread(mean)
 
     def _weights(self, step: int) -> Path:
         return checkpoint.checkpoint_path(self.folder, step) / "weights.safetensors"
@@ -94,15 +129,20 @@ class CheckpointManager:
         return True
 
     def has(self, which: str) -> bool:
-        return self.folder.weights(which).exists()
+        return self.processes.first(lambda: self.folder.weights(which).exists())
 
     def is_complete(self, progress: Progress, last_step: int) -> bool:
         """Whether the final weights exist and were written at this step."""
-        wanted = ["last", "averaged"] if len(self.to_average(progress, last_step)) > 1 else ["last"]
-        return self.has("best") and all(
-            self.has(which) and read_about(self.folder.weights(which)).get("step") == str(progress.step)
-            for which in wanted
-        )
+
+        def written(which: str) -> bool:
+            path = self.folder.weights(which)
+            return path.exists() and read_about(path).get("step") == str(progress.step)
+
+        def complete() -> bool:
+            wanted = ["last", "averaged"] if len(self.to_average(progress, last_step)) > 1 else ["last"]
+            return self.folder.weights("best").exists() and all(map(written, wanted))
+
+        return self.processes.first(complete)
 
     def give(self, which: str, weights: Tensors, step: int, validation: Validation) -> None:
         """Write the best or averaged weights, with their step, scores and vocabularies as metadata."""
@@ -117,4 +157,4 @@ class CheckpointManager:
             "loss": f"{validation.loss:.6f}",
             "rank": repr(validation.rank),
         }
-        checkpoint.write_tensors(self.folder.weights(which), weights, about)
+        self.processes.first(lambda: checkpoint.write_tensors(self.folder.weights(which), weights, about))

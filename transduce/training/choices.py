@@ -27,6 +27,7 @@ from transduce.config import (
 from transduce.data import Scan, absolute_setting, find, found_setting
 from transduce.errors import RunError, SettingError
 from transduce.training.request import RequestedSettings
+from transduce.training.shard_settings import refuse_unsupported
 from transduce.training.speed import time_for
 from transduce.translator import ModelFolder
 
@@ -80,6 +81,7 @@ def settings_of_new(
     taken = _taken_from(start, requested, fitted.layer) if start else {}
     alone = with_absolute_paths(assemble(fitted.layer, taken, {"data": asked["data"]}))
     config = with_absolute_paths(build(fitted.layer, taken, *requested.layers, {"data": found}))
+    refuse_unsupported(config)
     for reason in fitted.reasons if start is None else []:
         say(f"fitted to the data: {reason}")
     for warning in fitted.warnings:

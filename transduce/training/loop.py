@@ -6,16 +6,16 @@ seeded again for each step. So a run that was killed and resumed is bit-identica
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 import torch
 
 from transduce.checkpoint import RunFolder
-from transduce.data.batches import Batch, Batching, Planner, padding_share
+from transduce.data.batches import Batching, Planner, padding_share
 from transduce.data.pages import Paging
 from transduce.device import Device
 from transduce.errors import SettingError, TrainingError
@@ -23,10 +23,14 @@ from transduce.model import Model, has_running_statistics
 from transduce.threads import prefetch
 from transduce.training.checkpoint_manager import CheckpointManager
 from transduce.training.clock import Clock
-from transduce.training.feed import PREFETCHED_STEPS, StepBatches, TrainingData, step_batches
+from transduce.training.feed import PREFETCHED_STEPS, StepBatches, TrainingData, step_batches, step_work
 from transduce.training.plan import Costs, Plan
-from transduce.training.report import MetricsLogger, Reporter
+from transduce.training.processes import Alone, Processes
+from transduce.training.report import Reporter, make_logger
 from transduce.training.schedule import make_schedule
+from transduce.training.sharded_state import ShardedState
+from transduce.training.sharded_update import ShardedUpdate
+from transduce.training.shards import Share
 from transduce.training.state import TrainingState
 from transduce.training.stopping import StopSignals
 from transduce.training.update import GraphedUpdate, PlainUpdate, Update
@@ -63,14 +67,16 @@ class Trainer:
         device: Device,
         reporter: Reporter,
         command_begun: float | None = None,  # from `time.perf_counter`: when a budget in minutes begins
+        processes: Processes = Alone(),  # noqa: B008 - it has no state
     ) -> None:
         self.training_data, self.device, self.reporter = training_data, device, reporter
-        self.config = training_data.config.train
+        self.config, self.processes = training_data.config.train, processes
+        self.share = self._make_share()
         self.model = model.to(device.torch)
         self.translator = Translator.around(model, training_data.vocabularies, training_data.config, device)
-        self.state = TrainingState.of(model, self.config)
+        self.state = self._make_state()
         self.schedule = make_schedule(training_data.config)
-        self.checkpoints = CheckpointManager(folder, self.config, training_data.vocabularies, reporter)
+        self.checkpoints = CheckpointManager(folder, self.config, training_data.vocabularies, reporter, processes)
         self.progress = self.checkpoints.restore(self.state)
         self.planner = self._make_planner()
         self.update: Update = self._make_update()
@@ -84,20 +90,34 @@ class Trainer:
         self.clock = Clock(self.config, self.progress, self.steps_per_epoch, costs, command_begun)
         self.learning_rate = self.gradient_norm = 0.0
 
+    def _make_share(self) -> Share | None:
+        """This process's part of every step; None if a step is not cut into shards."""
+        shards, processes = self.config.shards, self.processes
+        if shards == 1:
+            return None
+        at_once = min(torch.get_num_threads(), shards // processes.count) if self.device.kind == "cpu" else 1
+        return Share(shards, processes.number, processes.count, at_once)
+
+    def _make_state(self) -> TrainingState:
+        if self.share is None:
+            return TrainingState.of(self.model, self.config)
+        return ShardedState(self.model, self.config, self.share, self.processes)
+
     def _make_planner(self) -> Planner[Any]:
         """Plan pages on a GPU and padded rows on a CPU; a run keeps its layout even if another machine resumes it."""
         width = self.model.page_width
         by_device = "pages" if self.device.kind == "cuda" and width else "padded"
         layout = by_device if self.config.layout == "auto" else self.config.layout
         self.progress.layout = layout = self.progress.layout or layout
-        positions = self.config.positions_per_microbatch or POSITIONS[self.device.kind]
+        chosen = self.progress.positions or POSITIONS[self.device.kind]
+        self.progress.positions = positions = self.config.positions_per_microbatch or chosen
         if layout == "padded":
             return Batching(self.config.tokens_per_batch, positions, self.config.seed)
         if not width:
             raise SettingError(
                 f"train.layout = pages: models of the family {self.model.config.family} need train.layout=padded"
             )
-        return Paging(self.config.tokens_per_batch, positions, self.config.seed, width)
+        return Paging(self.config.tokens_per_batch, positions, self.config.seed, width, self.config.shards)
 
     def _planned(self, epoch: int) -> list[list[Any]]:
         return self.planner.plan(self.training_data.train, epoch, self.training_data.passes(epoch))
@@ -105,6 +125,8 @@ class Trainer:
     def _make_update(self) -> Update:
         on_gpu = self.device.kind == "cuda" and self.device.bf16 and self.progress.layout == "pages"
         graphed = on_gpu and not has_running_statistics(self.model)
+        if isinstance(self.state, ShardedState) and self.share is not None:
+            return ShardedUpdate(self.model, self.state.adam, self.config, self.device, self.share, self.processes)
         kind = GraphedUpdate if graphed else PlainUpdate
         return kind(self.model, self.state.optimizer, self.config, self.device)
 
@@ -121,11 +143,11 @@ class Trainer:
                 "(--steps, --epochs or --minutes)"
             )
             return
-        self.logger = MetricsLogger(self.checkpoints.folder, self.progress, self.reporter)
+        self.logger = make_logger(self.checkpoints.folder, self.progress, self.reporter, self.processes)
         self.clock.start()
         try:
-            with StopSignals() as signals, self._fed() as fed:
-                self._try_largest()
+            with StopSignals(once=self.processes.count == 1) as signals, self._fed() as fed:
+                self._agreed(self._try_largest, signals)
                 self._make_plan()
                 while not self._is_over():
                     if not self._step(next(fed), signals):
@@ -140,7 +162,7 @@ class Trainer:
     def _fed(self) -> Iterator[Iterator[StepBatches]]:
         on_gpu = self.device.kind == "cuda"
         items = step_batches(
-            self.training_data, self.planner, self.progress.epoch, self.progress.position, pinned=on_gpu
+            self.training_data, self.planner, self.progress.epoch, self.progress.position, on_gpu, self.share
         )
         if not on_gpu:
             yield items
@@ -159,7 +181,7 @@ class Trainer:
         if step % self.config.log_every == 0:
             self._look()
             self.logger.log(self.progress, self.learning_rate, self.gradient_norm)
-        if plan := self.clock.pause_due():
+        if self.config.minutes and (plan := self._plan_of_first(self.clock.pause_due)):
             self._pause(plan)
         at_end, intervals = step >= self.clock.last_step, self.clock.intervals
         if step % intervals.validate_every == 0 and not at_end:
@@ -184,17 +206,35 @@ class Trainer:
     def _step(self, data: StepBatches, signals: StopSignals) -> bool:
         """Run one optimizer update; returns False, with nothing changed, if a signal came first."""
         progress = self.progress
-        torch.manual_seed(int(np.random.SeedSequence([self.config.seed, progress.step]).generate_state(1)[0]))
-        for batch in data.batches:
-            if signals.received is not None:
-                self.update.forget()
-                return False
-            self.update.add(batch, data.target_tokens)
+        self.update.begin(int(np.random.SeedSequence([self.config.seed, progress.step]).generate_state(1)[0]))
+        self._agreed(lambda: self._add(data, signals), signals)
+        if signals.received is not None:
+            self.update.forget()
+            return False
         self.learning_rate = self.schedule(progress.step + 1, self.clock.share_left(progress.step + 1))
         self.update.apply(self.learning_rate)
         self.state.update_average()
         self._advance(data)
         return True
+
+    def _add(self, data: StepBatches, signals: StopSignals) -> None:
+        for batch in data.batches:
+            if signals.received is None:
+                self.update.add(batch, data.target_tokens)
+
+    def _agreed(self, work: Callable[[], None], signals: StopSignals) -> None:
+        """Do some work in all processes; then each knows the signal that any of them received, or that one has failed."""
+        failure: Exception | None = None
+        try:
+            work()
+        except Exception as error:
+            failure = error
+        try:  # the other processes learn of a failure before it is raised here
+            told = "" if failure is None else str(failure) or repr(failure)
+            signals.received = self.processes.agreed_signal(signals.received, told)
+        finally:
+            if failure is not None:
+                raise failure
 
     def _advance(self, data: StepBatches) -> None:
         progress = self.progress
@@ -226,7 +266,7 @@ class Trainer:
         """Try the largest batch first, so that a lack of memory shows now and not in an hour. On a GPU this compiles kernels."""
         begun = time.perf_counter()
         try:
-            self.update.add(self._largest_batch(), tokens=1)
+            self.update.add(self._largest_work()[0], tokens=1)
         except (MemoryError, RuntimeError) as error:
             if "memory" not in str(error).lower():
                 raise
@@ -242,9 +282,13 @@ class Trainer:
         if self.device.kind == "cuda":
             self.reporter.say(f"GPU kernels ready after {time.perf_counter() - begun:.1f} s")
 
-    def _largest_batch(self) -> Batch:
-        both = self.training_data.vocabularies
-        return self.planner.make(self.training_data.train, self.largest, both.source.pad, both.target.pad)
+    def _largest_step(self) -> list[Any]:
+        """A step of the largest batch; with shards in pages, each of them has it."""
+        return [self.largest] * (self.config.shards if self.progress.layout == "pages" else 1)
+
+    def _largest_work(self) -> list[Any]:
+        data, step = self.training_data, self._largest_step()
+        return step_work(data.vocabularies, self.planner, data.train, step, share=self.share)
 
     # --- a budget in minutes -----------------------------------------------------------------------------------
 
@@ -253,20 +297,23 @@ class Trainer:
         self.clock.costs.step = self._time_step()
         if self.config.minutes:  # also on resume: starting again took time
             lines = len(self.training_data.valid_texts.sources)
-            self._revise(self.clock.first_plan(self._time_line(), lines))
+            plan = self.clock.first_plan(self._time_line(), lines)
+            self._revise(self._plan_of_first(lambda: plan) or plan)
         self.clock.restart_pace()
         self.reporter.say(f"plan: {self.clock.describe()}")
 
     def _time_step(self) -> float:
         """Seconds per step, estimated from the largest batch."""
-        batch, seconds = self._largest_batch(), []
+        work, seconds = self._largest_work(), []
         for _ in range(TIMED_BATCHES):
             begun = time.perf_counter()
-            self.update.add(batch, tokens=1)
+            self.update.add(work[0], tokens=1)
             self.update.forget()
             self.update.measured()  # waits for the device
             seconds.append(time.perf_counter() - begun)
-        return min(seconds) * max(1.0, self.config.tokens_per_batch / batch.tokens)
+        lengths = self.training_data.train.target_lengths
+        tokens = sum(int(lengths[self.planner.pairs_of(batch)].sum()) for batch in self._largest_step())
+        return min(seconds) * len(work) * max(1.0, self.config.tokens_per_batch / tokens)
 
     def _time_line(self) -> float:
         """Seconds per line of a validation."""
@@ -286,7 +333,18 @@ class Trainer:
         self.clock.restart_pace()
 
     def _revise(self, plan: Plan) -> None:
-        self.logger.planned(self.progress.step, self.clock.revise(plan), self.clock.costs)
+        revised = self._plan_of_first(lambda: self.clock.revise(plan)) or plan
+        self.logger.planned(self.progress.step, revised, self.clock.costs)
+
+    def _plan_of_first(self, decide: Callable[[], Plan | None]) -> Plan | None:
+        """What process 0 decides by its clock; all processes follow its plan."""
+
+        def decided() -> list[dict[str, Any] | None]:
+            plan = decide()
+            return [None if one is None else asdict(one) for one in (plan, self.progress.plan)]
+
+        plan, self.progress.plan = (None if one is None else Plan(**one) for one in self.processes.first(decided))
+        return plan
 
     # --- validation and saving ---------------------------------------------------------------------------------
 
@@ -313,7 +371,9 @@ class Trainer:
         """Validate the current weights of the model, on as many lines as a budget in minutes allows."""
         begun, plan = time.perf_counter(), self.clock.plan
         texts = self.training_data.valid_texts.first(plan.lines) if plan else self.training_data.valid_texts
-        validation = validate(self.translator, self.training_data.valid, texts, LOSS_PAIRS * plan.lines if plan else 0)
+        limit = LOSS_PAIRS * plan.lines if plan else 0
+        shared = {"blocks": self.config.shards, "processes": self.processes}
+        validation = validate(self.translator, self.training_data.valid, texts, limit, **shared)  # type: ignore[arg-type]
         self.clock.costs.validation = time.perf_counter() - begun
         all_lines = len(self.training_data.valid_texts.sources)
         return replace(validation, by_loss=ranks_by_loss(self.config, len(texts.sources), all_lines))

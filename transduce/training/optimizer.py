@@ -7,7 +7,7 @@ step can be captured in a CUDA graph; the learning rate in `param_groups` is the
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import Parameter
 from torch.optim import Adam, AdamW, Optimizer
 
@@ -48,26 +48,33 @@ def load_optimizer(optimizer: Optimizer, model: nn.Module, tensors: Tensors) -> 
         tensor.copy_(tensors[name])
 
 
+def is_decayed(name: str, parameter: Tensor) -> bool:
+    """Whether weight decay applies to this weight."""
+    return parameter.dim() == 2 and "embedding" not in name
+
+
 def _groups(named: dict[str, Parameter], config: TrainConfig) -> list[dict[str, Any]]:
-    decayed = {name for name, parameter in named.items() if parameter.dim() == 2 and "embedding" not in name}
+    decayed = {name for name, parameter in named.items() if is_decayed(name, parameter)}
     return [
         {"params": [p for name, p in named.items() if name in decayed], "weight_decay": config.weight_decay},
         {"params": [p for name, p in named.items() if name not in decayed], "weight_decay": 0.0},
     ]
 
 
-def _adam(kind: type[Adam], named: dict[str, Parameter], config: TrainConfig) -> Adam:
-    """Torch's Adam, with its state allocated now instead of in the first step."""
+def make_adam(kind: type[Adam], groups: list[dict[str, Any]], config: TrainConfig, capturable: bool) -> Adam:
+    """Torch's fused Adam, without state."""
     optimizer = kind(
-        _groups(named, config),
-        lr=0.0,
-        betas=(config.beta1, config.beta2),
-        eps=config.epsilon,
-        fused=True,
-        capturable=any(parameter.is_cuda for parameter in named.values()),
+        groups, lr=0.0, betas=(config.beta1, config.beta2), eps=config.epsilon, fused=True, capturable=capturable
     )
     # Torch warns that a capturable optimizer is slow outside a graph; the fused one is not.
     optimizer._warned_capturable_if_run_uncaptured = True
+    return optimizer
+
+
+def _adam(kind: type[Adam], named: dict[str, Parameter], config: TrainConfig) -> Adam:
+    """Torch's Adam, with its state allocated now instead of in the first step."""
+    on_gpu = any(parameter.is_cuda for parameter in named.values())
+    optimizer = make_adam(kind, _groups(named, config), config, capturable=on_gpu)
     for parameter in named.values():
         optimizer.state[parameter] = {
             "step": torch.zeros((), dtype=torch.float32, device=parameter.device),

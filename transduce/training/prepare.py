@@ -5,6 +5,7 @@ settings apply, and only budgets and logging may change.
 """
 
 import json
+import socket
 import tempfile
 import time
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ from transduce.data import (
     Mixture,
     Rules,
     Scan,
+    Store,
     absolute_setting,
     cache_folder,
     data_warnings,
@@ -135,6 +137,23 @@ def _prepare_resumed(folder: RunFolder, requested: RequestedSettings, say: Say) 
         write_config(folder, config)
     start_from = "" if steps_saved(folder) else config.train.start_from  # killed before its first checkpoint
     return Prepared(training_data, open_folder(start_from) if start_from else None, about)
+
+
+def prepare_elsewhere(config: Config, both: Vocabularies, names: tuple[str, str]) -> tuple[Path, Path]:
+    """Prepare the data of a run on another machine: the stores must get these names, which are hashes of their content."""
+    with tempfile.TemporaryDirectory() as scratch:
+        corpora = _corpora(config.data, Path(scratch))
+        training_data, _ = _training_data(config, both, corpora, _scan_both(corpora, config.data), lambda text: None)
+    stores = training_data.train, training_data.valid
+    assert all(isinstance(store, Store) for store in stores)
+    paths = tuple(Path(store.path) for store in stores)  # type: ignore[attr-defined]
+    for path, name, kind in zip(paths, names, ("training", "validation"), strict=True):
+        if path.name != name:
+            raise DataError(
+                f"{socket.gethostname()}: the {kind} data on this machine differs from that of process 0; "
+                "all machines need the same files"
+            )
+    return paths[0], paths[1]
 
 
 def _check_resumable(folder: RunFolder) -> None:

@@ -22,6 +22,7 @@ class Progress:
     plan: Plan | None = None  # if the budget is in minutes
     planned_checkpoints: list[int] = field(default_factory=list)  # the steps saved in the pauses of the plan
     layout: str = ""  # padded or pages: how batches are made, which `position` depends on
+    positions: int = 0  # per side and batch, which `position` depends on too; 0: saved by an older version
     logged_loss: float = 0.0  # summed since the last line of the log, with label smoothing
     logged_cross_entropy: float = 0.0  # the same without label smoothing
     logged_tokens: int = 0

@@ -31,7 +31,7 @@ class Replicas(Generic[AnyModule]):
     """The model and its replicas, which share its weights but have their own gradients."""
 
     def __init__(self, model: AnyModule, count: int) -> None:
-        self.models = [model, *(_replica(model) for _ in range(count - 1))]
+        self.models = [model, *(make_replica(model) for _ in range(count - 1))]
         self.pool = ThreadPoolExecutor(max_workers=max(1, count - 1), thread_name_prefix="replica")
 
     def accumulate(self, shards: Sequence[Shard], backward: Callable[[AnyModule, Shard], Summed]) -> Summed:
@@ -75,7 +75,7 @@ def count_replicas(threads: int) -> int:
     return max(count for count in range(1, MOST + 1) if threads % count == 0)
 
 
-def _replica(model: AnyModule) -> AnyModule:
+def make_replica(model: AnyModule) -> AnyModule:
     """A copy of the modules that shares the memory of the weights."""
     shared: dict[int, object] = {id(buffer): buffer for buffer in model.buffers()}
     shared |= {id(p): nn.Parameter(p.detach(), p.requires_grad) for p in model.parameters()}

@@ -17,6 +17,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRe
 
 from transduce.checkpoint import RunFolder, disk_errors
 from transduce.training.plan import Costs, Plan
+from transduce.training.processes import Alone, Processes
 from transduce.training.progress import UNKNOWN_END
 from transduce.training.progress import Progress as RunProgress
 from transduce.training.validation import Sample, Validation
@@ -35,6 +36,8 @@ class StepReport:
     loss: float
     tokens_per_second: float
     best: str  # the best score so far, or ""
+    processes: int = 1
+    waiting: float = 0.0  # share of the time that this process waits for others
 
 
 class Reporter(Protocol):
@@ -134,25 +137,42 @@ def _line(report: StepReport) -> str:
     loss = "..." if math.isnan(report.loss) else f"{report.loss:.3f}"
     return (
         f"step {report.step:,}{of} | epoch {report.epoch + 1} | loss {loss} | "
-        f"{report.tokens_per_second:,.0f} tokens/s{best}"
+        f"{report.tokens_per_second:,.0f} tokens/s{_shared(report)}{best}"
     )
+
+
+def _shared(report: StepReport) -> str:
+    """The speed of one of several processes, and how much of its time goes into exchanges with the others."""
+    if report.processes == 1:
+        return ""
+    each = report.tokens_per_second / report.processes
+    return f" ({report.processes} processes, {each:,.0f} each, {report.waiting:.0%} waiting)"
 
 
 class MetricsLogger:
     """Writes the figures of a run to `metrics.jsonl` and TensorBoard, and passes them to the reporter."""
 
-    def __init__(self, folder: RunFolder, progress: RunProgress, reporter: Reporter) -> None:
-        self.reporter = reporter
+    def __init__(
+        self,
+        folder: RunFolder,
+        progress: RunProgress,
+        reporter: Reporter,
+        processes: Processes = Alone(),  # noqa: B008 - it has no state
+    ) -> None:
+        self.reporter, self.processes = reporter, processes
         self._path = folder.metrics
+        self._open(folder, progress)
+        self._tokens, self._since, self._waited = 0, time.perf_counter(), processes.waited
+        # The last known figures: on a GPU they are read only when a line is logged. In between, steps are only queued, so
+        # their speed cannot be measured.
+        self._loss, self._known_speed = math.nan, 0.0
+
+    def _open(self, folder: RunFolder, progress: RunProgress) -> None:
         with disk_errors(self._path):
             self._file = open(self._path, "ab")  # noqa: SIM115 - closed by `close`
             # A resumed run writes the lines after its last checkpoint again.
             os.truncate(self._path, min(progress.metrics_size, os.path.getsize(self._path)))
         self._board = _tensorboard(folder.path / "tensorboard", progress.step)
-        self._tokens, self._since = 0, time.perf_counter()
-        # The last known figures: on a GPU they are read only when a line is logged. In between, steps are only queued, so
-        # their speed cannot be measured.
-        self._loss, self._known_speed = math.nan, 0.0
 
     def step(self, progress: RunProgress, last_step: int, tokens: int) -> None:
         self._tokens += tokens
@@ -166,6 +186,8 @@ class MetricsLogger:
                 loss=self._loss,
                 tokens_per_second=self._known_speed or self._speed(),
                 best=progress.best_score,
+                processes=self.processes.count,
+                waiting=self._waiting(),
             )
         )
 
@@ -234,8 +256,31 @@ class MetricsLogger:
     def _speed(self) -> float:
         return self._tokens / max(1e-9, time.perf_counter() - self._since)
 
+    def _waiting(self) -> float:
+        return (self.processes.waited - self._waited) / max(1e-9, time.perf_counter() - self._since)
+
     def _restart_clock(self) -> None:
-        self._tokens, self._since = 0, time.perf_counter()
+        self._tokens, self._since, self._waited = 0, time.perf_counter(), self.processes.waited
+
+
+class SilentLogger(MetricsLogger):
+    """The logger of a process that writes no files."""
+
+    def _open(self, folder: RunFolder, progress: RunProgress) -> None:
+        self._board = None
+
+    def size(self) -> int:
+        return 0
+
+    def close(self) -> None: ...
+
+    def _write(self, event: Mapping[str, Any]) -> None: ...
+
+
+def make_logger(folder: RunFolder, progress: RunProgress, reporter: Reporter, processes: Processes) -> MetricsLogger:
+    """The logger of a process; of several processes, the first writes the log."""
+    kind = MetricsLogger if processes.number == 0 else SilentLogger
+    return kind(folder, progress, reporter, processes)
 
 
 def _tensorboard(path: Path, step: int) -> Any:

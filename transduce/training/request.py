@@ -12,6 +12,7 @@ from typing import Any
 from transduce.config import PRESETS, Config, Layers, assemble, check_ranges, from_toml, settings_layer
 from transduce.data import Files, groups_of, groups_to_setting
 from transduce.errors import SettingError
+from transduce.training.shard_settings import refuse_unsupported
 
 Settings = Mapping[str, Any] | Iterable[str]  # {"model.d_model": 64}, {"model": {"d_model": 64}}, ["model.d_model=64"]
 
@@ -58,6 +59,7 @@ def requested_settings(request: TrainingRequest) -> RequestedSettings:
     layers = tuple(_without_auto(layer) for layer in given)
     config = assemble(*layers)  # a misspelt setting is refused before anything is read
     check_ranges(config)
+    refuse_unsupported(config)
     return RequestedSettings(layers, config)
 
 

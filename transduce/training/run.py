@@ -1,7 +1,7 @@
 """One training run from its request to its result: prepare the data, train, write the model card."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -16,23 +16,12 @@ from transduce.training.card import RunSummary, draw_curves, write_card
 from transduce.training.clock import duration
 from transduce.training.loop import Trainer
 from transduce.training.prepare import Prepared, prepare
+from transduce.training.processes import Alone, Processes
+from transduce.training.rendezvous import Launch
 from transduce.training.report import Reporter, SilentReporter
 from transduce.training.request import TrainingRequest, requested_settings
+from transduce.training.result import Result
 from transduce.translator import better_weights, load_weights
-
-
-@dataclass(frozen=True)
-class Result:
-    """A finished run."""
-
-    run: str
-    steps: int
-    seconds: float
-    weights: str  # the weights with the better score: best or averaged
-    metric: str
-    score: float
-    signature: str
-    lines: int  # validation lines that the score was measured on, with greedy search
 
 
 def train(
@@ -47,35 +36,58 @@ def train(
     requested = requested_settings(request)
     given = requested.config.train
     choose_device(given.device, given.precision, given.threads)  # fail now rather than after reading the data
-    with alone_in(folder):
-        prepared = prepare(folder, requested, reporter.say, begun)
-        trainer = make_trainer(folder, prepared, reporter, begun)
+    launch = Launch.of_environment()
+
+    def run_training(prepared: Prepared, processes: Processes, reporter: Reporter, threads: int) -> Result:
+        trainer = make_trainer(folder, prepared, reporter, begun, processes, threads)
         trainer.run()
-        result = _conclude(folder, prepared, trainer)
+        return Result(**processes.first(lambda: asdict(_conclude(folder, prepared, trainer))))
+
+    if launch.count > 1:
+        from transduce.training.together import train_together
+
+        result = train_together(folder, requested, reporter, begun, launch, run_training)
+        reporter = reporter if launch.number == 0 else SilentReporter()
+    else:
+        with alone_in(folder):
+            result = run_training(prepare(folder, requested, reporter.say, begun), Alone(), reporter, 0)
+    _say_finished(folder, result, reporter)
+    return result
+
+
+def _say_finished(folder: RunFolder, result: Result, reporter: Reporter) -> None:
     reporter.say(
         f"finished {result.steps:,} steps in {duration(result.seconds)}: {result.metric} {result.score:.2f} on "
         f"{result.lines:,} validation lines with greedy search (weights: {result.weights}; {result.signature})\n"
-        f"next: transduce translate {run} < input > output"
+        f"next: transduce translate {result.run} < input > output"
     )
     if size := freed_by_deleting(folder.checkpoints):
         reporter.say(
             f"{folder.checkpoints} ({size / 1e6:,.1f} MB) is needed only to train this run further; "
             "delete it to free the space"
         )
-    return result
 
 
-def make_trainer(folder: RunFolder, prepared: Prepared, reporter: Reporter, begun: float | None = None) -> Trainer:
+def make_trainer(
+    folder: RunFolder,
+    prepared: Prepared,
+    reporter: Reporter,
+    begun: float | None = None,
+    processes: Processes = Alone(),  # noqa: B008 - it has no state
+    threads: int = 0,  # if the settings do not say how many
+) -> Trainer:
     """The trainer of a run, with its model newly initialised, loaded for fine-tuning or restored from a checkpoint."""
     training_data, config = prepared.training_data, prepared.training_data.config
-    device = choose_device(config.train.device, config.train.precision, config.train.threads)
+    device = choose_device(config.train.device, config.train.precision, config.train.threads or threads)
     # Load the other model first: if it is damaged, it is refused before a model of the same size is built.
     start = None if prepared.start is None else prepared.start.model()
     torch.manual_seed(config.train.seed)
     model = make_model(config.model, training_data.vocabularies.source.size, training_data.vocabularies.target.size)
     if start is not None and prepared.start is not None:
         load_weights(model, stored_tensors(start), str(prepared.start.folder.path))
-    trainer = Trainer(folder, training_data, model, device, reporter, begun)
+    if processes.count > 1:
+        load_weights(model, processes.spread(stored_tensors(model)), "the model of process 0")
+    trainer = Trainer(folder, training_data, model, device, reporter, begun, processes)
     reporter.say(
         f"model: {trainer.parameters / 1e6:.2f} M parameters on {device.name}{', bf16' if device.bf16 else ''}; "
         f"{trainer.steps_per_epoch:,} steps per epoch, {100 * trainer.padding:.1f} % padding"

@@ -6,9 +6,13 @@ from typing import Any
 
 
 class StopSignals:
-    """Inside this context, the first signal is recorded instead of ending the program."""
+    """Inside this context, the first signal is recorded instead of ending the program.
 
-    def __init__(self) -> None:
+    A launcher of several processes sends signals again, so there (`once=False`) later ones are recorded too.
+    """
+
+    def __init__(self, once: bool = True) -> None:
+        self.once = once
         self.received: int | None = None
         self._previous: dict[int, Any] = {}
 
@@ -26,4 +30,5 @@ class StopSignals:
 
     def _record(self, number: int, frame: FrameType | None) -> None:
         self.received = number
-        signal.signal(number, self._previous[number])
+        if self.once:
+            signal.signal(number, self._previous[number])

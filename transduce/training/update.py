@@ -11,7 +11,7 @@ import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -40,8 +40,14 @@ class Measured:
 class Update(Protocol):
     """The interface that the training loop uses."""
 
-    def add(self, batch: Batch, tokens: int) -> None:
-        """Add the gradient of a batch, divided by the number of target tokens in the step."""
+    def begin(self, seed: int) -> None:
+        """Seed the dropout of the next step."""
+
+    def add(self, batch: Any, tokens: int) -> None:
+        """Add the gradient of a batch, divided by the number of target tokens in the step.
+
+        With several shards, the batch is a list of shards that are computed at the same time.
+        """
 
     def apply(self, learning_rate: float) -> None:
         """Clip the gradient and run the optimizer."""
@@ -65,6 +71,9 @@ class PlainUpdate:
             keep_freed_memory()
         self.added = np.zeros(2)  # both losses of batches that are not applied yet
         self.losses, self.gradient_norm, self.finite = np.zeros(2), 0.0, True
+
+    def begin(self, seed: int) -> None:
+        torch.manual_seed(seed)
 
     def add(self, batch: Batch, tokens: int) -> None:
         self.model.train()
@@ -124,6 +133,9 @@ class GraphedUpdate:
         self.graphs: dict[tuple[int, ...], Callable[[], None]] = {}
         self.last: Callable[[], None] | None = None
         self.added = 0
+
+    def begin(self, seed: int) -> None:
+        torch.manual_seed(seed)
 
     def add(self, batch: Batch, tokens: int) -> None:
         shape = batch.shape

@@ -4,13 +4,15 @@ import math
 import time
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from transduce.config import TrainConfig
-from transduce.data.batches import Pairs, in_order, make_batch
+from transduce.data.batches import Ids, Pairs, in_order, make_batch
 from transduce.metrics import Scores
 from transduce.text import Vocabulary
 from transduce.training.loss import batch_loss
+from transduce.training.processes import Alone, Processes
 from transduce.translator import Translator
 from transduce.translator.evaluation import TestSet, score_texts
 
@@ -81,19 +83,43 @@ def time_validation(translator: Translator, pairs: Pairs, texts: TestSet) -> flo
     return time.perf_counter() - begun
 
 
-def validate(translator: Translator, pairs: Pairs, texts: TestSet, limit: int = 0, samples: int = 3) -> Validation:
-    """Measure the loss on the pairs (at most `limit`, if given) and the metrics on `texts`, with greedy search."""
-    request, limits = translator.request(beam=1, figures="none"), output_limits(texts, translator.vocabularies.target)
-    translations = list(translator.stream(texts.sources, request, at_most=limits))
-    outputs = [translation.text for translation in translations]
+def validate(
+    translator: Translator,
+    pairs: Pairs,
+    texts: TestSet,
+    limit: int = 0,
+    samples: int = 3,
+    *,
+    blocks: int = 1,
+    processes: Processes = Alone(),  # noqa: B008 - it has no state
+) -> Validation:
+    """Measure the loss on the pairs (at most `limit`, if given) and the metrics on `texts`, with greedy search.
+
+    The lines and batches are cut into blocks, which are shared out among the processes; their number does not change the result.
+    """
+    outputs, at_limit = _translate(translator, texts, blocks, processes)
     shown = [Sample(s, o, r[0]) for s, o, r in zip(texts.sources, outputs, texts.references, strict=True)]
     return Validation(
-        loss=cross_entropy(translator, pairs, limit),
+        loss=cross_entropy(translator, pairs, limit, blocks=blocks, processes=processes),
         scores=score_texts(outputs, texts, translator.config, ter=False, main=main_metric(translator.config.train)),
         samples=shown[:: max(1, len(shown) // samples)][:samples],
-        outputs_at_limit=sum(translation.outputs_at_limit for translation in translations),
+        outputs_at_limit=at_limit,
         lines=len(outputs),
     )
+
+
+def _translate(translator: Translator, texts: TestSet, blocks: int, processes: Processes) -> tuple[list[str], int]:
+    """The outputs, and how many of them reached the length limit."""
+    request, limits = translator.request(beam=1, figures="none"), output_limits(texts, translator.vocabularies.target)
+    parts = np.array_split(np.arange(len(limits)), blocks)
+
+    def translate(block: int) -> list[tuple[str, int]]:
+        lines = slice(int(parts[block][0]), int(parts[block][-1]) + 1) if len(parts[block]) else slice(0)
+        found = translator.stream(texts.sources[lines], request, at_most=limits[lines])
+        return [(translation.text, translation.outputs_at_limit) for translation in found]
+
+    found = [one for block in processes.share_out(blocks, translate) for one in block]
+    return [text for text, _ in found], sum(at_limit for _, at_limit in found)
 
 
 def output_limits(texts: TestSet, vocabulary: Vocabulary) -> list[int]:
@@ -111,15 +137,34 @@ def reference_lengths(texts: TestSet, vocabulary: Vocabulary) -> list[int]:
     return [max(next(lengths) for _ in accepted) for accepted in texts.references]
 
 
-@torch.inference_mode()
-def cross_entropy(translator: Translator, pairs: Pairs, limit: int = 0) -> float:
+def cross_entropy(
+    translator: Translator,
+    pairs: Pairs,
+    limit: int = 0,
+    *,
+    blocks: int = 1,
+    processes: Processes = Alone(),  # noqa: B008 - it has no state
+) -> float:
     """Cross-entropy per target token without dropout and smoothing, on at most `limit` evenly spaced pairs."""
     translator.model.eval()
+    batches = list(in_order(pairs, POSITIONS, limit))
+
+    def measure(block: int) -> list[tuple[float, int]]:
+        return [_loss(translator, pairs, numbers) for numbers in batches[block::blocks]]
+
+    measured = processes.share_out(blocks, measure)
+    total, all_tokens = 0.0, 0
+    for number in range(len(batches)):  # always in this order: `sum` of floats is not the same in every Python
+        loss, tokens = measured[number % blocks][number // blocks]
+        total, all_tokens = total + loss, all_tokens + tokens
+    return total / all_tokens
+
+
+@torch.inference_mode()
+def _loss(translator: Translator, pairs: Pairs, numbers: Ids) -> tuple[float, int]:
+    """The loss of a batch summed over its target tokens, and their number."""
     vocabularies, device = translator.vocabularies, translator.device
-    total, tokens = 0.0, 0
-    for numbers in in_order(pairs, POSITIONS, limit):
-        batch = make_batch(pairs, numbers, vocabularies.source.pad, vocabularies.target.pad)
-        with device.mixed_precision():
-            total += float(batch_loss(translator.model, batch.to(device.torch), smoothing=0.0).minimised)
-        tokens += batch.tokens
-    return total / tokens
+    batch = make_batch(pairs, numbers, vocabularies.source.pad, vocabularies.target.pad)
+    with device.mixed_precision():
+        loss = batch_loss(translator.model, batch.to(device.torch), smoothing=0.0).minimised
+    return float(loss), batch.tokens

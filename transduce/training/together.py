@@ -1,0 +1,170 @@
+"""A run that several processes train together: who prepares the data, who trains and who stands by.
+
+Process 0 holds the lock of the run folder, prepares the data and writes every file. The other processes of its machine open the
+same prepared data; on every other machine, one process prepares them again from the same files and vocabularies, and their
+hashes must agree. Only process 0 prints.
+"""
+
+import base64
+import socket
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from transduce.checkpoint import RunFolder
+from transduce.config import build, from_toml, to_toml
+from transduce.data import Store
+from transduce.device import Device, choose_device
+from transduce.errors import TransduceError
+from transduce.run_lock import alone_in
+from transduce.text import Vocabularies, Vocabulary
+from transduce.training.feed import TrainingData
+from transduce.training.joined import Joined, Lost
+from transduce.training.loop import Stopped
+from transduce.training.prepare import Prepared, prepare, prepare_elsewhere
+from transduce.training.processes import Processes
+from transduce.training.rendezvous import Launch, Meeting
+from transduce.training.report import Reporter, SilentReporter
+from transduce.training.request import RequestedSettings
+from transduce.training.result import Result
+from transduce.translator.evaluation import TestSet
+
+# Trains what was prepared, with other processes and this many threads.
+Train = Callable[[Prepared, Processes, Reporter, int], Result]
+
+
+def train_together(
+    folder: RunFolder, requested: RequestedSettings, reporter: Reporter, begun: float, launch: Launch, train: Train
+) -> Result:
+    """Train a run as one of several processes; all of them return the same result."""
+    claim_gpu(launch)
+    meeting = Meeting(launch)
+    if launch.number == 0:
+        with alone_in(folder):
+            return _lead(meeting, folder, requested, reporter, begun, train)
+    try:
+        return _follow(meeting, train)
+    except Stopped as stopped:
+        raise SystemExit(128 + stopped.signal_number) from None
+    except TransduceError as error:  # process 0 reports it too, unless it is the one that is missing
+        if isinstance(error, Lost) and error.reported_by == launch.number:
+            raise
+        raise SystemExit(2) from None
+
+
+def claim_gpu(launch: Launch) -> None:
+    """Use the GPU with this process's number on its machine; processes share GPUs if there are fewer of them."""
+    if torch.cuda.is_available():
+        torch.cuda.set_device(launch.local_number % torch.cuda.device_count())
+
+
+def training_processes(count: int, shards: int) -> int:
+    """How many of `count` processes can share a step of so many shards: the largest power of two."""
+    return min(shards, 1 << (count.bit_length() - 1))
+
+
+def usual_shards(launch: Launch, device: Device) -> int:
+    """The shards of a new run: as many as processes, and on CPUs at least 4, so that their number can change later."""
+    processes = training_processes(launch.count, launch.count)
+    return max(4, processes) if device.kind == "cpu" else processes
+
+
+def with_shards(requested: RequestedSettings, launch: Launch) -> RequestedSettings:
+    """The request for a new run with the number of shards that suits these processes, unless it was given."""
+    if any("shards" in layer.get("train", {}) for layer in requested.layers):
+        return requested
+    train = requested.config.train
+    shards = usual_shards(launch, choose_device(train.device, train.precision, train.threads))
+    config = replace(requested.config, train=replace(requested.config.train, shards=shards))
+    return RequestedSettings((*requested.layers, {"train": {"shards": shards}}), config)
+
+
+def _lead(
+    meeting: Meeting, folder: RunFolder, requested: RequestedSettings, reporter: Reporter, begun: float, train: Train
+) -> Result:
+    launch = meeting.launch
+    try:
+        new = not folder.config.exists()
+        prepared = prepare(folder, with_shards(requested, launch) if new else requested, reporter.say, begun)
+    except BaseException as error:
+        meeting.tell("prepared", {"error": type(error).__name__})
+        raise
+    meeting.tell("prepared", _described(prepared))
+    shards = prepared.training_data.config.train.shards
+    active = training_processes(launch.count, shards)
+    for line in _announcement(launch.count, active, shards):
+        reporter.say(line)
+    result = _train(meeting, prepared, reporter, train, active)
+    meeting.tell("finished", asdict(result))
+    return result
+
+
+def _follow(meeting: Meeting, train: Train) -> Result:
+    described = meeting.hear("prepared")
+    if "error" in described:
+        raise SystemExit(2)
+    shards = described["shards"]
+    active = training_processes(meeting.launch.count, shards)
+    if meeting.launch.number >= active:  # stands by until the others have finished
+        return Result(**meeting.hear("finished"))
+    return _train(meeting, _received(meeting, described), SilentReporter(), train, active)
+
+
+def _train(meeting: Meeting, prepared: Prepared, reporter: Reporter, train: Train, active: int) -> Result:
+    launch, config = meeting.launch, prepared.training_data.config.train
+    device = choose_device(config.device, config.precision, config.threads)
+    backend = "nccl" if device.kind == "cuda" and launch.local_count <= torch.cuda.device_count() else "gloo"
+    processes = Joined(meeting.store, launch.number, active, backend, config.process_timeout)
+    result = train(prepared, processes, reporter, launch.threads)
+    processes.close()
+    return result
+
+
+def _announcement(count: int, active: int, shards: int) -> list[str]:
+    if active == count:
+        return [f"{count} processes share each step of {shards} shards (train.shards)"]
+    return [
+        f"{active} of {count} processes train and {count - active} stand by: each step has {shards} shards (train.shards), "
+        "which a power of two of processes can share"
+    ]
+
+
+# --- prepared data ---------------------------------------------------------------------------------------------------
+
+
+def _described(prepared: Prepared) -> dict[str, Any]:
+    """What other processes need to open the same data."""
+    data = prepared.training_data
+    both = data.vocabularies
+    assert isinstance(data.train, Store)
+    assert isinstance(data.valid, Store)
+    return {
+        "shards": data.config.train.shards,
+        "config": to_toml(data.config),
+        "vocabularies": [base64.b64encode(one.model).decode() for one in (both.source, both.target)],
+        "stores": [str(data.train.path), str(data.valid.path)],
+        "texts": asdict(data.valid_texts),
+    }
+
+
+def _received(meeting: Meeting, described: dict[str, Any]) -> Prepared:
+    """The same data, from the cache of this machine."""
+    config = build(from_toml(described["config"], "the settings of process 0"))
+    both = Vocabularies(*(Vocabulary(base64.b64decode(model)) for model in described["vocabularies"]))
+    train, valid = (Path(path) for path in described["stores"])
+    if not (train.is_dir() and valid.is_dir()):
+        train, valid = _prepared_here(meeting, lambda: prepare_elsewhere(config, both, (train.name, valid.name)))
+    texts = TestSet(**described["texts"])
+    return Prepared(TrainingData(config, both, Store(train), Store(valid), texts), None, [])
+
+
+def _prepared_here(meeting: Meeting, build_stores: Callable[[], tuple[Path, Path]]) -> tuple[Path, Path]:
+    """The stores that one process of this machine builds while its other processes wait."""
+    topic = f"prepared on {socket.gethostname()}"
+    if meeting.launch.local_number == 0:
+        meeting.tell(topic, [str(path) for path in build_stores()])
+    train, valid = meeting.hear(topic)
+    return Path(train), Path(valid)
