@@ -11,14 +11,16 @@ from folders import SHAPE, edit_config, ends_its_sentences, lines, vocabularies,
 import transduce
 from transduce import synthesis
 from transduce.averaging import average
+from transduce.batch_translation import Where
+from transduce.batch_translation.worker import Worker
 from transduce.checkpoint import read_tensors
 from transduce.cli import main
 from transduce.config import TransformerConfig
 from transduce.errors import DataError, RunError, SettingError
-from transduce.synthesis import smaller_than, taught_by
+from transduce.synthesis import Made, smaller_than, taught_by
 from transduce.text import Vocabularies, train_vocabulary
 from transduce.training import TrainingRequest
-from transduce.translator import LoadOptions, ModelFolder, Translator, open_folder
+from transduce.translator import LoadOptions, ModelFolder, SearchRequest, Translator, open_folder
 
 TORCH = LoadOptions(engine="torch", device="cpu", threads=1)
 SMALL = ["--set", "train.steps=2", "train.validate_lines=5", "model.d_model=16", "model.d_ff=16", "model.num_heads=2"]
@@ -122,75 +124,94 @@ def test_what_is_wrong_with_a_student_is_said_before_the_teacher_works(
     assert not (tmp_path / "run").exists()
 
 
-class Counting:
-    """A translator that counts the lines it translates, and can be made to fail."""
+@pytest.fixture
+def translated(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The rows of every part that is translated; the command can be made to stop after some of them."""
+    rows: list[int] = []
+    translate = Worker.translate
 
-    def __init__(self, translator: Translator, fail_after: int = 10**9) -> None:
-        self.translator, self.fail_after, self.lines = translator, fail_after, 0
-        self.digest, self.request = translator.digest, translator.request
-
-    def stream(self, texts: list[str], request: object) -> object:
-        if self.lines >= self.fail_after:
+    def counting(self: Worker, number: int, *more: object) -> object:
+        if sum(rows) >= rows_allowed[0]:
             raise KeyboardInterrupt
-        self.lines += len(texts)
-        return self.translator.stream(texts, request)  # type: ignore[arg-type]
+        report = translate(self, number, *more)  # type: ignore[arg-type]
+        rows.append(report.rows)
+        return report
 
-
-def test_whoever_is_stopped_goes_on_where_it_was(
-    teacher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    monkeypatch.setattr(Worker, "translate", counting)
     monkeypatch.setattr(synthesis, "PART_LINES", 8)
-    translator, asked, said = Translator.load(teacher, TORCH), lines(30), []
-    request = translator.request(beam=1)
-    straight = synthesis.make_corpus(translator, request, asked, tmp_path / "straight", said.append)
-    assert said == [f"translated {n} lines" for n in (8, 16, 24, 30)]
+    rows_allowed[0] = 10**9
+    return rows
+
+
+rows_allowed = [10**9]
+
+
+def make(teacher: Path, texts: list[str], folder: Path, said: list[str] | None = None, beam: int = 1) -> Made:
+    options = dataclasses.replace(TORCH, say=(said if said is not None else []).append)
+    search = SearchRequest.of(open_folder(teacher).config.search).but(beam=beam)
+    return synthesis.make_corpus(teacher, search, texts, folder, options)
+
+
+def test_whoever_is_stopped_goes_on_where_it_was(teacher: Path, tmp_path: Path, translated: list[int]) -> None:
+    asked, said = lines(30), list[str]()
+    straight = make(teacher, asked, tmp_path / "straight", said)
+    assert "4 of 4 shards, 30 of 30 lines" in said[-1]
+    translated.clear()
+    rows_allowed[0] = 16
     with pytest.raises(KeyboardInterrupt):
-        synthesis.make_corpus(Counting(translator, 16), request, asked, tmp_path / "stopped", said.append)  # type: ignore[arg-type]
+        make(teacher, asked, tmp_path / "stopped")
     assert not (tmp_path / "stopped" / "made.txt").exists()
-    again = Counting(translator)
-    resumed = synthesis.make_corpus(again, request, asked, tmp_path / "stopped", said.append)  # type: ignore[arg-type]
-    assert again.lines == 14
+    rows_allowed[0] = 10**9
+    translated.clear()
+    resumed = make(teacher, asked, tmp_path / "stopped")
+    assert sum(translated) == 14
     assert resumed.made.read_bytes() == straight.made.read_bytes()
     assert resumed.given.read_bytes() == straight.given.read_bytes()
-    changed = Counting(translator)
-    synthesis.make_corpus(changed, request, [*asked[:8], "the", *asked[9:]], tmp_path / "stopped", said.append)  # type: ignore[arg-type]
-    assert changed.lines == 8, "one part has another line"
-    assert len(list((tmp_path / "stopped").glob("part-*"))) == 4
-    other = Counting(translator)
-    synthesis.make_corpus(other, request.but(beam=2), asked, tmp_path / "stopped", said.append)  # type: ignore[arg-type]
-    assert other.lines == 30, "another request, another corpus"
+    translated.clear()
+    make(teacher, asked, tmp_path / "stopped")
+    assert translated == [], "all of it is there"
+    make(teacher, [*asked[:8], "the", *asked[9:]], tmp_path / "stopped")
+    assert sum(translated) == 30, "other lines, another corpus"
+    translated.clear()
+    make(teacher, asked, tmp_path / "stopped", beam=2)
+    assert sum(translated) == 30, "another request, another corpus"
+    assert len(list((tmp_path / "stopped").glob("parts-*"))) == 1
 
 
-def test_damaged_files_of_a_corpus_are_made_again(
-    teacher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_damaged_files_of_a_corpus_are_made_again(teacher: Path, tmp_path: Path, translated: list[int]) -> None:
     """A student would learn from what is in them."""
-    monkeypatch.setattr(synthesis, "PART_LINES", 8)
-    translator, folder = Translator.load(teacher, TORCH), tmp_path / "made"
-    request = translator.request(beam=1)
-    synthesis.make_corpus(translator, request, lines(20), folder, lambda line: None)
-    whole = {path: path.read_bytes() for path in folder.iterdir()}
-    assert len(whole) == 6
+    folder = tmp_path / "made"
+    make(teacher, lines(20), folder)
+    whole = {path: path.read_bytes() for path in folder.rglob("*.*") if path.is_file() and path.name != "manifest.json"}
+    assert len(whole) == 7
     for path, content in whole.items():
         for harm in (content[: len(content) // 2], content[:-3] + b"x" + content[-2:], b"[" * 100_000, b"\xff\n"):
             said: list[str] = []
             path.write_bytes(harm)
-            counted = Counting(translator)
-            synthesis.make_corpus(counted, request, lines(20), folder, said.append)  # type: ignore[arg-type]
-            assert {one: one.read_bytes() for one in folder.iterdir()} == whole
-            is_part = path.name.startswith("part-")
+            translated.clear()
+            make(teacher, lines(20), folder, said)
+            assert {one: one.read_bytes() for one in whole} == whole
+            is_part = path.name.startswith("shard-")
             assert any("translating its lines again" in line for line in said) == is_part
-            assert counted.lines <= 8 * is_part
+            assert sum(translated) <= 8 * is_part
+
+
+def test_parts_that_fail_are_said(teacher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: Worker, number: int, *more: object) -> None:
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(Worker, "translate", fail)
+    with pytest.raises(RunError, match="1 part could not be translated: out of memory; rerun the command"):
+        make(teacher, lines(3), tmp_path / "made")
 
 
 def test_nothing_to_translate_and_no_folder_are_said(teacher: Path, tmp_path: Path) -> None:
-    translator = Translator.load(teacher, TORCH)
     with pytest.raises(DataError, match="the input is empty"):
-        synthesis.make_corpus(translator, translator.request(), [], tmp_path / "new", print)
+        make(teacher, [], tmp_path / "new")
     assert not (tmp_path / "new").exists()
     (tmp_path / "file").touch()
     with pytest.raises(RunError, match="is a file; give a folder"):
-        synthesis.make_corpus(translator, translator.request(), ["a"], tmp_path / "file", print)
+        make(teacher, ["a"], tmp_path / "file")
 
 
 # --- back-translation ------------------------------------------------------------------------------------------
@@ -215,6 +236,21 @@ def test_sources_are_made_for_targets(
         dict(zip(given, made, strict=True)).items()
         <= dict(zip(lines(12), translator.translate(lines(12), request), strict=True)).items()
     )
+
+
+def test_many_workers_may_translate(teacher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Where | None] = []
+
+    def stop(request: object, output: object, where: Where | None) -> None:
+        asked.append(where)
+        raise RunError("enough")
+
+    monkeypatch.setattr(synthesis, "translate_corpus", stop)
+    path = write_lines(tmp_path / "a", lines(3))
+    many = ["--workers", "3", "--on", "local"]
+    assert main(["backtranslate", str(teacher), str(tmp_path / "back"), path, *many]) == 2
+    assert main(["distill", str(teacher), str(tmp_path / "run"), "--train", path, path, *many]) == 2
+    assert asked == [Where(workers=3)] * 2
 
 
 # --- averages --------------------------------------------------------------------------------------------------

@@ -546,6 +546,8 @@ def distill(
     steps: int | None = None,
     epochs: float | None = None,
     options: LoadOptions | None = None,
+    on: Literal["local", "ray"] = "local",
+    workers: int = 0,
     quiet: bool = False,
     verbose: bool = False,
 ) -> "Result":
@@ -566,6 +568,8 @@ def distill(
         steps: Budget in optimizer steps.
         epochs: Budget in passes over the training data.
         options: How to load the teacher.
+        on: Where the teacher translates, as in `batch`.
+        workers: The workers of the teacher, as in `batch`.
         quiet: Print nothing.
         verbose: Print several sample outputs with their references at every validation.
 
@@ -573,6 +577,7 @@ def distill(
         >>> transduce.distill("runs/en-de", "runs/student", train=("train.en", "train.de"))
     """
     tune_idle_threads()
+    from transduce.batch_translation import Where
     from transduce.synthesis import distill as run_distillation
     from transduce.training import TrainingRequest, make_reporter
 
@@ -591,6 +596,7 @@ def distill(
         keep_original=keep_original,
         beam=beam,
         options=options,
+        where=Where(on=on, workers=workers),
         reporter=make_reporter(quiet, verbose),
     )
 
@@ -604,6 +610,8 @@ def backtranslate(
     sampling: bool = False,
     seed: int = 1,
     options: LoadOptions | None = None,
+    on: Literal["local", "ray"] = "local",
+    workers: int = 0,
     quiet: bool = False,
 ) -> "Made":
     """Make training pairs from monolingual text with a model that translates from target to source language.
@@ -618,6 +626,8 @@ def backtranslate(
         sampling: Sample the sources instead of searching for the best ones.
         seed: Another seed gives other samples.
         options: How to load the model.
+        on: Where to translate, as in `batch`.
+        workers: Processes or actors of Ray, as in `batch`.
         quiet: Print nothing.
 
     Returns:
@@ -628,9 +638,9 @@ def backtranslate(
         >>> transduce.train("runs/en-de", train=[("train.en", "train.de"), (made.made, made.given)])
     """
     tune_idle_threads()
+    from transduce.batch_translation import Where
     from transduce.synthesis import backtranslate as run_backtranslation
 
-    say = _reporting(quiet)
     return run_backtranslation(
         model,
         (line.rstrip("\r\n") for line in lines),
@@ -638,8 +648,8 @@ def backtranslate(
         beam=beam,
         sampling=sampling,
         seed=seed,
-        options=options or LoadOptions(say=say),
-        say=say,
+        options=options or LoadOptions(say=_reporting(quiet)),
+        where=Where(on=on, workers=workers),
     )
 
 

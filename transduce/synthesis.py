@@ -1,19 +1,28 @@
 """Training data written by a model: distillation into a smaller model, and back-translation.
 
-A corpus is translated in parts. The name of each part contains a hash of everything it was made from (model, request,
-lines), so that an interrupted command resumes where it stopped, and a changed one never reuses stale lines. Knows no
-training step.
+A corpus is translated in parts, by as many processes or machines as are given (`transduce/batch_translation`). The
+folder of the parts is named by a hash of everything they are made from (model, request, lines), so that an interrupted
+command resumes where it stopped, and a changed one never reuses stale lines. Knows no training step.
 """
 
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
-from itertools import islice
+from dataclasses import dataclass, replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+from transduce.batch_translation import (
+    BatchFolder,
+    BatchRequest,
+    Where,
+    damaged_shards,
+    make_manifest,
+    translate_corpus,
+)
 from transduce.checkpoint import RunFolder, write_text
 from transduce.config import PRESETS, Layers, TransformerConfig, settings_layer
 from transduce.data import Corpus, groups_of, without_pipes
@@ -23,7 +32,7 @@ from transduce.training import Reporter, Result, SilentReporter, TrainingRequest
 from transduce.training import train as train_model
 from transduce.training.prepare import check_free
 from transduce.training.request import RequestedSettings, language_codes, requested_settings
-from transduce.translator import LoadOptions, ModelFolder, SearchRequest, Translator, open_folder
+from transduce.translator import LoadOptions, ModelFolder, SearchRequest, open_folder
 
 PART_LINES = 16_384
 WIDTHS = 64  # a student's d_model is a multiple of this
@@ -31,7 +40,8 @@ INHERITED = (
     "task", "references", "source_units", "target_units", "joint", "unknown", "normalization", "symbols",
     "columns", "skip_blank_lines",
 )  # fmt: skip
-SEEDS_A_PART = 1_000  # more than a part has blocks, each of which may sample with its own seed
+LINES = "lines.jsonl"  # a copy of the lines to translate
+MANIFEST = "manifest.json"
 
 Say = Callable[[str], None]
 Group = tuple[str, ...]
@@ -55,6 +65,7 @@ def distill(
     keep_original: bool = False,
     beam: int | None = None,
     options: LoadOptions | None = None,
+    where: Where | None = None,
     reporter: Reporter | None = None,
 ) -> Result:
     """Train a student on the teacher's translations of the sources (Kim and Rush 2016), or resume an existing run."""
@@ -65,9 +76,9 @@ def distill(
     requested = requested_settings(request)
     folder = RunFolder(Path(run)).made
     original = _readable_again(groups_of(request.train), folder)
-    translator = Translator.load(teacher, options or LoadOptions(say=reporter.say))
     sources = (line for block in _corpus(original, requested, taught).blocks() for line in block.source)
-    made = make_corpus(translator, translator.request(beam=beam), sources, folder, reporter.say)
+    search = SearchRequest.of(taught.config.search).but(beam=beam)
+    made = make_corpus(teacher, search, sources, folder, options or LoadOptions(say=reporter.say), where)
     files = [(str(made.given), str(made.made)), *(original if keep_original else ())]
     return train_model(run, replace(request, train=files), reporter=reporter)
 
@@ -142,55 +153,63 @@ def backtranslate(
     sampling: bool = False,
     seed: int = 1,
     options: LoadOptions | None = None,
-    say: Say = print,
+    where: Where | None = None,
 ) -> Made:
     """Translate lines of the target language into sources with a reverse model; `sampling` samples instead of searching."""
-    translator = Translator.load(model, options or LoadOptions(say=say))
-    request = translator.request(beam=beam, sampling=sampling, seed=seed)
-    return make_corpus(translator, request, lines, Path(folder), say)
+    settings = SearchRequest.of(open_folder(model).config.search)
+    search = settings.but(beam=beam, sampling=sampling, seed=seed)
+    return make_corpus(model, search, lines, Path(folder), options or LoadOptions(), where)
 
 
-def make_corpus(translator: Translator, request: SearchRequest, lines: Iterable[str], folder: Path, say: Say) -> Made:
+def make_corpus(
+    model: str | Path,
+    search: SearchRequest,
+    lines: Iterable[str],
+    folder: Path,
+    options: LoadOptions,
+    where: Where | None = None,
+) -> Made:
     """Write `given.txt` and `made.txt`, aligned line by line; pairs with an empty side are left out and counted."""
-    wanted = request.but(figures="none", n_best=1)
     if folder.exists() and not folder.is_dir():
         raise RunError(f"{folder}: is a file; give a folder for the corpus")
-    given, hashes, count = iter(lines), hashlib.sha256(), 0
-    parts: list[Path] = []
-    while block := list(islice(given, PART_LINES)):
-        sampled = wanted.drawing(SEEDS_A_PART * len(parts))
-        digest = _digest(translator, sampled, block)
-        hashes.update(digest.encode())
-        part = folder / f"part-{len(parts):06}-{digest[:16]}.jsonl"
-        _make_part(translator, sampled, block, part, say)
-        parts.append(part)
-        count += len(block)
-        say(f"translated {count:,} lines")
-    if not count:
+    request = BatchRequest(
+        run=model,
+        inputs=[_copy(lines, folder)],
+        columns="source=text",
+        search=search,
+        shard_rows=PART_LINES,
+        options=options,
+    )
+    digest = make_manifest(request).digest
+    parts = folder / f"parts-{digest[:16]}"
+    _discard_damaged(parts, options.say)
+    result = translate_corpus(request, parts, where)
+    if result.failures:
+        count, first = len(result.failures), result.failures[0].reason
+        raise RunError(
+            f"{count} part{'s' * (count > 1)} could not be translated: {first}; rerun the command to try again"
+        )
+    return _joined(folder, list(BatchFolder(parts).files()), digest, result.lines)
+
+
+def _copy(lines: Iterable[str], folder: Path) -> Path:
+    """Copy lines to a file that all workers can read; JSON keeps line breaks within a source."""
+    given = iter(lines)
+    first = list(islice(given, 1))
+    if not first:
         raise DataError("the input is empty: there are no lines to translate")
-    return _joined(folder, parts, hashes.hexdigest(), count)
+    with disk_errors(lambda reason, _: RunError(f"{folder}: cannot be written: {reason.lower()}")):
+        folder.mkdir(parents=True, exist_ok=True)
+    _write_lines(folder / LINES, (json.dumps({"text": line}) for line in chain(first, given)))
+    return folder / LINES
 
 
-def _digest(translator: Translator, request: SearchRequest, lines: list[str]) -> str:
-    made_from = [translator.digest, json.dumps(asdict(request), sort_keys=True), *lines]
-    return hashlib.sha256("\n".join(made_from).encode()).hexdigest()
-
-
-def _make_part(translator: Translator, request: SearchRequest, lines: list[str], path: Path, say: Say) -> None:
-    """Write these pairs to a file, below a line with their hash, unless an intact file exists."""
-    if path.exists():
-        first, _, rest = path.read_bytes().partition(b"\n")
-        if first.decode(errors="replace") == _seal(rest):
-            return
-        say(f"{path}: modified or incomplete (its hash does not match); translating its lines again")
-    pairs = list(zip(lines, (one.text for one in translator.stream(lines, request)), strict=True))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    text = "".join(json.dumps(pair, ensure_ascii=False) + "\n" for pair in pairs)
-    write_text(path, f"{_seal(text.encode())}\n{text}")
-
-
-def _seal(content: bytes) -> str:
-    return json.dumps({"sha256": hashlib.sha256(content).hexdigest()})
+def _discard_damaged(parts: Path, say: Say) -> None:
+    """Delete parts that are not what was written: a student would learn from what is in them."""
+    if (parts / MANIFEST).exists():
+        for path in damaged_shards(parts):
+            path.unlink()
+            say(f"{path}: modified or incomplete (its hash does not match); translating its lines again")
 
 
 def _joined(folder: Path, parts: list[Path], digest: str, count: int) -> Made:
@@ -202,8 +221,8 @@ def _joined(folder: Path, parts: list[Path], digest: str, count: int) -> Made:
         _write_lines(given, (source for source, _ in _pairs(parts)))
         _write_lines(made, (target for _, target in _pairs(parts)))
         write_text(about, json.dumps(_joined_facts(folder, digest, kept, count - kept)) + "\n")
-    for stale in set(folder.glob("part-*.jsonl")) - set(parts):
-        stale.unlink()
+    for stale in set(folder.glob("parts-*")) - {parts[0].parent}:
+        shutil.rmtree(stale)
     return Made(given, made, kept, count - kept)
 
 
@@ -237,8 +256,8 @@ def _write_lines(path: Path, texts: Iterable[str]) -> None:
 def _pairs(parts: list[Path]) -> Iterator[tuple[str, str]]:
     """The pairs in which neither side is empty."""
     for part in parts:
-        _, *lines, _ = part.read_text(encoding="utf-8").split("\n")  # the first line is the hash
-        for line in lines:
-            source, target = json.loads(line)
-            if source.strip() and target.strip():
-                yield source.replace("\n", " "), target  # one line each; outputs have no line breaks
+        with part.open(encoding="utf-8", newline="\n") as file:
+            for line in file:
+                pair = json.loads(line)
+                if pair["text"].strip() and pair["translation"].strip():
+                    yield pair["text"].replace("\n", " "), pair["translation"]  # outputs have no line breaks

@@ -15,13 +15,15 @@ it is complete, so that the files in the folder are the only record of what is d
     tables      the same translations inside Ray Data and Spark
 """
 
-from transduce.batch_translation.finished import Verification, collect, verify
-from transduce.batch_translation.manifest import BatchRequest, Manifest
+from transduce.batch_translation.finished import Verification, collect, damaged_shards, verify
+from transduce.batch_translation.folder import BatchFolder
+from transduce.batch_translation.manifest import BatchRequest, Manifest, make_manifest
 from transduce.batch_translation.run import BatchResult, Where, translate_corpus
 from transduce.batch_translation.schedule import Failure
 from transduce.batch_translation.tables import TableTranslator
 
 __all__ = [
+    "BatchFolder",
     "BatchRequest",
     "BatchResult",
     "Failure",
@@ -30,6 +32,8 @@ __all__ = [
     "Verification",
     "Where",
     "collect",
+    "damaged_shards",
+    "make_manifest",
     "translate_corpus",
     "verify",
 ]

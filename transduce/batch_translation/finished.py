@@ -42,7 +42,7 @@ def verify(output: str | Path) -> Verification:
         path = files.get(shard.number)
         if path is None:
             found.missing[shard.number] = folder.read_failure(shard.number).get("reason", "")
-        elif sha256_of(path)[:HASH_DIGITS] != hash_in_name(path) or form.count(path) != shard.rows:
+        elif _is_damaged(path) or form.count(path) != shard.rows:
             found.damaged.append(str(path))
         else:
             found.lines += shard.rows
@@ -50,6 +50,15 @@ def verify(output: str | Path) -> Verification:
         one.path for one in manifest.inputs if not os.path.exists(one.path) or sha256_of(one.path) != one.sha256
     ]
     return found
+
+
+def damaged_shards(output: str | Path) -> list[Path]:
+    """The files of shards that are not what was written, by their hashes."""
+    return [path for path in BatchFolder(Path(output)).files() if _is_damaged(path)]
+
+
+def _is_damaged(path: Path) -> bool:
+    return sha256_of(path)[:HASH_DIGITS] != hash_in_name(path)
 
 
 def collect(output: str | Path, file: str | Path) -> int:

@@ -79,6 +79,10 @@ class BatchFolder:
                 found[int(match[1])] = path
         return found
 
+    def files(self) -> Iterator[Path]:
+        """The files of the finished shards, in order."""
+        return (path for _, path in sorted(self.finished().items()))
+
     def temporary(self, number: int, process: str) -> Path:
         """The file that this process writes for a shard that is not finished."""
         return self.path / f".shard-{number:06}.{process}"

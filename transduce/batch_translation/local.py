@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -176,7 +177,17 @@ def visible_gpus(device: str) -> list[str]:
     """The GPUs that workers may use, as values of CUDA_VISIBLE_DEVICES."""
     if device == "cpu":
         return []
+    count = _gpu_count()
+    given = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+    return (given or [str(number) for number in range(count)])[:count]
+
+
+def _gpu_count() -> int:
+    """The number of GPUs; CTranslate2 answers much sooner than torch, which may not be needed otherwise."""
+    if find_spec("ctranslate2") is not None:
+        import ctranslate2
+
+        return int(ctranslate2.get_cuda_device_count())
     import torch
 
-    given = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
-    return given or [str(number) for number in range(torch.cuda.device_count())]
+    return torch.cuda.device_count()

@@ -109,6 +109,11 @@ class Manifest:
         found = {**options, **self.search, "model": self.model, "inputs": inputs}
         return found | {"columns": self.columns, "into": self.into, "shard_lines": self.shard_rows}
 
+    @property
+    def digest(self) -> str:
+        """A hash of the work."""
+        return hashlib.sha256(json.dumps(self.work, sort_keys=True).encode()).hexdigest()
+
     def difference(self, other: "Manifest") -> str:
         """How the work of another manifest differs from this one's, or an empty string."""
         mine, its = json.loads(json.dumps([self.work, other.work]))

@@ -106,6 +106,21 @@ def add_engine(parser: Parser, help: str = AUTO_ENGINE, *others: str) -> None:
     )
 
 
+def add_workers(parser: Parser | argparse._ArgumentGroup) -> None:
+    """On how many processes or machines to translate."""
+    parser.add_argument(
+        "--workers",
+        type=int,
+        default=0,
+        metavar="N",
+        help="processes that translate, or actors of Ray; the cores are divided between them (default: one for each GPU; "
+        "without several GPUs, this process)",
+    )
+    parser.add_argument(
+        "--on", choices=["local", "ray"], default="local", help="ray: the cluster of RAY_ADDRESS, or this machine"
+    )
+
+
 def add_search(parser: Parser) -> None:
     """How to search."""
     parser.add_argument("--beam", type=int, help="beam size; 1 is greedy search (default: the model's setting)")

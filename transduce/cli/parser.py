@@ -22,6 +22,7 @@ from transduce.cli.options import (
     add_settings,
     add_verbosity,
     add_weights,
+    add_workers,
 )
 from transduce.config import PRESETS
 from transduce.metrics import METRICS
@@ -141,7 +142,7 @@ COMPARED = (
 EXPORT = "The export is kept only if the other runtime gives the same translations on sample sentences."
 RERUN = "Rerun the command to resume."
 TEACHER = (
-    f"{RERUN} --device, --threads, --engine, --quantization, --weights and --beam apply to the teacher only; use --set for the "
+    f"{RERUN} --device, --threads, --engine, --quantization, --weights, --beam, --workers and --on apply to the teacher only; use --set for the "
     "student, for example --set train.device=cpu train.threads=4."
 )
 FASTER = "`translate --shortlist` is then faster on CPUs."
@@ -281,17 +282,7 @@ def _batch(parser: Parser) -> None:
     add("--into", metavar="NAME", default="translation", help="column to add to a table (default: translation)")
     add("--shard-lines", type=int, default=100_000, metavar="N", help="lines per shard (default: 100000)")
     where = parser.add_argument_group("where to run")
-    where.add_argument(
-        "--workers",
-        type=int,
-        default=0,
-        metavar="N",
-        help="processes, or actors of Ray; the cores are divided between them (default: one for each GPU; without several GPUs, "
-        "this process)",
-    )
-    where.add_argument(
-        "--on", choices=["local", "ray"], default="local", help="ray: the cluster of RAY_ADDRESS, or this machine"
-    )
+    add_workers(where)
     where.add_argument(
         "--shard", type=int, metavar="I", help="number of this task, from 0: it takes every N-th shard from I"
     )
@@ -491,6 +482,7 @@ def _distill(parser: Parser) -> None:
     add("--beam", type=int, help="beam size of the teacher (default: its setting)")
     add_loading(parser)
     add_engine(parser)
+    add_workers(parser)
     add_verbosity(parser)
     add("--json", action="store_true", help=JSON_RESULT)
 
@@ -508,6 +500,7 @@ def _backtranslate(parser: Parser) -> None:
     add("--seed", type=int, metavar="N", help=SEED)
     add_loading(parser)
     add_engine(parser)
+    add_workers(parser)
     add("--quiet", action="store_true", help="print only errors")
     add("--json", action="store_true", help=JSON_RESULT)
 

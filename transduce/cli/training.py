@@ -40,6 +40,8 @@ def distill(options: Options) -> int:
             keep_original=options.keep_original,
             beam=options.beam,
             options=teacher,
+            on=options.on,
+            workers=options.workers,
             **arguments,
         ),
     )
@@ -96,6 +98,8 @@ def backtranslate(options: Options) -> int:
         sampling=options.sample,
         seed=1 if options.seed is None else options.seed,
         options=load_options(options),
+        on=options.on,
+        workers=options.workers,
         quiet=options.quiet,
     )
     if options.json:
