@@ -26,9 +26,12 @@ import transduce
 from transduce.data import Corpus
 from transduce.diagnosis.analysis import Context
 from transduce.diagnosis.characters import character_rules
+from transduce.diagnosis.examination import examine as diagnosis
+from transduce.diagnosis.examination import open_corpora
 from transduce.diagnosis.markup import MARKUP_RULES
 from transduce.diagnosis.pairs import PAIR_RULES
 from transduce.diagnosis.reading import PortionParser, PortionReader
+from transduce.training.request import TrainingRequest, requested_settings
 
 Pair = tuple[str, str]
 Change = Callable[[Pair, random.Random, list[Pair]], Pair]
@@ -146,10 +149,10 @@ class Europarl:
 
 
 def plant(pairs: list[Pair], corpus: Europarl, folder: Path) -> dict[str, Any]:
-    before = examine(write(pairs, folder / "before"), corpus.valid, folder / "before-clean")
+    before = examine(write(pairs, folder / "before"), corpus.valid)
     where, damaged = damage(pairs)
     damaged, shifts = shift(damaged)
-    after = examine(write(damaged, folder / "after"), corpus.valid, folder / "after-clean")
+    after = examine(write(damaged, folder / "after"), corpus.valid)
     shifted = {line for one in shifts for line in range(one["first"], one["last"] + 1)}
     planted = shifted.union(*where.values())
     return {
@@ -163,16 +166,20 @@ def plant(pairs: list[Pair], corpus: Europarl, folder: Path) -> dict[str, Any]:
 
 
 def damage(pairs: list[Pair]) -> tuple[dict[str, set[int]], list[Pair]]:
-    """Lines of each kind of fault, counted from 1 and each used once, and the damaged pairs. The last quarter stays for shifts."""
+    """Lines of each kind of fault, counted from 1 and each used once, and the damaged pairs.
+
+    The first tenth stays as it is and is what copies are made of. The last quarter stays for shifts.
+    """
     chance = random.Random(SEED)
-    damaged, free = list(pairs), set(range(3 * len(pairs) // 4))
+    tenth = len(pairs) // 10
+    damaged, free = list(pairs), set(range(tenth, 3 * len(pairs) // 4))
     where: dict[str, set[int]] = {}
     for kind, (_, change, suits) in FAULTS.items():
         rows = [row for row in sorted(free) if suits(pairs[row])]
         chosen = chance.sample(rows, min(len(rows), int(SHARE * len(pairs))))
         free -= set(chosen)
         for row in chosen:
-            damaged[row] = change(pairs[row], chance, pairs[: row + 1])
+            damaged[row] = change(pairs[row], chance, pairs[:tenth])
         where[kind] = {row + 1 for row in chosen}
     return where, damaged
 
@@ -200,23 +207,16 @@ def write(pairs: list[Pair], stem: Path) -> tuple[str, str]:
     return paths
 
 
-def examine(train: tuple[str, str], valid: tuple[str, ...], clean: Path) -> dict[str, Any]:
+def examine(train: tuple[str, str], valid: tuple[str, ...]) -> dict[str, Any]:
+    """What `transduce doctor` says, and the lines of each rule; removed.tsv has only the first rule of each line."""
+    request = requested_settings(TrainingRequest(train=train, valid=valid, languages=("de", "en")))
     begun = time.perf_counter()
-    report = transduce.doctor(train=train, valid=valid, languages=("de", "en"), write=clean, quiet=True)
+    with open_corpora(request, ()) as corpora:
+        examined = diagnosis(corpora, request)
     seconds = time.perf_counter() - begun
-    counts = {one.rule: one.count for one in report.findings if one.corpus == "train"}
-    lines = removed_lines(clean / "removed.tsv") | reported_lines(train)
-    return {"counts": counts, "lines": lines, "seconds": round(seconds, 2)}
-
-
-def removed_lines(path: Path) -> dict[str, set[int]]:
-    """The lines of each rule."""
-    found: dict[str, set[int]] = {}
-    for line in path.read_text(encoding="utf-8", errors="replace").split("\n")[1:]:
-        fields = line.split("\t")
-        if len(fields) > 2 and fields[1].isdecimal():
-            found.setdefault(fields[2], set()).add(int(fields[1]))
-    return found
+    counts = {one.rule: one.count for one in examined.report.findings if one.corpus == "train"}
+    removed = {rule: {int(row) + 1 for row in rows} for rule, rows in examined.removed.items()}
+    return {"counts": counts, "lines": removed | reported_lines(train), "seconds": round(seconds, 2)}
 
 
 def reported_lines(train: tuple[str, str]) -> dict[str, set[int]]:

@@ -146,7 +146,7 @@ def test_a_page_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_findings_are_ranked_and_the_serious_are_open(opened: Page) -> None:
-    assert opened.inner_text("#verdict") == "Found: 1 serious, 1 worth a look, 1 for information."
+    assert opened.inner_text("#verdict") == "Found: 1 serious, 1 worth a look, 1 note."
     assert "5,000 pairs in 2 files, read in 1.3 s" in opened.inner_text("#about")
     assert opened.locator(".finding .rule").all_inner_texts() == ["rule-0", "rule-1", "rule-2"]
     assert opened.locator(".finding[open]").count() == 1

@@ -130,7 +130,7 @@ class NearDuplicateAnalysis:
             round(share * self._seen),
             share,
             f"Pairs that are nearly the same as an earlier pair{self._basis(len(sketches))}: a model sees them more often than others.",
-            "Nothing, unless they are boilerplate; then remove them from the files. --write keeps them.",
+            "Keep them unless they are boilerplate; --write does not leave them out.",
             self._examples(sketches, found),
             self.role,
         )

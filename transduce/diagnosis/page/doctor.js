@@ -7,7 +7,7 @@ import { showRanking } from "./ranked_pairs.js";
 import { scatter } from "./scatter.js";
 import { showTraining } from "./preview.js";
 
-const NAMES = { serious: "serious", notable: "worth a look", note: "for information" };
+const NAMES = { serious: "serious", notable: "worth a look", note: "note" };
 
 const report = JSON.parse(byId("view").textContent);
 fill(byId("about"), about(report));
@@ -25,14 +25,14 @@ function about({ pairs, corpora, seconds }) {
 function verdict(findings) {
   if (!findings.length) return "Nothing was found.";
   const counts = Object.entries(NAMES).map(([severity, name]) => [findings.filter((one) => one.severity === severity).length, name]);
-  return `Found: ${counts.filter(([count]) => count).map(([count, name]) => `${count} ${name}`).join(", ")}.`;
+  return `Found: ${counts.filter(([count]) => count).map(([count, name]) => `${count} ${name === "note" && count > 1 ? "notes" : name}`).join(", ")}.`;
 }
 
 function showDistributions(section, statistics) {
   const charts = [
     histogram("Length of the source", "characters", statistics.source_lengths),
     histogram("Length of the target", "characters", statistics.target_lengths),
-    histogram("Target length / source length", "ratio", statistics.length_ratios),
+    histogram("Target length / source length", "", statistics.length_ratios),
     scatter("Lengths of a sample of pairs", statistics.scatter),
   ].filter((chart) => chart);
   if (charts.length) fill(section, element("h2", {}, "Lengths"), element("div", { class: "charts" }, ...charts));

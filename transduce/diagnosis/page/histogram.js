@@ -8,7 +8,8 @@ const LEFT = 8;
 const BOTTOM = 22;
 
 /** The chart of a distribution, or nothing if there is none. */
-export function histogram(title, unit, { edges, counts }) {
+export function histogram(title, unit, distribution) {
+  const { edges, counts } = withoutEmptyEnds(distribution);
   const most = Math.max(0, ...counts);
   if (!most) return null;
   const readout = element("p", { class: "readout", "aria-hidden": "true" });
@@ -17,6 +18,12 @@ export function histogram(title, unit, { edges, counts }) {
   const picture = shape("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": `${title}: ${summary(edges, counts, total, unit)}` }, ...axis(edges), ...bars);
   const caption = element("figcaption", {}, summary(edges, counts, total, unit));
   return element("figure", { class: "chart" }, element("h2", {}, title), picture, caption, readout);
+}
+
+function withoutEmptyEnds({ edges, counts }) {
+  const first = Math.max(0, counts.findIndex((count) => count > 0));
+  const last = counts.findLastIndex((count) => count > 0) + 1;
+  return { edges: edges.slice(first, last + 1), counts: counts.slice(first, last) };
 }
 
 function bar(edges, counts, n, most, look) {
@@ -38,13 +45,13 @@ function axis(edges) {
 }
 
 function describe(readout, edges, n, count, total, unit) {
-  const range = `${short(edges[n])} to ${short(edges[n + 1])} ${unit}`;
+  const range = `${short(edges[n])} to ${short(edges[n + 1])}${unit && ` ${unit}`}`;
   readout.replaceChildren(`${range}: ${count.toLocaleString("en")} pairs (${((100 * count) / total).toFixed(1)} %)`);
 }
 
 function summary(edges, counts, total, unit) {
   const at = (share) => short(edges[quantile(counts, total, share)]);
-  return `half of the pairs are below about ${at(0.5)} ${unit}, 99 % below about ${at(0.99)}`;
+  return `half of the pairs are below about ${at(0.5)}${unit && ` ${unit}`}, 99 % below about ${at(0.99)}`;
 }
 
 /** The number of the edge below which at least this share lies. */

@@ -12,19 +12,20 @@ export function scatter(title, points) {
   if (!points.length) return null;
   const shown = points.slice(0, MOST);
   const longest = Math.max(10, ...shown.map(([source, target]) => Math.max(source, target)));
-  const scale = (length) => Math.log1p(length) / Math.log1p(longest);
+  const shortest = Math.min(...shown.map(([source, target]) => Math.min(source, target)), longest - 1);
+  const scale = (length) => (Math.log1p(length) - Math.log1p(shortest)) / (Math.log1p(longest) - Math.log1p(shortest));
   const x = (length) => LEFT + scale(length) * (SIZE - LEFT - 8);
   const y = (length) => SIZE - BOTTOM - scale(length) * (SIZE - BOTTOM - 8);
   const dots = shown.map(([source, target]) => shape("circle", { class: "point", cx: x(source).toFixed(1), cy: y(target).toFixed(1), r: 2 }));
-  const diagonal = shape("line", { class: "grid", x1: x(0), y1: y(0), x2: x(longest), y2: y(longest) });
+  const diagonal = shape("line", { class: "grid", x1: x(shortest), y1: y(shortest), x2: x(longest), y2: y(longest) });
   const label = `${title}: ${shown.length.toLocaleString("en")} points; pairs far from the diagonal have very different lengths`;
-  const picture = shape("svg", { viewBox: `0 0 ${SIZE} ${SIZE}`, role: "img", "aria-label": label }, diagonal, ...ticks(longest, x, y), ...dots, ...names());
+  const picture = shape("svg", { viewBox: `0 0 ${SIZE} ${SIZE}`, role: "img", "aria-label": label }, diagonal, ...ticks(shortest, longest, x, y), ...dots, ...names());
   const caption = element("figcaption", {}, `${shown.length.toLocaleString("en")} pairs. Those far from the diagonal have very different lengths.`);
   return element("figure", { class: "chart" }, element("h2", {}, title), picture, caption);
 }
 
-function ticks(longest, x, y) {
-  const values = [1, 10, 100, 1000, 10000, 100000].filter((value) => value <= longest);
+function ticks(shortest, longest, x, y) {
+  const values = [1, 3, 10, 30, 100, 300, 1000, 3000, 10000, 100000].filter((value) => value >= shortest && value <= longest);
   return values.flatMap((value) => [
     shape("text", { class: "axis", x: x(value), y: SIZE - BOTTOM + 14, "text-anchor": "middle" }, value.toLocaleString("en")),
     shape("text", { class: "axis", x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, value.toLocaleString("en")),
