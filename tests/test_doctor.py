@@ -13,6 +13,8 @@ import pytest
 
 import transduce
 from transduce.cli import main
+from transduce.config import DataConfig
+from transduce.data import Corpus, scan
 from transduce.diagnosis import Report, reading
 from transduce.diagnosis.analysis import Side
 from transduce.diagnosis.characters import not_normal
@@ -21,6 +23,7 @@ from transduce.diagnosis.examination import Options, examine, open_corpora
 from transduce.diagnosis.findings import Finding
 from transduce.diagnosis.ngrams import N, ngrams
 from transduce.diagnosis.pairs import unmatched_numbers
+from transduce.diagnosis.quick import quick_findings
 from transduce.diagnosis.reading import LINES_PER_PORTION
 from transduce.diagnosis.workers import FEW_ITEMS, in_order
 from transduce.errors import SettingError
@@ -413,3 +416,32 @@ def test_the_terminal_is_not_disturbed_by_texts(tmp_path: Path, capsys: pytest.C
     _, out, _ = run(capsys, "--train", *write(tmp_path, "train", planted(("Der \x1b[31mMann", "The man"))))
     assert "\x1b" not in out
     assert "\\x1b[31m" in out
+
+
+# --- what `train` does by itself -------------------------------------------------------------------------------------------
+
+
+def quick(folder: Path, pairs: Sequence[Pair]) -> list[str]:
+    corpus = Corpus((write(folder, "train", pairs),))
+    return quick_findings(scan(corpus, 1_000), DataConfig(task="translation"))
+
+
+def test_training_checks_a_sample_and_refers_to_the_doctor(tmp_path: Path) -> None:
+    assert quick(tmp_path, TRAIN) == []
+    (line,) = quick(tmp_path, [*TRAIN[:400], *((source, source) for source, _ in TRAIN[400:])])
+    assert line.startswith(
+        "warning: 100 of 500 training pairs that were checked: pairs whose target is a copy of the source"
+    )
+    assert line.endswith("see `transduce doctor`, which lists them (copied_sides)")
+
+
+def test_training_prints_what_the_check_finds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = write(tmp_path, "train", planted(("Der Mann geht\x07 nach Hause.", "The man goes home.")))
+    tiny = (
+        "model.d_model=16 model.d_ff=16 model.num_encoder_layers=1 model.num_decoder_layers=1 train.threads=1".split()
+    )
+    settings = [*tiny, "train.steps=1", f"data.cache={tmp_path / 'cache'}", "search.max_extra=3"]
+    assert main(["train", str(tmp_path / "run"), "--train", *files, "--set", *settings]) == 0
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "see `transduce doctor`" in line]
+    assert "1 of 4" in line  # some of the 500 are held out
+    assert "control characters" in line

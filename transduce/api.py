@@ -444,6 +444,7 @@ def train(
         >>> transduce.train("runs/en-de", train=("train.en", "train.de"), valid=("valid.en", "valid.de"), minutes=30)
     """
     tune_idle_threads()
+    from transduce.diagnosis.quick import quick_findings
     from transduce.training import TrainingRequest, make_reporter
     from transduce.training import train as run_training
 
@@ -456,7 +457,8 @@ def train(
         settings=_with_budget(settings, minutes, steps, epochs),
         start_from=start_from,
     )
-    return run_training(run, request, reporter=make_reporter(quiet, verbose), begun=started_at)
+    reporter = make_reporter(quiet, verbose)
+    return run_training(run, request, reporter=reporter, begun=started_at, inspect=quick_findings)
 
 
 def doctor(

@@ -8,6 +8,7 @@ import json
 import socket
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,14 @@ HELD_OUT_PAIRS = 1_000
 VALIDATION_SAMPLE = 10_000  # at most this many validation pairs are searched for in the training data
 
 
+Inspect = Callable[[Scan, DataConfig], list[str]]
+
+
+def no_findings(scan: Scan, data: DataConfig) -> list[str]:
+    """The inspection of data that need none."""
+    return []
+
+
 @dataclass(frozen=True)
 class Prepared:
     """A run that is ready to start or resume."""
@@ -65,15 +74,24 @@ class Prepared:
     about_data: list[str]
 
 
-def prepare(folder: RunFolder, requested: RequestedSettings, say: Say, begun: float | None = None) -> Prepared:
-    """Prepare a new run, or the existing one to resume; a budget in minutes counts from `begun`."""
+def prepare(
+    folder: RunFolder,
+    requested: RequestedSettings,
+    say: Say,
+    begun: float | None = None,
+    inspect: Inspect = no_findings,
+) -> Prepared:
+    """Prepare a new run, or the existing one to resume; a budget in minutes counts from `begun`.
+
+    `inspect` looks at the training data of a new run and returns what people should know about it.
+    """
     for note in notes_on_old_names(*requested.layers):
         say(note)
     if folder.config.exists():
         prepared = _prepare_resumed(folder, requested, say)
     else:
         check_free(folder)
-        prepared = _prepare_new(folder, requested, say, time.perf_counter() if begun is None else begun)
+        prepared = _prepare_new(folder, requested, say, time.perf_counter() if begun is None else begun, inspect)
     remember_run(cache_folder(prepared.training_data.config.data.cache), folder.path)
     return prepared
 
@@ -94,7 +112,7 @@ def _is_free(folder: RunFolder) -> bool:
     return folder.path.is_dir() and all(p.name in ours or p.name.startswith(".") for p in folder.path.iterdir())
 
 
-def _prepare_new(folder: RunFolder, requested: RequestedSettings, say: Say, begun: float) -> Prepared:
+def _prepare_new(folder: RunFolder, requested: RequestedSettings, say: Say, begun: float, inspect: Inspect) -> Prepared:
     with tempfile.TemporaryDirectory() as scratch:
         start = open_folder(requested.start_from) if requested.start_from else None
         data = requested.config.data
@@ -105,7 +123,8 @@ def _prepare_new(folder: RunFolder, requested: RequestedSettings, say: Say, begu
             corpora = _hold_out(corpora, say)
         scanned = _scan(corpora, data, say)
         config = settings_of_new(scanned.train, requested, start, _found(corpora, data), say, begun)
-        for warning in data_warnings(scanned.train, scanned.valid, config.data):
+        warnings = data_warnings(scanned.train, scanned.valid, config.data)
+        for warning in [*warnings, *inspect(scanned.train, config.data)]:
             say(warning)
         cache = cache_folder(config.data.cache)
         say(

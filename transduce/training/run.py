@@ -15,7 +15,7 @@ from transduce.run_lock import alone_in
 from transduce.training.card import RunSummary, draw_curves, write_card
 from transduce.training.clock import duration
 from transduce.training.loop import Trainer
-from transduce.training.prepare import Prepared, prepare
+from transduce.training.prepare import Inspect, Prepared, no_findings, prepare
 from transduce.training.processes import Alone, Processes
 from transduce.training.rendezvous import Launch
 from transduce.training.report import Reporter, SilentReporter
@@ -25,7 +25,12 @@ from transduce.translator import better_weights, load_weights
 
 
 def train(
-    run: str | Path, request: TrainingRequest, *, reporter: Reporter | None = None, begun: float | None = None
+    run: str | Path,
+    request: TrainingRequest,
+    *,
+    reporter: Reporter | None = None,
+    begun: float | None = None,
+    inspect: Inspect = no_findings,
 ) -> Result:
     """Start or resume a run and train to the end of its budget; raises `Stopped` if a signal comes first.
 
@@ -50,7 +55,7 @@ def train(
         reporter = reporter if launch.number == 0 else SilentReporter()
     else:
         with alone_in(folder):
-            result = run_training(prepare(folder, requested, reporter.say, begun), Alone(), reporter, 0)
+            result = run_training(prepare(folder, requested, reporter.say, begun, inspect), Alone(), reporter, 0)
     _say_finished(folder, result, reporter)
     return result
 
