@@ -17,14 +17,21 @@ from transduce.config import DataConfig
 from transduce.data import Corpus, scan
 from transduce.diagnosis import Report, reading
 from transduce.diagnosis.analysis import Side
-from transduce.diagnosis.characters import not_normal
+from transduce.diagnosis.characters import character_rules, not_normal
+from transduce.diagnosis.drift import RULE as RULE_OF_DRIFT
+from transduce.diagnosis.drift import UNMATCHED
 from transduce.diagnosis.duplicates import HashStore
 from transduce.diagnosis.examination import Options, examine, open_corpora
 from transduce.diagnosis.findings import Finding
+from transduce.diagnosis.language import SWAPPED, WRONG
+from transduce.diagnosis.markup import MARKUP_RULES
+from transduce.diagnosis.near_duplicates import RULE as NEAR_DUPLICATES
 from transduce.diagnosis.ngrams import N, ngrams
-from transduce.diagnosis.pairs import unmatched_numbers
+from transduce.diagnosis.pairs import PAIR_RULES, unmatched_numbers
 from transduce.diagnosis.quick import quick_findings
 from transduce.diagnosis.reading import LINES_PER_PORTION
+from transduce.diagnosis.script import RULE as WRONG_SCRIPT
+from transduce.diagnosis.thresholds import BUILT_IN
 from transduce.diagnosis.workers import FEW_ITEMS, in_order
 from transduce.errors import SettingError
 from transduce.training.request import TrainingRequest, requested_settings
@@ -445,3 +452,10 @@ def test_training_prints_what_the_check_finds(tmp_path: Path, capsys: pytest.Cap
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "see `transduce doctor`" in line]
     assert "1 of 4" in line  # some of the 500 are held out
     assert "control characters" in line
+
+
+def test_the_documentation_lists_every_rule_and_threshold() -> None:
+    page = (Path(__file__).parents[1] / "docs/how-to/checking-data.md").read_text(encoding="utf-8")
+    rules = {rule.name for rule in (*character_rules(), *MARKUP_RULES, *PAIR_RULES)}
+    named = {RULE_OF_DRIFT, UNMATCHED, NEAR_DUPLICATES, SWAPPED, WRONG, WRONG_SCRIPT}
+    assert {name for name in rules | named | set(BUILT_IN) if f"`{name}`" not in page} == set()
