@@ -31,7 +31,7 @@ DOCUMENTS += sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/deci
 
 # From the bottom up. A part may import those of lower rows, never one of its own row: they are independent.
 LEVELS = [
-    ["errors", "cores"],
+    ["errors", "cores", "placeholders"],
     ["config", "device", "edit_rate", "files", "memory", "threads", "scripts", "environment"],
     ["text", "model", "search", "metrics", "tensor_file", "documents"],
     ["continuous"],
@@ -53,6 +53,7 @@ SEES_ONLY = {
     "model": {"errors", "config"},
     "tensor_file": set(),
     "documents": set(),
+    "placeholders": set(),
     "continuous": {"errors", "config", "device", "threads", "model", "search"},
     "checkpoint": {"errors", "files", "tensor_file"},
     "run_lock": {"errors", "files", "checkpoint"},

@@ -68,6 +68,7 @@ Model = str | Path | Translator
 def load(
     folder: str | Path,
     *,
+    to: str = "",
     weights: Weights = "auto",
     engine: Literal["auto", "torch", "ct2"] = "auto",
     device: Literal["auto", "cpu", "cuda"] = "auto",
@@ -82,6 +83,7 @@ def load(
 
     Args:
         folder: A run folder that `train`, `average` or `import_model` wrote.
+        to: The target language, for models that translate into several; `Translator.to` changes it later.
         weights: Which weights of the run; "auto" is the better validated of "best" and "averaged".
         engine: "ct2" (CTranslate2) is faster on CPUs. "auto" chooses it where it is installed and can serve the request.
         device: "auto" is a GPU if there is one.
@@ -112,17 +114,25 @@ def load(
     )
     tune_idle_threads()
     translator = Translator.load(folder, options)
+    translator = translator.to(to) if to else translator
     return translator if lazy else translator.ready()
 
 
 def translate(
-    model: Model, lines: Sequence[str], *, beam: int | None = None, alpha: float | None = None, split: bool = False
+    model: Model,
+    lines: Sequence[str],
+    *,
+    to: str = "",
+    beam: int | None = None,
+    alpha: float | None = None,
+    split: bool = False,
 ) -> list[str]:
     """Translate lines. To translate more than once, `load` the model and call its `translate`.
 
     Args:
         model: A run folder or a translator.
         lines: Sentences, one per string.
+        to: The target language, for models that translate into several.
         beam: Beam size; 1 is greedy search. By default the setting of the model.
         alpha: Strength of the length penalty, from 0 to 10. By default the setting of the model.
         split: Split each line into sentences first, and keep what stands between them.
@@ -134,13 +144,14 @@ def translate(
         >>> transduce.translate("runs/en-de", ["a sentence"])
         ['ein Satz']
     """
-    return _opened(model).translate(lines, beam=beam, alpha=alpha, split=split)
+    return _opened(model, to).translate(lines, beam=beam, alpha=alpha, split=split)
 
 
 def evaluate(
     model: Model,
     sources: Sequence[str],
     *references: Sequence[str],
+    to: str = "",
     request: SearchRequest | None = None,
     beam: int | None = None,
     alpha: float | None = None,
@@ -153,6 +164,7 @@ def evaluate(
         model: A run folder or a translator.
         sources: Source sentences.
         *references: One or more lists of references, each aligned with the sources.
+        to: The target language, for models that translate into several.
         request: All search settings at once; by default those of the model.
         beam: Beam size; 1 is greedy search.
         alpha: Strength of the length penalty.
@@ -166,7 +178,7 @@ def evaluate(
         >>> print(transduce.evaluate("runs/en-de", ["a sentence"], ["ein Satz"], metrics=["bleu"]).scores)
         BLEU 100.0
     """
-    return _opened(model).evaluate(
+    return _opened(model, to).evaluate(
         sources, *references, request=request, beam=beam, alpha=alpha, metrics=metrics, merge=merge
     )
 
@@ -252,14 +264,14 @@ def compare(
     return compared.result
 
 
-def score(model: Model, sources: Sequence[str], targets: Sequence[str]) -> list[float]:
-    """The log-probability of each target given its source.
+def score(model: Model, sources: Sequence[str], targets: Sequence[str], *, to: str = "") -> list[float]:
+    """The log-probability of each target given its source; `to` is the target language of models that have several.
 
     Example:
         >>> transduce.score("runs/en-de", ["a sentence"], ["ein Satz"])
         [-0.71]
     """
-    return _opened(model).score(sources, targets)
+    return _opened(model, to).score(sources, targets)
 
 
 def attention(model: Model, source: str, target: str | None = None, *, output: str | Path = "") -> Attention:
@@ -871,8 +883,9 @@ def serve(
 # --- shared by the functions above -------------------------------------------------------------------------------
 
 
-def _opened(model: Model) -> Translator:
-    return model if isinstance(model, Translator) else load(model, lazy=True)
+def _opened(model: Model, to: str = "") -> Translator:
+    translator = model if isinstance(model, Translator) else load(model, lazy=True)
+    return translator.to(to) if to else translator
 
 
 def _reporting(quiet: bool) -> Say:

@@ -7,6 +7,7 @@ computes only the tokens listed for a batch, which is faster and slightly less a
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -34,7 +35,9 @@ def make_shortlist(
     if not groups:
         raise DataError(f"{run}: the run does not record its training data; give pairs with --train SOURCE TARGET")
     translator = Translator.load(run, options or LoadOptions(engine="torch"))
-    read = islice(_pairs(Corpus.of(groups, data)), PAIRS)
+    tags = () if pairs else data.tags  # pairs that are given have their tags in the text
+    corpus = replace(Corpus.of(groups, data), tags=tags, placeholders=data.placeholders)
+    read = islice(_pairs(corpus), PAIRS)
     seen, count = _count_alignments(translator, read, say)
     if not count:
         raise DataError(

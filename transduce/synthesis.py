@@ -24,7 +24,7 @@ from transduce.batch_translation import (
     translate_corpus,
 )
 from transduce.checkpoint import RunFolder, write_text
-from transduce.config import PRESETS, Layers, TransformerConfig, settings_layer
+from transduce.config import PRESETS, Layers, TransformerConfig, language_tag, settings_layer
 from transduce.data import Corpus, groups_of, without_pipes
 from transduce.errors import DataError, RunError, SettingError
 from transduce.files import disk_errors, synchronize_open
@@ -38,7 +38,7 @@ PART_LINES = 16_384
 WIDTHS = 64  # a student's d_model is a multiple of this
 INHERITED = (
     "task", "references", "source_units", "target_units", "joint", "unknown", "normalization", "symbols",
-    "columns", "skip_blank_lines",
+    "columns", "skip_blank_lines", "placeholders",
 )  # fmt: skip
 LINES = "lines.jsonl"  # a copy of the lines to translate
 MANIFEST = "manifest.json"
@@ -74,6 +74,10 @@ def distill(
     # Report mistakes in the student's settings or folder before the teacher translates for an hour.
     check_free(RunFolder(Path(run)))
     requested = requested_settings(request)
+    if requested.config.data.tags:
+        raise SettingError(
+            "data.tags: `distill` reads the target language from the text: begin each source line with its tag, such as >>de<<"
+        )
     folder = RunFolder(Path(run)).made
     original = _readable_again(groups_of(request.train), folder)
     sources = (line for block in _corpus(original, requested, taught).blocks() for line in block.source)
@@ -118,12 +122,13 @@ def taught_by(teacher: ModelFolder) -> Layers:
     """The settings that a student inherits: its task and units must not be inferred from a weak teacher's output."""
     data = teacher.config.data
     settings: dict[str, Any] = {name: getattr(data, name) for name in INHERITED}
+    settings["symbols"] = (*data.symbols, *map(language_tag, dict.fromkeys((*data.tags, *data.valid_tags))))
     if (
         data.layout and data.layout.features
     ):  # the teacher read them from their own column; they are part of the text now
         pieces = teacher.vocabularies.source.pieces(range(teacher.vocabularies.source.pad))
         features = [piece for piece in pieces if piece.startswith(";") and len(piece) > 1]
-        settings["symbols"] = tuple(dict.fromkeys((*data.symbols, *features)))
+        settings["symbols"] = tuple(dict.fromkeys((*settings["symbols"], *features)))
     return {"data": settings}
 
 

@@ -138,6 +138,11 @@ class Vocabulary:
         """The pieces of a line as spelt in it, `</s>` last; an unknown piece is shown as its text, not as `<unk>`."""
         return [*self._processor.encode(line, out_type=str), "</s>"]
 
+    @cached_property
+    def language_tags(self) -> tuple[str, ...]:
+        """The pieces that ask for a target language, such as `>>de<<`."""
+        return tuple(name for name in self._names if name.startswith(">>") and name.endswith("<<") and len(name) > 4)
+
     def _decode(self, ids: Sequence[int]) -> str:
         marks = {EOS, self.pad}
         text: str = self._processor.decode([int(i) for i in ids if i not in marks])

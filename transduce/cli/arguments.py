@@ -16,7 +16,8 @@ Options = argparse.Namespace
 def load(options: Options, **changes: Any) -> Translator:
     """The translator that the options name. Its weights are read when they are first needed, after the input is checked."""
     check_quantization(options)
-    return api.load(options.run, lazy=True, quiet=is_quiet(options), **(_load_arguments(options) | changes))
+    arguments = _load_arguments(options) | changes
+    return api.load(options.run, to=options.to, lazy=True, quiet=is_quiet(options), **arguments)
 
 
 def load_options(options: Options) -> LoadOptions:

@@ -13,7 +13,7 @@ class Notices:
 
     def __init__(self, expects_features: bool = False) -> None:
         self.expects_features, self.featureless = expects_features, 0
-        self.cut = self.outputs_at_limit = self.unknown = self.newlines = self.empty = 0
+        self.cut = self.outputs_at_limit = self.unknown = self.newlines = self.empty = self.lost = 0
         self.undecodable = self.undecodable_prefixes = self.undecodable_terms = 0
 
     def add(self, translation: Translation) -> None:
@@ -23,6 +23,7 @@ class Notices:
         self.outputs_at_limit += translation.outputs_at_limit
         self.unknown += translation.unknown
         self.newlines += translation.newlines
+        self.lost += translation.lost
         self.empty += has_text and not translation.outputs
         self.featureless += self.expects_features and has_text and " ;" not in translation.source
 
@@ -49,6 +50,7 @@ class Notices:
                 "no features: this model expects a word, a tab, and the features",
             ),
             (self.unknown, "source token is", "source tokens are", "not in the vocabulary"),
+            (self.lost, "placeholder was", "placeholders were", "lost: the outputs do not contain them"),
             (self.newlines, "line break", "line breaks", "in outputs became spaces"),
             (self.empty, "line has", "lines have", "no output: every candidate has probability 0"),
             (self.undecodable, "line is", "lines are", NOT_UTF8),

@@ -76,6 +76,12 @@ def add_verbosity(parser: Parser) -> None:
 def add_model(parser: Parser) -> None:
     """A model, and how to load it."""
     parser.add_argument("run", help="run folder of the model")
+    parser.add_argument(
+        "--to",
+        metavar="LANGUAGE",
+        default="",
+        help="target language, for models that translate into several (default: the tag of each line, such as >>de<<)",
+    )
     add_loading(parser)
 
 

@@ -29,6 +29,7 @@ from transduce.config.settings import (
     all_settings,
     check,
     check_ranges,
+    language_tag,
 )
 from transduce.config.task import Counts, Side
 
@@ -61,6 +62,7 @@ __all__ = [
     "flatten",
     "from_toml",
     "gpu_machine",
+    "language_tag",
     "merge",
     "notes_on_old_names",
     "refuse_removed",

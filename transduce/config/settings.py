@@ -5,6 +5,7 @@ The defaults are the paper's base model and recipe. Importable without torch; kn
 """
 
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
@@ -12,6 +13,7 @@ from typing import Literal
 from transduce.config.columns import Columns
 from transduce.config.setting import Setting, rate, setting, settings_of
 from transduce.errors import SettingError
+from transduce.placeholders import KINDS, SYMBOLS
 
 Task = Literal["auto", "translation", "symbols"]
 Units = Literal["auto", "bpe", "unigram", "char", "word"]
@@ -266,6 +268,20 @@ class DataConfig:
     symbols: tuple[str, ...] = setting(
         (), "Pieces that are never split (sentencepiece's user-defined symbols), such as `>>de<<`.", inherited="always"
     )
+    tags: tuple[str, ...] = setting(
+        (),
+        "Target languages of the first, second, ... --train, such as de,fr, for one model that translates into several. The tag "
+        "`>>de<<` is put before each source; `translate --to de` does the same. Give one language for each --train, or none.",
+    )
+    valid_tags: tuple[str, ...] = setting(
+        (), "The same for each --valid. Without it, the languages of `tags`, if there are as many --valid as --train."
+    )
+    placeholders: tuple[str, ...] = setting(
+        (),
+        "Parts of a text that must survive translation: any of tags, urls, emails, numbers. In training, those that both sides of a "
+        "pair contain become symbols; in translation, those of the source do, and come back in the output.",
+        inherited="always",
+    )
     columns: tuple[str, ...] = setting(
         (),
         "Which column of TSV files, or key of JSONL files, is what, such as source=1,features=2,target=3, by number or by "
@@ -289,6 +305,17 @@ class DataConfig:
         choices={"keep": "they are used", "drop": "they are left out, as untranslated lines"},
     )
     cache: str = setting("", "Folder for prepared data; without it, the user's cache folder.", resumable=True)
+
+    @property
+    def tags_of_valid(self) -> tuple[str, ...]:
+        """The target language of each --valid; without --valid, data are held out of each --train."""
+        return self.valid_tags or self.tags
+
+    @property
+    def own_symbols(self) -> tuple[str, ...]:
+        """The symbols of both vocabularies, with those for language tags and placeholders."""
+        tags = dict.fromkeys(map(language_tag, (*self.tags, *self.valid_tags)))
+        return (*self.symbols, *tags, *(SYMBOLS if self.placeholders else ()))
 
     @property
     def layout(self) -> Columns | None:
@@ -515,6 +542,8 @@ def check_ranges(config: Config) -> None:
     for refused, message in (
         *_language_refusals(config.data),
         *_weight_refusals(config.data),
+        *_tag_refusals(config.data),
+        *_placeholder_refusals(config.data),
         *_column_refusals(config.data),
     ):
         if refused:
@@ -545,6 +574,43 @@ def _weight_refusals(data: DataConfig) -> list[Refusal]:
             f"{given}: {len(weights)} for {len(data.train)} corpora: give one weight for each --train, in their order",
         ),
     ]
+
+
+def _tag_refusals(data: DataConfig) -> list[Refusal]:
+    """A run that goes on need not name its data again: without them tags are not counted here."""
+    refusals: list[Refusal] = []
+    for name, tags, groups, option in (
+        ("tags", data.tags, data.train, "--train"),
+        ("valid_tags", data.valid_tags, data.valid, "--valid"),
+    ):
+        given = f"data.{name} = {','.join(tags)}"
+        wrong = [tag for tag in tags if not re.fullmatch(r"[A-Za-z0-9_-]+", tag)]
+        refusals += [
+            (bool(wrong), f"{given}: '{''.join(wrong[:1])}' is not a language code, such as de or zh_Hant"),
+            (
+                bool(tags and groups) and len(tags) != len(groups),
+                f"{given}: {len(tags)} for {len(groups)} corpora: give one language for each {option}, in their order",
+            ),
+        ]
+    return [
+        *refusals,
+        (bool(data.valid_tags) and not data.tags, "data.valid_tags without data.tags: set both, or neither"),
+        (
+            bool(data.tags and data.valid) and not data.valid_tags and len(data.valid) != len(data.train) > 0,
+            f"data.tags = {','.join(data.tags)}: which languages are the {len(data.valid)} --valid in? Set data.valid_tags",
+        ),
+    ]
+
+
+def _placeholder_refusals(data: DataConfig) -> list[Refusal]:
+    wrong = [kind for kind in data.placeholders if kind not in KINDS]
+    known = ", ".join(KINDS)
+    return [(bool(wrong), f"data.placeholders: '{''.join(wrong[:1])}' is not one of {known}")]
+
+
+def language_tag(language: str) -> str:
+    """The tag before a source that asks for a target language, as in OPUS-MT's models."""
+    return f">>{language}<<"
 
 
 def _column_refusals(data: DataConfig) -> list[Refusal]:

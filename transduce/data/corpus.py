@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import IO, Any, Literal
 from zlib import crc32
 
-from transduce.config import DataConfig
+from transduce.config import DataConfig, language_tag
 from transduce.config.columns import Columns, feature_symbols
 from transduce.errors import DataError
+from transduce.placeholders import Masker
 
 LINES_PER_BLOCK = 4096
 
@@ -56,6 +57,8 @@ class Corpus:
     skip_blank_lines: bool = False  # of TSV and JSONL; otherwise a blank line is an error
     hold_out: int = 0  # about one source in this many belongs to the held-out part; 0: there is none
     part: Literal["kept", "held out"] = "kept"
+    tags: tuple[str, ...] = ()  # the target language of each group, put before its sources; empty for none
+    placeholders: tuple[str, ...] = ()  # kinds of placeholders to mask
 
     @staticmethod
     def of(groups: tuple[Group, ...], data: DataConfig) -> "Corpus":
@@ -66,7 +69,21 @@ class Corpus:
         """The pairs of this part in order, read `LINES_PER_BLOCK` at a time."""
         for number, group in enumerate(self.groups):
             for block in self._group_blocks(group):
-                yield replace(self._part_of(block) if self.hold_out else block, group=number)
+                part = self._part_of(block) if self.hold_out else block
+                yield replace(self._tagged(self._masked(part), number), group=number)
+
+    def _masked(self, block: Block) -> Block:
+        if not self.placeholders:
+            return block
+        mask_pair = Masker(self.placeholders).mask_pair
+        pairs = [mask_pair(*pair) for pair in zip(block.source, block.target, strict=True)]
+        return replace(block, source=[source for source, _ in pairs], target=[target for _, target in pairs])
+
+    def _tagged(self, block: Block, group: int) -> Block:
+        if not self.tags:
+            return block
+        tag = language_tag(self.tags[group])
+        return replace(block, source=[f"{tag} {text}" if text.strip() else text for text in block.source])
 
     def _part_of(self, block: Block) -> Block:
         """The pairs of this part, chosen by a hash of the source: equal sources (a word with two pronunciations) stay together."""

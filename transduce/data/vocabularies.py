@@ -42,7 +42,7 @@ def _vocabulary(
     scan: Scan, settings: DataConfig, sides: Sides, units: Units, folder: Path, notify: Callable[[str], None]
 ) -> Vocabulary:
     assert units != "auto", "units are resolved before a vocabulary is learned"
-    symbols = settings.symbols if sides == "target" else (*settings.symbols, *scan.symbols)
+    symbols = settings.own_symbols if sides == "target" else (*settings.own_symbols, *scan.symbols)
     learning = (units, settings.vocabulary_size, settings.unknown, settings.normalization, symbols)
     sample = (scan.content, len(scan.sample[0]), sides)
     name = VOCABULARY + cache.entry_key(sample, learning, sentencepiece.__version__)

@@ -3,7 +3,7 @@
 import os
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from transduce.data import Corpus, found_setting, groups_from_setting, read_pairs
@@ -144,6 +144,6 @@ def _validation(opened: ModelFolder) -> list[str]:
         return []
     try:
         groups = groups_from_setting(found_setting(data.valid, opened.folder.path))
-        return list(read_pairs(Corpus.of(groups, data))[0])
+        return list(read_pairs(replace(Corpus.of(groups, data), tags=data.tags_of_valid))[0])
     except (DataError, OSError):
         return []

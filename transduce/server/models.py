@@ -62,7 +62,7 @@ class ServedModel:
     def load(of: Specification, loading: LoadOptions) -> "ServedModel":
         """Load a model and translate with it once, so that the first request reads nothing from its folder."""
         weights = fingerprint(of.folder, loading)
-        translator = _warm(of.folder, loading)
+        translator = _warm(of, loading)
         return ServedModel(of, translator, weights, splitter_of(translator))
 
     def translate(self, lines: list[str], request: SearchRequest) -> list[Translation]:
@@ -179,8 +179,16 @@ def load_within(load_s: float, of: Specification, loading: LoadOptions) -> Serve
         raise RunError(f"{of.folder}: the model could not be loaded within {load_s:g} s") from None
 
 
-def _warm(folder: Path, loading: LoadOptions) -> Translator:
-    translator = Translator.load(folder, loading)
+def _warm(of: Specification, loading: LoadOptions) -> Translator:
+    translator = Translator.load(of.folder, loading)
+    if of.target in translator.target_languages:
+        translator = translator.to(of.target)
+    elif translator.config.data.tags:
+        languages = translator.target_languages
+        raise SettingError(
+            f"{of.folder}: this model translates into {', '.join(languages)}: serve it as {of.source or 'en'}-{languages[0]}="
+            f"{of.folder}, once for each language"
+        )
     for lines in (["a"], ["a", "b"]):  # CTranslate2 prepares single lines and batches separately
         translator.translate(lines)
     return translator

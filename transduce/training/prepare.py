@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from transduce.checkpoint import RunFolder, steps_saved, write_bytes, write_text
-from transduce.config import Config, DataConfig, notes_on_old_names, refuse_removed
+from transduce.config import Config, DataConfig, language_tag, notes_on_old_names, refuse_removed
 from transduce.data import (
     Corpus,
     EmptyCorpus,
@@ -132,12 +132,24 @@ def _prepare_new(folder: RunFolder, requested: RequestedSettings, say: Say, begu
             if start is None
             else f"using the vocabulary and weights of {requested.start_from}"
         )
+        if start:
+            _check_symbols(config.data, start)
         with warming_up(config):
             both = start.vocabularies if start else learn_vocabularies(scanned.train, config.data, cache, notify=say)
             training_data, about = _training_data(config, both, corpora, scanned, say)
     training_data = _with_output_limit(training_data, requested, say)
     _write_folder(folder, training_data, scanned)
     return Prepared(training_data, start, about)
+
+
+def _check_symbols(data: DataConfig, start: ModelFolder) -> None:
+    """Refuse language tags that the vocabulary of the model to start from does not have: they would be spelt in pieces."""
+    known = start.vocabularies.source.language_tags
+    for tag in map(language_tag, (*data.tags, *data.valid_tags)):
+        if tag not in known:
+            raise DataError(
+                f"{start.folder.path}: its vocabulary has no symbol {tag}: train a new model with these languages"
+            )
 
 
 def _prepare_resumed(folder: RunFolder, requested: RequestedSettings, say: Say) -> Prepared:
@@ -215,11 +227,11 @@ def _corpora(data: DataConfig, scratch: Path, infers: bool = False) -> _Corpora:
         raise SettingError("no training data: give --train SOURCE TARGET or --train FILE.tsv")
     train, valid = groups_from_setting(data.train), groups_from_setting(data.valid)
     plain = without_pipes((*train, *valid), scratch)
-    corpus = Corpus.of(plain[: len(train)], data)
+    corpus = replace(Corpus.of(plain[: len(train)], data), tags=data.tags, placeholders=data.placeholders)
     if infers and not data.layout:
         corpus = replace(corpus, columns=infer_columns(plain, data.languages))
     if valid:
-        return _Corpora(corpus, replace(corpus, groups=plain[len(train) :]))
+        return _Corpora(corpus, replace(corpus, groups=plain[len(train) :], tags=data.tags_of_valid))
     return _split(corpus, data.hold_out)
 
 
@@ -297,7 +309,7 @@ def _training_data(
     ]
     for line in [*about, *train.report.warnings()]:
         say(line)
-    sources, targets = read_pairs(corpora.valid)
+    sources, targets = read_pairs(replace(corpora.valid, placeholders=()))  # the translator masks and restores them
     merged = merges_references(config, sources)
     texts = TestSet.of(sources, targets, limit=config.train.validate_lines, merged=merged)
     return TrainingData(config, both, train, valid, texts), about

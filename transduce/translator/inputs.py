@@ -6,6 +6,7 @@ from itertools import islice
 from typing import TypeVar
 
 from transduce.errors import DataError
+from transduce.translator.forms import LearnedLine
 
 T = TypeVar("T")
 
@@ -14,9 +15,9 @@ LINES_AT_ONCE = 4_096  # lines that are sorted and searched together; this bound
 
 @dataclass(frozen=True)
 class LineBlock:
-    """A block of lines as text and as ids. Empty lines are not searched."""
+    """A block of lines as the model has learned such lines, and as ids. Empty lines are not searched."""
 
-    texts: list[str]
+    lines: list[LearnedLine]
     ids: list[list[int]]
     searched: list[int]  # the indices of the lines that are searched
     limits: list[int]  # for each searched line, the maximum number of tokens of its outputs

@@ -34,6 +34,7 @@ class Translation:
     unknown: int = 0  # source tokens that are not in the vocabulary
     newlines: int = 0  # line breaks in the outputs that were replaced by spaces
     outputs_at_limit: int = 0  # outputs that reached the length limit and are probably incomplete
+    lost: int = 0  # placeholders of the source that the best output does not contain
 
     @property
     def text(self) -> str:

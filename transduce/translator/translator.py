@@ -3,20 +3,23 @@
 Each translation counts what was cut, what was unknown and what reached the length limit, so that nothing is lost silently.
 """
 
+import copy
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from transduce.config import Config, ModelConfig
-from transduce.errors import DataError
+from transduce.config import Config, ModelConfig, language_tag
+from transduce.errors import DataError, SettingError
 from transduce.search import Hypothesis
 from transduce.text import EOS, UNKNOWN, Vocabularies
 from transduce.translator.alignment import Pairs, with_source_words, word_numbers, word_pairs
 from transduce.translator.engine import Block, Engine, SearchRequest
 from transduce.translator.engines import Engines, FolderEngines, LoadOptions, OneEngine, torch_engine
 from transduce.translator.folder import open_folder
+from transduce.translator.forms import LineForms
 from transduce.translator.inputs import InputLines, LineBlock, check_lines
 from transduce.translator.outputs import Attention, Output, Scored, Translation
 
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from transduce.translator.evaluation import Evaluation
     from transduce.translator.split import SplitTranslation
 
+NO_TAGS = "this model translates into one language, and its sources have no language tags (data.tags)"
 LONGEST_SOURCE = 1_024  # tokens; longer lines are cut, and their translations say so
 
 
@@ -40,6 +44,7 @@ class Translator:
 
     def __init__(self, engines: Engines, vocabularies: Vocabularies, config: Config) -> None:
         self.engines, self.vocabularies, self.config = engines, vocabularies, config
+        self.forms = LineForms(config.data, vocabularies.source.language_tags)
         self.longest_source = longest_source(config.model)
 
     @staticmethod
@@ -80,6 +85,30 @@ class Translator:
         """Whether an output can contain `<unk>`. A model that spells unknown words in bytes never writes it."""
         data = self.config.data
         return not (data.unknown == "bytes" and data.target_units in ("bpe", "unigram"))
+
+    @property
+    def target_languages(self) -> tuple[str, ...]:
+        """The languages that the model translates into, where its sources have language tags; otherwise none."""
+        return tuple(tag[2:-2] for tag in self.forms.tags)
+
+    def to(self, language: str) -> "Translator":
+        """The same model, translating into one of its target languages.
+
+        Example:
+            >>> transduce.load("runs/multilingual").to("de").translate(["a sentence"])
+            ['ein Satz']
+        """
+        if language not in self.target_languages:
+            known = (
+                f"this model translates into {', '.join(self.target_languages)}" if self.target_languages else NO_TAGS
+            )
+            raise SettingError(f"target language '{language}': {known}")
+        other = copy.copy(self)
+        other.forms = replace(self.forms, tag=language_tag(language))
+        data = self.config.data
+        languages = (data.languages[0], language) if data.languages else ()  # metrics depend on the target language
+        other.config = replace(self.config, data=replace(data, languages=languages))
+        return other
 
     def ready(self, request: SearchRequest | None = None) -> "Translator":
         """Load the engine for this request now, so that errors appear before any input is read."""
@@ -246,10 +275,9 @@ class Translator:
         """The log-probability of each token of each target; sequences too long for the model are cut and say so."""
         if len(check_lines(sources)) != len(check_lines(targets)):
             raise DataError(f"{len(sources)} sources but {len(targets)} targets: give one target for each source")
-        encoded, given = (
-            self.vocabularies.source.encode(self._as_learned(sources)),
-            self.vocabularies.target.encode(targets),
-        )
+        lines, texts = self.forms.learned_pairs(sources, targets)
+        encoded = self.vocabularies.source.encode([line.text for line in lines])
+        given = self.vocabularies.target.encode(texts)
         engine = self.engines.scoring()
         scored = engine.score([self._cut(ids) for ids in encoded], [self._cut(ids) for ids in given])
         over = [max(0, max(len(s), len(t)) - self.longest_source) for s, t in zip(encoded, given, strict=True)]
@@ -262,20 +290,21 @@ class Translator:
             >>> transduce.load("runs/en-de").align(["a sentence"], ["ein Satz"])
             [[(0, 0), (1, 1)]]
         """
-        texts = self._as_learned(check_lines(sources))
-        encoded = [self._cut(ids) for ids in self.vocabularies.source.encode(texts)]
-        given = [self._cut(ids) for ids in self.vocabularies.target.encode(check_lines(targets))]
+        lines, masked = self.forms.learned_pairs(check_lines(sources), check_lines(targets))
+        encoded = [self._cut(ids) for ids in self.vocabularies.source.encode([line.text for line in lines])]
+        given = [self._cut(ids) for ids in self.vocabularies.target.encode(masked)]
         full = [n for n, (ids, target) in enumerate(zip(encoded, given, strict=True)) if min(len(ids), len(target)) > 1]
         looks = self.engines.torch.align([encoded[n] for n in full], [given[n] for n in full])
-        found: list[Pairs] = [[] for _ in texts]
+        found: list[Pairs] = [[] for _ in lines]
         for n, looks_at in zip(full, looks, strict=True):
             pieces = self.vocabularies.target.pieces(given[n][:-1])
-            found[n] = word_pairs(self.vocabularies.source.written(texts[n]), pieces, looks_at)
+            pairs = word_pairs(self.vocabularies.source.written(lines[n].text), pieces, looks_at)
+            found[n] = lines[n].aligned(pairs, masked[n])
         return found
 
     def source_ids(self, text: str) -> list[int]:
         """The ids of a line as the model takes them: cut if it is too long, `</s>` last."""
-        return self._cut(self.vocabularies.source.encode(self._as_learned([text]))[0])
+        return self._cut(self.vocabularies.source.encode([self.forms.learned([text])[0].text])[0])
 
     def attention(self, source: str, target: str | None = None, *, picture: str | Path = "") -> Attention:
         """The attention weights of every head in every layer for a sentence pair.
@@ -326,31 +355,27 @@ class Translator:
     ) -> Iterator[Block]:
         """Blocks of ids to search; their lines are appended to `taken`."""
         while (block := inputs.next_lines())[0]:
-            texts, paused = self._as_learned(block[0]), block[1]
+            lines, paused = self.forms.learned(block[0]), block[1]
+            texts = [line.text for line in lines]
             ids = self.vocabularies.source.encode(texts, every_core=engine.spares_cores)
-            prefixes = [row[:-1] for row in self.vocabularies.target.encode(inputs.next_prefixes(len(texts)))]
-            phrases = [[row[:-1] for row in self.vocabularies.target.encode(t)] for t in inputs.next_terms(len(texts))]
+            begins = self.forms.masked_like(lines, inputs.next_prefixes(len(texts)))
+            prefixes = [row[:-1] for row in self.vocabularies.target.encode(begins)]
+            terms = self.forms.terms_masked_like(lines, inputs.next_terms(len(texts)))
+            phrases = [[row[:-1] for row in self.vocabularies.target.encode(t)] for t in terms]
             searched = [n for n, text in enumerate(texts) if text.strip()]
             cut, at_most = [self._cut(row) for row in ids], inputs.next_limits(len(texts))
             searching = Block(cut, prefixes or [()] * len(ids), phrases, at_most, paused).only(searched)
-            taken.append(LineBlock(texts, ids, searched, request.limits(searching, engine.longest)))
+            taken.append(LineBlock(lines, ids, searched, request.limits(searching, engine.longest)))
             yield searching
         inputs.check_exhausted()
 
-    def _as_learned(self, lines: Sequence[str]) -> list[str]:
-        """Lines in the form of the training data: with features, `gehen<TAB>V;PST` becomes `gehen ;V;PST`."""
-        columns = self.config.data.layout
-        if columns is None or not self.reads_features:
-            return list(lines)
-        return [columns.source_of_line(line) for line in lines]
-
     def _best(self, lines: LineBlock, searched: list[list[Hypothesis]]) -> list[str]:
         """The text of the best output of each line; empty for an empty line."""
-        texts = [""] * len(lines.texts)
+        texts = [""] * len(lines.lines)
         found = [(number, best[0].tokens) for number, best in zip(lines.searched, searched, strict=True) if best]
         decoded = self.vocabularies.target.decode([tokens for _, tokens in found])
         for (number, _), text in zip(found, decoded, strict=True):
-            texts[number] = text
+            texts[number] = lines.lines[number].restored(text).text
         return texts
 
     def _translations(
@@ -358,19 +383,20 @@ class Translator:
     ) -> Iterator[Translation]:
         decoded = self.vocabularies.target.decode_counted([one.tokens for found in searched for one in found])
         outputs, newlines = self._outputs(lines, searched, decoded.texts, request), iter(decoded.newlines)
-        counts = [0] * len(lines.texts)  # of outputs
+        counts, masked = [0] * len(lines.lines), iter(decoded.texts)  # the number of outputs of each line
         for number, found in zip(lines.searched, searched, strict=True):
             counts[number] = len(found)
-        for text, ids, count in zip(lines.texts, lines.ids, counts, strict=True):
-            these = list(islice(outputs, count))
+        for line, ids, count in zip(lines.lines, lines.ids, counts, strict=True):
+            these, best = list(islice(outputs, count)), list(islice(masked, count))[:1]
             yield Translation(
-                source=text,
+                source=line.source,
                 outputs=these,
                 source_tokens=len(ids),
                 cut=max(0, len(ids) - self.longest_source),
                 unknown=ids.count(UNKNOWN),
                 newlines=sum(islice(newlines, count)),
                 outputs_at_limit=sum(output.at_limit for output in these),
+                lost=sum(line.restored(text).lost for text in best),
             )
 
     def _outputs(
@@ -383,18 +409,17 @@ class Translator:
         for (number, one), limit, text, looks_at in zip(pairs, limits, texts, looks, strict=True):
             unasked = request.figures == "none" and not looks_at
             pieces = [] if unasked else self.vocabularies.target.pieces(one.tokens)
-            aligned = (
-                word_pairs(self.vocabularies.source.written(lines.texts[number]), pieces, looks_at) if looks_at else []
-            )
+            line = lines.lines[number]
+            aligned = word_pairs(self.vocabularies.source.written(line.text), pieces, looks_at) if looks_at else []
             if request.replace_unknown and UNKNOWN in one.tokens:
                 text = self._without_unknown(text, lines, number, one, looks_at)
             yield Output(
-                text=text,
+                text=line.restored(text).text,
                 tokens=pieces,
                 score=one.score,
                 log_probability=one.log_probability,
                 token_log_probabilities=one.token_log_probabilities,
-                alignment=aligned if request.aligned else [],
+                alignment=line.aligned(aligned, text) if request.aligned else [],
                 length=len(one.tokens) + 1,
                 at_limit=len(one.tokens) + 1 >= limit,
             )
@@ -405,8 +430,9 @@ class Translator:
         return self.engines.torch.align(sources, [[*one.tokens, EOS] for _, one in pairs])
 
     def _without_unknown(self, text: str, lines: LineBlock, number: int, one: Hypothesis, looks_at: list[int]) -> str:
-        words = lines.texts[number].split()
-        of_piece = word_numbers(self.vocabularies.source.written(lines.texts[number]))
+        learned = lines.lines[number].text
+        words = learned.split()
+        of_piece = word_numbers(self.vocabularies.source.written(learned))
         asked = [of_piece[at] for at, token in zip(looks_at, one.tokens, strict=True) if token == UNKNOWN]
         mark = self.vocabularies.target.decode([[UNKNOWN]])[0].strip()
         return with_source_words(text, mark, [words[min(at, len(words) - 1)] for at in asked])
