@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from pretend_pairs import block_of, pretend_pairs, side_of
 
-from transduce.diagnosis import language
+from transduce.diagnosis import detection
 from transduce.diagnosis.analysis import Context
 from transduce.diagnosis.findings import Finding
 from transduce.diagnosis.language import LanguageAnalysis
@@ -67,16 +67,17 @@ def test_small_blocks_have_no_suspects() -> None:
 
 
 def test_swapped_pairs_are_found_without_lingua(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(language, "find_spec", lambda name: None)
+    monkeypatch.setattr(detection, "find_spec", lambda name: None)
     rows = [n for n in range(0, 1_500, 50) if len(CLEAN[n][0].split()) > 5]
     (finding,), analysis = analysed(planted(CLEAN, rows))
-    assert (finding.rule, finding.severity, finding.count) == ("swapped_sides", "serious", len(rows))
+    assert (finding.rule, finding.severity, finding.count) == ("swapped_sides", "notable", len(rows))
     assert len(finding.examples) <= 5
-    assert analysis.removed()["swapped_sides"].tolist() == rows
+    assert "judged by words alone" in finding.explanation
+    assert analysis.removed() == {}
 
 
-def test_wrong_languages_without_lingua_say_what_was_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(language, "find_spec", lambda name: None)
+def test_wrong_languages_without_lingua_name_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(detection, "find_spec", lambda name: None)
     (finding,), _ = analysed(planted(CLEAN, [100], {"target": CLEAN[3][0]}))
     assert (finding.rule, finding.severity, finding.count) == ("wrong_language", "note", 1)
     assert "pip install" in finding.explanation
@@ -116,6 +117,10 @@ class TestWithLingua:
         assert (finding.rule, finding.severity, finding.count) == ("swapped_sides", "serious", 1_000)
         assert "Swap the two files" in finding.advice
         assert analysis.removed() == {}
+
+    def test_one_language_on_both_sides(self) -> None:
+        swapped = planted(english_german(1_000), [10, 500, 900])
+        assert analysed(swapped, ("en", "en-GB"))[0] == []
 
     def test_languages_that_lingua_does_not_know(self) -> None:
         assert analysed(english_german(400), ("en", "iba"))[0] == []

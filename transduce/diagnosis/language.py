@@ -1,19 +1,19 @@
 """The wrong language: pairs whose sides are swapped, sides in the other side's language, and lines in a third language.
 
 Suspects are found by their words (`transduce/diagnosis/profiles.py`), and lingua confirms them. A sample of all pairs is
-checked as well, because a file in which most pairs are wrong has no suspects. Without lingua, suspects by words alone are
-reported, and lines in a third language are not. Knows texts and languages, and no files.
+checked as well, because a file in which most pairs are wrong has no suspects. Where lingua is not installed or does not know
+the languages, suspects are reported and kept, and lines in a third language are not looked for. Knows no files.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.util import find_spec
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from transduce.diagnosis.analysis import Block, Context, Place
+from transduce.diagnosis.detection import Detector, languages_of
 from transduce.diagnosis.findings import MOST_EXAMPLES, Example, Finding, Severity
 from transduce.diagnosis.profiles import suspects
 
@@ -21,13 +21,14 @@ SWAPPED, WRONG = "swapped_sides", "wrong_language"
 KINDS = ("swapped", "source", "target", "strange source", "strange target")
 SAMPLED_OF_BLOCK = 32  # pairs
 SAMPLED = 2_000  # pairs of each group of files, at most twice as many while they are collected
-MOSTLY = 0.8  # share of the sample that makes a whole file wrong
 CHECKED = 20_000  # suspects of each kind that lingua looks at
 TRUSTED = 0.9  # share of the checked suspects that must be confirmed before the unchecked ones are believed
-FOREIGN = 0.05  # probability of both languages together below which a text is in a third one
 SERIOUS = 0.01  # share of the pairs
 NOTABLE = 0.001
-FEWEST_SAMPLED = 20
+UNCONFIRMED = (
+    " This is judged by words alone, and --write keeps the pairs, because lingua is not installed"
+    " (pip install 'transduce[doctor]') or does not know the languages."
+)
 
 T = TypeVar("T")
 Numbers = NDArray[np.int64]
@@ -86,23 +87,24 @@ class LanguageAnalysis:
             known.examples += observed.examples[kind][: max(0, CHECKED - len(known.examples))]
 
     def finish(self) -> list[Finding]:
-        detector = _Detector.make(self.languages, [one for sample in self._samples.values() for one in sample.examples])
-        swapped_files = [
-            sample for sample in self._samples.values() if detector and detector.mostly_swapped(sample.examples)
-        ]
-        confirmed = {kind: _confirmed(known, kind, detector) for kind, known in self._suspects.items()}
-        swapped, *wrong = (confirmed[kind] for kind in KINDS)
-        self._removed = {SWAPPED: swapped.numbers, WRONG: np.unique(np.concatenate([one.numbers for one in wrong]))}
+        sample = [one for sample in self._samples.values() for one in sample.examples]
+        languages = languages_of(self.languages, sample)
+        if languages and languages[0] == languages[1]:
+            return []  # nothing can be swapped
+        detector = Detector(*languages) if languages else None
+        swapped_files = [one for one in self._samples.values() if detector and detector.mostly_swapped(one.examples)]
         if swapped_files:
             return [self._swapped_files(swapped_files)]
-        return [*self._swapped(swapped), *self._wrong(wrong, detector)]
+        swapped, *wrong = (_confirmed(known, kind, detector) for kind, known in self._suspects.items())
+        numbers = np.unique(np.concatenate([one.numbers for one in wrong]))
+        self._removed = {SWAPPED: swapped.numbers, WRONG: numbers} if detector else {}
+        return [*self._swapped(swapped, detector), *self._wrong(wrong, len(numbers), detector)]
 
     def removed(self) -> Mapping[str, Numbers]:
         return self._removed
 
     def _swapped_files(self, samples: Sequence["_Sample"]) -> Finding:
         count = sum(sample.pairs for sample in samples)
-        self._removed = {}  # swapping the files mends them
         checked = sum(len(sample.examples) for sample in samples)
         return Finding(
             SWAPPED,
@@ -115,26 +117,23 @@ class LanguageAnalysis:
             self.role,
         )
 
-    def _swapped(self, found: Confirmed) -> list[Finding]:
+    def _swapped(self, found: Confirmed, detector: Detector | None) -> list[Finding]:
         share = len(found.numbers) / max(1, self._pairs)
         explanation = "The source is in the language of the target and the target in that of the source."
+        explanation += "" if detector else UNCONFIRMED
         advice = "Swap the two sides of these pairs, or leave them out with --write."
-        severity: Severity = "serious" if share > SERIOUS else "notable"
+        severity: Severity = "serious" if detector and share > SERIOUS else "notable"
         shown = tuple(_spread(found.examples, MOST_EXAMPLES))
         one = Finding(SWAPPED, severity, len(found.numbers), share, explanation, advice, shown, self.role)
         return [one] if one.count else []
 
-    def _wrong(self, found: Sequence[Confirmed], detector: "_Detector | None") -> list[Finding]:
-        count = len(self._removed[WRONG])
+    def _wrong(self, found: Sequence[Confirmed], count: int, detector: Detector | None) -> list[Finding]:
         examples = sorted((example for one in found for example in one.examples), key=lambda one: one.detail)
         explanation = (
             "One side is not in its language, so a model learns to leave text untranslated or to mix languages."
         )
         advice = "Leave these pairs out with --write."
-        if detector is None:
-            explanation += (
-                " Lines in a third language were not looked for: pip install 'transduce[doctor]' adds lingua."
-            )
+        explanation += "" if detector else UNCONFIRMED
         shown = tuple(_spread(examples, MOST_EXAMPLES))
         share = count / max(1, self._pairs)
         severity: Severity = "notable" if share > NOTABLE else "note"
@@ -166,7 +165,7 @@ class _Sample:
             self._every *= 2
 
 
-def _confirmed(known: _Suspects, kind: str, detector: "_Detector | None") -> Confirmed:
+def _confirmed(known: _Suspects, kind: str, detector: Detector | None) -> Confirmed:
     """The suspects that are wrong: those that lingua confirms, and the unchecked ones if it confirmed nearly all."""
     numbers = np.concatenate([np.empty(0, np.int64), *known.numbers])
     if detector is None:
@@ -176,86 +175,3 @@ def _confirmed(known: _Suspects, kind: str, detector: "_Detector | None") -> Con
     rest = numbers[len(wrong) :] if wrong.sum() >= TRUSTED * len(wrong) else numbers[:0]
     shown = [Example(e.file, e.line, e.source, e.target, d) for e, d in zip(known.examples, details, strict=True) if d]
     return Confirmed(np.concatenate([numbers[: len(wrong)][wrong], rest]), tuple(shown))
-
-
-class _Detector:
-    """Lingua for the two languages of a corpus, and for all languages it knows.
-
-    Low accuracy mode: it loads in a second instead of twenty, and suspects have enough words for it.
-    """
-
-    def __init__(self, source: Any, target: Any) -> None:
-        from lingua import LanguageDetectorBuilder
-
-        self.languages = (source, target)
-        self.two = LanguageDetectorBuilder.from_languages(source, target).with_low_accuracy_mode().build()
-        self.all = LanguageDetectorBuilder.from_all_languages().with_low_accuracy_mode().build()
-
-    @staticmethod
-    def make(codes: Sequence[str], sample: Sequence[Example]) -> "_Detector | None":
-        """A detector, or None if lingua is not installed or does not know the languages."""
-        if find_spec("lingua") is None or not sample:
-            return None
-        known = [_language(code) for code in codes] if codes else _main_languages(sample)
-        return None if None in known or known[0] == known[1] else _Detector(*known)
-
-    def mostly_swapped(self, sample: Sequence[Example]) -> bool:
-        details = self.verdicts("swapped", sample)
-        return len(sample) >= FEWEST_SAMPLED and sum(map(bool, details)) > MOSTLY * len(sample)
-
-    def verdicts(self, kind: str, examples: Sequence[Example]) -> list[str]:
-        """For each suspect what is wrong with it, or nothing."""
-        sources, targets = [one.source for one in examples], [one.target for one in examples]
-        if kind == "swapped":
-            both = zip(self._others(sources, 0), self._others(targets, 1), strict=True)
-            return ["source and target are swapped" if all(one) else "" for one in both]
-        side = int(kind.endswith("target"))
-        texts = (sources, targets)[side]
-        if kind.startswith("strange"):
-            return [f"the {KINDS[1 + side]} looks {name}" if name else "" for name in self._foreign(texts)]
-        name = _name(self.languages[1 - side])
-        return [f"the {kind} looks {name}" if wrong else "" for wrong in self._others(texts, side)]
-
-    def _others(self, texts: list[str], side: int) -> list[bool]:
-        """Whether each text is in the language of the other side."""
-        return [one == self.languages[1 - side] for one in self.two.detect_languages_in_parallel_of(texts)]
-
-    def _foreign(self, texts: list[str]) -> list[str]:
-        """The name of the language of each text if it is a third one, or nothing."""
-        found = []
-        for values in self.all.compute_language_confidence_values_in_parallel(texts):
-            own = sum(value.value for value in values if value.language in self.languages)
-            found.append(_name(values[0].language) if values and own < FOREIGN else "")
-        return found
-
-
-def _language(code: str) -> Any:
-    """Lingua's language for a code such as `de`, `deu` or `pt-BR`; None if it does not know it."""
-    from lingua import Language
-
-    short = code.lower().replace("_", "-").partition("-")[0]
-    codes = {"iso_code_639_1": 2, "iso_code_639_3": 3}
-    found = (
-        one
-        for one in Language.all()
-        for name, length in codes.items()
-        if len(short) == length and getattr(one, name).name.lower() == short
-    )
-    return next(found, None)
-
-
-def _main_languages(sample: Sequence[Example]) -> list[Any]:
-    """The most frequent language of each side; None if it is not that of most texts."""
-    from lingua import LanguageDetectorBuilder
-
-    detector = LanguageDetectorBuilder.from_all_languages().with_low_accuracy_mode().build()
-    found = []
-    for texts in ([one.source for one in sample[:200]], [one.target for one in sample[:200]]):
-        languages = detector.detect_languages_in_parallel_of(texts)
-        best = max(set(languages), key=languages.count)
-        found.append(best if languages.count(best) > len(texts) / 2 else None)
-    return found
-
-
-def _name(language: Any) -> str:
-    return str(language.name).capitalize()
