@@ -1,11 +1,15 @@
 """Translating corpora in shards: every line exactly once, in order, whatever fails, in every format and form of running."""
 
+import contextlib
 import gzip
 import json
 import os
 import random
 import shutil
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -388,6 +392,56 @@ def test_a_ray_cluster_translates_and_replaces_killed_actors(
     assert any("the actor was lost" in line for line in said)
     assert (result.finished, result.lines, result.failures) == (7, len(TEXTS), [])
     assert joined(tmp_path / "out") == "".join(f"{text}\n" for text in expected)
+
+
+@pytest.mark.slow
+def test_ray_data_translates_a_column(run: Path, expected: list[str]) -> None:
+    """In its actors, with the order of rows if it is asked for."""
+    ray = pytest.importorskip("ray")
+    program = f"""
+import ray, transduce
+from transduce import LoadOptions
+ray.init(num_cpus=2, log_to_driver=False)
+ray.data.DataContext.get_current().execution_options.preserve_order = True
+dataset = ray.data.from_items([{{"text": text}} for text in {TEXTS!r}]).map_batches(
+    transduce.TableTranslator,
+    fn_constructor_args=({str(run)!r}, "text"),
+    fn_constructor_kwargs={{"beam": 1, "options": LoadOptions(engine="torch", threads=1)}},
+    batch_size=16,
+    concurrency=2,
+)
+assert [row["translation"] for row in dataset.take_all()] == {expected!r}
+"""
+    assert ray
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=240)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc of Linux")
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_workers_end_with_their_driver(number: int, run: Path, tmp_path: Path) -> None:
+    """A killed command leaves no processes behind, and the next one finishes its work."""
+    given = write(tmp_path / "a", TEXTS * 400)
+    command = ["batch", str(run), given, "-o", str(tmp_path / "out"), "--shard-lines", "500", *FORM, "--workers", "2"]
+    driver = subprocess.Popen([sys.executable, "-m", "transduce", *command, "--quiet"])
+    while not list((tmp_path / "out").glob("shard-*")):
+        assert driver.poll() is None
+        time.sleep(0.05)
+    driver.send_signal(number)
+    driver.wait(timeout=60)
+    mark = f"worker_process\0{tmp_path / 'out'}".encode()
+    deadline = time.monotonic() + 60
+    while any(mark in line for line in command_lines()):
+        assert time.monotonic() < deadline, "a worker is still there"
+        time.sleep(0.1)
+    assert main([*command, "--quiet"]) == 0
+    assert transduce.verify_batch(tmp_path / "out").is_complete
+
+
+def command_lines() -> Iterator[bytes]:
+    for process in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):  # it may have ended
+            yield (process / "cmdline").read_bytes()
 
 
 # --- refusals --------------------------------------------------------------------------------------------------

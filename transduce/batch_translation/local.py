@@ -152,11 +152,15 @@ class WorkerThread(threading.Thread):
         self.progress.failed(number, reason, self.schedule.failed(number, reason, worker_lost="failed" not in answer))
 
     def _answer(self) -> dict[str, Any]:
-        """The next object from the process; empty if it has died."""
+        """The next object from the process, notes aside; empty if it has died."""
         assert self.process is not None
         assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        return json.loads(line) if line.endswith("\n") else {}
+        while (line := self.process.stdout.readline()).endswith("\n"):
+            answer: dict[str, Any] = json.loads(line)
+            if "note" not in answer:
+                return answer
+            self.progress.note(answer["note"])
+        return {}
 
     def _ending(self) -> str:
         assert self.process is not None

@@ -68,14 +68,24 @@ def run_on_ray(folder: Path, workers: int, threads: int, device: str, schedule: 
 
     mine = not ray.is_initialized()
     if mine:
-        ray.init(log_to_driver=False, logging_level=logging.WARNING)
+        ray.init(log_to_driver=False, logging_level=logging.ERROR)
     try:
         actors = Actors(folder, workers, threads, device)
         progress.say(f"Ray: {actors.count} actors with {actors.threads} cores{' and a GPU' * bool(actors.gpus)} each")
+        if actors.threads > (largest := _largest_node()):
+            progress.say(
+                f"no node of the cluster has {actors.threads} cores (the largest has {largest}): waiting for one"
+            )
         Dispatch(actors, schedule, progress).run()
     finally:
         if mine:
             ray.shutdown()
+
+
+def _largest_node() -> int:
+    import ray
+
+    return max((int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]), default=0)
 
 
 class Dispatch:

@@ -21,6 +21,7 @@ class Progress:
         self.rows_before = sum(manifest.shards[number].rows for number in numbers if number in finished)
         self.rows_written, self.said = 0, self.begun  # rows of unfinished shards are among those written
         self.counts: dict[str, int] = {}
+        self.notes: set[str] = set()
 
     def advanced(self, rows: int) -> None:
         """More rows of a shard are written; a negative number takes back those of a shard that failed."""
@@ -37,6 +38,13 @@ class Progress:
                 self.counts[name] = self.counts.get(name, 0) + count
             if perf_counter() - self.said >= EVERY_S or self.done == self.shards:
                 self._report()
+
+    def note(self, text: str) -> None:
+        """What a worker has to say; several workers say the same once."""
+        with self.lock:
+            if text not in self.notes:
+                self.notes.add(text)
+                self.say(text)
 
     def failed(self, number: int, reason: str, failure: Failure | None) -> None:
         """An attempt at a shard failed; `failure` is given if it was the last."""

@@ -37,7 +37,7 @@ def serve(folder: str, threads: int, tell: Any) -> None:
         tell(rows=rows)
 
     try:
-        worker = Worker.open(folder, threads, lambda text: print(f"transduce: {text}", file=sys.stderr))
+        worker = Worker.open(folder, threads, lambda text: tell(note=text))
         tell(ready=True)
         for line in sys.stdin:
             try:

@@ -1,0 +1,173 @@
+"""A corpus through `transduce batch` in all its forms, with random kills: counts, bytes, memory and speed.
+
+    python benchmarks/batch_corpus.py RUN FILE --lines 150000 --shard-lines 5000
+
+Translates the lines greedily: by `transduce translate` over the whole file; by `batch` in one process (all lines, a quarter of them, all in one shard), in two processes of which
+random ones are killed (and the command too), on Ray with two actors and the same kills, and as an array of four tasks in a loop.
+All must write the same bytes. Writes benchmarks/results/batch-corpus.json.
+"""
+
+import argparse
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import cycle, islice
+from pathlib import Path
+
+from facts import write_result
+
+import transduce
+
+WORKER_KILLS, DRIVER_KILLS, TASKS = 6, 2, 4
+
+
+@dataclass(frozen=True)
+class Job:
+    run: str
+    given: Path
+    shard_lines: int
+
+    def command(self, verb: str, *more: str) -> list[str]:
+        return [sys.executable, "-m", "transduce", verb, self.run, str(self.given), "--beam", "1", "--quiet", *more]
+
+    def batch(self, output: Path, *more: str) -> list[str]:
+        return self.command("batch", "-o", str(output), "--shard-lines", str(self.shard_lines), *more)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run")
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--lines", type=int, default=150_000, help="the file is repeated if it has fewer")
+    parser.add_argument("--shard-lines", type=int, default=5_000)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        job = Job(options.run, Path(folder) / "given", options.shard_lines)
+        write_lines(options.file, options.lines, job.given)
+        figures = measure(job, Path(folder), options.lines)
+    command = f"python benchmarks/batch_corpus.py RUN {options.file.name} --lines {options.lines} --shard-lines {options.shard_lines}"
+    print(write_result("batch-corpus", command, ["torch", "ctranslate2", "ray"], lines=options.lines, **figures))
+
+
+def write_lines(source: Path, count: int, given: Path) -> None:
+    with source.open("rb") as file:
+        lines = file.readlines()
+    given.write_bytes(b"".join(islice(cycle(lines), count)))
+
+
+def measure(job: Job, folder: Path, lines: int) -> dict:
+    whole, found = folder / "whole", {}
+    found["translate"] = timed(job.command("translate"), lines, whole)
+    quarter = Job(job.run, folder / "quarter", job.shard_lines)
+    write_lines(job.given, lines // 4, quarter.given)
+    found["quarter"] = timed(quarter.batch(folder / "quarter-out"), lines // 4)
+    found["local"] = timed(job.batch(folder / "local"), lines)
+    found["one_shard"] = timed(replace(job, shard_lines=lines).batch(folder / "one_shard"), lines)
+    pace = found["local"]["seconds"]
+    found["processes"] = killed(job.batch(folder / "processes", "--workers", "2"), folder / "processes", pace, lines)
+    found["ray"] = killed(
+        job.batch(folder / "ray", *"--on ray --workers 2 --threads 1".split()), folder / "ray", pace, lines
+    )
+    found["array"] = array(job, folder / "array", lines)
+    reference = joined(folder / "local")
+    for name in ("local", "processes", "ray", "array"):
+        found[name] |= {"same_bytes": joined(folder / name) == reference, "lines": reference.count(b"\n")}
+        found[name]["verified"] = transduce.verify_batch(folder / name).is_complete
+    pairs = zip(whole.read_bytes().split(b"\n"), reference.split(b"\n"), strict=True)
+    return {"forms": found, "differ_from_translate": sum(one != other for one, other in pairs)}
+
+
+def timed(command: list[str], lines: int, output: Path | None = None) -> dict:
+    """Seconds, lines per second, and the largest memory of a command."""
+    begun = time.perf_counter()
+    with output.open("wb") if output else contextlib.nullcontext() as file:
+        process = subprocess.Popen(command, stdout=file)
+        _, status, usage = os.wait4(process.pid, 0)
+    assert status == 0, command
+    seconds = time.perf_counter() - begun
+    print(f"{lines / seconds:,.0f} lines/s: {' '.join(command[3:])}", flush=True)
+    return {"seconds": round(seconds, 1), "lines_per_s": round(lines / seconds), "peak_mb": usage.ru_maxrss >> 10}
+
+
+def array(job: Job, output: Path, lines: int) -> dict:
+    tasks = [timed(job.batch(output, "--shard", str(n), "--shards", str(TASKS)), lines // TASKS) for n in range(TASKS)]
+    return {"tasks": TASKS, "seconds": round(sum(task["seconds"] for task in tasks), 1)}
+
+
+def killed(command: list[str], output: Path, pace: float, lines: int) -> dict:
+    """Run a command to its end, while its workers, and sometimes the command itself, are killed at random moments."""
+    draw, begun, commands = random.Random(1), time.perf_counter(), 1
+    victims = ["worker"] * WORKER_KILLS + ["driver"] * DRIVER_KILLS
+    draw.shuffle(victims)
+    done: list[dict] = []
+    driver = subprocess.Popen(command)
+    while driver.poll() is None:
+        if not victims or not wait_busy(driver, output, draw.uniform(0.05, 0.15) * pace):
+            driver.wait()
+            break
+        victim = victims.pop()
+        done.append({"killed": victim, "after_s": round(time.perf_counter() - begun, 1), "shards": finished(output)})
+        kill(driver, victim, draw)
+        if victim == "driver":
+            driver.wait()
+            driver, commands = subprocess.Popen(command), commands + 1
+    assert driver.wait() == 0
+    seconds = round(time.perf_counter() - begun, 1)
+    print(f"{lines / seconds:,.0f} lines/s with {len(done)} kills: {' '.join(command[3:])}", flush=True)
+    return {"seconds": seconds, "lines_per_s": round(lines / seconds), "commands": commands, "kills": done}
+
+
+def wait_busy(driver: subprocess.Popen, output: Path, seconds: float) -> bool:
+    """Wait until a worker is writing a shard, and some time more; False if the command ends before."""
+    while driver.poll() is None and not list(workers(driver.pid, output)):
+        time.sleep(0.05)
+    end = time.perf_counter() + seconds
+    while driver.poll() is None and time.perf_counter() < end:
+        time.sleep(0.05)
+    return driver.poll() is None
+
+
+def kill(driver: subprocess.Popen, victim: str, draw: random.Random) -> None:
+    pids = [driver.pid] if victim == "driver" else list(workers(driver.pid, Path()))
+    if pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(draw.choice(pids), signal.SIGKILL)
+
+
+def workers(driver: int, output: Path) -> Iterator[int]:
+    """The processes below this one that translate, once a shard is being written."""
+    if output != Path() and not list(output.glob(".shard-*")):
+        return
+    for pid in descendants(driver):
+        with contextlib.suppress(OSError):
+            line = Path(f"/proc/{pid}/cmdline").read_bytes()
+            if b"worker_process" in line or b"ray::RayWorker" in line:
+                yield pid
+
+
+def descendants(pid: int) -> Iterator[int]:
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            for child in map(int, task.read_text().split()):
+                yield child
+                yield from descendants(child)
+
+
+def finished(output: Path) -> int:
+    return len(list(output.glob("shard-*")))
+
+
+def joined(output: Path) -> bytes:
+    transduce.collect_batch(output, output / "joined")
+    return (output / "joined").read_bytes()
+
+
+if __name__ == "__main__":
+    main()
