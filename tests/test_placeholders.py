@@ -79,7 +79,7 @@ def test_what_is_lost_is_counted(capfd: pytest.CaptureFixture[str]) -> None:
     found = restored("⟦2⟧ and ⟦3⟧", ("a", "b"))
     assert (found.text, found.lost) == ("b and ", 1)  # a symbol that the source does not have is dropped
     Notices().add_all([Translation("x", [], lost=found.lost)]).print()
-    assert "1 placeholder was lost: the outputs do not contain them" in capfd.readouterr().err
+    assert "1 placeholder is missing in the outputs" in capfd.readouterr().err
 
 
 def test_alignments_count_the_words_that_come_back() -> None:

@@ -50,7 +50,7 @@ class Notices:
                 "no features: this model expects a word, a tab, and the features",
             ),
             (self.unknown, "source token is", "source tokens are", "not in the vocabulary"),
-            (self.lost, "placeholder was", "placeholders were", "lost: the outputs do not contain them"),
+            (self.lost, "placeholder is", "placeholders are", "missing in the outputs"),
             (self.newlines, "line break", "line breaks", "in outputs became spaces"),
             (self.empty, "line has", "lines have", "no output: every candidate has probability 0"),
             (self.undecodable, "line is", "lines are", NOT_UTF8),
