@@ -17,11 +17,12 @@ from transduce.config import TrainConfig, build
 from transduce.data.batches import Batching
 from transduce.data.packing import Pages, Widths
 from transduce.data.pages import Paging
-from transduce.device import Device
+from transduce.device import Device, _survives_bf16
 from transduce.errors import SettingError
 from transduce.training.optimizer import make_optimizer
 from transduce.training.processes import Alone
 from transduce.training.shard_settings import SUPPORTS, refuse_unsupported
+from transduce.training.sharded_graphs import ShardedGraphedUpdate
 from transduce.training.sharded_state import ShardedState
 from transduce.training.sharded_update import ShardedUpdate
 from transduce.training.shards import ALIGNED, Share, Slices, TreeSum, shard_seed, tree_sum
@@ -121,13 +122,13 @@ def sharded(train: TrainConfig, at_once: int = 1, **model: object) -> ShardedUpd
     return ShardedUpdate(network, state.adam, train, CPU, share, Alone())
 
 
-def take_steps(update: ShardedUpdate, count: int = 3) -> dict[str, Tensor]:
+def take_steps(update: ShardedUpdate | ShardedGraphedUpdate, count: int = 3, rate: float = 1e-2) -> dict[str, Tensor]:
     for number in range(count):
         step = [np.arange(9), np.arange(9, 12)]
         update.begin(number)
-        for group in update.share.work(BATCHING, step, batch_of):
+        for group in update.shards.work(BATCHING, step, batch_of):
             update.add(group, sum(batch_of(numbers).tokens for numbers in step))
-        update.apply(1e-2)
+        update.apply(rate)
     return {name: parameter.detach().clone() for name, parameter in update.model.named_parameters()}
 
 
@@ -167,7 +168,7 @@ def test_dropout_differs_between_shards_and_steps() -> None:
     other.seed = 7
     losses = []
     for update in (same, other):
-        for group in update.share.work(BATCHING, [np.tile(np.arange(2), 4)], batch_of):
+        for group in update.shards.work(BATCHING, [np.tile(np.arange(2), 4)], batch_of):
             update.add(group, 1)
         losses += [float(loss[0]) for loss in update.added]
     assert len(set(losses)) == len(losses)
@@ -178,7 +179,7 @@ def test_what_is_not_a_number_is_not_applied() -> None:
     before = take_steps(update, 1)
     update.measured()
     update.begin(1)
-    for group in update.share.work(BATCHING, [np.arange(8)], batch_of):
+    for group in update.shards.work(BATCHING, [np.arange(8)], batch_of):
         update.add(group, 10)
     update.tree.total()[0] = float("nan")
     update.apply(1e-2)
@@ -190,7 +191,7 @@ def test_a_checkpoint_does_not_depend_on_the_number_of_shards() -> None:
     """Its names and shapes are those of torch's optimizer."""
     train = TrainConfig(shards=SHARDS, ema=0.9)
     update = sharded(train)
-    state = ShardedState(update.model, train, update.share, Alone())
+    state = ShardedState(update.model, train, update.shards, Alone())
     names = set(state.checkpoint({}).optimizer)
     model = make_model()
     optimizer = make_optimizer(model, train)
@@ -198,6 +199,55 @@ def test_a_checkpoint_does_not_depend_on_the_number_of_shards() -> None:
     assert names == {f"{name}.{moment}" for name, _ in model.named_parameters() for moment in moments}
     for name, parameter in model.named_parameters():
         assert state.checkpoint({}).optimizer[f"{name}.exp_avg"].shape == optimizer.state[parameter]["exp_avg"].shape
+
+
+# --- graphs of a GPU -------------------------------------------------------------------------------------------------
+
+GPU = Device("cuda", bf16=True)
+STEADY = TrainConfig(shards=SHARDS, clip_norm=0.1, epsilon=1.0)  # so that what is zero but for rounding stays so
+
+
+def graphed(train: TrainConfig, device: Device, **model: object) -> ShardedGraphedUpdate:
+    network, share = make_model(**model).to(device.torch), Share(SHARDS)
+    state = ShardedState(network, train, share, Alone())
+    return ShardedGraphedUpdate(network, state.adam, train, device, share, Alone())
+
+
+@pytest.fixture
+def _without_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run what would be captured, so that the steps of a GPU can be followed on a CPU."""
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
+    monkeypatch.setattr(ShardedGraphedUpdate, "_capture", lambda self, run, warm: run)
+    if not _survives_bf16():
+        pytest.skip("PyTorch's bfloat16 crashes on this CPU")
+
+
+@pytest.mark.usefixtures("_without_graphs")
+def test_the_graphs_compute_the_step_of_shards() -> None:
+    update, plain = graphed(STEADY, CPU), sharded(STEADY)
+    found = take_steps(update, rate=1.0)
+    for name, weight in take_steps(plain, rate=1.0).items():
+        torch.testing.assert_close(found[name], weight, rtol=0.05, atol=0.002)  # gradients in bfloat16
+    measured, expected = update.measured(), plain.measured()
+    assert measured.loss == pytest.approx(expected.loss, rel=0.02)
+    assert measured.gradient_norm == pytest.approx(expected.gradient_norm, rel=0.05)
+    for master, worker in zip(update.masters, update.workers, strict=True):
+        assert torch.equal(master.bfloat16(), worker)
+
+
+@pytest.mark.usefixtures("_without_graphs")
+def test_dropout_of_graphs_is_that_of_the_shard() -> None:
+    once, again = (take_steps(graphed(TRAIN, CPU, dropout=0.3)) for _ in range(2))
+    assert all(torch.equal(again[name], weight) for name, weight in once.items())
+
+
+@pytest.mark.gpu
+def test_captured_shards_are_the_same_twice_and_near_the_plain_ones() -> None:
+    once, again = (take_steps(graphed(TRAIN, GPU, dropout=0.1), 5) for _ in range(2))
+    assert all(torch.equal(again[name], weight) for name, weight in once.items())
+    plain, near = take_steps(sharded(STEADY), rate=1.0), take_steps(graphed(STEADY, GPU), rate=1.0)
+    for name, weight in plain.items():
+        torch.testing.assert_close(near[name].cpu(), weight, rtol=0.05, atol=0.002)
 
 
 # --- whole runs ----------------------------------------------------------------------------------------------------

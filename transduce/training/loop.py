@@ -28,6 +28,7 @@ from transduce.training.plan import Costs, Plan
 from transduce.training.processes import Alone, Processes
 from transduce.training.report import Reporter, make_logger
 from transduce.training.schedule import make_schedule
+from transduce.training.sharded_graphs import ShardedGraphedUpdate
 from transduce.training.sharded_state import ShardedState
 from transduce.training.sharded_update import ShardedUpdate
 from transduce.training.shards import Share
@@ -126,7 +127,8 @@ class Trainer:
         on_gpu = self.device.kind == "cuda" and self.device.bf16 and self.progress.layout == "pages"
         graphed = on_gpu and not has_running_statistics(self.model)
         if isinstance(self.state, ShardedState) and self.share is not None:
-            return ShardedUpdate(self.model, self.state.adam, self.config, self.device, self.share, self.processes)
+            sharded = ShardedGraphedUpdate if graphed else ShardedUpdate
+            return sharded(self.model, self.state.adam, self.config, self.device, self.share, self.processes)
         kind = GraphedUpdate if graphed else PlainUpdate
         return kind(self.model, self.state.optimizer, self.config, self.device)
 

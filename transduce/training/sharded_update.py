@@ -61,7 +61,7 @@ class ShardedUpdate:
         self, model: Model, adam: SlicedAdam, config: TrainConfig, device: Device, share: Share, processes: Processes
     ) -> None:
         self.model, self.adam, self.config, self.device = model, adam, config, device
-        self.share, self.processes = share, processes
+        self.shards, self.processes = share, processes
         on_cpu = device.kind == "cpu"
         self.workers: OneThreadEach | InTurn = OneThreadEach(share.at_once) if on_cpu else InTurn()
         self.replicas = [make_replica(model) for _ in range(share.at_once)]
@@ -118,7 +118,7 @@ class ShardedUpdate:
         if self.finite:  # a NaN or infinite gradient is never applied
             for group in self.adam.param_groups:
                 group["lr"] = learning_rate
-            self.workers.map(self._update_slice, range(len(self.share.own)))
+            self.workers.map(self._update_slice, range(len(self.shards.own)))
             self.processes.gather_slices(self.adam.weights)
         self.forget()
 
