@@ -17,6 +17,7 @@ PAGES = sorted([*DOCS.rglob("*.md"), *ROOT.glob("*.md")])
 sys.path.insert(0, str(DOCS))
 try:
     import command_line
+    import scaling
 finally:
     sys.path.pop(0)
 
@@ -32,6 +33,11 @@ def test_the_command_line_reference_is_generated() -> None:
     assert written == command_line.page(), (
         "docs/reference/command-line.md is out of date; run: python docs/command_line.py"
     )
+
+
+def test_the_predictions_of_scaling_are_computed() -> None:
+    written = scaling.PAGE.read_text(encoding="utf-8")
+    assert written == scaling.replaced(written), "docs/scaling.md is out of date; run: python docs/scaling.py"
 
 
 def test_the_http_reference_is_generated() -> None:

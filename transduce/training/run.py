@@ -97,6 +97,16 @@ def make_trainer(
         f"model: {trainer.parameters / 1e6:.2f} M parameters on {device.name}{', bf16' if device.bf16 else ''}; "
         f"{trainer.steps_per_epoch:,} steps per epoch, {100 * trainer.padding:.1f} % padding"
     )
+    if (
+        device.kind == "cuda"
+        and config.train.shards == 1
+        and torch.cuda.device_count() > 1
+        and not trainer.progress.step
+    ):
+        reporter.say(
+            f"this run can use only one of the {torch.cuda.device_count()} GPUs, now and later: to share it among several "
+            f"with torchrun, start a new run with train.shards={torch.cuda.device_count()}"
+        )
     return trainer
 
 

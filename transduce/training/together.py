@@ -127,8 +127,8 @@ def _announcement(count: int, active: int, shards: int) -> list[str]:
     if active == count:
         return [f"{count} processes share each step of {shards} shards (train.shards)"]
     return [
-        f"{active} of {count} processes train and {count - active} stand by: each step has {shards} shards (train.shards), "
-        "which a power of two of processes can share"
+        f"{active} of {count} processes train and {count - active} stand by: a power of two of processes, up to "
+        f"train.shards = {shards}, can share a step"
     ]
 
 
