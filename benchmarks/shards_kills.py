@@ -26,7 +26,7 @@ from transduce.checkpoint import RunFolder, read_about
 SETTINGS = """
 model.d_model=64 model.d_ff=128 model.num_heads=2 model.num_encoder_layers=1 model.num_decoder_layers=1 model.dropout=0.1
 train.tokens_per_batch=512 train.log_every=1 train.validate_every=100 train.checkpoint_every=10 train.validate_lines=20
-train.average=3 train.steps=400 train.shards=4 train.device=cpu train.schedule=inverse_sqrt train.process_timeout=20
+train.average=3 train.steps=300 train.shards=4 train.device=cpu train.schedule=inverse_sqrt train.process_timeout=30
 """.split()
 KILLS_PER_RUN = 5
 STARTING_S = 120.0
@@ -136,7 +136,7 @@ class Disturbed:
         os.kill(workers_of(process)[rank], signal.SIGSTOP)
         begun = time.time()
         _, printed = process.communicate()
-        named = f"process {rank} (host " in printed and "did not answer within 20 seconds" in printed
+        named = f"process {rank} (host " in printed and "did not answer within 30 seconds" in printed
         seconds = [round(time.time() - begun, 1)]
         print(f"hung process named: {named}; ended after {seconds} s", flush=True)
         return {"weights": self.finish(run, self.processes), "seconds": seconds, "named": named}

@@ -32,7 +32,7 @@ T = TypeVar("T")
 gather_all = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 INTACT = "The last checkpoint is intact: rerun the same command to resume"
 PATIENCE = 10  # times the time-out: how long processes wait for one that reads or writes files
-ROLL_CALL_S = 5.0  # how long the others have to say that they are alive, after an exchange has failed
+ROLL_CALL_S = 2.0  # how long the others have to say that they are alive, after an exchange has failed
 
 
 class Lost(TrainingError):
@@ -202,7 +202,7 @@ class Joined:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             return Lost(f"the connection between the processes broke ({reason}). {INTACT}", 0)
         names = " and ".join(f"process {number} ({self.places[number]})" for number in missing)
-        happened = "ended unexpectedly"
+        happened = "no longer answers"
         if seconds > 0.9 * self.timeout_s:
             happened = f"did not answer within {self.timeout_s:g} seconds (train.process_timeout)"
         return Lost(f"{names} {happened}. {INTACT}", min(present, default=self.number))
