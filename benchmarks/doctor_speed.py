@@ -12,18 +12,28 @@ import lzma
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from facts import CORES, default_data, write_result
 
+from transduce.data import Corpus
+from transduce.diagnosis.analysis import Context
+from transduce.diagnosis.drift import DriftAnalysis
+from transduce.diagnosis.language import LanguageAnalysis
+from transduce.diagnosis.near_duplicates import NearDuplicateAnalysis
+from transduce.diagnosis.reading import PortionParser, PortionReader
+
 HERE = Path(__file__).parent
 PACKAGES = ["numpy", "ftfy", "lingua-language-detector"]
 PAIRS = 200_000
 PAIRS_FOR_OPUSFILTER = 20_000  # for its single rules
 REPEATS = 3
+WITH_AN_END = (DriftAnalysis, NearDuplicateAnalysis, LanguageAnalysis)  # they do much of their work after the last pair
 FEW = 1_000  # pairs: what such a run takes is the time to start, most of it for importing torch
 
 
@@ -67,6 +77,7 @@ def measure(files: list[str], few: list[str], valid: list[str], opusfilter: str)
         "pairs_per_second_after_the_start": {n: round((PAIRS - FEW) / (r["seconds"] - start)) for n, r in best.items()},
         "seconds_of_every_run": {name: [round(run["seconds"], 2) for run in some] for name, some in runs.items()},
         "pairs_per_cpu_second_by_analysis": {k: round(PAIRS / v) for k, v in best["all"]["rates"].items() if v},
+        "pairs_per_cpu_second_with_the_end": {one.__name__: alone(one, files) for one in WITH_AN_END},
         "opusfilter": other,
     }
 
@@ -90,6 +101,19 @@ def doctor(files: list[str], valid: list[str], *options: str) -> dict[str, Any]:
     return json.loads(done.stdout)  # the exit code is 3 if something serious is found
 
 
+def alone(kind: Any, files: list[str]) -> int:
+    """Pairs a second of one analysis in this process, with what it does after the last pair."""
+    analysis, corpus, first = kind(Context(languages=("de", "en"))), Corpus((tuple(files),)), 0
+    parse = PortionParser("train", corpus)
+    blocks = [parse(portion).block for portion in PortionReader("train", corpus)]
+    begun = time.process_time()
+    for block in blocks:
+        analysis.add(replace(block.place, first_pair=first), analysis.observe(block))
+        first += len(block)
+    analysis.finish()
+    return round(first / (time.process_time() - begun))
+
+
 def run_opusfilter(files: list[str], python: str) -> dict[str, Any]:
     if not python:
         print("OpusFilter is left out: name its Python with --opusfilter", file=sys.stderr)
@@ -107,6 +131,8 @@ def report(content: dict[str, Any]) -> Iterator[str]:
         yield f"doctor, {name}: {rate:,} pairs/s on {CORES} cores, {after:,} without the {content['start_seconds']} s to start"
     for name, rate in content["pairs_per_cpu_second_by_analysis"].items():
         yield f"    {name:34} {rate:12,} pairs/s of one core"
+    for name, rate in content["pairs_per_cpu_second_with_the_end"].items():
+        yield f"    {name:34} {rate:12,} pairs/s of one core, with its end"
     for name, rate in content["opusfilter"].get("pairs_per_second_by_rule", {}).items():
         yield f"OpusFilter {name:30} {rate:8,} pairs/s of one core"
     for jobs, rate in content["opusfilter"].get("pairs_per_second_by_processes", {}).items():
