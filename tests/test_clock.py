@@ -19,7 +19,7 @@ def test_a_budget_in_steps_has_no_plan_and_ends_at_its_last_step() -> None:
     assert (run.plan, run.last_step, run.is_over, run.pause_due()) == (None, 20, False, None)
     progress.step = 20
     assert run.is_over
-    assert run.seconds_to_go() == 0
+    assert run.forecast().seconds == 0
 
 
 def test_a_run_that_is_out_of_time_ends_at_this_step() -> None:

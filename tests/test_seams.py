@@ -46,7 +46,7 @@ def register(monkeypatch: pytest.MonkeyPatch) -> Register:
 
     def add(name: str, config: type[ModelConfig], kind: type[Model]) -> None:
         monkeypatch.setitem(settings.FAMILIES, name, config)
-        monkeypatch.setitem(models.FAMILIES, name, Family(kind, lambda *_: 0.0))
+        monkeypatch.setitem(models.FAMILIES, name, Family(kind, lambda *_: 0.0, lambda *_: 0))
 
     return add
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from transduce.exchange import Taken, Verified
     from transduce.synthesis import Made
     from transduce.tracking import Cleaning, RunDifference, RunStatus
-    from transduce.training import Result, Settings
+    from transduce.training import Result, RunPlan, Settings
     from transduce.translator.evaluation import Evaluation
 
 __all__ = [
@@ -47,6 +47,7 @@ __all__ = [
     "export",
     "import_model",
     "load",
+    "plan",
     "report",
     "run_difference",
     "runs",
@@ -471,6 +472,66 @@ def train(
     )
     reporter = make_reporter(quiet, verbose)
     return run_training(run, request, reporter=reporter, begun=started_at, inspect=quick_findings)
+
+
+def plan(
+    run: str | Path = "",
+    *,
+    train: Files | None = None,
+    valid: Files | None = None,
+    languages: Iterable[str] | None = None,
+    preset: str = "",
+    config: str | Path = "",
+    settings: "Settings | None" = None,
+    start_from: str | Path = "",
+    minutes: float | None = None,
+    steps: int | None = None,
+    epochs: float | None = None,
+    quiet: bool = False,
+    started_at: float | None = None,
+) -> "RunPlan":
+    """What `train` with the same arguments will take: time, memory, disk, tokens and operations.
+
+    Reads the data, trains a dozen steps, validates and writes a checkpoint to a temporary folder, and discards all of it. Only
+    the cache of prepared data stays, which `train` reads next.
+
+    Args:
+        run: The run folder to create or resume. Nothing is written into it. By default, a new run.
+        train: Training data, as in `train`.
+        valid: Validation data, as in `train`.
+        languages: Language codes of source and target.
+        preset: A named recipe instead of settings fitted to the data.
+        config: A TOML file of settings.
+        settings: Settings, as in `train`.
+        start_from: A run folder whose weights to start from.
+        minutes: Budget in minutes.
+        steps: Budget in optimizer steps.
+        epochs: Budget in passes over the training data.
+        quiet: Print nothing.
+        started_at: The `time.perf_counter()` from which the time to start counts; by default the beginning of this call.
+
+    Returns:
+        The plan: `lines()` for people, `as_dict()` for programs, and the figures as attributes.
+
+    Example:
+        >>> planned = transduce.plan(train=("train.en", "train.de"), valid=("valid.en", "valid.de"), steps=10_000)
+        >>> planned.budget.seconds, planned.memory.here.total, planned.changes
+        (2710.4, 812345678, ())
+    """
+    tune_idle_threads()
+    from transduce.diagnosis.quick import quick_findings
+    from transduce.training import TrainingRequest, make_reporter, plan_run
+
+    request = TrainingRequest(
+        train=train,
+        valid=valid,
+        languages=languages,
+        preset=preset,
+        config=config,
+        settings=_with_budget(settings, minutes, steps, epochs),
+        start_from=start_from,
+    )
+    return plan_run(run, request, reporter=make_reporter(quiet), begun=started_at, inspect=quick_findings)
 
 
 def doctor(

@@ -84,6 +84,7 @@ def make_parser() -> Parser:
     add("training", "demo", _demo, "train, score and use a small model on the CMU pronouncing dictionary")
     add("training", "train", _train, "train a model, or resume a run", RESUME)
     add("examining", "doctor", _doctor, "look for problems in training, validation and test data", EXIT_STATUS)
+    add("training", "plan", _plan, "predict the time, memory and disk of a training run", REHEARSAL)
     add("translating", "translate", _translate, "translate the lines of a file or of stdin", LINES)
     add("batches", "batch", _batch, "translate files of any size in shards, here or on many machines", SHARDS)
     add("measuring", "evaluate", _evaluate, "translate a test set and score the translations")
@@ -126,6 +127,10 @@ EXIT_STATUS = (
     "Every file is read once on all cores. The findings are printed with examples and what to do, the most serious first. The "
     "exit status is 3 if anything serious was found."
 )
+REHEARSAL = (
+    "Takes the arguments of `train`. Reads the data and trains a dozen steps, but writes nothing into RUN; prepared data stays in "
+    "the cache, where `train` finds it."
+)
 LINES = (
     "Translations go to stdout, one per line. The model takes each line as one sentence; for lines of several sentences, add "
     "--split."
@@ -160,9 +165,18 @@ def _demo(parser: Parser) -> None:
     parser.add_argument("folder", nargs="?", default="demo", help="folder for data and model (default: demo)")
 
 
+def _plan(parser: Parser) -> None:
+    parser.add_argument("run", nargs="?", default="", help="run folder to create or resume (default: a new run)")
+    _training(parser)
+
+
 def _train(parser: Parser) -> None:
+    parser.add_argument("run", help="run folder to create; an existing run is resumed")
+    _training(parser)
+
+
+def _training(parser: Parser) -> None:
     add = parser.add_argument
-    add("run", help="run folder to create; an existing run is resumed")
     add(
         "--train",
         nargs="+",

@@ -1,4 +1,4 @@
-"""The commands that make models and training data: demo, train, distill, backtranslate, average, shortlist."""
+"""The commands that make models and training data: demo, train, plan, distill, backtranslate, average, shortlist."""
 
 import os
 import sys
@@ -28,6 +28,17 @@ def train(options: Options) -> int:
         options,
         lambda: api.train(options.run, start_from=options.start_from, started_at=options.started_at, **arguments),
     )
+
+
+def plan(options: Options) -> int:
+    arguments = _training_arguments(options, _machine_settings(options))
+    del arguments["verbose"]  # nothing is validated that could be shown
+    planned = api.plan(options.run, start_from=options.start_from, started_at=options.started_at, **arguments)
+    if options.json:
+        print_json(planned.as_dict())
+    else:
+        print("\n".join(planned.lines()))
+    return 0
 
 
 def distill(options: Options) -> int:

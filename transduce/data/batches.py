@@ -33,6 +33,8 @@ class Pairs(Protocol):
     target_lengths: NDArray[np.int32]
     groups: tuple[int, ...]  # how many pairs each corpus has, in order
 
+    @property
+    def size(self) -> int: ...  # bytes on disk
     def source(self, index: int) -> Ids: ...
     def target(self, index: int) -> Ids: ...
     def sources(self, numbers: Ids) -> Ids: ...  # of several pairs, end to end

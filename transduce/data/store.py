@@ -125,6 +125,11 @@ class Store:
     def __len__(self) -> int:
         return len(self._source)
 
+    @property
+    def size(self) -> int:
+        """Bytes on disk."""
+        return sum(file.stat().st_size for file in self.path.iterdir())
+
     def source(self, index: int) -> Numbers:
         return self._source[index]
 

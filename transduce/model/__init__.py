@@ -3,7 +3,7 @@
 from transduce.model.ablation import Head, without_heads
 from transduce.model.attention import MultiHeadAttention
 from transduce.model.ensemble import Ensemble
-from transduce.model.families import FAMILIES, Family, make_model, training_flops
+from transduce.model.families import FAMILIES, Family, kept_activations, make_model, training_flops
 from transduce.model.losses import IGNORED, Loss
 from transduce.model.model import Matrices, Model, State, has_running_statistics, stored_tensors
 from transduce.model.taps import AttentionMaps, watch
@@ -33,6 +33,7 @@ __all__ = [
     "as_transformer",
     "collate",
     "has_running_statistics",
+    "kept_activations",
     "make_model",
     "parameter_shapes",
     "stored_tensors",

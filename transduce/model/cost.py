@@ -1,6 +1,6 @@
-"""The floating-point operations of training a Transformer, as in the last columns of the paper's Table 2.
+"""What training a Transformer costs: floating-point operations, as in the last columns of the paper's Table 2, and activations.
 
-The count has 2 operations per token for each weight of each matrix that the token passes through, times three for the forward
+The count of operations has 2 operations per token for each weight of each matrix that the token passes through, times three for the forward
 and backward pass, and the products of attention. The paper instead multiplied GPU hours by an estimated rate.
 """
 
@@ -28,3 +28,24 @@ def weights_per_token(config: TransformerConfig, classes: int) -> tuple[int, int
     source = config.num_encoder_layers * (attention + feed_forward) + config.num_decoder_layers * keys_and_values
     target = config.num_decoder_layers * (attention + queries_and_output + feed_forward) + d * classes
     return source, target
+
+
+def transformer_activations(
+    config: TransformerConfig, source_positions: int, target_positions: int, masks: bool
+) -> int:
+    """How many numbers the forward pass keeps for the backward pass, without the logits.
+
+    Each sub-layer keeps its input, the inputs of its products and the sum that its norm reads. `masks` says whether dropout
+    masks are kept too, as plain PyTorch does; our GPU kernels compute them again from a seed.
+    """
+    d, kept = config.d_model, masks and config.dropout > 0
+    width = config.num_heads * (2 * config.key_width + 2 * config.value_width)  # queries, keys, values and their result
+    hidden = config.d_ff * {"relu": 1, "swiglu": 4}.get(config.activation, 2)
+    feed_forward = (2 + kept) * d + hidden
+    attention = (2 + kept) * d + width
+    keys_values = config.num_heads * (config.key_width + config.value_width)
+    source = config.num_encoder_layers * (attention + feed_forward) + config.num_decoder_layers * keys_values
+    target = config.num_decoder_layers * (2 * attention - keys_values + feed_forward)
+    return (
+        source * source_positions + target * target_positions + (1 + kept) * d * (source_positions + target_positions)
+    )

@@ -5,20 +5,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from transduce.config import ModelConfig
-from transduce.model.cost import transformer_flops
+from transduce.model.cost import transformer_activations, transformer_flops
 from transduce.model.model import Model
 from transduce.model.transformer import Transformer
 
 
 @dataclass(frozen=True)
 class Family:
-    """How to make a model of the family, and how many operations training it takes."""
+    """How to make a model of the family, and what training it costs."""
 
     make: Callable[[Any, int, int], Model]  # settings, source size, target size
     training_flops: Callable[[Any, int, int, int, float], float]
+    activations: Callable[[Any, int, int, bool], int]
 
 
-FAMILIES = {"transformer": Family(Transformer, transformer_flops)}
+FAMILIES = {"transformer": Family(Transformer, transformer_flops, transformer_activations)}
 
 
 def make_model(config: ModelConfig, source_size: int, target_size: int) -> Model:
@@ -35,3 +36,8 @@ def training_flops(
     """Floating-point operations to train on this many tokens (padding excluded) in sentences of about `mean_length`."""
     count = FAMILIES[config.family].training_flops
     return count(config, classes, source_tokens, target_tokens, mean_length)
+
+
+def kept_activations(config: ModelConfig, source_positions: int, target_positions: int, masks: bool) -> int:
+    """How many numbers a training step keeps for the backward pass, without the logits; `masks`: dropout masks too."""
+    return FAMILIES[config.family].activations(config, source_positions, target_positions, masks)

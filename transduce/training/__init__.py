@@ -7,27 +7,33 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from transduce.training.loop import Stopped
+    from transduce.training.rehearsal import plan_run
     from transduce.training.report import Reporter, SilentReporter, make_reporter
     from transduce.training.request import Settings, TrainingRequest
     from transduce.training.result import Result
     from transduce.training.run import train
+    from transduce.training.run_plan import RunPlan
 
 __all__ = [
     "Reporter",
     "Result",
+    "RunPlan",
     "Settings",
     "SilentReporter",
     "Stopped",
     "TrainingRequest",
     "make_reporter",
+    "plan_run",
     "train",
 ]
 _MODULES = {
     "loop": ("Stopped",),
+    "rehearsal": ("plan_run",),
     "report": ("Reporter", "SilentReporter", "make_reporter"),
     "request": ("Settings", "TrainingRequest"),
     "result": ("Result",),
     "run": ("train",),
+    "run_plan": ("RunPlan",),
 }
 
 

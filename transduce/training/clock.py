@@ -6,12 +6,35 @@ seconds; the loop measures, validates and saves.
 
 import math
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from transduce.config import TrainConfig
-from transduce.training.plan import Costs, Plan, end_of_training, ends_early, lines_for, revise
+from transduce.training.plan import (
+    FINAL_CHECKPOINTS,
+    FINAL_VALIDATIONS,
+    Costs,
+    Plan,
+    end_of_training,
+    ends_early,
+    lines_for,
+    pauses_left,
+    revise,
+    validated_pauses,
+)
 from transduce.training.progress import Intervals, Progress, last_step
 from transduce.training.schedule import share_left
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """The rest of a run: what is left to do, and how long it takes."""
+
+    last_step: int
+    steps: int
+    validations: int
+    checkpoints: int
+    seconds: float  # to the end of the command
+    costs: Costs
 
 
 class Clock:
@@ -102,14 +125,50 @@ class Clock:
     def restart_pace(self) -> None:
         self._paced = (self.progress.step, time.perf_counter())
 
-    def seconds_to_go(self) -> float:
-        if plan := self.plan:
-            return max(0.0, end_of_training(plan, self.costs) + self.costs.ending - self.spent)
-        return max(0.0, (self.last_step - self.progress.step) * self.costs.step)
+    def forecast(self, spent: float | None = None) -> Forecast:
+        """What is left of the run from now on, or from when `spent` seconds of its budget were used."""
+        steps, costs = max(0, self.last_step - self.progress.step), self.costs
+        if not steps:
+            return Forecast(self.last_step, 0, 0, 0, 0.0, costs)
+        validations, checkpoints = self._regular() if self._by_steps else self._planned()
+        if self._by_steps:
+            seconds = (
+                steps * costs.step + validations * costs.validation + checkpoints * costs.checkpoint + costs.ending
+            )
+        else:
+            assert self.plan is not None
+            now = self.spent if spent is None else spent
+            seconds = max(0.0, end_of_training(self.plan, costs) + costs.ending - now)
+        return Forecast(
+            last_step=self.last_step,
+            steps=steps,
+            validations=validations + FINAL_VALIDATIONS,
+            checkpoints=checkpoints + FINAL_CHECKPOINTS,
+            seconds=seconds,
+            costs=replace(costs),
+        )
+
+    @property
+    def _by_steps(self) -> bool:
+        """Whether a limit in steps or epochs ends the run, not its minutes."""
+        return self.plan is None or self.last_step < self.plan.last_step
+
+    def _regular(self) -> tuple[int, int]:
+        """How many validations and checkpoints the intervals leave before the last step."""
+        intervals, first, last = self.intervals, self.progress.step, self.last_step - 1
+        validate, save = intervals.validate_every, intervals.checkpoint_every
+        return last // validate - first // validate, last // save - first // save
+
+    def _planned(self) -> tuple[int, int]:
+        """The same in the pauses of the plan."""
+        assert self.plan is not None
+        pauses = pauses_left(self.plan.minutes, 1 - self.plan.left, self.costs)
+        validated = validated_pauses(self.plan.minutes, self.costs)
+        return sum(pause in validated for pause in pauses), len(pauses)
 
     def describe(self) -> str:
         """How long the run will take and when it will end."""
-        steps, plan, seconds = self.last_step, self.plan, self.seconds_to_go()
+        steps, plan, seconds = self.last_step, self.plan, self.forecast().seconds
         ends = time.strftime("%H:%M:%S", time.localtime(time.time() + seconds))
         over = self.spent + seconds - 60 * self.config.minutes
         late = f", {duration(over)} over the budget because starting took {duration(plan.started)}" if plan else ""

@@ -24,7 +24,8 @@ from transduce.threads import prefetch
 from transduce.training.checkpoint_manager import CheckpointManager
 from transduce.training.clock import Clock
 from transduce.training.feed import PREFETCHED_STEPS, StepBatches, TrainingData, step_batches, step_work
-from transduce.training.plan import Costs, Plan
+from transduce.training.plan import Costs, Plan, revise
+from transduce.training.planning import memory_before_training, plan_of
 from transduce.training.processes import Alone, Processes
 from transduce.training.report import Reporter, make_logger
 from transduce.training.schedule import make_schedule
@@ -55,6 +56,10 @@ class Stopped(Exception):
     def __init__(self, signal_number: int, step: int) -> None:
         super().__init__(f"stopped at step {step:,} and saved a checkpoint; rerun the same command to resume")
         self.signal_number = signal_number
+
+
+class OutOfMemory(TrainingError):
+    """The largest batch does not fit into the memory of the device."""
 
 
 class Trainer:
@@ -104,6 +109,18 @@ class Trainer:
             return TrainingState.of(self.model, self.config)
         return ShardedState(self.model, self.config, self.share, self.processes)
 
+    def positions(self, kind: str) -> int:
+        """The most positions per side of a batch, on this device or on another kind of device."""
+        if kind == self.device.kind:
+            return self.progress.positions
+        return self.config.positions_per_microbatch or POSITIONS[kind]
+
+    @property
+    def tokens_per_step(self) -> float:
+        """The mean number of target tokens in a step."""
+        lengths = self.training_data.train.target_lengths
+        return sum(int(lengths[numbers].sum()) for numbers in self.training_data.passes(0)) / self.steps_per_epoch
+
     def _make_planner(self) -> Planner[Any]:
         """Plan pages on a GPU and padded rows on a CPU; a run keeps its layout even if another machine resumes it."""
         width = self.model.page_width
@@ -148,8 +165,8 @@ class Trainer:
         self.logger = make_logger(self.checkpoints.folder, self.progress, self.reporter, self.processes)
         self.clock.start()
         try:
-            with StopSignals(once=self.processes.count == 1) as signals, self._fed() as fed:
-                self._agreed(self._try_largest, signals)
+            with StopSignals(once=self.processes.count == 1) as signals, self.fed() as fed:
+                self._agreed(self.try_largest, signals)
                 self._make_plan()
                 while not self._is_over():
                     if not self._step(next(fed), signals):
@@ -161,7 +178,8 @@ class Trainer:
             self.logger.close()
 
     @contextmanager
-    def _fed(self) -> Iterator[Iterator[StepBatches]]:
+    def fed(self) -> Iterator[Iterator[StepBatches]]:
+        """The batches of each step from the current one on."""
         on_gpu = self.device.kind == "cuda"
         items = step_batches(
             self.training_data, self.planner, self.progress.epoch, self.progress.position, on_gpu, self.share
@@ -264,7 +282,7 @@ class Trainer:
                 problem = "became NaN or infinite after the last logged step"
             raise TrainingError(f"step {self.progress.step:,}: the {what} {problem}. {DIVERGED}")
 
-    def _try_largest(self) -> None:
+    def try_largest(self) -> None:
         """Try the largest batch first, so that a lack of memory shows now and not in an hour. On a GPU this compiles kernels."""
         begun = time.perf_counter()
         try:
@@ -273,7 +291,7 @@ class Trainer:
             if "memory" not in str(error).lower():
                 raise
             positions = self.planner.positions_of(self.largest, self.training_data.train)
-            raise TrainingError(
+            raise OutOfMemory(
                 f"out of memory: the largest batch has {positions:,} positions. Start a new run with "
                 f"train.positions_per_microbatch below {positions}, or with a lower data.max_length (these settings cannot "
                 "change when a run is resumed)"
@@ -295,14 +313,29 @@ class Trainer:
     # --- a budget in minutes -----------------------------------------------------------------------------------
 
     def _make_plan(self) -> None:
-        """Report the plan of the run before its first step; a budget in minutes is planned from measured times."""
+        """Report the plan of the run before its first step."""
+        self.plan_budget()
+        if plan := self.clock.plan:
+            self.logger.planned(self.progress.step, plan, self.clock.costs)
+        self.clock.restart_pace()
+        planned = plan_of(self, memory_before_training(self), self.clock.spent - self.progress.spent)
+        self.reporter.say(f"plan: {self.clock.describe()}; {planned.summary()}")
+
+    def plan_budget(self) -> None:
+        """Measure what a step and a validation take, and plan a budget in minutes from that; see also `replan`."""
         self.clock.costs.step = self._time_step()
+        self.clock.costs.validation = self.time_validation(TIMED_LINES)
         if self.config.minutes:  # also on resume: starting again took time
             lines = len(self.training_data.valid_texts.sources)
-            plan = self.clock.first_plan(self._time_line(), lines)
-            self._revise(self._plan_of_first(lambda: plan) or plan)
-        self.clock.restart_pace()
-        self.reporter.say(f"plan: {self.clock.describe()}")
+            plan = self.clock.first_plan(self.clock.costs.validation / lines, lines)
+            self._revised(self._plan_of_first(lambda: plan) or plan)
+
+    def replan(self, spent: float) -> None:
+        """Plan a budget in minutes again from better costs, as of `spent` seconds into it."""
+        if plan := self.clock.plan:
+            lines = len(self.training_data.valid_texts.sources)
+            self.clock.costs.validation *= min(plan.lines, lines) / lines
+            self.progress.plan = revise(plan, self.progress.step, spent, self.clock.costs)
 
     def _time_step(self) -> float:
         """Seconds per step, estimated from the largest batch."""
@@ -317,11 +350,15 @@ class Trainer:
         tokens = sum(int(lengths[self.planner.pairs_of(batch)].sum()) for batch in self._largest_step())
         return min(seconds) * len(work) * max(1.0, self.config.tokens_per_batch / tokens)
 
-    def _time_line(self) -> float:
-        """Seconds per line of a validation."""
-        few = self.training_data.valid_texts.first(TIMED_LINES)
-        time_validation(self.translator, self.training_data.valid, few)  # the first one warms up the engine
-        return time_validation(self.translator, self.training_data.valid, few) / len(few.sources)
+    def time_validation(self, lines: int) -> float:
+        """Seconds per validation of all lines, measured on a few of them."""
+        texts, pairs = self.training_data.valid_texts, self.training_data.valid
+        few = texts.first(lines)
+        share = len(few.sources) / len(texts.sources)
+        # A budget in minutes limits the pairs for the loss together with the lines.
+        loss_pairs = LOSS_PAIRS * len(few.sources) if self.config.minutes else len(pairs.source_lengths) * share
+        time_validation(self.translator, pairs, texts.first(TIMED_LINES), TIMED_LINES)  # warms up the engine
+        return time_validation(self.translator, pairs, few, math.ceil(loss_pairs)) / share
 
     def _pause(self, plan: Plan) -> None:
         """Measure the pace, validate if the plan says so, revise the plan, and save a checkpoint."""
@@ -335,8 +372,10 @@ class Trainer:
         self.clock.restart_pace()
 
     def _revise(self, plan: Plan) -> None:
-        revised = self._plan_of_first(lambda: self.clock.revise(plan)) or plan
-        self.logger.planned(self.progress.step, revised, self.clock.costs)
+        self.logger.planned(self.progress.step, self._revised(plan), self.clock.costs)
+
+    def _revised(self, plan: Plan) -> Plan:
+        return self._plan_of_first(lambda: self.clock.revise(plan)) or plan
 
     def _plan_of_first(self, decide: Callable[[], Plan | None]) -> Plan | None:
         """What process 0 decides by its clock; all processes follow its plan."""

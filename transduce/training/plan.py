@@ -19,6 +19,7 @@ VALIDATIONS = 0.10  # of the budget: the most that all validations together may 
 # measuring; later, the final validation is near.
 FIRST_VALIDATION, LAST_VALIDATION = 0.2, 0.8
 FINAL_VALIDATIONS = 2  # of the last weights and of their average
+FINAL_CHECKPOINTS = 3  # before and after the last validation, and the averaged weights
 LINES_SHARE = 0.015  # of the budget: the most that translating the lines of one validation may take
 FEWEST_LINES = 32
 ALL_LINES = 1_000_000_000
@@ -61,7 +62,7 @@ class Costs:
     @property
     def ending(self) -> float:
         """Seconds from the last step to the end of the command."""
-        return FINAL_VALIDATIONS * self.validation + 3 * self.checkpoint + self.closing
+        return FINAL_VALIDATIONS * self.validation + FINAL_CHECKPOINTS * self.checkpoint + self.closing
 
 
 def end_of_training(plan: Plan, costs: Costs) -> float:

@@ -9,7 +9,7 @@ import socket
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ from transduce.data import (
     without_pipes,
 )
 from transduce.errors import DamagedFile, DataError, RunError, SettingError
+from transduce.memory import peak_resident
 from transduce.text import Vocabularies
 from transduce.training.choices import Say, settings_of_new, settings_of_resumed
 from transduce.training.feed import TrainingData
@@ -72,6 +73,9 @@ class Prepared:
     training_data: TrainingData
     start: ModelFolder | None  # the model a new run starts from
     about_data: list[str]
+    content: dict[str, Any] = field(default_factory=dict)  # hashes of the data
+    caching_seconds: float = 0.0  # to learn the vocabularies and to store the ids, or to find both in the cache
+    reading_peak: int = 0  # the largest resident size until the data was read, in bytes
 
 
 def prepare(
@@ -81,19 +85,31 @@ def prepare(
     begun: float | None = None,
     inspect: Inspect = no_findings,
 ) -> Prepared:
-    """Prepare a new run, or the existing one to resume; a budget in minutes counts from `begun`.
+    """Prepare a new run, or the existing one to resume, and write its first files into the folder."""
+    prepared = prepare_data(folder, requested, say, begun, inspect)
+    write_run(folder, prepared)
+    remember_run(cache_folder(prepared.training_data.config.data.cache), folder.path)
+    return prepared
 
-    `inspect` looks at the training data of a new run and returns what people should know about it.
+
+def prepare_data(
+    folder: RunFolder,
+    requested: RequestedSettings,
+    say: Say,
+    begun: float | None = None,
+    inspect: Inspect = no_findings,
+) -> Prepared:
+    """Everything that a new or resumed run needs. Fills the cache, but writes nothing into the folder.
+
+    A budget in minutes counts from `begun`. `inspect` looks at the training data of a new run and returns what people should
+    know about it.
     """
     for note in notes_on_old_names(*requested.layers):
         say(note)
     if folder.config.exists():
-        prepared = _prepare_resumed(folder, requested, say)
-    else:
-        check_free(folder)
-        prepared = _prepare_new(folder, requested, say, time.perf_counter() if begun is None else begun, inspect)
-    remember_run(cache_folder(prepared.training_data.config.data.cache), folder.path)
-    return prepared
+        return _prepare_resumed(folder, requested, say)
+    check_free(folder)
+    return _prepare_new(folder, requested, say, time.perf_counter() if begun is None else begun, inspect)
 
 
 def check_free(folder: RunFolder) -> None:
@@ -134,12 +150,15 @@ def _prepare_new(folder: RunFolder, requested: RequestedSettings, say: Say, begu
         )
         if start:
             _check_symbols(config.data, start)
+        caching_begun, reading_peak = time.perf_counter(), peak_resident()
         with warming_up(config):
             both = start.vocabularies if start else learn_vocabularies(scanned.train, config.data, cache, notify=say)
-            training_data, about = _training_data(config, both, corpora, scanned, say)
-    training_data = _with_output_limit(training_data, requested, say)
-    _write_folder(folder, training_data, scanned)
-    return Prepared(training_data, start, about)
+            prepared = _prepared(config, both, corpora, scanned, say)
+    training_data = _with_output_limit(prepared.training_data, requested, say)
+    seconds = time.perf_counter() - caching_begun
+    return replace(
+        prepared, training_data=training_data, start=start, caching_seconds=seconds, reading_peak=reading_peak
+    )
 
 
 def _check_symbols(data: DataConfig, start: ModelFolder) -> None:
@@ -162,20 +181,21 @@ def _prepare_resumed(folder: RunFolder, requested: RequestedSettings, say: Say) 
         corpora = _corpora(config.data, Path(scratch))
         scanned = _scan(corpora, config.data, say)
         _check_unchanged(folder, scanned)
+        caching_begun, reading_peak = time.perf_counter(), peak_resident()
         with warming_up(config):
-            training_data, about = _training_data(config, read_vocabularies(folder, config), corpora, scanned, say)
-    if config != stored:
-        write_config(folder, config)
+            prepared = _prepared(config, read_vocabularies(folder, config), corpora, scanned, say)
     start_from = "" if steps_saved(folder) else config.train.start_from  # killed before its first checkpoint
-    return Prepared(training_data, open_folder(start_from) if start_from else None, about)
+    start = open_folder(start_from) if start_from else None
+    seconds = time.perf_counter() - caching_begun
+    return replace(prepared, start=start, caching_seconds=seconds, reading_peak=reading_peak)
 
 
 def prepare_elsewhere(config: Config, both: Vocabularies, names: tuple[str, str]) -> tuple[Path, Path]:
     """Prepare the data of a run on another machine: the stores must get these names, which are hashes of their content."""
     with tempfile.TemporaryDirectory() as scratch:
         corpora = _corpora(config.data, Path(scratch))
-        training_data, _ = _training_data(config, both, corpora, _scan_both(corpora, config.data), lambda text: None)
-    stores = training_data.train, training_data.valid
+        prepared = _prepared(config, both, corpora, _scan_both(corpora, config.data), lambda text: None)
+    stores = prepared.training_data.train, prepared.training_data.valid
     assert all(isinstance(store, Store) for store in stores)
     paths = tuple(Path(store.path) for store in stores)  # type: ignore[attr-defined]
     for path, name, kind in zip(paths, names, ("training", "validation"), strict=True):
@@ -292,9 +312,7 @@ def _oddities(scanned: Scan) -> str:
     return "".join(f", {count:,} {what}" for what, count in counts.items() if count)
 
 
-def _training_data(
-    config: Config, both: Vocabularies, corpora: _Corpora, scanned: _Scans, say: Say
-) -> tuple[TrainingData, list[str]]:
+def _prepared(config: Config, both: Vocabularies, corpora: _Corpora, scanned: _Scans, say: Say) -> Prepared:
     cache = cache_folder(config.data.cache)
     train = open_or_build(corpora.train, scanned.train, both, Rules.for_training(config.data), cache, notify=say)
     measured = Rules.for_validation(longest_target(config.model))
@@ -312,7 +330,12 @@ def _training_data(
     sources, targets = read_pairs(replace(corpora.valid, placeholders=()))  # the translator masks and restores them
     merged = merges_references(config, sources)
     texts = TestSet.of(sources, targets, limit=config.train.validate_lines, merged=merged)
-    return TrainingData(config, both, train, valid, texts), about
+    return Prepared(
+        training_data=TrainingData(config, both, train, valid, texts),
+        start=None,
+        about_data=about,
+        content={"train": scanned.train.content, "valid": scanned.valid.content},
+    )
 
 
 def _with_output_limit(training_data: TrainingData, requested: RequestedSettings, say: Say) -> TrainingData:
@@ -321,16 +344,25 @@ def _with_output_limit(training_data: TrainingData, requested: RequestedSettings
     return replace(training_data, config=fit_output_limit(training_data.config, *lengths, as_requested, say))
 
 
-def _write_folder(folder: RunFolder, training_data: TrainingData, scanned: _Scans) -> None:
+def write_run(folder: RunFolder, prepared: Prepared) -> None:
+    """Write the first files of a new run, or the changed settings of a resumed one."""
+    config = prepared.training_data.config
+    if not folder.config.exists():
+        _write_folder(folder, config, prepared)
+    elif config != read_config(folder):
+        write_config(folder, config)
+
+
+def _write_folder(folder: RunFolder, config: Config, prepared: Prepared) -> None:
     """Write the configuration last: a folder without one is not a run yet."""
     folder.path.mkdir(parents=True, exist_ok=True)
-    both, config = training_data.vocabularies, training_data.config
+    both = prepared.training_data.vocabularies
     if config.data.joint:
         write_bytes(folder.vocabulary("joint"), both.source.model)
     else:
         write_bytes(folder.vocabulary("source"), both.source.model)
         write_bytes(folder.vocabulary("target"), both.target.model)
-    write_text(folder.data, json.dumps({"train": scanned.train.content, "valid": scanned.valid.content}) + "\n")
+    write_text(folder.data, json.dumps(prepared.content) + "\n")
     write_config(folder, config)
 
 

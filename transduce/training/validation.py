@@ -72,14 +72,14 @@ def ranks_by_loss(train: TrainConfig, lines: int, all_lines: int) -> bool:
     return train.best_metric == "loss" or (train.best_metric == "auto" and few)
 
 
-def time_validation(translator: Translator, pairs: Pairs, texts: TestSet) -> float:
-    """Seconds to validate these lines with a model that has learned when to stop."""
+def time_validation(translator: Translator, pairs: Pairs, texts: TestSet, loss_pairs: int) -> float:
+    """Seconds to validate these lines, and the loss of so many pairs, with a model that has learned when to stop."""
     begun = time.perf_counter()
     limits = reference_lengths(texts, translator.vocabularies.target)
     request = translator.request(beam=1, figures="none")
     outputs = [translation.text for translation in translator.stream(texts.sources, request, at_most=limits)]
     score_texts(outputs, texts, translator.config, ter=False, main=main_metric(translator.config.train))
-    cross_entropy(translator, pairs, LOSS_PAIRS * len(texts.sources))
+    cross_entropy(translator, pairs, loss_pairs)
     return time.perf_counter() - begun
 
 
