@@ -19,7 +19,7 @@ from folders import edit_config, lines, write_folder
 
 import transduce
 from transduce.batch_translation import BatchRequest, Where, local, translate_corpus
-from transduce.batch_translation.folder import BatchFolder
+from transduce.batch_translation.folder import BatchFolder, process_name
 from transduce.batch_translation.formats import Range
 from transduce.batch_translation.line_formats import TextLines, TsvLines
 from transduce.batch_translation.progress import Progress, duration
@@ -208,6 +208,19 @@ class Failing:
         return [one.text for one in found] if as_text else found
 
 
+class Overtaken(Failing):
+    """A translator that is slower than another worker at the same shard."""
+
+    def __init__(self, faster: Worker) -> None:
+        super().__init__()
+        self.faster = faster
+
+    def stream(self, texts: Iterator[str], request: object) -> Iterator[Any]:
+        yield from super().stream(texts, request)
+        self.faster.translate(5)
+        self.faster.folder.temporary(5, process_name()).unlink(missing_ok=True)  # as of another process
+
+
 def test_an_interrupted_batch_goes_on_where_it_was(run: Path, tmp_path: Path) -> None:
     wanted, out = request(run, [write(tmp_path / "a", TEXTS)]), tmp_path / "out"
     with pytest.raises(KeyboardInterrupt):
@@ -274,6 +287,8 @@ def test_two_attempts_at_a_shard_are_harmless(
         worker.translate(number)
     assert not stale.exists(), "what a dead attempt left"
     assert len(list(out.glob("shard-000003*"))) == 1
+    Worker(folder, manifest, Overtaken(worker)).translate(5)  # type: ignore[arg-type]
+    assert len(list(out.glob("*shard-000005*"))) == 1
     for content in ("bytes of another GPU\n", "bytes of a third\n"):  # not equal, though equally good
         temporary = folder.temporary(3, "other")
         temporary.write_text(content)
@@ -607,7 +622,7 @@ def test_tables_of_other_engines_get_a_column(run: Path, expected: list[str]) ->
     arrow = pytest.importorskip("pyarrow")
     assert table(arrow.table({"text": values})).column("translation").to_pylist() == wanted
     pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame({"text": values}, index=range(10, 16))
+    frame = pandas.DataFrame({"text": [*values[:5], pandas.NA]}, index=range(10, 16), dtype=object)
     both = list(table.frames(iter([frame, frame[:2]])))
     assert [list(one["translation"]) for one in both] == [wanted, wanted[:2]]
     assert list(both[0].index) == list(frame.index)

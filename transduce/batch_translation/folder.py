@@ -8,6 +8,7 @@ wrote different bytes, which a GPU may do, the file with the lower hash is kept.
 import json
 import os
 import re
+import secrets
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from transduce.errors import RunError, TransduceError
 from transduce.files import disk_errors, synchronize, write_durably
 
 HASH_DIGITS = 16
+_RANDOM = secrets.token_hex(4)  # containers may share names and process numbers
 _NAME = re.compile(rf"shard-(\d{{6,}})\.([0-9a-f]{{{HASH_DIGITS}}})\.\w+")
 
 
@@ -124,7 +126,7 @@ class BatchFolder:
 
 def process_name() -> str:
     """A name for this process that no other process has, on any machine."""
-    return f"{socket.gethostname()}-{os.getpid()}"
+    return f"{socket.gethostname()}-{os.getpid()}-{_RANDOM}"
 
 
 def hash_in_name(path: Path) -> str:

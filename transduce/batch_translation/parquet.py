@@ -102,6 +102,8 @@ def _open(path: str) -> Any:
 
     try:
         return parquet.ParquetFile(path)
+    except FileNotFoundError:
+        raise  # an attempt at a shard that was overtaken; a missing input is reported before
     except OSError as error:
         raise DataError(
             f"{path}: cannot be read: {os.strerror(error.errno).lower() if error.errno else error}"

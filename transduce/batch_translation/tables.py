@@ -84,9 +84,9 @@ class TableTranslator:
 
 
 def _text(value: Any) -> str:
-    """A value of the column as text; None and NaN are missing values."""
-    if value is None or value != value:
+    """A value of the column as text; None, NaN and the NA of pandas are missing values."""
+    if isinstance(value, str):
+        return value
+    if value is None or type(value).__name__ == "NAType" or value != value:
         return ""
-    if not isinstance(value, str):
-        raise DataError(f"the column to translate holds {type(value).__name__} values, not text")
-    return value
+    raise DataError(f"the column to translate holds {type(value).__name__} values, not text")

@@ -77,9 +77,8 @@ class Worker:
         temporary, counts = self.folder.temporary(number, process_name()), Counts()
         try:
             self._write(shard, temporary, counts, advanced)
-            self._check_count(shard, temporary)
             with write_errors():
-                self.folder.finish(number, temporary, self.format.ending)
+                self._finish(shard, temporary)
         finally:
             temporary.unlink(missing_ok=True)
         return ShardReport(number, shard.rows, perf_counter() - begun, asdict(counts))
@@ -93,9 +92,15 @@ class Worker:
         if size != given.bytes:
             raise DataError(f"{given.path}: has {size:,} bytes, but had {given.bytes:,} when the batch began")
 
-    def _check_count(self, shard: Shard, path: Path) -> None:
-        if (found := self.format.count(path)) != shard.rows:
-            raise ShardError(f"{found:,} lines were written for {shard.rows:,}")
+    def _finish(self, shard: Shard, path: Path) -> None:
+        """Count the rows and name the file, unless another attempt was faster and has removed it."""
+        try:
+            if (found := self.format.count(path)) != shard.rows:
+                raise ShardError(f"{found:,} lines were written for {shard.rows:,}")
+            self.folder.finish(shard.number, path, self.format.ending)
+        except FileNotFoundError:
+            if not self.folder.is_finished(shard.number):
+                raise
 
     def _write(self, shard: Shard, path: Path, counts: Counts, advanced: Advanced) -> None:
         with write_errors():
