@@ -10,7 +10,8 @@ from folders import write_folder
 import transduce
 from transduce.cli import main
 from transduce.config import Config, DataConfig, check
-from transduce.data import Corpus, read_pairs
+from transduce.data import Corpus, read_pairs, scan
+from transduce.data.corpus import are_equal
 from transduce.errors import DataError, SettingError
 from transduce.server.models import ServedModel, Specification
 from transduce.text import train_vocabulary
@@ -144,6 +145,14 @@ def test_held_out_sources_are_the_same_in_every_language(files: Path) -> None:
     sources = read_pairs(held)[0]
     words = {tag: {text.partition(" ")[2] for text in sources if text.startswith(tag)} for tag in (">>de<<", ">>fr<<")}
     assert words[">>de<<"] == words[">>fr<<"] != set()
+
+
+def test_a_tag_hides_no_identical_pair(tmp_path: Path) -> None:
+    (tmp_path / "data.tsv").write_text("same\tsame\none\ttwo\n\t\n")
+    corpus = Corpus(((str(tmp_path / "data.tsv"),),), tags=("de",))
+    found = scan(corpus, sample_pairs=10)
+    assert (found.identical, found.empty) == (2, 1)
+    assert [are_equal(*pair) for pair in zip(*read_pairs(corpus), strict=True)] == [True, False, True]
 
 
 @pytest.mark.parametrize(

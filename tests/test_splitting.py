@@ -19,6 +19,7 @@ from transduce.config import Config, DataConfig
 from transduce.documents import Splitter
 from transduce.errors import SettingError
 from transduce.translator import Output, Translation
+from transduce.translator.forms import LineForms
 from transduce.translator.split import stream_split
 
 
@@ -418,6 +419,7 @@ class Upper:
     def __init__(self, task: str = "translation") -> None:
         self.config = Config(data=DataConfig(task=task, max_length=50))  # type: ignore[arg-type]
         self.longest_source, self.blocks = 100, 0
+        self.forms = LineForms(self.config.data, (">>de<<",))
 
     def stream(
         self, lines: Iterable[str], request: object, paused: Callable[[], bool] | None = None
@@ -443,6 +445,11 @@ def test_a_sender_that_waits_gets_its_line() -> None:
         ("ONE. TWO. THREE.", 3), ("---", 0), ("", 0), ("FOUR.", 1)
     ]  # fmt: skip
     assert shout.blocks == 4
+
+
+def test_a_language_tag_is_of_all_sentences() -> None:
+    [found] = stream_split(Upper(), [">>de<< One. Two."], None)  # type: ignore[arg-type]
+    assert [one.source for one in found.sentences] == [">>de<< One.", ">>de<< Two."]
 
 
 def test_symbols_are_not_split() -> None:

@@ -106,6 +106,11 @@ class Corpus:
             )
 
 
+def are_equal(source: str, target: str) -> bool:
+    """Whether a pair has the same text on both sides, apart from a language tag before the source."""
+    return source == target or (source.startswith(">>") and source.partition("<< ")[2] == target != "")
+
+
 def read_pairs(corpus: Corpus) -> tuple[list[str], list[str]]:
     """All sources and all targets of a corpus that fits in memory, such as a test set."""
     sources: list[str] = []

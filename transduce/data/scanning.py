@@ -12,7 +12,7 @@ from operator import eq
 
 import numpy as np
 
-from transduce.data.corpus import Block, Corpus
+from transduce.data.corpus import Block, Corpus, are_equal
 from transduce.errors import DataError
 from transduce.scripts import count_scripts, main_script, unspaced_words
 
@@ -102,7 +102,7 @@ def scan(corpus: Corpus, sample_pairs: int, look_for: Iterable[tuple[str, str]] 
         if wanted:
             found |= wanted.intersection(zip(block.source, block.target, strict=True))
         counts["empty"] += sum(is_empty(*pair) for pair in zip(block.source, block.target, strict=True))
-        counts["identical"] += sum(map(eq, block.source, block.target))
+        counts["identical"] += sum(map(are_equal if corpus.tags else eq, block.source, block.target))
         counts["carriage_returns"] += block.carriage_returns
         counts["byte_order_marks"] += block.byte_order_marks
         counts["blank"] += block.blank

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from transduce.config import DataConfig
 from transduce.cores import available_cores
 from transduce.data import cache
-from transduce.data.corpus import LINES_PER_BLOCK, Block, Corpus
+from transduce.data.corpus import LINES_PER_BLOCK, Block, Corpus, are_equal
 from transduce.data.ragged import Numbers, Ragged, RaggedWriter, Rows
 from transduce.data.scanning import Scan, is_empty
 from transduce.errors import DataError
@@ -266,7 +266,7 @@ def _left_out(source: str, target: str, source_ids: list[int], target_ids: list[
     shortest, longest = sorted((len(source_ids), len(target_ids)))
     if rules.drop_empty and (shortest == 1 or is_empty(source, target)):  # control characters encode to nothing
         return "empty"
-    if rules.drop_identical and source == target:
+    if rules.drop_identical and are_equal(source, target):
         return "identical"
     return "too long" if rules.max_length and longest > rules.max_length else ""
 

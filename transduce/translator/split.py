@@ -5,7 +5,7 @@ Everything between sentences stays as it is, so a line in is a line out.
 
 import unicodedata
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -62,7 +62,7 @@ def stream_split(
         raise SettingError(
             "sentences can be split for translation only: each line of this model is one sequence of symbols"
         )
-    split = _SplitLines(splitter_of(translator), iter(lines))
+    split = _SplitLines(splitter_of(translator), iter(lines), translator.forms.tags)
     waits = None if paused is None else lambda: not split.rest and paused()
     translations = translator.stream(split, request, paused=waits)
     for first in translations:
@@ -75,15 +75,16 @@ def stream_split(
 class _SplitLines:
     """The sentences of lines, and the documents that they belong to; a line without sentences gives an empty one."""
 
-    def __init__(self, splitter: Splitter, lines: Iterator[str]) -> None:
-        self.splitter, self.lines = splitter, lines
+    def __init__(self, splitter: Splitter, lines: Iterator[str], tags: Sequence[str]) -> None:
+        self.splitter, self.lines, self.tags = splitter, lines, tags
         self.documents: deque[Document] = deque()
         self.rest: deque[str] = deque()  # the sentences of the last line that were not taken yet
 
     def __iter__(self) -> Iterator[str]:
         for line in self.lines:
-            document = self.splitter.text(line)
+            tag = next((tag for tag in self.tags if line.startswith(tag)), "")  # of all its sentences
+            document = self.splitter.text(line[len(tag) :].lstrip() if tag else line)
             self.documents.append(document)
-            self.rest.extend(document.sentences or [""])
+            self.rest.extend(f"{tag} {sentence}".lstrip() for sentence in document.sentences or [""])
             while self.rest:
                 yield self.rest.popleft()
