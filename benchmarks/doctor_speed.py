@@ -9,6 +9,7 @@ OpusFilter needs an environment of its own: python -m venv DIR && DIR/bin/pip in
 import argparse
 import json
 import lzma
+import resource
 import subprocess
 import sys
 import tempfile
@@ -68,6 +69,7 @@ def measure(files: list[str], few: list[str], valid: list[str], opusfilter: str)
         runs["fast"].append(doctor(files, valid, "--fast"))
         runs["all"].append(doctor(files, valid))
     best = {name: min(some, key=lambda run: run["seconds"]) for name, some in runs.items()}
+    memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024
     start = best.pop("start")["seconds"]
     other = run_opusfilter(files, opusfilter)
     return {
@@ -78,6 +80,7 @@ def measure(files: list[str], few: list[str], valid: list[str], opusfilter: str)
         "seconds_of_every_run": {name: [round(run["seconds"], 2) for run in some] for name, some in runs.items()},
         "pairs_per_cpu_second_by_analysis": {k: round(PAIRS / v) for k, v in best["all"]["rates"].items() if v},
         "pairs_per_cpu_second_with_the_end": {one.__name__: alone(one, files) for one in WITH_AN_END},
+        "memory_of_the_largest_process_mb": memory,
         "opusfilter": other,
     }
 
@@ -129,6 +132,7 @@ def report(content: dict[str, Any]) -> Iterator[str]:
     for name, rate in content["pairs_per_second"].items():
         after = content["pairs_per_second_after_the_start"][name]
         yield f"doctor, {name}: {rate:,} pairs/s on {CORES} cores, {after:,} without the {content['start_seconds']} s to start"
+    yield f"largest process: {content['memory_of_the_largest_process_mb']} MB"
     for name, rate in content["pairs_per_cpu_second_by_analysis"].items():
         yield f"    {name:34} {rate:12,} pairs/s of one core"
     for name, rate in content["pairs_per_cpu_second_with_the_end"].items():

@@ -56,6 +56,8 @@ def test_signatures_estimate_the_share_of_common_bigrams() -> None:
         ("The vote will be on Monday.", "the vote will be on monday!", True),
         ("Question 7 by Mr Smith", "Question 18 by Mr Smith:", True),
         ("“Straße” – he said", "\"Straße\" - he said", True),
+        ("Österreich und Ägypten sind", "österreich und ägypten sind", True),
+        ("Доброе утро, Иван Петрович", "доброе утро иван петрович", True),
         ("He gave her the book", "She gave him the pen", False),
         ("这个问题很重要", "这个问题很重要。", True),
         ("这个问题很重要", "那些答案都不对", False),
