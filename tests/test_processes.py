@@ -1,12 +1,16 @@
 """Several processes under torchrun train one run: the same weights as one process, and all of them end together."""
 
+import json
+import math
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,13 +19,17 @@ import transduce
 from transduce.checkpoint import RunFolder, read_about, steps_saved
 from transduce.config import build
 from transduce.device import Device
-from transduce.errors import SettingError
-from transduce.training import TrainingRequest
+from transduce.errors import DataError, SettingError, TrainingError
+from transduce.training import SilentReporter, TrainingRequest
+from transduce.training.joined import Joined
+from transduce.training.prepare import Prepared, prepare
+from transduce.training.processes import Alone
 from transduce.training.rendezvous import Launch
 from transduce.training.report import StepReport, _line
 from transduce.training.request import requested_settings
+from transduce.training.run import make_trainer
 from transduce.training.stopping import StopSignals
-from transduce.training.together import training_processes, usual_shards, with_shards
+from transduce.training.together import _described, _received, training_processes, usual_shards, with_shards
 
 pytestmark = pytest.mark.skipif(
     not torch.distributed.is_available(), reason="PyTorch was built without torch.distributed"
@@ -152,6 +160,14 @@ def test_a_process_that_hangs_is_named_and_nothing_is_lost(
     assert alone(run, pairs, steps_saved(RunFolder(run))[-1] + 1)
 
 
+@pytest.mark.slow
+def test_a_mistake_is_one_line_of_one_process(pairs: dict[str, str], tmp_path: Path) -> None:
+    process = torchrun(tmp_path / "run", {**pairs, "train": "nowhere.tsv"}, 2, 3)
+    _, printed = process.communicate(timeout=120)
+    assert printed.count("transduce: nowhere.tsv: ") == 1
+    assert "Traceback" not in printed.split("torch/distributed", maxsplit=1)[0]
+
+
 # --- without processes -----------------------------------------------------------------------------------------------
 
 
@@ -185,6 +201,33 @@ def test_a_process_knows_itself_by_its_environment(monkeypatch: pytest.MonkeyPat
     assert Launch.of_environment() == Launch(3, 4, 1, 1, "2-4")
 
 
+def test_a_group_of_one_exchanges_with_itself() -> None:
+    joined = Joined(torch.distributed.HashStore(), 0, 1, "gloo", 30.0)
+    try:
+        vector, out = torch.arange(128.0), torch.zeros(128)
+        joined.add_slices(vector.clone(), out)
+        assert torch.equal(out, vector)
+        joined.gather_slices(out)
+        assert torch.equal(joined.whole(out), vector)
+        rows = torch.rand(4, 3, dtype=torch.float64)
+        assert torch.equal(joined.all_rows(rows), rows)
+        tensors = {"a": torch.rand(2, 3), "b": torch.tensor(7)}
+        assert all(torch.equal(tensors[name], one) for name, one in joined.spread(tensors).items())
+        assert joined.share_out(4, lambda block: {"line": f"\u00e9{block}"}) == [
+            {"line": f"\u00e9{n}"} for n in range(4)
+        ]
+        assert joined.first(lambda: [1, None, math.inf]) == [1, None, math.inf]
+        with pytest.raises(ZeroDivisionError):
+            joined.first(lambda: 1 // 0)
+        assert joined.agreed_signal(None, "") is None
+        assert joined.agreed_signal(15, "") == 15
+        with pytest.raises(TrainingError, match=r"process 0 \(host .*\) failed: out of memory"):
+            joined.agreed_signal(None, "out of memory")
+        assert joined.waited > 0
+    finally:
+        joined.close()
+
+
 def test_signals_that_a_launcher_repeats_do_not_end_the_saving() -> None:
     with StopSignals(once=False) as signals:
         os.kill(os.getpid(), signal.SIGTERM)
@@ -195,3 +238,75 @@ def test_signals_that_a_launcher_repeats_do_not_end_the_saving() -> None:
 def test_the_speed_line_says_what_each_process_does() -> None:
     report = StepReport(5, 10, 0, 1.5, 8_000.0, "", processes=4, waiting=0.1)
     assert _line(report).endswith("8,000 tokens/s (4 processes, 2,000 each, 10% waiting)")
+
+
+class Told:
+    """A meeting of one process with itself."""
+
+    def __init__(self, launch: Launch) -> None:
+        self.launch, self.topics = launch, dict[str, Any]()
+
+    def tell(self, topic: str, value: Any) -> None:
+        self.topics[topic] = json.loads(json.dumps(value))
+
+    def hear(self, topic: str) -> Any:
+        return self.topics[topic]
+
+
+@pytest.fixture
+def prepared(pairs: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Prepared:
+    monkeypatch.setenv("TRANSDUCE_CACHE", str(tmp_path / "one"))
+    request = TrainingRequest(train=[(pairs["train"],)], valid=[(pairs["valid"],)], settings=SMALL)
+    return prepare(RunFolder(tmp_path / "run"), requested_settings(request), lambda text: None)
+
+
+def test_another_process_of_the_machine_opens_the_same_data(prepared: Prepared) -> None:
+    received = _received(Told(Launch(1, 2, 1, 2)), json.loads(json.dumps(_described(prepared))))  # type: ignore[arg-type]
+    ours, theirs = prepared.training_data, received.training_data
+    assert theirs.config == ours.config
+    assert theirs.valid_texts == ours.valid_texts
+    assert theirs.vocabularies.source.digest == ours.vocabularies.source.digest
+    assert theirs.train.path == ours.train.path  # type: ignore[attr-defined]
+
+
+def test_another_machine_prepares_the_same_data_or_refuses(
+    prepared: Prepared, pairs: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    described = json.loads(json.dumps(_described(prepared)))
+    shutil.rmtree(tmp_path / "one")
+    monkeypatch.setenv("TRANSDUCE_CACHE", str(tmp_path / "two"))
+    meeting: Any = Told(Launch(2, 4, 0, 2))
+    train = _received(meeting, described).training_data.train
+    assert train.path.parent == tmp_path / "two"  # type: ignore[attr-defined]
+    assert len(train.source_lengths) == len(prepared.training_data.train.source_lengths)
+    meeting.launch = Launch(3, 4, 1, 2)  # waits for the other one of its machine
+    assert _received(meeting, described).training_data.train.path == train.path  # type: ignore[attr-defined]
+    described["stores"] = [path + "0" for path in described["stores"]]
+    meeting.launch = Launch(2, 4, 0, 2)
+    with pytest.raises(DataError, match="the training data on this machine differs from that of process 0"):
+        _received(meeting, described)
+
+
+class OtherFails(Alone):
+    """A process whose companion has failed."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def agreed_signal(self, received: int | None, failure: str) -> int | None:
+        self.told.append(failure)
+        raise TrainingError("process 1 (host b, pid 7) failed: out of memory")
+
+
+def test_a_failure_is_told_to_the_others_and_raised_here(prepared: Prepared, tmp_path: Path) -> None:
+    processes = OtherFails()
+    trainer = make_trainer(RunFolder(tmp_path / "run"), prepared, SilentReporter(), None, processes)
+
+    def fail() -> None:
+        raise MemoryError("no memory left")
+
+    with pytest.raises(MemoryError):
+        trainer._agreed(fail, StopSignals())
+    assert processes.told == ["no memory left"]
+    with pytest.raises(TrainingError, match="process 1"):
+        trainer._agreed(lambda: None, StopSignals())
