@@ -19,16 +19,19 @@ from pathlib import Path
 
 from facts import default_data, write_result
 
-SMALL_BATCHES = ["--set", "train.tokens_per_batch=1024"]
+SHORT = ["--preset", "tiny", "--set", "train.tokens_per_batch=1024", "train.validate_lines=100"]
 CASES = {
-    "tatoeba": ("tatoeba-de-en/{}.de tatoeba-de-en/{}.en", ["--preset", "tiny", "--steps", "200", *SMALL_BATCHES]),
-    "cmudict": ("cmudict/{}.tsv", ["--preset", "tiny", "--steps", "250", *SMALL_BATCHES]),
-    "german": ("conll2017-inflection/german/{}.tsv", ["--preset", "tiny", "--epochs", "2", *SMALL_BATCHES]),
+    "tatoeba": ("tatoeba-de-en/{}.de tatoeba-de-en/{}.en", [*SHORT, "--steps", "150"]),
+    "cmudict": ("cmudict/{}.tsv", [*SHORT, "--steps", "150"]),
+    "german": ("conll2017-inflection/german/{}.tsv", [*SHORT, "--epochs", "1"]),
     "minutes": ("multi30k/{}.en multi30k/{}.de", ["--minutes", "2"]),
-    "base": ("multi30k/{}.en multi30k/{}.de", ["--preset", "base", "--steps", "4", "--set", "train.tokens_per_batch=4096"]),
+    "base": (
+        "multi30k/{}.en multi30k/{}.de",
+        ["--preset", "base", "--steps", "4", "--set", "train.tokens_per_batch=4096", "train.validate_lines=10"],
+    ),
     "gpu-base": ("europarl-de-en/{}.de.xz europarl-de-en/{}.en.xz", ["--preset", "base", "--steps", "1500"]),
     "gpu-big": ("europarl-de-en/{}.de.xz europarl-de-en/{}.en.xz", ["--preset", "big", "--steps", "600"]),
-}  # fmt: skip
+}
 STEMS = {"german": ("train-high", "valid"), "gpu-base": ("train-0", "valid"), "gpu-big": ("train-0", "valid")}
 COLUMNS = {"german": ["--columns", "source=1,features=3,target=2"]}
 # Runs a command of the command line, with PyTorch's allocator limited to so many GiB, and prints the peak of the GPU.
