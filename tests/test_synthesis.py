@@ -51,6 +51,8 @@ def test_a_student_learns_what_the_teacher_says(
     assert main(["distill", str(teacher), str(run), *options, *SMALL, old_name]) == 0
     said = capsys.readouterr()
     assert "note: train.tokens_per_microbatch is called train.positions_per_microbatch now" in said.err
+    assert "set by preset student: " in said.err
+    assert "set by options: " in said.err
     told = json.loads(said.out)
     assert told["steps"] == 2
     given, made = ((run / "made" / name).read_text().split("\n")[:-1] for name in ("given.txt", "made.txt"))

@@ -97,14 +97,9 @@ def student_request(request: TrainingRequest, teacher: ModelFolder, run: RunFold
         request,
         preset=preset,
         languages=language_codes(request.languages) or teacher.config.data.languages,
-        settings=_over(settings_layer(smaller), settings_layer(request.settings or ())),
+        shrunk=settings_layer(smaller),
         inherited={} if run.config.exists() else taught_by(teacher),  # an existing run has its own settings
     )
-
-
-def _over(below: Layers, above: Layers) -> Layers:
-    """Merge two layers. Old names of settings are kept, so that training can report them."""
-    return {section: {**below.get(section, {}), **above.get(section, {})} for section in (*below, *above)}
 
 
 def _corpus(files: tuple[Group, ...], requested: RequestedSettings, teacher: ModelFolder) -> Corpus:

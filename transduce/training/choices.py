@@ -4,7 +4,7 @@ Reads no files and sees only counts of the data.
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -86,16 +86,23 @@ def settings_of_new(
         say(f"fitted to the data: {reason}")
     for warning in fitted.warnings:
         say(f"note: {warning}")
-    said = [
-        f"{name}={new}"
-        for name, (_, new) in differences(alone, config).items()
-        if name.removeprefix("data.") not in found and name not in BUDGETS
-    ]
-    if said:
-        say(f"overridden by options, configuration file or preset: {', '.join(said)}")
+    for line in _overridden(alone, config, requested, found):
+        say(line)
     if start:
         _say_what_changes(start.config, config, requested.start_from, say)
     return config
+
+
+def _overridden(
+    fitted: Config, config: Config, requested: RequestedSettings, found: Mapping[str, Any]
+) -> Iterator[str]:
+    """The settings that are not the fitted ones, one line for each place that they come from."""
+    by_origin: dict[str, list[str]] = {}
+    for name, (_, new) in differences(fitted, config).items():
+        if name.removeprefix("data.") not in found and name not in BUDGETS:
+            by_origin.setdefault(requested.origin(name), []).append(f"{name}={new}")
+    for origin, settings in by_origin.items():
+        yield f"set by {origin}: {', '.join(settings)}"
 
 
 def _of_family(layer: Layers, family: str) -> Layers:

@@ -14,6 +14,8 @@ from transduce.data import Files, groups_of, groups_to_setting
 from transduce.errors import SettingError
 from transduce.training.shard_settings import refuse_unsupported
 
+OPTIONS = "options"
+
 Settings = Mapping[str, Any] | Iterable[str]  # {"model.d_model": 64}, {"model": {"d_model": 64}}, ["model.d_model=64"]
 
 
@@ -29,6 +31,7 @@ class TrainingRequest:
     settings: Settings | None = None
     start_from: str | Path = ""  # the run folder of a model to fine-tune
     inherited: Layers = field(default_factory=dict)  # settings of a teacher; all other settings override them
+    shrunk: Layers = field(default_factory=dict)  # changes of the preset for a small teacher
 
 
 @dataclass(frozen=True)
@@ -36,11 +39,20 @@ class RequestedSettings:
     """The requested settings: their layers, and the configuration that results from them and the defaults."""
 
     layers: tuple[Layers, ...]
+    origins: tuple[str, ...]  # where each layer comes from, in words
     config: Config  # nothing is fitted to the data yet
 
     @property
     def start_from(self) -> str:
         return self.config.train.start_from
+
+    def origin(self, name: str) -> str:
+        """Where a requested setting comes from; the last layer that has it counts."""
+        section, _, key = name.partition(".")
+        found = [
+            origin for origin, layer in zip(self.origins, self.layers, strict=True) if key in layer.get(section, {})
+        ]
+        return found[-1] if found else OPTIONS
 
 
 def requested_settings(request: TrainingRequest) -> RequestedSettings:
@@ -49,18 +61,19 @@ def requested_settings(request: TrainingRequest) -> RequestedSettings:
         raise SettingError(f"unknown preset '{request.preset}'; choose one of {', '.join(PRESETS)}")
     start_from: Layers = {"train": {"start_from": str(request.start_from)}} if request.start_from else {}
     given = (
-        request.inherited,
-        PRESETS.get(request.preset, {}),
-        _file_layer(request.config),
-        _data_layer(request),
-        start_from,
-        settings_layer(request.settings or ()),
+        ("the teacher", request.inherited),
+        (f"preset {request.preset}", PRESETS.get(request.preset, {})),
+        (f"preset {request.preset}, smaller for a small teacher", request.shrunk),
+        ("the configuration file", _file_layer(request.config)),
+        (OPTIONS, _data_layer(request)),
+        (OPTIONS, start_from),
+        (OPTIONS, settings_layer(request.settings or ())),
     )
-    layers = tuple(_without_auto(layer) for layer in given)
+    layers = tuple(_without_auto(layer) for _, layer in given)
     config = assemble(*layers)  # a misspelt setting is refused before anything is read
     check_ranges(config)
     refuse_unsupported(config)
-    return RequestedSettings(layers, config)
+    return RequestedSettings(layers, tuple(origin for origin, _ in given), config)
 
 
 def language_codes(given: Iterable[str] | None) -> tuple[str, ...]:

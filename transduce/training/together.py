@@ -79,7 +79,8 @@ def with_shards(requested: RequestedSettings, launch: Launch) -> RequestedSettin
     train = requested.config.train
     shards = usual_shards(launch, choose_device(train.device, train.precision, train.threads))
     config = replace(requested.config, train=replace(requested.config.train, shards=shards))
-    return RequestedSettings((*requested.layers, {"train": {"shards": shards}}), config)
+    layers = (*requested.layers, {"train": {"shards": shards}})
+    return RequestedSettings(layers, (*requested.origins, "the number of processes"), config)
 
 
 def _lead(
