@@ -29,7 +29,7 @@ def script(request: pytest.FixtureRequest, tmp_path: Path, capsys: pytest.Captur
     """The script for the shell of the test, in a file."""
     shell = request.param
     if shutil.which(shell) is None:
-        pytest.skip(f"{shell} is not installed")
+        pytest.skip(f"this system has no {shell}: apt-get install {shell}")
     assert main(["completion", shell]) == 0
     path = tmp_path / f"completion.{shell}"
     path.write_text(capsys.readouterr().out)
