@@ -16,6 +16,8 @@ from transduce.diagnosis.findings import MOST_EXAMPLES, Finding
 from transduce.diagnosis.rules import Rows
 from transduce.text import COVERAGES
 
+ALL_UNTIL = 100_000  # lines of a file
+EVERY = 4  # beyond them, the characters of one block in so many are counted
 _PLANES = 0x110000
 _MANY = 0x10000  # most characters are below, and are counted without sorting
 _FEW = 20  # characters that a finding names
@@ -37,7 +39,9 @@ class Alphabet:
         return {"context": self.context, "unknown": self.unknown}
 
     def observe(self, block: Block) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The characters of the block and how often each occurs."""
+        """The characters of the block and how often each occurs; of a large corpus, some blocks are enough."""
+        if len(block) and block.place.lines[0] > ALL_UNTIL and block.place.lines[0] // len(block) % EVERY:
+            return np.empty(0, np.int64), np.empty(0, np.int64)
         sides = [_codes(side) for side in block.sides]
         counts = sum(np.bincount(codes[codes < _MANY], minlength=_MANY) for codes in sides)
         assert not isinstance(counts, int)

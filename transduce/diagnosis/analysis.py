@@ -91,7 +91,7 @@ class Side:
         digests = b"".join([blake2b(line.rstrip(b"\r"), digest_size=8).digest() for line in self.lines])
         return np.frombuffer(digests, "<u8")
 
-    def rows_at(self, positions: Sequence[int]) -> NDArray[np.int64]:
+    def rows_at(self, positions: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
         """The rows in which these bytes are, each once and in order."""
         return np.unique(np.searchsorted(self.ends, np.asarray(positions, np.int64)))
 

@@ -4,6 +4,7 @@ Validation and test data come first and are kept in memory: thresholds come from
 their pairs. Knows which analyses there are; each knows nothing of the others.
 """
 
+import os
 import tempfile
 import time
 from collections import defaultdict
@@ -88,7 +89,7 @@ def open_corpora(requested: RequestedSettings, test: tuple[Group, ...]) -> Itera
 
 def examine(corpora: Corpora, requested: RequestedSettings, options: Options | None = None) -> Examined:
     """Everything that can be said about these corpora."""
-    begun = time.perf_counter()
+    begun, cpu_begun = time.perf_counter(), _cpu_seconds()
     options = options or Options()
     held_out = {role: _HeldOutCorpus(role, corpora[role]) for role in HELD_OUT if role in corpora}
     reader = PortionReader("train", corpora["train"])
@@ -110,7 +111,19 @@ def examine(corpora: Corpora, requested: RequestedSettings, options: Options | N
     training.structure.surplus = reader.surplus
     examined = _conclude([*passes, training], context, requested, corpora)
     seconds = time.perf_counter() - begun
-    return replace(examined, report=replace(examined.report, seconds=seconds, reading_seconds=training.ended - begun))
+    report = replace(
+        examined.report,
+        seconds=seconds,
+        reading_seconds=training.ended - begun,
+        cpu_seconds=training.cpu_ended - cpu_begun,
+    )
+    return replace(examined, report=report)
+
+
+def _cpu_seconds() -> float:
+    """CPU time of this process and of the workers that have ended."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
 
 
 class _HeldOutCorpus:
@@ -200,7 +213,7 @@ class _Pass:
         self.structure = Structure(role, corpus.groups)
         self.seconds: dict[str, float] = defaultdict(float)
         self.pairs = 0
-        self.ended = 0.0
+        self.ended = self.cpu_ended = 0.0
 
     def run(self, portions: Iterable[Portion], options: Options) -> None:
         chosen = [one for one in self.analyses if not options.only or one.name in options.only]
@@ -212,7 +225,7 @@ class _Pass:
             for analysis, observation, seconds in zip(chosen, observed.observations, observed.seconds, strict=True):
                 analysis.add(place, observation)
                 self.seconds[analysis.name] += seconds
-        self.ended = time.perf_counter()
+        self.ended, self.cpu_ended = time.perf_counter(), _cpu_seconds()
 
     @property
     def overview(self) -> Overview:

@@ -107,6 +107,7 @@ class Report:
     reasons: tuple[str, ...] = ()  # why it would choose them
     ranking: tuple[RankedPair, ...] = ()  # the worst pairs by the models' cross-entropy, the worst first
     reading_seconds: float = 0.0  # until every pair was read and looked at
+    cpu_seconds: float = 0.0  # of all processes, until then
     rates: Mapping[str, float] = field(default_factory=dict)  # seconds of CPU time for the training data, by analysis
 
     def count(self, severity: Severity) -> int:

@@ -16,10 +16,11 @@ Hashes = NDArray[np.uint64]
 _PUNCTUATION = b"!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~\t\r"
 _PLAIN = bytes(32 if code in _PUNCTUATION else code + 32 if 65 <= code <= 90 else code for code in range(256))
 _UNSPACED = (0xE3, 0xED)  # first bytes of kana, Chinese characters and Hangul
-_BASE = 0x9E3779B97F4A7C15
-_INVERSE = pow(_BASE, -1, 2**64)
-_NEXT_WORD = np.uint64(0xD6E8FEB86659FD93)
-_CODES = np.random.default_rng(0).integers(0, 2**63, 256, dtype=np.uint64)
+_FIRST, _LAST, _LENGTH, _NEXT_WORD = (
+    np.uint64(factor) for factor in (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0xFF51AFD7ED558CCD, 0xD6E8FEB86659FD93)
+)
+_WORD_BYTES = 8
+_MASKS = np.array([(1 << 8 * size) - 1 for size in range(_WORD_BYTES + 1)], np.uint64)
 
 
 @dataclass(frozen=True)
@@ -28,28 +29,6 @@ class NGrams:
 
     hashes: Hashes
     rows: NDArray[np.int64]
-
-
-class Powers:
-    """Powers of a number and of its inverse, as many as the longest block has needed."""
-
-    def __init__(self) -> None:
-        self.up = self.down = np.ones(1, np.uint64)
-
-    def of(self, count: int) -> tuple[Hashes, Hashes]:
-        if count > len(self.up):
-            size = 1 << count.bit_length()
-            self.up, self.down = (_powers(base, size) for base in (_BASE, _INVERSE))
-        return self.up[:count], self.down[:count]
-
-
-def _powers(base: int, size: int) -> Hashes:
-    factors = np.full(size, base, np.uint64)
-    factors[0] = 1
-    return np.cumprod(factors)
-
-
-_POWERS = Powers()
 
 
 def ngrams(side: Side) -> NGrams:
@@ -67,21 +46,27 @@ def ngrams(side: Side) -> NGrams:
 
 
 def _words(side: Side) -> tuple[Hashes, NDArray[np.int64]]:
-    """The hash of each word, from differences of one running sum over the block, and the row of each word."""
-    values = np.frombuffer(side.data.translate(_PLAIN), np.uint8)
+    """The hash of each word and its row. It depends on the first and last eight bytes of the word, and on its length."""
+    plain = side.data.translate(_PLAIN)
+    values = np.frombuffer(plain, np.uint8)
     blank = (values == 32) | (values == 10)
     first = ~blank
     first[1:] &= blank[:-1]
     if values.max(initial=0) >= _UNSPACED[0]:
         first |= (values >= _UNSPACED[0]) & (values <= _UNSPACED[1])
     begins = np.flatnonzero(first)
-    following = np.append(begins[1:], len(values))
-    ends = np.minimum(following, _next_blank(blank, begins))
-    up, down = _POWERS.of(len(values))
-    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(_CODES[values] * up)])
-    return (sums[ends] - sums[begins]) * down[begins], np.searchsorted(side.ends, begins)
-
-
-def _next_blank(blank: NDArray[np.bool_], begins: NDArray[np.int64]) -> NDArray[np.int64]:
     blanks = np.flatnonzero(blank)
-    return blanks[np.searchsorted(blanks, begins)]
+    ends = np.minimum(np.append(begins[1:], len(values)), blanks[np.searchsorted(blanks, begins)])
+    return _hashed(plain, begins, ends), np.searchsorted(side.ends, begins)
+
+
+def _hashed(text: bytes, begins: NDArray[np.int64], ends: NDArray[np.int64]) -> Hashes:
+    padding = bytes(_WORD_BYTES)
+    padded = padding + text + padding
+    # The eight bytes from every position on, without copying.
+    eight = np.ndarray((len(padded) - _WORD_BYTES + 1,), "<u8", padded, strides=(1,))
+    sizes = ends - begins
+    start = eight[begins + _WORD_BYTES] & _MASKS[np.minimum(sizes, _WORD_BYTES)]
+    end = np.where(sizes > _WORD_BYTES, eight[ends], np.uint64(0))
+    value = start * _FIRST + end * _LAST + sizes.astype(np.uint64) * _LENGTH
+    return value ^ (value >> np.uint64(32))

@@ -26,12 +26,22 @@ _LETTERS_OF_A_WORD = (
 )
 
 Rows = NDArray[np.int64]
+_NOT_LATIN = np.arange(256) >= 0xCC  # first bytes of characters beyond U+02FF
+_NOT_LATIN[0xE2] = False  # punctuation and symbols
 
 
 def lines_in_other_scripts(side: Side, script: str) -> Rows:
     """The lines of a side whose letters are mostly of other scripts than this one."""
     if not script or (script == "Latin" and side.data.isascii()):
         return np.empty(0, np.int64)
+    if script == "Latin":  # only lines with other bytes can have other letters
+        rows = side.rows_at(np.flatnonzero(_NOT_LATIN[side.bytes]))
+        suspects = Side(b"".join(side.lines[row] + b"\n" for row in rows.tolist()))
+        return rows[_mostly_in_other_scripts(suspects, script)]
+    return _mostly_in_other_scripts(side, script)
+
+
+def _mostly_in_other_scripts(side: Side, script: str) -> Rows:
     codes = np.frombuffer(side.text.encode("utf-32-le"), np.uint32)
     ends = np.flatnonzero(codes == ord("\n"))
     own = _per_line(_is_letter_of(script)[codes], ends)
