@@ -16,6 +16,7 @@ import tempfile
 import time
 import unicodedata
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from transduce.diagnosis.characters import character_rules
 from transduce.diagnosis.examination import examine as diagnosis
 from transduce.diagnosis.examination import open_corpora
 from transduce.diagnosis.markup import MARKUP_RULES
+from transduce.diagnosis.near_duplicates import NearDuplicateAnalysis, find_near_duplicates, joined
 from transduce.diagnosis.pairs import PAIR_RULES
 from transduce.diagnosis.reading import PortionParser, PortionReader
 from transduce.training.request import TrainingRequest, requested_settings
@@ -221,13 +223,17 @@ def reported_lines(train: tuple[str, str]) -> dict[str, set[int]]:
     """The lines of the rules that only report and remove nothing."""
     rules = [rule for rule in (*character_rules(), *MARKUP_RULES, *PAIR_RULES) if not rule.removes]
     found: dict[str, set[int]] = {rule.name: set() for rule in rules}
-    corpus = Corpus((train,))
-    parse = PortionParser("train", corpus)
+    corpus, sketches = Corpus((train,)), []
+    parse, analysis = PortionParser("train", corpus), NearDuplicateAnalysis(Context())
     for portion in PortionReader("train", corpus):
         block = parse(portion).block
         for rule in rules:
             found[rule.name] |= {block.place.lines[row] for row in rule.find(block, Context())}
-    return found
+        sketch = analysis.observe(block)
+        sketches.append(replace(sketch, numbers=sketch.numbers + block.place.lines[0]))
+    everything = joined(sketches)
+    near = everything.numbers[find_near_duplicates(everything).rows]
+    return found | {"near_duplicates": set(near.tolist())}
 
 
 # --- scoring ---------------------------------------------------------------------------------------------------
@@ -236,15 +242,11 @@ def reported_lines(train: tuple[str, str]) -> dict[str, set[int]]:
 def score(
     kind: str, lines: set[int], before: dict[str, Any], after: dict[str, Any], planted: set[int]
 ) -> dict[str, Any]:
-    """By lines, or by the number of pairs where a rule names no lines (near-duplicates)."""
     rule = FAULTS[kind][0]
-    row = {"fault": kind, "rule": rule, "planted": len(lines)}
-    if rule not in after["lines"]:
-        gained = after["counts"].get(rule, 0) - before["counts"].get(rule, 0)
-        return row | {"recall": round(gained / max(1, len(lines)), 4), "measured": "count"}
-    false = after["lines"][rule] - planted - before["lines"].get(rule, set())
-    found = len(lines & after["lines"][rule])
-    return row | {"recall": round(found / max(1, len(lines)), 4), "false_alarms": len(false), "measured": "lines"}
+    named = after["lines"].get(rule, set())
+    false = named - planted - before["lines"].get(rule, set())
+    recall = round(len(lines & named) / max(1, len(lines)), 4)
+    return {"fault": kind, "rule": rule, "planted": len(lines), "recall": recall, "false_alarms": len(false)}
 
 
 def score_drift(shifts: list[dict[str, int]], after: dict[str, Any]) -> dict[str, Any]:
@@ -303,7 +305,7 @@ def report(content: dict[str, Any]) -> None:
 
 def lines_of(content: dict[str, Any]) -> Iterator[str]:
     for row in content["faults"]:
-        yield f"{row['fault']:34} {row['rule']:24} {row['planted']:5} recall {row['recall']:.3f} false {row.get('false_alarms', '-')}"
+        yield f"{row['fault']:34} {row['rule']:24} {row['planted']:5} recall {row['recall']:.3f} false {row['false_alarms']}"
     for one in content["drift"]["stretches"]:
         yield f"drift of {one['offset']} from {one['first']} to {one['last']}: recall {one['recall']}, begins at {one['nearest_beginning_named']}"
     yield f"drift: false alarms {content['drift']['false_alarms']}; seconds {content['seconds']}"
