@@ -78,7 +78,8 @@ def measure(job: Job, folder: Path, lines: int) -> dict:
     found["array"] = array(job, folder / "array", lines)
     reference = joined(folder / "local")
     for name in ("local", "processes", "ray", "array"):
-        found[name] |= {"same_bytes": joined(folder / name) == reference, "lines": reference.count(b"\n")}
+        content = joined(folder / name)
+        found[name] |= {"same_bytes": content == reference, "lines": content.count(b"\n")}
         found[name]["verified"] = transduce.verify_batch(folder / name).is_complete
     pairs = zip(whole.read_bytes().split(b"\n"), reference.split(b"\n"), strict=True)
     return {"forms": found, "differ_from_translate": sum(one != other for one, other in pairs)}
