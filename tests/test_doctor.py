@@ -230,6 +230,13 @@ def test_malformed_lines_of_tables_are_reported_and_not_refused(tmp_path: Path) 
     assert "42\tmalformed_lines\tonly one column" in (tmp_path / "clean" / "removed.tsv").read_text(encoding="utf-8")
 
 
+def test_a_table_that_is_not_utf8_is_reported_and_not_refused(tmp_path: Path) -> None:
+    table = tmp_path / "a.tsv"
+    table.write_bytes(b"".join(b"%s\t%s\n" % (encoded(s), encoded(t)) for s, t in planted((b"M\xfcnchen", "Munich"))))
+    (finding,) = found(transduce.doctor(train=table, fast=True, quiet=True), "invalid_utf8")
+    assert (finding.count, finding.examples[0].line) == (1, LINE)
+
+
 def test_a_line_break_inside_a_json_text_is_found(tmp_path: Path) -> None:
     table = tmp_path / "a.jsonl"
     table.write_text(

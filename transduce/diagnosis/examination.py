@@ -16,6 +16,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+from transduce.config.columns import Columns
 from transduce.data import Corpus, Group, groups_from_setting, infer_columns, without_pipes
 from transduce.diagnosis.alphabet import Alphabet
 from transduce.diagnosis.analysis import Analysis, Block, Context, Place
@@ -77,7 +78,7 @@ def open_corpora(requested: RequestedSettings, test: tuple[Group, ...]) -> Itera
     }
     with tempfile.TemporaryDirectory() as scratch:
         plain = without_pipes(tuple(chain(*given.values())), Path(scratch))
-        columns = data.layout or infer_columns(plain, data.languages)
+        columns = data.layout or _inferred_columns(plain, data.languages)
         following = iter(plain)
         found = {role: tuple(islice(following, len(groups))) for role, groups in given.items()}
         yield {
@@ -85,6 +86,16 @@ def open_corpora(requested: RequestedSettings, test: tuple[Group, ...]) -> Itera
             for role, groups in found.items()
             if groups
         }
+
+
+def _inferred_columns(groups: Sequence[Group], languages: tuple[str, ...]) -> Columns | None:
+    """The columns as `train` infers them; the usual ones if a table is not UTF-8, which is a finding and no error here."""
+    try:
+        return infer_columns(groups, languages)
+    except DataError as error:
+        if "is not UTF-8" not in str(error):
+            raise
+        return None
 
 
 def examine(corpora: Corpora, requested: RequestedSettings, options: Options | None = None) -> Examined:
