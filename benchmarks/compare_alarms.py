@@ -33,8 +33,10 @@ def main() -> None:
     )
     systems = [open_system(paths, request.options) for paths in parse_systems(request.systems)]
     lines = read_test_lines(request, first_config(systems))
-    measures = make_measures(lines.task.names, lines.test.references, lines.task.language, lines.task.units)
-    outputs = [outputs_of(system, lines, request)[0] for system in systems]
+    kept = slice(options.sentences or None)
+    references = lines.test.references[kept]
+    measures = make_measures(lines.task.names, references, lines.task.language, lines.task.units)
+    outputs = [outputs_of(system, lines, request)[0][kept] for system in systems]
     figures = {
         measure.title: {test: alarms(measure, outputs, test, options) for test in TESTS} for measure in measures.all
     }
@@ -66,6 +68,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--source", required=True)
     parser.add_argument("--reference", action="append", default=[])
     parser.add_argument("--metrics", nargs="+", default=[])
+    parser.add_argument("--sentences", type=int, default=0, help="use only the first ones of the test set")
     parser.add_argument("--repetitions", type=int, default=200)
     parser.add_argument("--samples", type=int, default=1_000)
     parser.add_argument("--name", default="multi30k")

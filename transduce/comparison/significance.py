@@ -145,7 +145,8 @@ class Tested:
 
 def paired_tests(measure: Measure, systems: Sequence[Seeds], test: Test, samples: int) -> Tested:
     """Test each system against the first; p is corrected for the number of systems."""
-    resampled = resampled_scores(measure, systems, samples if test == "bootstrap" else SAMPLES["bootstrap"])
+    most = samples if test == "bootstrap" else SAMPLES["bootstrap"]  # swaps give no intervals
+    resampled = resampled_scores(measure, systems, min(samples, most))
     differences = [system.score(measure) - systems[0].score(measure) for system in systems[1:]]
     drawn = [scores - resampled[0] for scores in resampled[1:]]
     intervals = [Interval.of(of) for of in drawn]
