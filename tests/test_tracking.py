@@ -148,6 +148,13 @@ def test_the_table(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out)[0]["signature"] == notes[0].removeprefix("[1] ")
 
 
+def test_files_of_the_same_name_are_told_apart() -> None:
+    from transduce.cli.tracking import _names
+
+    assert _names([("/data/train.en", "/data/train.de"), ("/more.tsv",)]) == "train.en train.de, more.tsv"
+    assert _names([("/data/fr/train.tsv",), ("/data/de/train.tsv",)]) == "fr/train.tsv, de/train.tsv"
+
+
 def test_names_are_printed_as_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_folder(tmp_path / "[red]\x1b[2J")
     assert main(["runs", str(tmp_path)]) == 0

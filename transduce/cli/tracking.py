@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -157,8 +158,11 @@ def _data(one: RunStatus) -> str:
 
 
 def _names(groups: Sequence[Sequence[str]]) -> str:
-    """The names of files without their folders: `train.en train.de, more.tsv`."""
-    return ", ".join(" ".join(path.rpartition("/")[2] for path in group) for group in groups)
+    """The names of files: `train.en train.de, more.tsv`; with the last folder if names repeat: `fr/train.tsv, de/train.tsv`."""
+    paths = [Path(path) for group in groups for path in group]
+    repeats = len({path.name for path in paths}) < len(paths)
+    shown = (lambda path: f"{path.parent.name}/{path.name}") if repeats else (lambda path: path.name)
+    return ", ".join(" ".join(shown(Path(path)) for path in group) for group in groups)
 
 
 def _size(one: RunStatus) -> str:
