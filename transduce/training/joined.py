@@ -148,8 +148,8 @@ class Joined:
     def all_rows(self, rows: Tensor) -> Tensor:
         sent = self._staged(rows.contiguous())
         received = sent.new_empty((self.count * len(rows), *rows.shape[1:]))
-        with self._answered():
-            gather_all(received, sent)
+        with self._answered():  # NCCL cannot send what is in the memory of the host
+            gather_all(received, sent, group=self.small if sent.device.type == "cpu" else None)
         return received.to(rows.device)
 
     def gather_slices(self, vector: Tensor) -> None:
