@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from folders import write_folder
 
 import transduce
 from transduce.cli import main
@@ -365,6 +366,35 @@ def test_clean_files_and_a_table_of_the_rest(tmp_path: Path) -> None:
     assert again.count("serious") == again.count("notable") == 0
     with pytest.raises(SettingError, match="not an empty folder"):
         report(tmp_path, pairs, write=tmp_path / "clean")
+
+
+def test_several_corpora_are_written_under_names_of_their_own(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    first, second = write(tmp_path / "one", "train", TRAIN[:250]), write(tmp_path / "two", "train", TRAIN[250:])
+    packed = Path(f"{second[0]}.gz")
+    packed.write_bytes(gzip.compress(Path(second[0]).read_bytes()))
+    with open(second[1], "ab") as file:
+        file.write(b"one line more\n")
+    transduce.doctor(train=[first, (packed, second[1])], fast=True, quiet=True, write=tmp_path / "clean")
+    clean = {path.name: path.read_bytes() for path in (tmp_path / "clean").iterdir()}
+    assert set(clean) == {"train.de", "train.en", "train-2.de", "train-2.en", "removed.tsv"}
+    assert clean["train-2.de"] == Path(second[0]).read_bytes()
+    assert clean["train-2.en"] == Path(second[1]).read_bytes().removesuffix(b"one line more\n")
+    assert clean["removed.tsv"].splitlines()[1:] == [
+        b"%s\t251\tdifferent_lengths\t\tone line more" % second[1].encode()
+    ]
+
+
+def test_pairs_are_ranked_by_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = str(write_folder(tmp_path / "run"))
+    files = write(tmp_path, "train", TRAIN[:20])
+    _, out, _ = run(capsys, "--fast", "--train", *files, "--model", model, "--reverse", model, "--json")
+    ranking = json.loads(out)["ranking"]
+    assert {one["line"] for one in ranking} == set(range(1, 21))
+    assert ranking == sorted(ranking, key=lambda one: -one["score"])
+    code, _, err = run(capsys, "--train", *files, "--model", str(tmp_path / "missing"))
+    assert (code, err.count("\n")) == (2, 1)
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:

@@ -13,7 +13,7 @@ from transduce.diagnosis.reading import PortionParser, PortionReader
 from transduce.diagnosis.writing import check_folder, write_clean
 from transduce.errors import SettingError
 from transduce.training.request import RequestedSettings
-from transduce.translator import LoadOptions, Translator
+from transduce.translator import LoadOptions, Translator, open_folder
 from transduce.translator.engines import Say
 
 
@@ -33,6 +33,8 @@ class Outputs:
             check_page(self.html)
         if self.reverse and not self.model:
             raise SettingError("--reverse needs --model: give the model of the forward direction as well")
+        for run in filter(None, (self.model, self.reverse)):
+            open_folder(run)
 
 
 def check_up(
