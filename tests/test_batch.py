@@ -488,6 +488,8 @@ def test_what_is_wrong_with_finished_files_is_found(run: Path, translator: Trans
     translate_corpus(request(run, [str(path)]), out, translator=translator)
     files = BatchFolder(out).finished()
     files[1].write_bytes(files[1].read_bytes()[:-1])
+    with pytest.raises(RunError, match="modified or damaged after it was written: delete it and rerun"):
+        transduce.collect_batch(out, tmp_path / "joined")
     files[2].unlink()
     path.write_bytes(path.read_bytes().swapcase())
     found = transduce.verify_batch(out)

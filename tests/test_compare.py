@@ -21,6 +21,7 @@ from transduce.comparison import significance
 from transduce.comparison.groups import SourceUnits, by_length, by_names, by_rarest, by_unseen, make_groups
 from transduce.comparison.measures import ErrorRateMeasure, Measure, make_measures
 from transduce.comparison.ngrams import matched_ngrams, ngram_differences, output_habits, repeats
+from transduce.comparison.report import report
 from transduce.comparison.significance import Seeds, holm, p_value, paired_tests
 from transduce.comparison.systems import SystemPaths, parse_systems
 from transduce.errors import DataError, SettingError, TransduceError
@@ -248,6 +249,8 @@ def test_equal_systems_show_no_difference(files: Path) -> None:
     assert [found.main.verdict(one) for one in found.main.systems[1:]] == ["no difference shown"]
     assert next(found.sentences_about()).startswith("No difference shown between a and same: BLEU +0.00")
     assert (found.pairs[0].wins, found.pairs[0].losses) == (0, 0)
+    assert "0.00" in report(found)
+    assert " 0.0050 " not in report(found)  # sacreBLEU's p of equal systems, the smallest that 200 samples give
 
 
 @pytest.mark.parametrize("test", ["bootstrap", "randomization"])

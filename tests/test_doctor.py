@@ -34,7 +34,7 @@ from transduce.diagnosis.reading import LINES_PER_PORTION
 from transduce.diagnosis.script import RULE as WRONG_SCRIPT
 from transduce.diagnosis.thresholds import BUILT_IN
 from transduce.diagnosis.workers import FEW_ITEMS, in_order
-from transduce.errors import SettingError
+from transduce.errors import DataError, SettingError
 from transduce.training.request import TrainingRequest, requested_settings
 
 PLACES = ["Paris", "London", "Rom", "Wien", "Madrid", "Lissabon", "Dublin", "Athen", "Prag", "Bern"]
@@ -214,6 +214,13 @@ def test_every_format_gives_the_same_findings(tmp_path: Path) -> None:
         )
         (finding,) = found(result, "unmatched_placeholders")
         assert (finding.examples[0].line, result.pairs) == (line, count)
+
+
+def test_a_table_without_a_single_pair_is_refused_as_train_refuses_it(tmp_path: Path) -> None:
+    table = tmp_path / "a.jsonl"
+    table.write_text('{"de": "ein Hund", "en": "a dog"}\n' * 10, encoding="utf-8")
+    with pytest.raises(DataError, match='a.jsonl:1: keys "source" and "target" are missing'):
+        transduce.doctor(train=table, quiet=True)
 
 
 def test_malformed_lines_of_tables_are_reported_and_not_refused(tmp_path: Path) -> None:
@@ -428,6 +435,9 @@ def test_the_command_prints_json(tmp_path: Path, capsys: pytest.CaptureFixture[s
     [
         (["--threshold", "largest_ration=3"], "--threshold largest_ration: no such threshold; did you mean largest_ratio?"),
         (["--threshold", "largest_ratio=x"], "--threshold largest_ratio=x: write NAME=NUMBER"),
+        (["--threshold", "largest_ratio=-1"], "--threshold largest_ratio=-1: must be 0 or more"),
+        (["--threshold", "shared_ngrams=7"], "--threshold shared_ngrams=7: must be 0 or more and at most 1"),
+        (["--threshold", "smallest_ratio=9"], "--threshold: smallest_ratio 9 is above largest_ratio"),
         (["--reverse", "runs/other"], "--reverse needs --model"),
         (["--valid", "missing.de", "missing.en"], "missing.de: cannot be read: no such file"),
     ],

@@ -89,7 +89,11 @@ def _all_parts(folder: BatchFolder, manifest: Manifest) -> list[Path]:
             f"{folder.path}: {len(missing):,} of {len(manifest.shards):,} shards are not finished (the first is {missing[0]}): "
             "rerun `transduce batch` to translate them"
         )
-    return [files[shard.number] for shard in manifest.shards]
+    parts = [files[shard.number] for shard in manifest.shards]
+    for path in parts:
+        if _is_damaged(path):
+            raise RunError(f"{path}: modified or damaged after it was written: delete it and rerun `transduce batch`")
+    return parts
 
 
 def _header(manifest: Manifest) -> str:

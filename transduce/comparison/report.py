@@ -50,7 +50,8 @@ def _score_row(metric: MetricResult, system: SystemScore) -> Row:
     score = (system.name, f"{system.score:.2f}", interval(system.interval))
     if not (test := system.test):
         return (*score, "", "", "", "", "baseline")
-    p_values = (f"{test.p:.4f}", f"{test.p_corrected:.4f}")
+    # sacreBLEU's p of two equal systems is the smallest there is, which says nothing about them.
+    p_values = ("", "") if test.is_equal else (f"{test.p:.4f}", f"{test.p_corrected:.4f}")
     return (*score, f"{test.difference:+.2f}", interval(test.interval, signed=True), *p_values, metric.verdict(system))
 
 

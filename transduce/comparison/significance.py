@@ -78,6 +78,11 @@ class TestResult:
     p_corrected: float  # two-sided, corrected for the number of systems
 
     @property
+    def is_equal(self) -> bool:
+        """Whether no sample shows any difference, as for identical outputs."""
+        return self.difference == self.interval.low == self.interval.high == 0
+
+    @property
     def is_significant(self) -> bool:
         return self.p_corrected < LEVEL
 

@@ -80,6 +80,8 @@ class DriftAnalysis:
         return source, target
 
     def add(self, place: Place, observed: tuple[Codes, Codes]) -> None:
+        if not len(place):
+            return
         if place.group not in self._groups:
             self._groups[place.group] = _Group(place)
         self._groups[place.group].add(observed)
@@ -106,7 +108,8 @@ class DriftAnalysis:
             count,
             count / sum(group.pairs for group in self._groups.values()),
             f"The two sides are out of step {self._where(drifts)}, so a model would learn wrong translations from these pairs.",
-            "Align the files again from that line on, or leave these pairs out with --write.",
+            "Look for a missing or an extra line there: with an empty line in its place, the pairs after it are right again. "
+            "Or leave all these pairs out with --write.",
             self._examples(drifts),
             self.role,
         )

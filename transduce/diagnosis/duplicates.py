@@ -65,6 +65,8 @@ class Duplicates:
         return block.source.hashes, block.target.hashes, block.hashes
 
     def add(self, place: Place, observed: tuple[Hashes, ...]) -> None:
+        if not len(place):
+            return
         self.pairs += len(place)
         if not self._stores:  # not in the constructor: workers have copies of this object, and files cannot be copied
             self._stores = {kind: HashStore() for kind in KINDS}

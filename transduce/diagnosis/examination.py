@@ -37,7 +37,7 @@ from transduce.diagnosis.script import ScriptAnalysis
 from transduce.diagnosis.structure import Structure
 from transduce.diagnosis.thresholds import thresholds
 from transduce.diagnosis.workers import StartMethod, in_order
-from transduce.errors import DataError, SettingError
+from transduce.errors import SettingError
 from transduce.training.request import RequestedSettings
 
 PORTIONS_FOR_THRESHOLDS = 2  # of the training data
@@ -251,8 +251,7 @@ def _conclude(passes: Sequence[_Pass], context: Context, requested: RequestedSet
 
     training = passes[-1]
     if not training.pairs:
-        names = " ".join(path for group in training.corpus.groups for path in group)
-        raise DataError(f"{names}: empty: there is not a single pair to learn from")
+        raise training.structure.no_pairs()
     findings = [finding for one in passes for finding in one.findings()] + _not_checked()
     removed = dict(chain.from_iterable(one.removed().items() for one in training.analyses))
     ahead = preview(training.overview, corpora["train"].columns, requested)

@@ -112,7 +112,7 @@ class LanguageAnalysis:
             count,
             count / self._pairs,
             f"Of {checked:,} pairs that were checked, most have their source in the language of the targets and the reverse.",
-            "Swap the two files, or the two languages after --languages.",
+            "Swap the two files, or the two languages after --languages; --write leaves none of these pairs out.",
             tuple(_spread(samples[0].examples, MOST_EXAMPLES)),
             self.role,
         )

@@ -6,6 +6,7 @@ from transduce.data import Group
 from transduce.diagnosis.analysis import Place, shown
 from transduce.diagnosis.findings import MOST_EXAMPLES, Example, Finding, Role
 from transduce.diagnosis.reading import Malformed, Surplus
+from transduce.errors import DataError
 
 
 class Structure:
@@ -24,6 +25,14 @@ class Structure:
         self._examples += [
             Example(place.files[0], one.line, shown(one.text), "", one.reason) for one in malformed[:room]
         ]
+
+    def no_pairs(self) -> DataError:
+        """The error for a corpus without a single pair: the first line that is none, or that there is no line."""
+        if self._examples:
+            first = self._examples[0]
+            return DataError(f"{first.file}:{first.line}: {first.detail}")
+        names = " ".join(path for group in self.groups for path in group)
+        return DataError(f"{names}: empty: there is not a single pair to learn from")
 
     def finish(self, pairs: int) -> list[Finding]:
         return [*map(self._unequal, self.surplus), *([self._malformed_lines(pairs)] if self.malformed else [])]

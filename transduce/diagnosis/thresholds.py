@@ -35,7 +35,11 @@ def thresholds(valid: Iterable[Block], train: Iterable[Block], given: Mapping[st
     chosen = {name: Threshold(value * (usual if name in RATIOS else 1), "built-in") for name, value in BUILT_IN.items()}
     if lengths.pairs >= ENOUGH:
         chosen |= {name: Threshold(value, "validation data") for name, value in lengths.limits().items()}
-    return chosen | {_known(name): Threshold(value, "given") for name, value in given.items()}
+    chosen |= {_known(name): Threshold(_possible(name, value), "given") for name, value in given.items()}
+    smallest, largest = (chosen[name].value for name in RATIOS)
+    if smallest > largest:
+        raise SettingError(f"--threshold: smallest_ratio {smallest:g} is above largest_ratio {largest:g}")
+    return chosen
 
 
 class Lengths:
@@ -69,6 +73,13 @@ class Lengths:
             "smallest_ratio": float(np.quantile(self.ratios, outside, method="lower")),
             "largest_ratio": float(np.quantile(self.ratios, 1 - outside, method="higher")),
         }
+
+
+def _possible(name: str, value: float) -> float:
+    most = 1.0 if name == "shared_ngrams" else float("inf")
+    if not 0 <= value <= most:
+        raise SettingError(f"--threshold {name}={value:g}: must be 0 or more{' and at most 1' if most == 1 else ''}")
+    return value
 
 
 def _known(name: str) -> str:

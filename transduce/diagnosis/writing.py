@@ -40,6 +40,8 @@ class Written:
     def summary(self) -> str:
         """One line for people."""
         count = sum(self.removed.values())
+        if not count:
+            return f"{self.folder}: wrote all {self.kept:,} pairs; nothing was left out"
         return (
             f"{self.folder}: wrote {self.kept:,} of {self.kept + count:,} pairs; {self.folder / REMOVED} lists the "
             f"{count:,} that were left out, with the reasons"

@@ -37,12 +37,15 @@ function scoreRow({ name, score, interval, test, verdict }, reach) {
         number(signed(test.difference)),
         number(range(test.interval)),
         element("td", {}, whisker(test.difference, test.interval, reach)),
-        number(test.p.toFixed(4)),
-        number(test.p_corrected.toFixed(4)),
+        number(equal(test) ? "" : test.p.toFixed(4)),
+        number(equal(test) ? "" : test.p_corrected.toFixed(4)),
       ]
     : Array.from({ length: 5 }, () => element("td"));
   return row(name, number(plain(score)), number(range(interval, plain)), ...tested, element("td", {}, verdict));
 }
+
+/* sacreBLEU's p of two equal systems is the smallest there is, which says nothing about them. */
+const equal = ({ difference, interval }) => difference === 0 && interval.low === 0 && interval.high === 0;
 
 function seedsOf({ name, seeds }) {
   const listed = seeds.map((score) => score.toFixed(2)).join(", ");
