@@ -71,6 +71,7 @@ def measure(files: list[str], few: list[str], valid: list[str]) -> dict[str, Any
         runs["all"].append(doctor(files, valid))
     best = {name: min(some, key=lambda run: run["seconds"]) for name, some in runs.items()}
     memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024
+    least = {name: min(run["cpu_seconds"] for run in some) for name, some in runs.items()}
     start = best.pop("start")["seconds"]
     return {
         "pairs": PAIRS,
@@ -78,6 +79,10 @@ def measure(files: list[str], few: list[str], valid: list[str]) -> dict[str, Any
         "pairs_per_second": {name: round(PAIRS / run["seconds"]) for name, run in best.items()},
         "pairs_per_second_after_the_start": {n: round((PAIRS - FEW) / (r["seconds"] - start)) for n, r in best.items()},
         "seconds_of_every_run": {name: [round(run["seconds"], 2) for run in some] for name, some in runs.items()},
+        "cpu_seconds": {name: round(seconds, 2) for name, seconds in least.items()},
+        "pairs_per_cpu_second_after_the_start": {
+            name: round((PAIRS - FEW) / (least[name] - least["start"])) for name in best
+        },
         "pairs_per_cpu_second_by_analysis": {k: round(PAIRS / v) for k, v in best["all"]["rates"].items() if v},
         "pairs_per_cpu_second_with_the_end": {one.__name__: alone(one, files) for one in WITH_AN_END},
         "memory_of_the_largest_process_mb": memory,
@@ -99,8 +104,15 @@ def doctor(files: list[str], valid: list[str], *options: str) -> dict[str, Any]:
         "de",
         "en",
     ]
+    before = cpu_seconds_of_children()
     done = subprocess.run([*command, "--json", *options], stdout=subprocess.PIPE, check=False, text=True)
-    return json.loads(done.stdout)  # the exit code is 3 if something serious is found
+    report = json.loads(done.stdout)  # the exit code is 3 if something serious is found
+    return report | {"cpu_seconds": cpu_seconds_of_children() - before}
+
+
+def cpu_seconds_of_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def alone(kind: Any, files: list[str]) -> int:
@@ -123,23 +135,30 @@ def run_opusfilter(files: list[str], python: str) -> dict[str, Any]:
     command = [python, str(HERE / "doctor_opusfilter.py"), *files, str(PAIRS_FOR_OPUSFILTER), str(CORES)]
     found = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout)
     whole = {jobs: round(PAIRS_FOR_OPUSFILTER / seconds) for jobs, seconds in found["whole_seconds"].items()}
+    used = {jobs: round(PAIRS_FOR_OPUSFILTER / seconds) for jobs, seconds in found["whole_cpu_seconds"].items()}
     rules = {name: round(rate) for name, rate in found["pairs_per_second"].items()}
-    return {"pairs_per_second_by_rule": rules, "pairs_per_second_by_processes": whole}
+    return {
+        "pairs_per_cpu_second_by_rule": rules,
+        "pairs_per_second_by_processes": whole,
+        "pairs_per_cpu_second_by_processes": used,
+    }
 
 
 def report(content: dict[str, Any]) -> Iterator[str]:
     for name, rate in content["pairs_per_second"].items():
         after = content["pairs_per_second_after_the_start"][name]
         yield f"doctor, {name}: {rate:,} pairs/s on {CORES} cores, {after:,} without the {content['start_seconds']} s to start"
+        yield f"    {content['pairs_per_cpu_second_after_the_start'][name]:,} pairs for each second of CPU time after the start"
     yield f"largest process: {content['memory_of_the_largest_process_mb']} MB"
     for name, rate in content["pairs_per_cpu_second_by_analysis"].items():
         yield f"    {name:34} {rate:12,} pairs/s of one core"
     for name, rate in content["pairs_per_cpu_second_with_the_end"].items():
         yield f"    {name:34} {rate:12,} pairs/s of one core, with its end"
-    for name, rate in content["opusfilter"].get("pairs_per_second_by_rule", {}).items():
+    for name, rate in content["opusfilter"].get("pairs_per_cpu_second_by_rule", {}).items():
         yield f"OpusFilter {name:30} {rate:8,} pairs/s of one core"
     for jobs, rate in content["opusfilter"].get("pairs_per_second_by_processes", {}).items():
-        yield f"OpusFilter, the same rules and duplicates, {jobs} processes: {rate:,} pairs/s"
+        used = content["opusfilter"]["pairs_per_cpu_second_by_processes"][jobs]
+        yield f"OpusFilter, the same rules and duplicates, {jobs} processes: {rate:,} pairs/s, {used:,} for each CPU second"
 
 
 if __name__ == "__main__":
