@@ -219,7 +219,7 @@ def test_every_format_gives_the_same_findings(tmp_path: Path) -> None:
 def test_a_table_without_a_single_pair_is_refused_as_train_refuses_it(tmp_path: Path) -> None:
     table = tmp_path / "a.jsonl"
     table.write_text('{"de": "ein Hund", "en": "a dog"}\n' * 10, encoding="utf-8")
-    with pytest.raises(DataError, match='a.jsonl:1: keys "source" and "target" are missing'):
+    with pytest.raises(DataError, match=r'a\.jsonl:1: keys "source" and "target" are missing'):
         transduce.doctor(train=table, quiet=True)
 
 
