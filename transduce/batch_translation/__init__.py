@@ -3,12 +3,13 @@
 A manifest lists the inputs and cuts them into shards. A worker translates one shard at a time and renames its file when
 it is complete, so that the files in the folder are the only record of what is done:
 
-    inputs      files of lines or tables, and ranges of them
+    formats     what a format of files is; `kinds` chooses one: `line_formats` or `parquet`
     manifest    what is translated, by which model, and how
     folder      the files of the output folder
     worker      one shard: read, translate, count, rename
     schedule    which shards are left, and which have failed too often
     progress    what people are told meanwhile
+    run         a whole command: the manifest, then workers for what is left
     local       workers in this process, or in processes of their own (`worker_process`)
     on_ray      workers in the actors of a Ray cluster
     finished    verifying and joining what was written
