@@ -37,7 +37,7 @@ from transduce.diagnosis.script import ScriptAnalysis
 from transduce.diagnosis.structure import Structure
 from transduce.diagnosis.thresholds import thresholds
 from transduce.diagnosis.workers import StartMethod, in_order
-from transduce.errors import SettingError
+from transduce.errors import DataError, SettingError
 from transduce.training.request import RequestedSettings
 
 PORTIONS_FOR_THRESHOLDS = 2  # of the training data
