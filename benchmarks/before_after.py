@@ -157,7 +157,7 @@ def train(options: argparse.Namespace) -> None:
     def in_turns(trainer) -> None:  # type: ignore[no-untyped-def]
         usual(trainer)
         if trainer.progress.step % options.steps == 0:
-            trainer._look()  # waits for the device
+            trainer.update.measured()  # waits for the device
             tell(time.perf_counter() - begun[0])
             if not sys.stdin.readline():
                 os._exit(0)

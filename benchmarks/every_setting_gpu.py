@@ -29,7 +29,7 @@ from transduce.config import TransformerConfig
 from transduce.continuous import decoder as slots
 from transduce.device import Device
 from transduce.model import IGNORED, Tokens, Transformer, fused, kernels
-from transduce.translator.engine import Block, SearchRequest
+from transduce.translator.engine import SearchBlock, SearchRequest
 from transduce.translator.slot_engine import SlotEngine
 from transduce.translator.torch_engine import TorchEngine
 
@@ -160,7 +160,7 @@ def kernel_difference(model: Transformer) -> str:
 def slot_difference(model: Transformer) -> str:
     """Where a token's log-probability by slots is further from float32 than twice what the plain engine in bfloat16 is."""
     sources = sentences()[:6]
-    block = Block(sources, [source[:2] for source in reversed(sources)])
+    block = SearchBlock(sources, [source[:2] for source in reversed(sources)])
     fast = SlotEngine(copy.deepcopy(model), Device("cuda", bf16=True), PAD, PAD, END)
     (every,) = fast.stream(iter([block]), REQUEST)
     found = [best[0] for best in every]

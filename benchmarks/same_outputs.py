@@ -22,7 +22,7 @@ from transduce.model import Memory, Tokens, Transformer
 from transduce.search import Hypothesis, Penalty, length_penalty
 from transduce.text import EOS
 from transduce.translator import LoadOptions, SearchRequest, Translator
-from transduce.translator.engine import Block, Engine, Ids
+from transduce.translator.engine import Engine, Ids, SearchBlock
 from transduce.translator.slot_engine import SlotEngine
 from transduce.translator.torch_engine import TorchEngine
 
@@ -75,7 +75,7 @@ def alone(engine: Engine, request: SearchRequest) -> Search:
 
 
 def searched(engine: Engine, sources: list[Ids], request: SearchRequest) -> list[list[Hypothesis]]:
-    return next(iter(engine.stream([Block(sources, [()] * len(sources))], request)))
+    return next(iter(engine.stream([SearchBlock(sources, [()] * len(sources))], request)))
 
 
 def beside(found: list[Hypothesis], expected: list[Hypothesis]) -> dict[str, float]:

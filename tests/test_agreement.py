@@ -14,7 +14,7 @@ from transduce.model import Transformer
 from transduce.search import Hypothesis
 from transduce.text import EOS
 from transduce.translator import SearchRequest, Translator
-from transduce.translator.engine import Block
+from transduce.translator.engine import SearchBlock
 from transduce.translator.torch_engine import TorchEngine
 
 pytestmark = [pytest.mark.numerics, pytest.mark.usefixtures("few_threads")]
@@ -41,7 +41,7 @@ def sources() -> list[list[int]]:
 
 
 def search(of: TorchEngine, request: SearchRequest) -> list[list[Hypothesis]]:
-    return next(of.stream([Block(sources(), [[]] * 40)], request))
+    return next(of.stream([SearchBlock(sources(), [[]] * 40)], request))
 
 
 def noise(size: float) -> Callable[[Transformer], None]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from transduce.config import Asked, Counts, Side, Time, assignments, build, cpu_machine, fit, gpu_machine
+from transduce.config import Counts, FitRequest, SideCounts, Time, assignments, build, cpu_machine, fit, gpu_machine
 from transduce.config.budget import (
     ENOUGH_STEPS,
     SIZES,
@@ -16,7 +16,7 @@ from transduce.config.budget import (
     learning_rate,
 )
 
-WORDS, LETTERS, SOUNDS = Side(6.5, 20_000, 35.0), Side(1.0, 90_000, 8.0), Side(6.5, 70, 19.0)
+WORDS, LETTERS, SOUNDS = SideCounts(6.5, 20_000, 35.0), SideCounts(1.0, 90_000, 8.0), SideCounts(6.5, 70, 19.0)
 TATOEBA = Counts(156_406, WORDS, WORDS)
 PRONUNCIATION = Counts(120_000, LETTERS, SOUNDS)
 QUIET, BUSY = cpu_machine(12_000), cpu_machine(3_000)  # two cores, and two cores that others use too
@@ -24,7 +24,7 @@ QUIET, BUSY = cpu_machine(12_000), cpu_machine(3_000)  # two cores, and two core
 
 def fitted(counts: Counts, machine: Machine, minutes: float, *settings: str):  # type: ignore[no-untyped-def]
     layer = assignments([f"train.minutes={minutes}", *settings])
-    found = fit(counts, Asked.of(layer), Time(machine, 0.8 * 60 * minutes))
+    found = fit(counts, FitRequest.of(layer), Time(machine, 0.8 * 60 * minutes))
     return build(found.layer, layer), found
 
 
@@ -86,18 +86,18 @@ def test_a_budget_far_below_what_the_data_need_is_said() -> None:
 
 
 def test_without_a_budget_a_cpu_gets_what_ends_in_a_sensible_time() -> None:
-    found = fit(TATOEBA, Asked(), Time(QUIET))
+    found = fit(TATOEBA, FitRequest(), Time(QUIET))
     config = build(found.layer)
     assert config.train.epochs < 15
     assert config.model.d_model < 384
     assert config.train.minutes == 0  # the budget is in epochs: what is trained does not depend on the clock
     assert "about an hour; use --minutes to set another budget. A GPU would take minutes" in found.warnings[0]
-    assert build(fit(TATOEBA, Asked(), Time(gpu_machine(7e14))).layer) == build(fit(TATOEBA).layer)
+    assert build(fit(TATOEBA, FitRequest(), Time(gpu_machine(7e14))).layer) == build(fit(TATOEBA).layer)
 
 
 def test_without_a_budget_a_shape_that_was_asked_for_decides_how_long_it_takes() -> None:
     """A small one that ends within the hour gets the epochs of the data, and not more because there would be time."""
-    small = Asked.of(assignments(["model.d_model=64", "model.num_encoder_layers=2", "model.num_decoder_layers=2"]))
+    small = FitRequest.of(assignments(["model.d_model=64", "model.num_encoder_layers=2", "model.num_decoder_layers=2"]))
     found = fit(TATOEBA, small, Time(QUIET))
     assert (found.layer["train"]["epochs"], found.warnings) == (15, [])
     slow = fit(TATOEBA, small, Time(BUSY))
@@ -106,7 +106,7 @@ def test_without_a_budget_a_shape_that_was_asked_for_decides_how_long_it_takes()
 
 
 def test_a_budget_in_steps_or_epochs_keeps_the_recipe_of_the_data() -> None:
-    for asked in (Asked(steps=100), Asked(epochs=2)):
+    for asked in (FitRequest(steps=100), FitRequest(epochs=2)):
         assert fit(TATOEBA, asked).layer["model"] == fit(TATOEBA).layer["model"]
 
 

@@ -4,11 +4,11 @@ import pytest
 
 from transduce.config import (
     PRESETS,
-    Asked,
     Config,
     Counts,
+    FitRequest,
     Layers,
-    Side,
+    SideCounts,
     Time,
     assignments,
     build,
@@ -24,9 +24,9 @@ from transduce.config.fitted import may_take_long
 from transduce.config.old_names import OLD_NAMES, Renamed
 from transduce.errors import SettingError
 
-WORDS = Side(tokens_per_line=11, distinct_tokens=9000, characters_per_line=60)
-SPELLINGS = Side(tokens_per_line=1, distinct_tokens=20_000, characters_per_line=8)
-SOUNDS = Side(tokens_per_line=7, distinct_tokens=70, characters_per_line=18)
+WORDS = SideCounts(tokens_per_line=11, distinct_tokens=9000, characters_per_line=60)
+SPELLINGS = SideCounts(tokens_per_line=1, distinct_tokens=20_000, characters_per_line=8)
+SOUNDS = SideCounts(tokens_per_line=7, distinct_tokens=70, characters_per_line=18)
 
 
 def test_later_layers_win() -> None:
@@ -183,7 +183,7 @@ def test_presets_are_valid(preset: str) -> None:
 
 @pytest.mark.parametrize("pairs", [10, 5_000, 29_000, 150_000, 500_000, 5_000_000])
 @pytest.mark.parametrize(("source", "target"), [(WORDS, WORDS), (SPELLINGS, SOUNDS), (SPELLINGS, SPELLINGS)])
-def test_whatever_is_fitted_works_and_is_explained(pairs: int, source: Side, target: Side) -> None:
+def test_whatever_is_fitted_works_and_is_explained(pairs: int, source: SideCounts, target: SideCounts) -> None:
     fitted = fit(Counts(pairs, source, target))
     config = build(fitted.layer)
     assert any(f"{pairs:,} pairs" in reason for reason in fitted.reasons)
@@ -192,21 +192,21 @@ def test_whatever_is_fitted_works_and_is_explained(pairs: int, source: Side, tar
 
 
 def test_the_task_is_inferred() -> None:
-    def settings(source: Side, target: Side) -> tuple[str, str, str, bool]:
+    def settings(source: SideCounts, target: SideCounts) -> tuple[str, str, str, bool]:
         data = build(fit(Counts(100_000, source, target)).layer).data
         return data.task, data.source_units, data.target_units, data.joint
 
     assert settings(WORDS, WORDS) == ("translation", "bpe", "bpe", True)
     assert settings(SPELLINGS, SOUNDS) == ("symbols", "char", "word", False)
     assert settings(SPELLINGS, SPELLINGS) == ("symbols", "char", "char", True)
-    assert build(fit(Counts(100, SPELLINGS, SOUNDS), Asked(task="translation")).layer).data.task == "translation"
+    assert build(fit(Counts(100, SPELLINGS, SOUNDS), FitRequest(task="translation")).layer).data.task == "translation"
 
 
 @pytest.mark.parametrize("pairs", [100, 400, 1_000, 10_000])
 def test_words_with_features_are_spelt_however_few_they_are(pairs: int) -> None:
     """Each word once, a few dozen features: words of several kinds must not be taken for symbols."""
-    words = Side(tokens_per_line=2, distinct_tokens=pairs + 40, characters_per_line=17)
-    forms = Side(tokens_per_line=1.4, distinct_tokens=pairs, characters_per_line=11)  # some of two words
+    words = SideCounts(tokens_per_line=2, distinct_tokens=pairs + 40, characters_per_line=17)
+    forms = SideCounts(tokens_per_line=1.4, distinct_tokens=pairs, characters_per_line=11)  # some of two words
     fitted = fit(Counts(pairs, words, forms, features=True))
     data = build(fitted.layer).data
     assert (data.task, data.source_units, data.target_units, data.joint) == ("symbols", "char", "char", True)
@@ -214,20 +214,20 @@ def test_words_with_features_are_spelt_however_few_they_are(pairs: int) -> None:
 
 
 def test_sounds_that_words_with_features_become_are_symbols() -> None:
-    words = Side(tokens_per_line=2, distinct_tokens=300, characters_per_line=17)
+    words = SideCounts(tokens_per_line=2, distinct_tokens=300, characters_per_line=17)
     data = build(fit(Counts(10_000, words, SOUNDS, features=True)).layer).data
     assert (data.source_units, data.target_units) == ("char", "word")
 
 
 def test_few_lines_of_words_are_no_symbols() -> None:
-    few = Side(tokens_per_line=2, distinct_tokens=140, characters_per_line=17)
-    forms = Side(tokens_per_line=1, distinct_tokens=100, characters_per_line=9)
+    few = SideCounts(tokens_per_line=2, distinct_tokens=140, characters_per_line=17)
+    forms = SideCounts(tokens_per_line=1, distinct_tokens=100, characters_per_line=9)
     assert build(fit(Counts(100, few, forms)).layer).data.source_units == "char"
 
 
 def test_units_that_were_asked_for_are_what_is_said() -> None:
     layer = assignments(["data.target_units=char"])
-    fitted = fit(Counts(100_000, SPELLINGS, SOUNDS), Asked.of(layer))
+    fitted = fit(Counts(100_000, SPELLINGS, SOUNDS), FitRequest.of(layer))
     assert any("units char -> char, one vocabulary" in reason for reason in fitted.reasons)
 
 
@@ -235,9 +235,11 @@ def test_units_that_were_asked_for_are_what_is_said() -> None:
 @pytest.mark.parametrize("source", ["bpe", "unigram", "char", "word"])
 @pytest.mark.parametrize("budget", ["train.steps=100", "train.minutes=5"])
 @pytest.mark.parametrize("sides", [(WORDS, WORDS), (SPELLINGS, SOUNDS)])
-def test_settings_are_fitted_around_all_units(source: str, target: str, budget: str, sides: tuple[Side, Side]) -> None:
+def test_settings_are_fitted_around_all_units(
+    source: str, target: str, budget: str, sides: tuple[SideCounts, SideCounts]
+) -> None:
     layer = assignments([f"data.source_units={source}", f"data.target_units={target}", budget])
-    counts, asked = Counts(20_000, *sides), Asked.of(layer)
+    counts, asked = Counts(20_000, *sides), FitRequest.of(layer)
     assert may_take_long(counts, asked) in (False, True)
     fitted = fit(counts, asked, Time(cpu_machine(2_000.0), 300.0))
     assert f"units {source} -> {target}" in " ".join(fitted.reasons)
@@ -246,11 +248,11 @@ def test_settings_are_fitted_around_all_units(source: str, target: str, budget: 
 
 def test_the_longest_budget_is_fitted_too() -> None:
     layer = assignments(["train.minutes=1000000"])
-    build(fit(Counts(20_000, WORDS, WORDS), Asked.of(layer)).layer, layer)
+    build(fit(Counts(20_000, WORDS, WORDS), FitRequest.of(layer)).layer, layer)
 
 
 def test_one_vocabulary_or_two_as_asked() -> None:
-    two = build(fit(Counts(29_000, WORDS, WORDS), Asked(joint=False)).layer)
+    two = build(fit(Counts(29_000, WORDS, WORDS), FitRequest(joint=False)).layer)
     assert (two.data.joint, two.model.tie) == (False, "target")
 
 
@@ -259,7 +261,7 @@ def test_one_vocabulary_or_two_as_asked() -> None:
 )
 def test_a_budget_that_was_given_is_the_only_one(asked: str, budget: tuple[float, ...]) -> None:
     layer = assignments([f"train.{asked}"])
-    train = build(fit(Counts(29_000, WORDS, WORDS), Asked.of(layer)).layer, layer).train
+    train = build(fit(Counts(29_000, WORDS, WORDS), FitRequest.of(layer)).layer, layer).train
     assert (train.steps, train.epochs, train.minutes) == budget
     if train.steps:
         assert train.validate_every == train.checkpoint_every == train.warmup_steps == 2_500

@@ -35,7 +35,7 @@ from transduce.translator import (
     write_config,
 )
 from transduce.translator.ct2_spec import POSITIONS, expected_shapes, refusal, sinusoids
-from transduce.translator.engine import Block
+from transduce.translator.engine import SearchBlock
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed: pip install 'transduce[ct2]'")
 ct2_engine = pytest.importorskip("transduce.translator.ct2_engine")
@@ -232,7 +232,7 @@ def test_outputs_broken_off_at_the_limit_hide_none_that_ended(tmp_path: Path) ->
     sources = ours.vocabularies.source.encode(folders.lines(120, seed=5))
     request = ours.request(beam=4, n_best=4, alpha=0.0, max_extra=4)
     engines = ours.engines.torch, theirs.engines.ct2
-    expected, found = (next(engine.stream([Block(sources, [[]] * 120)], request)) for engine in engines)
+    expected, found = (next(engine.stream([SearchBlock(sources, [[]] * 120)], request)) for engine in engines)
     limits = [len(source) + request.max_extra for source in sources]
     broken_off = sum(len(line[0].tokens) + 1 == limit for line, limit in zip(expected, limits, strict=True))
     assert 20 < broken_off < 60
@@ -245,7 +245,7 @@ def test_scoring_ids_gives_what_the_search_said(trained: Path) -> None:
     engine = theirs.engines.scoring()
     sources = theirs.vocabularies.source.encode(random_lines(20, seed=8))
     request = theirs.request(n_best=4, figures="outputs")
-    found = next(engine.stream([Block(sources, [[]] * 20)], request))
+    found = next(engine.stream([SearchBlock(sources, [[]] * 20)], request))
     assert [] in [one.token_log_probabilities for hypotheses in found for one in hypotheses]  # not asked for
     for source, hypotheses in zip(sources, found, strict=True):
         for one in hypotheses:
@@ -351,7 +351,7 @@ def test_an_engine_can_be_left_in_the_middle(trained: Path) -> None:
     _, theirs = both(trained)
     engine = theirs.engines.scoring()
     ids = theirs.vocabularies.source.encode(random_lines(50, seed=13))
-    stream = engine.stream([Block(ids, [[]] * 50)] * 3, theirs.request(beam=1))
+    stream = engine.stream([SearchBlock(ids, [[]] * 50)] * 3, theirs.request(beam=1))
     assert len(next(stream)) == 50
     stream.close()
     assert len(theirs.translate(["the cat"])) == 1

@@ -24,7 +24,7 @@ from transduce.errors import SettingError
 from transduce.model import Tokens, Transformer
 from transduce.model.kernels import HAVE_TRITON
 from transduce.search import Hypothesis, length_penalty
-from transduce.translator.engine import Block, SearchRequest
+from transduce.translator.engine import SearchBlock, SearchRequest
 from transduce.translator.slot_engine import SlotEngine
 from transduce.translator.torch_engine import TorchEngine
 
@@ -167,10 +167,12 @@ def searched(
     engine: TorchEngine, sources: list[list[int]], prefixes: list[list[int]], request: SearchRequest
 ) -> list[list[Hypothesis]]:
     """What an engine finds for one block."""
-    return next(engine.stream([Block(sources, prefixes)], request))
+    return next(engine.stream([SearchBlock(sources, prefixes)], request))
 
 
-def decoded(engine: SlotEngine, blocks: Iterable[Block], request: SearchRequest) -> Iterator[list[list[Hypothesis]]]:
+def decoded(
+    engine: SlotEngine, blocks: Iterable[SearchBlock], request: SearchRequest
+) -> Iterator[list[list[Hypothesis]]]:
     """What `stream` gives, without its threads."""
     options = BeamOptions(request.beam, request.n_best, length_penalty(request.length_penalty, request.alpha), True)
     return engine.batcher.decode(engine._with_limits(blocks, request), options)
@@ -183,7 +185,7 @@ def test_samples_of_one_line_differ_from_batch_to_batch(monkeypatch: pytest.Monk
         TorchEngine(make(), Device("cpu", bf16=False), PAD, PAD, END),
         SearchRequest(sampling=True, max_extra=3),
     )
-    blocks = [Block(sources(6) * 2, [[], []])] * 2
+    blocks = [SearchBlock(sources(6) * 2, [[], []])] * 2
     drawn = [[best[0].tokens for found in engine.stream(iter(blocks), request) for best in found] for _ in range(2)]
     assert drawn[0] == drawn[1]
     assert len({tuple(tokens) for tokens in drawn[0]}) > 1
@@ -218,7 +220,7 @@ def test_an_engine_of_slots_finds_what_the_other_finds(
 
 def test_an_engine_of_slots_wants_a_prefix_for_every_source() -> None:
     engine = SlotEngine(make(), Device("cpu", bf16=False), PAD, PAD, END)
-    blocks = [Block(sources(3, 9), [[], []]), Block(sources(3, 9), [[]])]
+    blocks = [SearchBlock(sources(3, 9), [[], []]), SearchBlock(sources(3, 9), [[]])]
     with pytest.raises(ValueError, match="shorter"):
         list(engine.stream(iter(blocks), SearchRequest(beam=2, max_extra=3)))
 
@@ -226,7 +228,7 @@ def test_an_engine_of_slots_wants_a_prefix_for_every_source() -> None:
 @pytest.mark.numerics
 def test_an_engine_of_slots_takes_block_after_block() -> None:
     engine, request = SlotEngine(make(), Device("cpu", bf16=False), PAD, PAD, END), SearchRequest(beam=2, max_extra=3)
-    blocks = [Block(sources(3, 9), [[], []]), Block([], []), Block(sources(1, 7, 2), [[5], [], []])]
+    blocks = [SearchBlock(sources(3, 9), [[], []]), SearchBlock([], []), SearchBlock(sources(1, 7, 2), [[5], [], []])]
     found = list(engine.stream(iter(blocks), request))
     for block, hypotheses in zip(blocks, found, strict=True):
         again = searched(engine, block.sources, block.prefixes, request)
@@ -250,7 +252,7 @@ def test_slots_that_a_block_leaves_go_to_the_next(monkeypatch: pytest.MonkeyPatc
         (5,) * 12,
         (1,),
     ]
-    blocks = [Block(sources(*some), [[]] * len(some)) for some in lengths]
+    blocks = [SearchBlock(sources(*some), [[]] * len(some)) for some in lengths]
 
     engine = SlotEngine(make(), Device("cpu", bf16=False), PAD, PAD, END)
     apart = [line for block in blocks for line in searched(engine, block.sources, block.prefixes, request)]
@@ -266,10 +268,10 @@ def test_slots_that_a_block_leaves_go_to_the_next(monkeypatch: pytest.MonkeyPatc
 def test_an_engine_of_slots_does_not_wait_for_blocks_to_answer_those_it_has() -> None:
     engine, answered = SlotEngine(make(), Device("cpu", bf16=False), PAD, PAD, END), threading.Event()
 
-    def blocks() -> Iterator[Block]:
-        yield Block(sources(3, 9), [[], []])
+    def blocks() -> Iterator[SearchBlock]:
+        yield SearchBlock(sources(3, 9), [[], []])
         assert answered.wait(30), "the answer to the first should not need the second"
-        yield Block(sources(2), [[]])
+        yield SearchBlock(sources(2), [[]])
 
     found = engine.stream(blocks(), SearchRequest(beam=1, max_extra=3))
     assert len(next(found)) == 2
@@ -281,7 +283,7 @@ def test_searches_of_one_engine_may_overlap(monkeypatch: pytest.MonkeyPatch) -> 
     """A search while a stream is read, and two streams side by side: each has slot pools of its own."""
     monkeypatch.setattr(ContinuousBatcher, "MAX_ROWS", 8)
     engine, request = SlotEngine(make(), Device("cpu", bf16=False), PAD, PAD, END), SearchRequest(beam=1, max_extra=4)
-    blocks = [Block(sources(*range(1, 12)), [[]] * 11) for _ in range(4)]
+    blocks = [SearchBlock(sources(*range(1, 12)), [[]] * 11) for _ in range(4)]
 
     expected = [searched(engine, block.sources, block.prefixes, request) for block in blocks]
 
@@ -300,8 +302,8 @@ def test_a_stream_that_is_left_ends_soon_though_its_input_never_comes() -> None:
     engine, request = SlotEngine(make(), Device("cpu", bf16=False), PAD, PAD, END), SearchRequest(beam=1, max_extra=4)
     never, before = threading.Event(), threading.active_count()
 
-    def blocks() -> Iterator[Block]:
-        yield Block(sources(3), [[]])
+    def blocks() -> Iterator[SearchBlock]:
+        yield SearchBlock(sources(3), [[]])
         never.wait()
 
     stream = engine.stream(blocks(), request)
@@ -320,15 +322,15 @@ def test_an_engine_of_slots_leaves_the_settings_of_the_process_alone() -> None:
         SlotEngine(make(), Device("cpu", bf16=False), PAD, PAD, END),
         (gc.get_threshold(), sys.getswitchinterval()),
     )
-    for _ in engine.stream([Block(sources(3), [[]])] * 3, SearchRequest(beam=1, max_extra=4)):
+    for _ in engine.stream([SearchBlock(sources(3), [[]])] * 3, SearchRequest(beam=1, max_extra=4)):
         assert (gc.get_threshold(), sys.getswitchinterval()) == usual
 
 
 def test_blocks_before_one_that_fails_are_answered() -> None:
     engine, request = SlotEngine(make(), Device("cpu", bf16=False), PAD, PAD, END), SearchRequest(beam=1, max_extra=4)
 
-    def blocks() -> Iterator[Block]:
-        yield from [Block(sources(3, 4), [[], []])] * 3
+    def blocks() -> Iterator[SearchBlock]:
+        yield from [SearchBlock(sources(3, 4), [[], []])] * 3
         raise SettingError("no more")
 
     for answers in (decoded(engine, blocks(), request), engine.stream(blocks(), request)):
@@ -359,7 +361,7 @@ def test_an_engine_of_slots_goes_on_after_a_search_that_was_left(beam: int, monk
     asked = sources(*range(1, 30))
     expected = searched(engine, asked, [[]] * len(asked), request)
     short = sources(*[5] * 60)
-    left = decoded(engine, [Block(of, [[]] * len(of)) for of in (sources(*range(20, 40)), short)], request)
+    left = decoded(engine, [SearchBlock(of, [[]] * len(of)) for of in (sources(*range(20, 40)), short)], request)
     next(left)
     left.close()
     assert not all(next(iter(engine.batcher.idle_pools.values())).search.finished)

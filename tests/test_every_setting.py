@@ -30,7 +30,7 @@ from transduce.model import IGNORED, Tokens, Transformer, fused, kernels
 from transduce.search import Hypothesis, length_penalty
 from transduce.text import EOS, Vocabularies
 from transduce.translator import Translation, ct2_spec
-from transduce.translator.engine import Block, SearchRequest
+from transduce.translator.engine import SearchBlock, SearchRequest
 from transduce.translator.slot_engine import SlotEngine
 from transduce.translator.torch_engine import TorchEngine
 
@@ -111,9 +111,9 @@ def trained(config: TransformerConfig, steps: int = 2) -> Transformer:
     return model.eval()
 
 
-def block() -> Block:
+def block() -> SearchBlock:
     sources = sentences()[:COUNT]
-    return Block(sources, [sentences()[-n - 1][:2] for n in range(COUNT)])
+    return SearchBlock(sources, [sentences()[-n - 1][:2] for n in range(COUNT)])
 
 
 def searched(engine: Any) -> list[list[Hypothesis]]:

@@ -13,7 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import transduce.model.transformer
 from transduce import checkpoint
-from transduce.config import PRESETS, Config, Counts, SearchConfig, Side, TransformerConfig, build, fit
+from transduce.config import PRESETS, Config, Counts, SearchConfig, SideCounts, TransformerConfig, build, fit
 from transduce.data import Corpus, learn_vocabularies, scan
 from transduce.data.batches import Batching, make_batch, padding_share
 from transduce.device import Device
@@ -28,7 +28,7 @@ from transduce.text import EOS
 from transduce.training.optimizer import make_optimizer
 from transduce.training.schedule import make_schedule
 from transduce.translator import SearchRequest
-from transduce.translator.engine import Block
+from transduce.translator.engine import SearchBlock
 from transduce.translator.torch_engine import TorchEngine
 
 pytestmark = [pytest.mark.numerics, pytest.mark.usefixtures("few_threads")]
@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.numerics, pytest.mark.usefixtures("few_threads")]
 TINY = TransformerConfig(d_model=32, d_ff=64, num_heads=4, num_encoder_layers=2, num_decoder_layers=2, dropout=0.0)
 SIZE = 40
 PAD = SIZE - 1
-CORPUS = Counts(pairs=4_500_000, source=Side(25.0, 90_000, 130.0), target=Side(24.0, 90_000, 140.0))
+CORPUS = Counts(pairs=4_500_000, source=SideCounts(25.0, 90_000, 130.0), target=SideCounts(24.0, 90_000, 140.0))
 
 PAPER: dict[str, dict[str, dict[str, Any]]] = {
     "base": {
@@ -431,7 +431,7 @@ def test_the_output_limit_is_the_input_plus_50(beam: int) -> None:
     with torch.no_grad():
         model.output_bias[EOS] = -100.0  # type: ignore[index]
     engine = TorchEngine(model, Device("cpu", bf16=False), PAD, PAD, EOS)
-    found = next(engine.stream([Block([[5, 6, EOS], [5, EOS]], [[], []])], SearchRequest(beam=beam)))
+    found = next(engine.stream([SearchBlock([[5, 6, EOS], [5, EOS]], [[], []])], SearchRequest(beam=beam)))
     assert [len(one[0].tokens) + 1 for one in found] == [3 + 50, 2 + 50]
 
 

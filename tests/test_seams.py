@@ -33,7 +33,7 @@ from transduce.model.transformer import make_embedding
 from transduce.text import EOS
 from transduce.training.optimizer import make_optimizer
 from transduce.training.update import PlainUpdate
-from transduce.translator.engine import Block, SearchRequest
+from transduce.translator.engine import SearchBlock, SearchRequest
 from transduce.translator.torch_engine import TorchEngine
 
 CPU = Device("cpu", bf16=False)
@@ -257,7 +257,7 @@ def test_frames_train_by_the_same_update_and_are_searched_by_the_same_engine(reg
         losses.append(update.measured().cross_entropy)
     assert losses[-1] < 0.7 * losses[0]
     engine = TorchEngine(model, CPU, PAD, PAD, EOS)
-    block = Block(Recordings(3).frames, [()] * 3)
+    block = SearchBlock(Recordings(3).frames, [()] * 3)
     (found,) = engine.stream([block], SearchRequest(beam=2, max_extra=4))
     assert [len(best) for best in found] == [1, 1, 1]
 

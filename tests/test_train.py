@@ -41,7 +41,7 @@ from transduce.training.prepare import prepare
 from transduce.training.progress import Progress, last_step
 from transduce.training.report import MetricsLogger, StepReport
 from transduce.training.request import requested_settings
-from transduce.training.validation import Sample, Validation, output_limits, ranks_by_loss, validate
+from transduce.training.validation import SampleOutput, ValidationResult, output_limits, ranks_by_loss, validate
 from transduce.translator import better_weights, read_config, write_config
 from transduce.translator.evaluation import TestSet
 
@@ -236,8 +236,8 @@ def test_training_and_validation_loss_have_one_scale(finished: Path, reversal: d
 
 @pytest.mark.parametrize("verbose", [False, True])
 def test_sample_outputs_take_one_short_line_unless_asked_for(verbose: bool, capsys: pytest.CaptureFixture[str]) -> None:
-    samples = [Sample("s" * 200, f"output {number}", f"reference {number}") for number in range(3)]
-    validation = Validation(1.0, Scores((Score("BLEU", 1.0, "", True),)), samples)
+    samples = [SampleOutput("s" * 200, f"output {number}", f"reference {number}") for number in range(3)]
+    validation = ValidationResult(1.0, Scores((Score("BLEU", 1.0, "", True),)), samples)
     make_reporter(quiet=False, verbose=verbose).validated("valid", 7, validation, better=True)
     figures, *shown = capsys.readouterr().err.splitlines()
     assert figures.startswith("step 7: ")
@@ -917,7 +917,7 @@ def test_fine_tuning_keeps_the_languages_unless_told_otherwise(
 
 def test_among_equal_scores_the_smaller_loss_is_better() -> None:
     def rank(score: float, loss: float, higher: bool = True) -> float:
-        return Validation(loss, Scores((Score("BLEU", score, "", higher),)), []).rank
+        return ValidationResult(loss, Scores((Score("BLEU", score, "", higher),)), []).rank
 
     assert rank(0, 5.5) > rank(0, 6.3) > rank(0, math.inf)
     assert rank(0.01, 9) > rank(0, 1)
@@ -1001,8 +1001,8 @@ def test_r_drop_learns_too(reversal: dict[str, str], tmp_path: Path) -> None:
 def test_where_few_lines_are_scored_the_loss_decides() -> None:
     """35 words told an untrained model and a trained one apart by chance."""
     scores = [Scores([Score("PER", value, "", higher_is_better=False)]) for value in (98.0, 106.9)]
-    early = Validation(loss=3.1, scores=scores[0], samples=[], lines=35, by_loss=True)
-    late = Validation(loss=1.4, scores=scores[1], samples=[], lines=35, by_loss=True)
+    early = ValidationResult(loss=3.1, scores=scores[0], samples=[], lines=35, by_loss=True)
+    late = ValidationResult(loss=1.4, scores=scores[1], samples=[], lines=35, by_loss=True)
     assert late.rank > early.rank
     assert dataclasses.replace(late, by_loss=False).rank < dataclasses.replace(early, by_loss=False).rank
 

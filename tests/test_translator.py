@@ -14,7 +14,7 @@ from transduce.errors import DataError, SettingError
 from transduce.model import Tokens, Transformer
 from transduce.text import EOS, UNKNOWN, Vocabularies, Vocabulary, train_vocabulary
 from transduce.translator import SearchRequest, Translator, inputs
-from transduce.translator.engine import Block
+from transduce.translator.engine import SearchBlock
 from transduce.translator.torch_engine import TorchEngine
 
 pytestmark = [pytest.mark.numerics, pytest.mark.usefixtures("few_threads")]
@@ -145,7 +145,7 @@ def test_a_source_too_long_is_cut_and_counted(ours: Translator, request_: Search
     assert [one.source_tokens for one in found][1] == len(ids)
     assert found[0].text == found[2].text
     engine, sources = ours.engines.torch, [ours.source_ids(short), [*ids[:15], EOS]]
-    searched = next(engine.stream([Block(sources, [[], []])], request_))
+    searched = next(engine.stream([SearchBlock(sources, [[], []])], request_))
     texts = ours.vocabularies.target.decode([line[0].tokens for line in searched])
     assert_texts_agree(ours, request_, [short, long], [found[0].text, found[1].text], texts)
 
@@ -195,7 +195,9 @@ def test_prefixes_and_terms_for_other_lines_are_refused(ours: Translator) -> Non
 @BOTH
 def test_scoring_ids_gives_what_the_search_said(ours: Translator, request_: SearchRequest) -> None:
     sources = ours.vocabularies.source.encode(random_lines(20, seed=6))
-    found = next(ours.engines.torch.stream([Block(sources, [[]] * len(sources))], request_.but(n_best=request_.beam)))
+    found = next(
+        ours.engines.torch.stream([SearchBlock(sources, [[]] * len(sources))], request_.but(n_best=request_.beam))
+    )
     pairs = [(source, one) for source, hypotheses in zip(sources, found, strict=True) for one in hypotheses]
     scored = ours.engines.torch.score([source for source, _ in pairs], [[*one.tokens, EOS] for _, one in pairs])
     assert len(scored) == 20 * request_.beam
@@ -284,11 +286,11 @@ def accumulate(ours: Translator, lines: list[str]) -> None:
 
 def test_limits_leave_room_for_what_must_be_said_and_end_where_the_model_does() -> None:
     sources, prefixes = [[5, 6, EOS], [7, EOS], [8, EOS], []], [(), (9,) * 20, (), ()]
-    assert GREEDY.limits(Block(sources, prefixes)) == [8, 21, 7, 5]
-    assert GREEDY.limits(Block(sources, prefixes), longest=7) == [7, 7, 7, 5]
+    assert GREEDY.limits(SearchBlock(sources, prefixes)) == [8, 21, 7, 5]
+    assert GREEDY.limits(SearchBlock(sources, prefixes), longest=7) == [7, 7, 7, 5]
     phrases = [[], [], [[1] * 6, [2] * 3], []]
-    assert GREEDY.limits(Block(sources, prefixes, phrases)) == [8, 21, 10, 5]
-    assert GREEDY.limits(Block(sources, prefixes, at_most=[100, 3, 2, 2])) == [8, 21, 2, 2]
+    assert GREEDY.limits(SearchBlock(sources, prefixes, phrases)) == [8, 21, 10, 5]
+    assert GREEDY.limits(SearchBlock(sources, prefixes, at_most=[100, 3, 2, 2])) == [8, 21, 2, 2]
 
 
 @BOTH

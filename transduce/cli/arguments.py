@@ -50,7 +50,7 @@ def search_request(translator: Translator, options: Options) -> SearchRequest:
 
 
 def is_quiet(options: Options) -> bool:
-    """Whether the verb has an option --quiet, and it was given."""
+    """Whether the command has an option --quiet, and it was given."""
     return bool(getattr(options, "quiet", False))
 
 

@@ -43,9 +43,9 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # whatever the locale
-    verb = getattr(importlib.import_module(options.module), options.command)
+    command = getattr(importlib.import_module(options.module), options.command)
     try:
-        code: int = verb(options)
+        code: int = command(options)
         sys.stdout.flush()
         return code
     except TransduceError as error:

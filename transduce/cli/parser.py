@@ -42,8 +42,8 @@ EXAMPLES = """examples:
 """
 
 
-class Verb(Parser):
-    """The parser of one verb: an unknown argument is an error with the usage of this verb."""
+class CommandParser(Parser):
+    """The parser of one command: an unknown argument is an error with the usage of this command."""
 
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
         options, unknown = super().parse_known_args(args, namespace)
@@ -65,7 +65,7 @@ class Verb(Parser):
 
 
 def make_parser() -> Parser:
-    """The parser with every verb and option. Each verb names the module of `transduce.cli` with its function."""
+    """The parser with every command and option. Each command names the module of `transduce.cli` with its function."""
     parser = Parser(
         prog="transduce",
         description="Train Transformer models on pairs of sequences; translate, evaluate, inspect and serve them.",
@@ -73,13 +73,13 @@ def make_parser() -> Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"transduce {__version__}")
-    verbs = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Verb)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=CommandParser)
 
     def add(module: str, name: str, arguments: Callable[[Parser], None], summary: str, more: str = "") -> None:
         description = f"{summary[0].upper()}{summary[1:]}. {more}".strip()
-        verb = verbs.add_parser(name, help=summary, description=description)
-        verb.set_defaults(module=f"transduce.cli.{module}")
-        arguments(verb)
+        command = commands.add_parser(name, help=summary, description=description)
+        command.set_defaults(module=f"transduce.cli.{module}")
+        arguments(command)
 
     add("training", "demo", _demo, "train, score and use a small model on the CMU pronouncing dictionary")
     add("training", "train", _train, "train a model, or resume a run", RESUME)

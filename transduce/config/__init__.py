@@ -3,7 +3,7 @@
 from transduce.config.budget import Machine
 from transduce.config.budget import cpu as cpu_machine
 from transduce.config.budget import gpu as gpu_machine
-from transduce.config.fitted import Asked, Fitted, Time, fit
+from transduce.config.fitted import FitRequest, Fitted, Time, fit
 from transduce.config.old_names import Layers, notes_on_old_names, refuse_removed, without_removed
 from transduce.config.presets import PRESETS
 from transduce.config.resolve import (
@@ -31,22 +31,22 @@ from transduce.config.settings import (
     check_ranges,
     language_tag,
 )
-from transduce.config.task import Counts, Side
+from transduce.config.task import Counts, SideCounts
 
 __all__ = [
     "FAMILIES",
     "PRESETS",
-    "Asked",
     "Config",
     "Counts",
     "DataConfig",
+    "FitRequest",
     "Fitted",
     "Layers",
     "Machine",
     "ModelConfig",
     "SearchConfig",
     "Setting",
-    "Side",
+    "SideCounts",
     "Time",
     "TrainConfig",
     "TransformerConfig",

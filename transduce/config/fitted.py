@@ -77,7 +77,7 @@ SYMBOLS = [  # spellings, sounds, word forms
 
 
 @dataclass(frozen=True)
-class Asked:
+class FitRequest:
     """The requested settings that the fitted settings depend on."""
 
     task: str = "auto"
@@ -96,11 +96,11 @@ class Asked:
         return bool(self.steps or self.epochs or self.minutes)
 
     @staticmethod
-    def of(layers: Layers) -> "Asked":
+    def of(layers: Layers) -> "FitRequest":
         data, train = layers.get("data", {}), layers.get("train", {})
         budget = {name: train.get(name, 0) for name in ("steps", "epochs", "minutes", "tokens_per_batch")}
         units = {name: data.get(name, "") for name in ("source_units", "target_units")}
-        return Asked(
+        return FitRequest(
             task=data.get("task", "auto"),
             joint=data.get("joint"),
             size=_requested_size(layers.get("model", {})),
@@ -127,13 +127,13 @@ class Time:
     seconds: float = 0.0
 
 
-def fit(counts: Counts, asked: Asked | None = None, time: Time | None = None) -> Fitted:
+def fit(counts: Counts, asked: FitRequest | None = None, time: Time | None = None) -> Fitted:
     """The recipe for a corpus, consistent with the requested settings; a requested budget replaces the fitted one.
 
     Differs from the paper: pre-norm, a learning rate that falls linearly to zero over the budget, clipping, and dropout and
     vocabulary size chosen by the size of the data. The presets `base` and `big` follow the paper.
     """
-    asked = asked or Asked()
+    asked = asked or FitRequest()
     task, why = infer_task(counts) if asked.task == "auto" else (asked.task, "as requested")
     row = row_for(task, counts.pairs)
     source, target = infer_units(counts, task)
@@ -149,7 +149,7 @@ def fit(counts: Counts, asked: Asked | None = None, time: Time | None = None) ->
     return Fitted(layer, _reasons(fitted, task, why, units, one, counts, asked), warnings)
 
 
-def may_take_long(counts: Counts, asked: Asked) -> bool:
+def may_take_long(counts: Counts, asked: FitRequest) -> bool:
     """Whether the recipe could take too long on a slow CPU; if not, the speed need not be measured."""
     task = infer_task(counts)[0] if asked.task == "auto" else asked.task
     row = row_for(task, counts.pairs)
@@ -163,14 +163,14 @@ def row_for(task: str, pairs: int) -> Row:
     return next(row for row in (SYMBOLS if task == "symbols" else TRANSLATION) if pairs <= row.pairs)
 
 
-def _work(row: Row, task: str, units: tuple[str, str], counts: Counts, asked: Asked) -> Work:
+def _work(row: Row, task: str, units: tuple[str, str], counts: Counts, asked: FitRequest) -> Work:
     source, target = counts.source.tokens_in(units[0]), counts.target.tokens_in(units[1])
     # A vocabulary of letters or symbols is far smaller than its limit.
     vocabulary = (asked.vocabulary_size or row.vocabulary) if units[1] in ("bpe", "unigram") else 100
     return Work(task, vocabulary, source / target, counts.pairs * target)
 
 
-def _fit_to_time(row: Row, work: Work, asked: Asked, time: Time | None) -> tuple[Row, list[str]]:
+def _fit_to_time(row: Row, work: Work, asked: FitRequest, time: Time | None) -> tuple[Row, list[str]]:
     """The recipe, made smaller if time is short, and warnings about that."""
     if time is None:
         return row, []
@@ -205,7 +205,7 @@ def _shrunk(row: Row, choice: Choice, work: Work) -> Row:
     )
 
 
-def _time_warnings(row: Row, choice: Choice, work: Work, asked: Asked, minutes: float) -> list[str]:
+def _time_warnings(row: Row, choice: Choice, work: Work, asked: FitRequest, minutes: float) -> list[str]:
     """Warnings, printed before training, about what more time or a faster machine would allow."""
     size = asked.size or row.size
     best = f"d_model {size.d_model}, {size.layers} + {size.layers} layers, {row.epochs:g} epochs"
@@ -256,7 +256,7 @@ def _layer(row: Row, task: str, units: tuple[str, str], joint: bool, counts: Cou
     return {"model": model, "data": data, "search": search}
 
 
-def _training(row: Row, work: Work, asked: Asked) -> dict[str, Any]:
+def _training(row: Row, work: Work, asked: FitRequest) -> dict[str, Any]:
     """Training settings, with warm-up, validations and checkpoints as shares of the expected steps.
 
     With a budget in minutes, `training/plan.py` decides when to validate and to save instead.
@@ -279,7 +279,7 @@ def _training(row: Row, work: Work, asked: Asked) -> dict[str, Any]:
 
 
 def _reasons(
-    row: Row, task: str, why: str, units: tuple[str, str], joint: bool, counts: Counts, asked: Asked
+    row: Row, task: str, why: str, units: tuple[str, str], joint: bool, counts: Counts, asked: FitRequest
 ) -> list[str]:
     vocabulary = "one vocabulary for both sides" if joint else "a vocabulary per side"
     time = f" in {_minutes(asked.minutes)}" if asked.minutes else ""

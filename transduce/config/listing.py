@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from transduce.config.fitted import Asked, fit
+from transduce.config.fitted import FitRequest, fit
 from transduce.config.setting import Setting
 from transduce.config.settings import SECTIONS, all_settings
-from transduce.config.task import Counts, Side
+from transduce.config.task import Counts, SideCounts
 from transduce.errors import SettingError
 
 FITTED = "chosen for your data unless a preset, a file or --set says otherwise"
@@ -46,8 +46,8 @@ def fitted_names() -> frozenset[str]:
     The recipe sets the same ones for all data, so any will do. A budget in minutes also limits the sample for the
     vocabulary, and the longest training targets raise the limit on outputs (`transduce/training/output_limit.py`).
     """
-    side = Side(tokens_per_line=1, distinct_tokens=1, characters_per_line=1)
-    layer = fit(Counts(1, side, side), Asked(minutes=1.0)).layer
+    side = SideCounts(tokens_per_line=1, distinct_tokens=1, characters_per_line=1)
+    layer = fit(Counts(1, side, side), FitRequest(minutes=1.0)).layer
     names = (f"{section}.{key}" for section, values in layer.items() for key in values)
     return frozenset({*names, "search.max_extra"})
 

@@ -16,7 +16,7 @@ MANY_IDENTICAL = 0.05  # of all pairs: more than the usual share of untranslated
 
 
 @dataclass(frozen=True)
-class Side:
+class SideCounts:
     """Statistics of one side of a corpus."""
 
     tokens_per_line: float  # whitespace-separated
@@ -48,8 +48,8 @@ class Counts:
     """The counts of a corpus that settings are fitted to."""
 
     pairs: int
-    source: Side
-    target: Side
+    source: SideCounts
+    target: SideCounts
     features: bool = False  # whether there is a column of features
     languages: tuple[str, ...] = ()  # source and target, if given
     identical: int = 0  # pairs whose source equals their target
@@ -63,7 +63,7 @@ class Counts:
         """The smaller value of both sides: a name may be long in one script."""
         return min(self.source.words_per_line, self.target.words_per_line)
 
-    def has_symbols(self, side: Side) -> bool:
+    def has_symbols(self, side: SideCounts) -> bool:
         """Whether a side consists of a few distinct tokens that occur often."""
         few = side.distinct_tokens <= SYMBOL_KINDS and not side.unspaced
         return few and side.tokens_per_line * self.pairs > OFTEN * side.distinct_tokens
@@ -134,7 +134,7 @@ def _with_room_for_characters(vocabulary_size: int, counts: Counts) -> int:
 def _symbol_units(counts: Counts) -> tuple[str, str]:
     """Whether each side of a symbols task is read as whole symbols or letter by letter."""
 
-    def units(side: Side) -> str:
+    def units(side: SideCounts) -> str:
         several = side.tokens_per_line >= max(1.2, side.characters_per_line / 20)
         return "word" if several and counts.has_symbols(side) else "char"
 

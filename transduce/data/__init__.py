@@ -7,9 +7,9 @@ from transduce.data.cache import cache_folder, remember_run
 from transduce.data.checks import warnings as data_warnings
 from transduce.data.corpus import (
     READ_ERRORS,
-    Block,
     Corpus,
     Group,
+    PairBlock,
     is_table,
     open_bytes,
     read_lines,
@@ -29,22 +29,22 @@ from transduce.data.inputs import (
 from transduce.data.layout import describe as describe_columns
 from transduce.data.layout import infer_columns
 from transduce.data.mixing import Mixture
-from transduce.data.scanning import EmptyCorpus, Scan, Side, scan
+from transduce.data.scanning import EmptyCorpus, Scan, SideStatistics, scan
 from transduce.data.store import Report, Rules, Store, open_or_build
 from transduce.data.vocabularies import learn_vocabularies
 
 __all__ = [
     "READ_ERRORS",
-    "Block",
     "Corpus",
     "EmptyCorpus",
     "Files",
     "Group",
     "Mixture",
+    "PairBlock",
     "Report",
     "Rules",
     "Scan",
-    "Side",
+    "SideStatistics",
     "Store",
     "absolute_setting",
     "cache_folder",

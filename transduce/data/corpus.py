@@ -35,7 +35,7 @@ READ_ERRORS = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error, OSError) 
 
 
 @dataclass(frozen=True)
-class Block:
+class PairBlock:
     """Consecutive pairs, and counts of what was removed from their lines or found in them."""
 
     source: list[str]
@@ -65,27 +65,27 @@ class Corpus:
         """These files, to be read according to the settings."""
         return Corpus(groups, data.languages, data.layout, data.skip_blank_lines)
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[PairBlock]:
         """The pairs of this part in order, read `LINES_PER_BLOCK` at a time."""
         for number, group in enumerate(self.groups):
             for block in self._group_blocks(group):
                 part = self._part_of(block) if self.hold_out else block
                 yield replace(self._tagged(self._masked(part), number), group=number)
 
-    def _masked(self, block: Block) -> Block:
+    def _masked(self, block: PairBlock) -> PairBlock:
         if not self.placeholders:
             return block
         mask_pair = Masker(self.placeholders).mask_pair
         pairs = [mask_pair(*pair) for pair in zip(block.source, block.target, strict=True)]
         return replace(block, source=[source for source, _ in pairs], target=[target for _, target in pairs])
 
-    def _tagged(self, block: Block, group: int) -> Block:
+    def _tagged(self, block: PairBlock, group: int) -> PairBlock:
         if not self.tags:
             return block
         tag = language_tag(self.tags[group])
         return replace(block, source=[f"{tag} {text}" if text.strip() else text for text in block.source])
 
-    def _part_of(self, block: Block) -> Block:
+    def _part_of(self, block: PairBlock) -> PairBlock:
         """The pairs of this part, chosen by a hash of the source: equal sources (a word with two pronunciations) stay together."""
         wanted = self.part == "held out"
         rows = [n for n, text in enumerate(block.source) if (crc32(text.encode()) % self.hold_out == 0) == wanted]
@@ -96,11 +96,11 @@ class Corpus:
             blank=0 if wanted else block.blank,  # counted once
         )
 
-    def _group_blocks(self, group: Group) -> Iterator[Block]:
+    def _group_blocks(self, group: Group) -> Iterator[PairBlock]:
         parse = TableParser(self, group)
         for sides in _lines_together(group):
             yield replace(
-                parse(sides[0].lines) if len(group) == 1 else Block(sides[0].lines, sides[1].lines, 0, 0),
+                parse(sides[0].lines) if len(group) == 1 else PairBlock(sides[0].lines, sides[1].lines, 0, 0),
                 carriage_returns=sum(side.carriage_returns for side in sides),
                 byte_order_marks=sum(side.byte_order_marks for side in sides),
             )
@@ -277,7 +277,7 @@ class TableParser:
         if corpus.columns and not self.columns.named and all(map(_is_json, corpus.groups)):
             raise DataError(f"{self.path}: JSONL has keys, not numbers of columns: --columns source=KEY,target=KEY")
 
-    def __call__(self, lines: list[str]) -> Block:
+    def __call__(self, lines: list[str]) -> PairBlock:
         if self.in_header and lines:
             self.read_header(lines[0])
             lines = lines[1:]
@@ -304,7 +304,7 @@ class TableParser:
                 "name the columns with --columns, or number them: source=1,target=2"
             ) from None
 
-    def _tsv(self, lines: list[str], numbers: Sequence[int]) -> Block:
+    def _tsv(self, lines: list[str], numbers: Sequence[int]) -> PairBlock:
         columns, needed = self.columns, self.columns.needed
         rows = [line.split("\t") for line in lines]
         for at, row in enumerate(rows):
@@ -312,9 +312,11 @@ class TableParser:
                 raise self._too_few(numbers[at], lines[at], len(row))
         source, target = int(columns.source) - 1, int(columns.target) - 1
         if not columns.features:
-            return Block([row[source] for row in rows], [row[target] for row in rows], 0, 0)
+            return PairBlock([row[source] for row in rows], [row[target] for row in rows], 0, 0)
         symbols = {mark for row in rows for mark in feature_symbols(row[int(columns.features) - 1])}
-        return Block([columns.source_of(row) for row in rows], [row[target] for row in rows], 0, 0, frozenset(symbols))
+        return PairBlock(
+            [columns.source_of(row) for row in rows], [row[target] for row in rows], 0, 0, frozenset(symbols)
+        )
 
     def _too_few(self, number: int, line: str, found: int) -> DataError:
         if not line.strip():
@@ -325,12 +327,12 @@ class TableParser:
             f"by tabs: {columns}; choose others with --columns"
         )
 
-    def _json(self, lines: list[str], numbers: Sequence[int]) -> Block:
+    def _json(self, lines: list[str], numbers: Sequence[int]) -> PairBlock:
         records = [self._record(line, f"{self.path}:{number}") for number, line in zip(numbers, lines, strict=True)]
         marks = {mark for record in records for mark in feature_symbols(record.get("features", ""))}
         columns = Columns("source", "target", "features" if self.columns.features and self.columns.named else "")
         sources = [columns.source_of(record) for record in records]
-        return Block(sources, [record["target"] for record in records], 0, 0, frozenset(marks))
+        return PairBlock(sources, [record["target"] for record in records], 0, 0, frozenset(marks))
 
     def _record(self, line: str, where: str) -> dict[str, str]:
         """The texts of one line by role."""

@@ -12,7 +12,7 @@ from operator import eq
 
 import numpy as np
 
-from transduce.data.corpus import Block, Corpus, are_equal
+from transduce.data.corpus import Corpus, PairBlock, are_equal
 from transduce.errors import DataError
 from transduce.scripts import count_scripts, main_script, unspaced_words
 
@@ -27,7 +27,7 @@ class EmptyCorpus(DataError):
 
 
 @dataclass(frozen=True)
-class Side:
+class SideStatistics:
     """Statistics of the source texts or of the target texts."""
 
     characters: int
@@ -50,8 +50,8 @@ class Scan:
     carriage_returns: int
     byte_order_marks: int
     blank: int  # lines that were skipped
-    source: Side
-    target: Side
+    source: SideStatistics
+    target: SideStatistics
     symbols: tuple[str, ...]  # of the features column
     sample: tuple[list[str], list[str]]  # sources and targets, evenly spread over the corpus
     found: frozenset[tuple[str, str]] = frozenset()  # the pairs of `look_for` that occur
@@ -68,7 +68,7 @@ class _Sample:
     source: list[str] = field(default_factory=list)
     target: list[str] = field(default_factory=list)
 
-    def add(self, block: Block) -> None:
+    def add(self, block: PairBlock) -> None:
         taken = slice(-self.seen % self.stride, None, self.stride)
         self.source += block.source[taken]
         self.target += block.target[taken]
@@ -130,7 +130,7 @@ def is_empty(source: str, target: str) -> bool:
     return not (source and target) or source.isspace() or target.isspace()
 
 
-def _fingerprint(block: Block) -> bytes:
+def _fingerprint(block: PairBlock) -> bytes:
     """A digest of a block; the lengths are part of it because the texts are joined without separators."""
     digest = hashlib.sha256()
     for side in (block.source, block.target):
@@ -143,7 +143,7 @@ def _characters(lines: Iterable[str]) -> int:
     return sum(map(len, lines))
 
 
-def side_of(characters: int, lines: list[str]) -> Side:
+def side_of(characters: int, lines: list[str]) -> SideStatistics:
     """Statistics of one side, from a sample of its lines and the number of all its characters."""
     looked_at = lines[:: max(1, len(lines) // TOKEN_PAIRS)]
     tokens, distinct, letters = 0, set[str](), Counter[str]()
@@ -154,7 +154,7 @@ def side_of(characters: int, lines: list[str]) -> Side:
         if len(distinct) < DISTINCT_TOKENS:
             distinct.update(words)
     scripts = count_scripts(letters)
-    return Side(
+    return SideStatistics(
         characters=characters,
         tokens_per_line=tokens / len(looked_at),
         distinct_tokens=min(len(distinct), DISTINCT_TOKENS),

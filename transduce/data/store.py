@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from transduce.config import DataConfig
 from transduce.cores import available_cores
 from transduce.data import cache
-from transduce.data.corpus import LINES_PER_BLOCK, Block, Corpus, are_equal
+from transduce.data.corpus import LINES_PER_BLOCK, Corpus, PairBlock, are_equal
 from transduce.data.ragged import Numbers, Ragged, RaggedWriter, Rows
 from transduce.data.scanning import Scan, is_empty
 from transduce.errors import DataError
@@ -237,7 +237,7 @@ class _Encoded:
     group: int
 
 
-def _encode_block(vocabularies: Vocabularies, rules: Rules, block: Block) -> _Encoded:
+def _encode_block(vocabularies: Vocabularies, rules: Rules, block: PairBlock) -> _Encoded:
     sources = vocabularies.source.encode(block.source)
     targets = vocabularies.target.encode(block.target)
     pairs = zip(block.source, block.target, sources, targets, strict=True)

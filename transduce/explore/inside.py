@@ -17,7 +17,7 @@ from transduce.search import Hypothesis
 from transduce.search.lattice import Observer
 from transduce.text import EOS
 from transduce.translator import SearchRequest, Translator
-from transduce.translator.engine import Block, Ids
+from transduce.translator.engine import Ids, SearchBlock
 from transduce.translator.torch_engine import TorchEngine
 
 
@@ -47,7 +47,7 @@ class Inside:
         self.engine = TorchEngine(self.model, translator.device, both.source.pad, both.target.pad, EOS)
 
     def search(self, source: Ids, request: SearchRequest) -> list[Hypothesis]:
-        return next(self.engine.stream([Block([source], [()])], request))[0]
+        return next(self.engine.stream([SearchBlock([source], [()])], request))[0]
 
     def search_watched(self, source: Ids, request: SearchRequest, observer: Observer) -> list[Hypothesis]:
         return self.engine.search_watched(source, request, observer)

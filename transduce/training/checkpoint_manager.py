@@ -18,7 +18,7 @@ from transduce.training.processes import Alone, Processes
 from transduce.training.progress import Intervals, Progress
 from transduce.training.report import Reporter
 from transduce.training.state import TrainingState
-from transduce.training.validation import Validation
+from transduce.training.validation import ValidationResult
 
 
 class CheckpointManager:
@@ -144,7 +144,7 @@ class CheckpointManager:
 
         return self.processes.first(complete)
 
-    def give(self, which: str, weights: Tensors, step: int, validation: Validation) -> None:
+    def give(self, which: str, weights: Tensors, step: int, validation: ValidationResult) -> None:
         """Write the best or averaged weights, with their step, scores and vocabularies as metadata."""
         main = validation.scores.main
         about = {

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from transduce.config import (
-    Asked,
     Config,
     Counts,
+    FitRequest,
     Layers,
-    Side,
+    SideCounts,
     all_settings,
     assemble,
     build,
@@ -75,7 +75,7 @@ def settings_of_new(
     Reports the reasons. A budget in minutes counts from `begun`.
     """
     asked, counted = merge(*requested.layers), counts(scanned, requested.config.data.languages)
-    around = Asked.of(merge(_as_layers(start.config) if start else {}, asked) | {"train": asked["train"]})
+    around = FitRequest.of(merge(_as_layers(start.config) if start else {}, asked) | {"train": asked["train"]})
     fitted = fit(counted, around, time_for(requested.config.train, counted, around, begun))
     fitted = replace(fitted, layer=_of_family(fitted.layer, (start or requested).config.model.family))
     taken = _taken_from(start, requested, fitted.layer) if start else {}
@@ -165,7 +165,7 @@ def _inherited(stored: Layers, how: str) -> Layers:
 def counts(scanned: Scan, languages: tuple[str, ...] = ()) -> Counts:
     """The counts of the data that settings are fitted to."""
     source, target = (
-        Side(
+        SideCounts(
             tokens_per_line=side.tokens_per_line,
             distinct_tokens=side.distinct_tokens,
             characters_per_line=side.characters / scanned.pairs,

@@ -36,7 +36,7 @@ from transduce.training.shards import Share
 from transduce.training.state import TrainingState
 from transduce.training.stopping import StopSignals
 from transduce.training.update import GraphedUpdate, PlainUpdate, Update
-from transduce.training.validation import LOSS_PAIRS, Validation, ranks_by_loss, time_validation, validate
+from transduce.training.validation import LOSS_PAIRS, ValidationResult, ranks_by_loss, time_validation, validate
 from transduce.translator import Translator, load_weights
 
 POSITIONS = {"cpu": 2_048, "cuda": 131_072}  # per side and batch; on a CPU, what fits its caches is fastest
@@ -199,7 +199,7 @@ class Trainer:
     def _after_step(self) -> None:
         step = self.progress.step
         if step % self.config.log_every == 0:
-            self._look()
+            self._read_measurements()
             self.logger.log(self.progress, self.learning_rate, self.gradient_norm)
         if self.config.minutes and (plan := self._plan_of_first(self.clock.pause_due)):
             self._pause(plan)
@@ -266,10 +266,10 @@ class Trainer:
         if data.ends_epoch:
             progress.epoch, progress.position = progress.epoch + 1, 0
         if self.device.kind == "cpu":  # reading figures stalls a GPU: there it waits for the next line of the log
-            self._look()
+            self._read_measurements()
         self.logger.step(progress, self.clock.last_step, data.target_tokens)
 
-    def _look(self) -> None:
+    def _read_measurements(self) -> None:
         """Fetch what the updates measured; a NaN or infinite gradient ends the run before anything is saved."""
         seen = self.update.measured()
         self.progress.logged_loss += seen.loss
@@ -362,7 +362,7 @@ class Trainer:
 
     def _pause(self, plan: Plan) -> None:
         """Measure the pace, validate if the plan says so, revise the plan, and save a checkpoint."""
-        self._look()
+        self._read_measurements()
         self.clock.measure_pace()
         if plan.validates and not self.config.validate_every and plan.last_step <= self.clock.last_step:
             self._validate()
@@ -391,7 +391,7 @@ class Trainer:
 
     def _validate(self) -> None:
         """Validate the kept weights, and write them as `best` if they are."""
-        self._look()
+        self._read_measurements()
         progress = self.progress
         with self.state.holding_kept():
             validation = self._measure()
@@ -408,7 +408,7 @@ class Trainer:
             self.checkpoints.give("best", self.state.kept, progress.step, validation)
         self.logger.validated("valid", progress.step, validation, better)
 
-    def _measure(self) -> Validation:
+    def _measure(self) -> ValidationResult:
         """Validate the current weights of the model, on as many lines as a budget in minutes allows."""
         begun, plan = time.perf_counter(), self.clock.plan
         texts = self.training_data.valid_texts.first(plan.lines) if plan else self.training_data.valid_texts
@@ -429,7 +429,7 @@ class Trainer:
             self.logger.validated("averaged", self.progress.step, validation, better=False)
 
     def _save(self) -> None:
-        self._look()
+        self._read_measurements()
         if not self.state.is_finite:
             raise TrainingError(
                 f"step {self.progress.step:,}: weights are NaN or infinite and were not saved. {DIVERGED}"

@@ -20,7 +20,7 @@ from transduce.training.plan import Costs, Plan
 from transduce.training.processes import Alone, Processes
 from transduce.training.progress import UNKNOWN_END
 from transduce.training.progress import Progress as RunProgress
-from transduce.training.validation import Sample, Validation
+from transduce.training.validation import SampleOutput, ValidationResult
 
 PLAIN_EVERY_S = 15.0  # without a terminal: print a line of progress at most this often
 SAMPLE_CHARACTERS = 60  # of each side of a sample output, unless `--verbose` is given
@@ -45,7 +45,7 @@ class Reporter(Protocol):
 
     def say(self, text: str) -> None: ...
     def step(self, report: StepReport) -> None: ...
-    def validated(self, event: str, step: int, validation: Validation, better: bool) -> None: ...
+    def validated(self, event: str, step: int, validation: ValidationResult, better: bool) -> None: ...
     def close(self) -> None: ...
 
 
@@ -54,7 +54,7 @@ class SilentReporter:
 
     def say(self, text: str) -> None: ...
     def step(self, report: StepReport) -> None: ...
-    def validated(self, event: str, step: int, validation: Validation, better: bool) -> None: ...
+    def validated(self, event: str, step: int, validation: ValidationResult, better: bool) -> None: ...
     def close(self) -> None: ...
 
 
@@ -78,7 +78,7 @@ class Terminal:
             self._last_line = time.monotonic()
             self.say(_line(report))
 
-    def validated(self, event: str, step: int, validation: Validation, better: bool) -> None:
+    def validated(self, event: str, step: int, validation: ValidationResult, better: bool) -> None:
         what = "average of the last checkpoints" if event == "averaged" else f"step {step:,}"
         mark = "  (best so far)" if better else ""
         self.say(
@@ -93,7 +93,7 @@ class Terminal:
             self._bar.stop()
             self._bar = None
 
-    def _sample_lines(self, samples: Sequence[Sample]) -> list[str]:
+    def _sample_lines(self, samples: Sequence[SampleOutput]) -> list[str]:
         if not self.verbose:
             return [f"{_shortened(one.source)} -> {_shortened(one.output)}" for one in samples[:1]]
         return [
@@ -116,7 +116,7 @@ def _shown(text: str) -> str:
     return "".join(c if c.isprintable() else "\ufffd" for c in text)
 
 
-def _cut(validation: Validation) -> str:
+def _cut(validation: ValidationResult) -> str:
     if not validation.outputs_at_limit:
         return ""
     return f"; {validation.outputs_at_limit:,} output{'s' * (validation.outputs_at_limit > 1)} reached the length limit"
@@ -210,7 +210,7 @@ class MetricsLogger:
         self._write({"event": "plan", "step": step, **asdict(plan), "seconds": asdict(costs)})
         self._restart_clock()
 
-    def validated(self, event: str, step: int, validation: Validation, better: bool) -> None:
+    def validated(self, event: str, step: int, validation: ValidationResult, better: bool) -> None:
         """Log a validation, and pass it to the reporter."""
         figures = {"loss": validation.loss, "perplexity": validation.perplexity}
         samples = [asdict(sample) for sample in validation.samples]

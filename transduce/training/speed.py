@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import torch
 
 from transduce.config import (
-    Asked,
     Counts,
+    FitRequest,
     Machine,
     ModelConfig,
     Time,
@@ -55,7 +55,7 @@ class Sentences:
         return Batch(Tokens.of_lengths(source, full[0]), Tokens.of_lengths(target, full[1]), target)
 
 
-def time_for(train: TrainConfig, counts: Counts, requested: Asked, begun: float) -> Time | None:
+def time_for(train: TrainConfig, counts: Counts, requested: FitRequest, begun: float) -> Time | None:
     """The speed of the machine and its time for training; None if the recipe does not depend on them."""
     if not requested.minutes and (requested.steps or requested.epochs):
         return None

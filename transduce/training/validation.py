@@ -24,7 +24,7 @@ EQUAL = 1e-6  # weight of the loss in the rank: too small to reorder two scores 
 
 
 @dataclass(frozen=True)
-class Sample:
+class SampleOutput:
     """A source line with its output and its reference."""
 
     source: str
@@ -33,12 +33,12 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Validation:
+class ValidationResult:
     """The results of one validation."""
 
     loss: float  # cross-entropy per target token, without smoothing
     scores: Scores
-    samples: list[Sample]
+    samples: list[SampleOutput]
     outputs_at_limit: int = 0  # outputs that reached the length limit, and were probably cut there
     lines: int = 0  # translated lines, with greedy search
     by_loss: bool = False  # whether the loss, not the main score, decides which weights are better
@@ -92,14 +92,14 @@ def validate(
     *,
     blocks: int = 1,
     processes: Processes = Alone(),  # noqa: B008 - it has no state
-) -> Validation:
+) -> ValidationResult:
     """Measure the loss on the pairs (at most `limit`, if given) and the metrics on `texts`, with greedy search.
 
     The lines and batches are cut into blocks, which are shared out among the processes; their number does not change the result.
     """
     outputs, at_limit = _translate(translator, texts, blocks, processes)
-    shown = [Sample(s, o, r[0]) for s, o, r in zip(texts.sources, outputs, texts.references, strict=True)]
-    return Validation(
+    shown = [SampleOutput(s, o, r[0]) for s, o, r in zip(texts.sources, outputs, texts.references, strict=True)]
+    return ValidationResult(
         loss=cross_entropy(translator, pairs, limit, blocks=blocks, processes=processes),
         scores=score_texts(outputs, texts, translator.config, ter=False, main=main_metric(translator.config.train)),
         samples=shown[:: max(1, len(shown) // samples)][:samples],

@@ -25,7 +25,7 @@ from transduce.search import Hypothesis, Penalty, length_penalty
 from transduce.text import EOS, Vocabularies
 from transduce.translator.ct2_model import Ct2Model, Quantization, not_loaded
 from transduce.translator.ct2_spec import POSITIONS, longest_output
-from transduce.translator.engine import Block, Ids, SearchRequest
+from transduce.translator.engine import Ids, SearchBlock, SearchRequest
 
 # CTranslate2 ends a search when `patience * beam` outputs are complete; our search ends when no better output is possible.
 # In float32 the patience is high enough to find the same outputs. Quantized weights change a few outputs anyway, so there
@@ -61,7 +61,7 @@ class Found:
 class Job:
     """A block being searched."""
 
-    block: Block
+    block: SearchBlock
     limits: list[int]  # the maximum number of tokens of the outputs of each line, including `</s>`
     workers: Any
     found: list[list[Found]]
@@ -70,7 +70,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Batch:
+class Ct2Batch:
     """Lines of a job, and their future results."""
 
     job: Job
@@ -107,10 +107,10 @@ class Ct2Engine:
 
     # --- searching -----------------------------------------------------------------------------------------------
 
-    def stream(self, blocks: Iterable[Block], request: SearchRequest) -> Iterator[list[list[Hypothesis]]]:
+    def stream(self, blocks: Iterable[SearchBlock], request: SearchRequest) -> Iterator[list[list[Hypothesis]]]:
         """For each block, the hypotheses for each of its sources, best first; the next block is read meanwhile."""
         jobs: deque[Job] = deque()
-        flying: deque[Batch] = deque()
+        flying: deque[Ct2Batch] = deque()
         for number, block in enumerate(blocks):
             job = self._job(block, request.drawing(number))
             jobs.append(job)
@@ -132,7 +132,7 @@ class Ct2Engine:
         while jobs and jobs[0].waiting == 0:
             yield self._finish(jobs.popleft(), request)
 
-    def _job(self, block: Block, request: SearchRequest) -> Job:
+    def _job(self, block: SearchBlock, request: SearchRequest) -> Job:
         limits = request.limits(block, self.longest)
         for number, (limit, prefix) in enumerate(zip(limits, block.prefixes, strict=True)):
             if len(prefix) >= limit:
@@ -158,17 +158,17 @@ class Ct2Engine:
                 yield numbers[begin : begin + rows]
                 begin += rows
 
-    def _launch(self, job: Job, numbers: list[int], request: SearchRequest) -> Batch:
+    def _launch(self, job: Job, numbers: list[int], request: SearchRequest) -> Ct2Batch:
         longest = max(job.limits[n] for n in numbers)
         forced = bool(job.block.prefixes[numbers[0]])
         options = self._options(request, longest, self._most(request) if forced else request.n_best)
-        return Batch(job, numbers, self._translate(job, numbers, asynchronous=True, **options))
+        return Ct2Batch(job, numbers, self._translate(job, numbers, asynchronous=True, **options))
 
-    def _arrive(self, batch: Batch) -> None:
+    def _arrive(self, batch: Ct2Batch) -> None:
         self._land(batch)
         batch.job.waiting -= 1
 
-    def _land(self, batch: Batch) -> None:
+    def _land(self, batch: Ct2Batch) -> None:
         for number, result in zip(batch.numbers, batch.results, strict=True):
             batch.job.found[number] = self._read(result.result(), batch.job.power)
 
@@ -193,14 +193,14 @@ class Ct2Engine:
             for n, (found, limit) in enumerate(zip(job.found, job.limits, strict=True))
             if any(not one.ended or len(one.tokens) >= limit for one in found)
         ]
-        asked: list[Batch] = []
+        asked: list[Ct2Batch] = []
         for (limit, _), group in groupby(
             sorted(over, key=lambda n: self._alike(job, n)), key=lambda n: self._alike(job, n)
         ):
             numbers = list(group)
             options = self._options(request, limit, self._most(request)) | {"max_batch_size": self.BATCH_POSITIONS}
             results = self._translate(job, numbers, batch_type="tokens", asynchronous=True, **options)
-            asked.append(Batch(job, numbers, results))
+            asked.append(Ct2Batch(job, numbers, results))
         for batch in asked:
             self._land(batch)
         for number in over:

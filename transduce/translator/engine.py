@@ -73,7 +73,7 @@ class SearchRequest:
         """A copy with changes; None keeps a value."""
         return replace(self, **{name: value for name, value in changes.items() if value is not None})  # type: ignore[arg-type]
 
-    def limits(self, block: "Block", longest: int = UNBOUNDED) -> list[int]:
+    def limits(self, block: "SearchBlock", longest: int = UNBOUNDED) -> list[int]:
         """The maximum number of tokens of each output, including `</s>`.
 
         That is `output_limit` of its source, but enough for its prefix and phrases, and never above `longest`, the longest
@@ -102,7 +102,7 @@ class SearchRequest:
 
 
 @dataclass(frozen=True)
-class Block:
+class SearchBlock:
     """Sources to be searched together, each with the beginning its outputs must have, and the phrases in them."""
 
     sources: Sequence[Ids]
@@ -111,7 +111,7 @@ class Block:
     at_most: Sequence[int] = ()  # tokens of each output, where the request's own limit is too generous
     paused: bool = False  # whether the next block may be long in coming: nobody should wait for it
 
-    def only(self, numbers: Sequence[int]) -> "Block":
+    def only(self, numbers: Sequence[int]) -> "SearchBlock":
         phrases = [self.phrases[n] for n in numbers] if self.phrases else ()
         at_most = [self.at_most[n] for n in numbers] if self.at_most else ()
         return replace(
@@ -134,7 +134,7 @@ class Engine(Protocol):
         """The maximum number of tokens of an output, including `</s>`."""
         ...
 
-    def stream(self, blocks: Iterable[Block], request: SearchRequest) -> Iterator[list[list[Hypothesis]]]:
+    def stream(self, blocks: Iterable[SearchBlock], request: SearchRequest) -> Iterator[list[list[Hypothesis]]]:
         """For each block, the hypotheses for each of its sources, best first; an engine may read a few blocks ahead."""
         ...
 

@@ -29,7 +29,7 @@ def check_picture_path(path: str | Path, formats: Sequence[str] = PICTURES) -> P
 
 
 def draw_attention(attention: Attention, path: str | Path) -> None:
-    """Rows are layers, columns are heads; a row of a panel is who asks, a column who is looked at."""
+    """Rows are layers, columns are heads; in each panel, rows are queries and columns are keys."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -41,28 +41,33 @@ def draw_attention(attention: Attention, path: str | Path) -> None:
         raise SettingError(f"{len(source)} and {len(target)} tokens: a picture takes at most {MOST_TOKENS} a side")
     written, before = attention.written, [START, *target[1:]]
     parts = [
-        ("Encoder: source looks at source", attention.maps.encoder, source, source),
-        ("Decoder: the token being written looks at those before", attention.maps.decoder, written, before),
-        ("Decoder: the token being written looks at the source", attention.maps.cross, written, source),
+        ("Encoder self-attention", attention.maps.encoder, source, source),
+        (
+            "Decoder self-attention: each output token attends to those before it",
+            attention.maps.decoder,
+            written,
+            before,
+        ),
+        ("Cross-attention: each output token attends to the source", attention.maps.cross, written, source),
     ]
     heights = [len(maps) for _, maps, _, _ in parts]
     side = max(PANEL, PER_TOKEN * max(len(source), len(target)))
     heads = parts[0][1][0].shape[1]
     figure = Figure(figsize=(side * heads + 1.5, side * sum(heights) + 1.2 * len(parts)), dpi=110, layout="constrained")
     figures = figure.subfigures(len(parts), 1, height_ratios=heights, squeeze=False)[:, 0]
-    for part, (title, maps, asking, asked) in zip(figures, parts, strict=True):
+    for part, (title, maps, queries, keys) in zip(figures, parts, strict=True):
         part.suptitle(title, fontsize=12, fontweight="bold")
-        _draw_part(part, [layer[0].float().cpu().numpy() for layer in maps], asking, asked)
+        _draw_part(part, [layer[0].float().cpu().numpy() for layer in maps], queries, keys)
     figure.savefig(path)
 
 
-def _draw_part(figure: Any, layers: list[Any], asking: list[str], asked: list[str]) -> None:
+def _draw_part(figure: Any, layers: list[Any], queries: list[str], keys: list[str]) -> None:
     panels = figure.subplots(len(layers), layers[0].shape[0], squeeze=False)
     for number, (row, heads) in enumerate(zip(panels, layers, strict=True), start=1):
         for head, (panel, weights) in enumerate(zip(row, heads, strict=True), start=1):
             panel.imshow(weights, cmap="Blues", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
-            panel.set_xticks(range(len(asked)), asked if number == len(layers) else [], rotation=90, fontsize=7)
-            panel.set_yticks(range(len(asking)), asking if head == 1 else [], fontsize=7)
+            panel.set_xticks(range(len(keys)), keys if number == len(layers) else [], rotation=90, fontsize=7)
+            panel.set_yticks(range(len(queries)), queries if head == 1 else [], fontsize=7)
             panel.tick_params(length=0)
             if number == 1:
                 panel.set_title(f"head {head}", fontsize=8)

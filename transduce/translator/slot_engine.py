@@ -7,7 +7,7 @@ from transduce.continuous import BeamOptions, ContinuousBatcher, SentenceBlock, 
 from transduce.device import Device
 from transduce.model import Model, Transformer
 from transduce.search import Hypothesis, length_penalty
-from transduce.translator.engine import Block, SearchRequest
+from transduce.translator.engine import SearchBlock, SearchRequest
 from transduce.translator.torch_engine import TorchEngine
 
 
@@ -31,7 +31,7 @@ class SlotEngine(TorchEngine):
         super().__init__(model, device, source_pad, target_pad, end, others)
         self.batcher = ContinuousBatcher(model, device, source_pad, target_pad, end)
 
-    def stream(self, blocks: Iterable[Block], request: SearchRequest) -> Iterator[list[list[Hypothesis]]]:
+    def stream(self, blocks: Iterable[SearchBlock], request: SearchRequest) -> Iterator[list[list[Hypothesis]]]:
         """The hypotheses of each block in turn; blocks are tokenised and detokenised while others are decoded."""
         if not self._serves(request):
             yield from super().stream(blocks, request)  # no thread: whoever gets the results may look into this model
@@ -40,7 +40,7 @@ class SlotEngine(TorchEngine):
         options = BeamOptions(request.beam, request.n_best, penalty, log_probs=request.figures != "none")
         yield from self.batcher.stream(self._with_limits(blocks, request), options)
 
-    def _with_limits(self, blocks: Iterable[Block], request: SearchRequest) -> Iterator[SentenceBlock]:
+    def _with_limits(self, blocks: Iterable[SearchBlock], request: SearchRequest) -> Iterator[SentenceBlock]:
         for block in blocks:
             yield SentenceBlock(block.sources, block.prefixes, request.limits(block, self.longest))
 

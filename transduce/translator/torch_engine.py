@@ -13,7 +13,7 @@ from transduce.search.constrained import constrained_search
 from transduce.search.lattice import Observer
 from transduce.search.sampling import sample
 from transduce.text import UNKNOWN
-from transduce.translator.engine import UNBOUNDED, Block, Ids, SearchRequest
+from transduce.translator.engine import UNBOUNDED, Ids, SearchBlock, SearchRequest
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ class TorchEngine:
         self.source_pad, self.target_pad, self.end = source_pad, target_pad, end
         self.ensemble = Ensemble([self.model, *(other.to(device.torch).eval() for other in others)])
 
-    def _in_batches(self, block: Block, request: SearchRequest, draws: torch.Generator) -> list[list[Hypothesis]]:
+    def _in_batches(self, block: SearchBlock, request: SearchRequest, draws: torch.Generator) -> list[list[Hypothesis]]:
         self.model.eval()
         found: list[list[Hypothesis]] = [[] for _ in block.sources]
         for numbers in self._batches(block.sources, request.width):
@@ -54,9 +54,9 @@ class TorchEngine:
     def search_watched(self, source: Ids, request: SearchRequest, observer: Observer) -> list[Hypothesis]:
         """The hypotheses for one source; the observer is called at every step of the search."""
         self.model.eval()
-        return self._search(Block([source], [()]), request, self._draws(request), observer)[0]
+        return self._search(SearchBlock([source], [()]), request, self._draws(request), observer)[0]
 
-    def stream(self, blocks: Iterable[Block], request: SearchRequest) -> Iterator[list[list[Hypothesis]]]:
+    def stream(self, blocks: Iterable[SearchBlock], request: SearchRequest) -> Iterator[list[list[Hypothesis]]]:
         """For each block, the hypotheses for each of its sources, best first."""
         draws = self._draws(request)
         for block in blocks:
@@ -98,7 +98,7 @@ class TorchEngine:
             begin += rows
 
     def _search(
-        self, block: Block, request: SearchRequest, draws: torch.Generator, observer: Observer | None = None
+        self, block: SearchBlock, request: SearchRequest, draws: torch.Generator, observer: Observer | None = None
     ) -> list[list[Hypothesis]]:
         predictor = self._predictor
         source = collate(block.sources, self.source_pad).to(self.device.torch)

@@ -16,7 +16,7 @@ from transduce.errors import DataError, SettingError
 from transduce.search import Hypothesis
 from transduce.text import EOS, UNKNOWN, Vocabularies
 from transduce.translator.alignment import Pairs, with_source_words, word_numbers, word_pairs
-from transduce.translator.engine import Block, Engine, SearchRequest
+from transduce.translator.engine import Engine, SearchBlock, SearchRequest
 from transduce.translator.engines import Engines, FolderEngines, LoadOptions, OneEngine, torch_engine
 from transduce.translator.folder import open_folder
 from transduce.translator.forms import LineForms
@@ -352,7 +352,7 @@ class Translator:
 
     def _blocks(
         self, inputs: InputLines, taken: deque[LineBlock], engine: Engine, request: SearchRequest
-    ) -> Iterator[Block]:
+    ) -> Iterator[SearchBlock]:
         """Blocks of ids to search; their lines are appended to `taken`."""
         while (block := inputs.next_lines())[0]:
             lines, paused = self.forms.learned(block[0]), block[1]
@@ -364,7 +364,7 @@ class Translator:
             phrases = [[row[:-1] for row in self.vocabularies.target.encode(t)] for t in terms]
             searched = [n for n, text in enumerate(texts) if text.strip()]
             cut, at_most = [self._cut(row) for row in ids], inputs.next_limits(len(texts))
-            searching = Block(cut, prefixes or [()] * len(ids), phrases, at_most, paused).only(searched)
+            searching = SearchBlock(cut, prefixes or [()] * len(ids), phrases, at_most, paused).only(searched)
             taken.append(LineBlock(lines, ids, searched, request.limits(searching, engine.longest)))
             yield searching
         inputs.check_exhausted()
