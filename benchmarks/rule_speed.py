@@ -55,7 +55,7 @@ def main() -> None:
         content = {"pairs": arguments.pairs, "rules": rules(Path(scratch)), "whole": [*wholes(Path(scratch))]}
     show(content)
     if arguments.pairs == PAIRS:
-        print(write_result("doctor-speed", "python benchmarks/rule_speed.py", ["numpy", "ftfy"], **content))
+        print(write_result("doctor-rules", "python benchmarks/rule_speed.py", ["numpy", "ftfy"], **content))
 
 
 def unpack(data: Path, pairs: int, folder: Path) -> None:
