@@ -3,6 +3,7 @@
 These are plain values without behaviour beyond ordering and JSON. This module knows no files and no rules.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import Any, Literal
@@ -126,9 +127,9 @@ def ranked(findings: list[Finding]) -> tuple[Finding, ...]:
 
 def _plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
-        return asdict(value)
+        return _plain(asdict(value))
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
-    return value
+    return None if isinstance(value, float) and not math.isfinite(value) else value  # JSON has no infinity

@@ -120,11 +120,11 @@ def _show_found(items: Callable[[bytes], object], block: Block, row: int, contex
 
 def _show_differing(items: Callable[[bytes], Counter[bytes]], block: Block, row: int, context: Context) -> str:
     source, target = (items(side.lines[row]) for side in block.sides)
-    return _missing("source", source - target) + _missing("target", target - source)
+    return "; ".join(filter(None, (_missing("source", source - target), _missing("target", target - source))))
 
 
 def _missing(side: str, items: Counter[bytes]) -> str:
-    return f"only in the {side}: {', '.join(decoded(one) for one in items.elements())}. "[:200] if items else ""
+    return f"only in the {side}: {' '.join(decoded(one) for one in items.elements())}"[:200] if items else ""
 
 
 def _bracket_counts(line: bytes) -> Counter[bytes]:

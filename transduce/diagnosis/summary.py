@@ -66,7 +66,7 @@ def _cut(text: str) -> str:
 
 def _ranking(report: Report) -> Iterator[str]:
     if report.ranking:
-        yield f"\nThe worst of {len(report.ranking)} pairs by the model's cross-entropy"
+        yield f"\nThe pairs with the highest cross-entropy by the model (--json and --html show {len(report.ranking)})"
     for pair in report.ranking[:10]:
         yield f"  {pair.score:.2f} {pair.file}:{pair.line}: {_cut(pair.source)} ||| {_cut(pair.target)}"
 
