@@ -491,6 +491,7 @@ def test_a_loss_is_exit_code_3(files: Path, capsys: pytest.CaptureFixture[str]) 
         (["a", "short"], "short: 3 lines, but the source has 60: give one output for each line"),
         (["a", "="], "write NAME=RUN"),
         (["a", "b", "--samples", "10"], "samples = 10: must be at least 100"),
+        (["a", "b", "--samples", "0"], "samples = 0: must be at least 100"),
         (["a", "B=b,c", "--test", "randomization"], "same number of seeds"),
         (["A=a", "A=a"], "two systems have the same name"),
         (["a", "b", "--reference", "short"], "give one reference for each line"),

@@ -193,7 +193,7 @@ def compare(
     language: str = "",
     metrics: Sequence[str] = (),
     test: Literal["bootstrap", "randomization"] = "bootstrap",
-    samples: int = 0,
+    samples: int | None = None,
     merge: Literal["auto", "separate", "merged"] = "auto",
     columns: Sequence[str] = (),
     beam: int | None = None,

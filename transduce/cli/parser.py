@@ -381,9 +381,7 @@ def _compare(parser: Parser) -> None:
         default="bootstrap",
         help="paired bootstrap (the default) or approximate randomization",
     )
-    add(
-        "--samples", type=int, default=0, metavar="N", help="samples of the test (default: 1000, or 10000 to randomize)"
-    )
+    add("--samples", type=int, metavar="N", help="samples of the test (default: 1000, or 10000 to randomize)")
     add(
         "--merge",
         choices=["auto", "separate", "merged"],

@@ -25,7 +25,7 @@ class CompareRequest:
     language: str = ""  # of the outputs; by default that of the first run
     metrics: Sequence[str] = ()  # by default those of the task
     test: Test = "bootstrap"
-    samples: int = 0  # 0: sacreBLEU's default
+    samples: int | None = None  # None: sacreBLEU's default
     merge: Literal["auto", "separate", "merged"] = "auto"
     columns: Sequence[str] = ()  # of a table
     search: Search = field(default_factory=Search)
@@ -35,9 +35,9 @@ class CompareRequest:
     def __post_init__(self) -> None:
         if self.test not in SAMPLES:
             raise SettingError(f"test = {self.test}: choose {' or '.join(SAMPLES)}")
-        if self.samples and self.samples < LEAST_SAMPLES:
+        if self.samples is not None and self.samples < LEAST_SAMPLES:
             raise SettingError(f"samples = {self.samples}: must be at least {LEAST_SAMPLES}")
 
     @property
     def number_of_samples(self) -> int:
-        return self.samples or SAMPLES[self.test]
+        return SAMPLES[self.test] if self.samples is None else self.samples
