@@ -4,6 +4,7 @@ from transduce.config.budget import Machine
 from transduce.config.budget import cpu as cpu_machine
 from transduce.config.budget import gpu as gpu_machine
 from transduce.config.fitted import FitRequest, Fitted, Time, fit
+from transduce.config.models import FAMILIES, ModelConfig, TransformerConfig
 from transduce.config.old_names import Layers, notes_on_old_names, refuse_removed, without_removed
 from transduce.config.presets import PRESETS
 from transduce.config.resolve import (
@@ -19,13 +20,10 @@ from transduce.config.resolve import (
 )
 from transduce.config.setting import Setting
 from transduce.config.settings import (
-    FAMILIES,
     Config,
     DataConfig,
-    ModelConfig,
     SearchConfig,
     TrainConfig,
-    TransformerConfig,
     all_settings,
     check,
     check_ranges,

@@ -11,14 +11,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
+from transduce.config.models import FAMILIES, ModelConfig
 from transduce.config.old_names import Layers, refuse_removed, with_current_names, without_removed
 from transduce.config.setting import KINDS
 from transduce.config.settings import (
-    FAMILIES,
     SECTIONS,
     Config,
     DataConfig,
-    ModelConfig,
     SearchConfig,
     TrainConfig,
     check,

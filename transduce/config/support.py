@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, Final
 
-from transduce.config.settings import ModelConfig, TrainConfig
+from transduce.config.models import ModelConfig
+from transduce.config.settings import TrainConfig
 
 
 class _Any:

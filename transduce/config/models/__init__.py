@@ -1,0 +1,11 @@
+"""Settings of models: what every family has, and a file for each family.
+
+Importable without torch. `transduce/model/families.py` is the other table: it says how a model of each family is made.
+"""
+
+from transduce.config.models.model import ModelConfig, Refusal
+from transduce.config.models.transformer import TransformerConfig
+
+FAMILIES: dict[str, type[ModelConfig]] = {"transformer": TransformerConfig}
+
+__all__ = ["FAMILIES", "ModelConfig", "Refusal", "TransformerConfig"]

@@ -1,0 +1,43 @@
+"""The settings that every family of models has."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from transduce.config.setting import rate, setting
+
+if TYPE_CHECKING:
+    from transduce.config.settings import DataConfig
+
+Refusal = tuple[bool, str]  # whether it applies, and what to say
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """What every family of models has; each family adds settings of its own."""
+
+    family: str = setting("transformer", "The kind of model.", inherited="always")
+    d_model: int = setting(512, "Width of embeddings and hidden states.", least=1, most=100_000, inherited="always")
+    dropout: float = rate(0.1, "Dropout on the output of each sub-layer and on the sum of embedding and position.")
+
+    @property
+    def description(self) -> str:
+        """The shape in a few words."""
+        return f"{self.family}, d_model {self.d_model}"
+
+    @property
+    def longest_source(self) -> int | None:
+        """The most tokens or frames a source can have, where the model has a limit."""
+        return None
+
+    @property
+    def longest_target(self) -> int | None:
+        """The most tokens a target can have, `</s>` counted, where the model has a limit."""
+        return None
+
+    @property
+    def has_dropout(self) -> bool:
+        return self.dropout > 0
+
+    def contradictions(self, data: "DataConfig") -> list[Refusal]:
+        """Combinations of the family's settings that cannot work."""
+        return []
