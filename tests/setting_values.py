@@ -19,7 +19,7 @@ SHORT = DataConfig(max_length=16)
 # A second value, where twice the default is too large for a test, wrong, or no number.
 OTHERS: dict[str, Any] = {
     "model.d_model": 64, "model.d_ff": 48, "model.num_heads": 1, "model.num_encoder_layers": 2,
-    "model.num_decoder_layers": 2, "model.d_k": 8, "model.d_v": 24, "model.max_positions": 64,
+    "model.num_decoder_layers": 2, "model.d_k": 8, "model.d_v": 24, "model.max_positions": 64, "model.window": 2,
     "data.train": (), "data.valid": (), "data.weights": ("2",), "data.hold_out": 5, "data.languages": ("en", "de"),
     "data.tags": ("de",), "data.valid_tags": (), "data.placeholders": ("numbers",), "data.vocabulary_size": 280, "data.vocabulary_sample": 20, "data.symbols": ("<x>",),
     "data.columns": ("source=2", "target=1"), "data.max_length": 12, "data.cache": "",

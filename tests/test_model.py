@@ -26,6 +26,11 @@ VARIANTS = {
     "paper": TINY,
     "pre": dataclasses.replace(TINY, norm="pre"),
     "rms": dataclasses.replace(TINY, norm_kind="rms"),
+    "batch": dataclasses.replace(TINY, norm_kind="batch"),
+    "batch, pre": dataclasses.replace(TINY, norm_kind="batch", norm="pre"),
+    "unscaled": dataclasses.replace(TINY, attention="dot"),
+    "additive": dataclasses.replace(TINY, attention="additive"),
+    "window": dataclasses.replace(TINY, window=1),
     "learned": dataclasses.replace(TINY, positions="learned"),
     "rotary": dataclasses.replace(TINY, positions="rotary"),
     "Marian's sinusoids": dataclasses.replace(TINY, positions="marian"),
@@ -53,7 +58,18 @@ def make(config: TransformerConfig = TINY) -> Transformer:
         for name, parameter in model.named_parameters():
             if "embedding" not in name:
                 parameter.add_(0.1 * torch.randn_like(parameter))
+        if config.norm_kind == "batch":
+            learn_statistics(model)
     return model
+
+
+def learn_statistics(model: Transformer) -> None:
+    """Running statistics near those of the sentences below, as after training."""
+    model.train()
+    for seed in range(20):
+        source, target = Tokens.padded(sentences(9, 7, seed=seed), PAD), Tokens.padded(sentences(8, 8, seed=seed), PAD)
+        model.decode(target, model.encode(source))
+    model.eval()
 
 
 def sentences(*lengths: int, seed: int = 0) -> list[list[int]]:

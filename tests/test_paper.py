@@ -216,8 +216,9 @@ def test_a_sublayer_is_dropped_before_it_is_added_and_normalised() -> None:
     x = torch.randn(2, 3, 32)
     post, pre = (Residual(dataclasses.replace(TINY, norm=norm)) for norm in ("post", "pre"))  # type: ignore[arg-type]
     post.dropout = pre.dropout = nn.Dropout(1.0)
-    torch.testing.assert_close(post(x, torch.exp), make_norm(TINY)(x))
-    torch.testing.assert_close(pre(x, torch.exp), x)
+    segment = torch.ones(x.shape[:2], dtype=torch.long)
+    torch.testing.assert_close(post(x, segment, torch.exp), make_norm(TINY)(x))
+    torch.testing.assert_close(pre(x, segment, torch.exp), x)
 
 
 def test_the_norm_comes_after_the_addition() -> None:

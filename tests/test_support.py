@@ -57,7 +57,7 @@ def _no_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 class Tomorrow(TransformerConfig):
     """The model's settings with one that was added later."""
 
-    window: int = 0
+    dilation: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,8 +87,8 @@ def test_a_setting_of_tomorrow_is_refused_unless_it_stands_at_its_default(name: 
     shape = {one.name: getattr(SMALL, one.name) for one in fields(SMALL)}
     assert not REFUSES[name](SMALL)
     assert not REFUSES[name](Tomorrow(**shape))
-    assert REFUSES[name](Tomorrow(**shape, window=3))
-    assert DECLARED[name].refusal(Tomorrow(**shape, window=3)) == "model.window = 3"
+    assert REFUSES[name](Tomorrow(**shape, dilation=3))
+    assert DECLARED[name].refusal(Tomorrow(**shape, dilation=3)) == "model.dilation = 3"
 
 
 @pytest.mark.parametrize("name", DECLARED)

@@ -212,10 +212,11 @@ def _masks(inside: Inside, pair: Pair) -> View:
     def rows(keep: Keep) -> Any:
         return keep.mask[0, 0].int().tolist()
 
+    window = as_transformer(inside.model).config.window
     source, target = (inside.tokens(ids).segment for ids in (pair.source, inside.decoder_input(pair.target)))
     return {
-        "encoder": rows(keep_same_sentence(source)),
-        "decoder": rows(keep_earlier(target)),
+        "encoder": rows(keep_same_sentence(source, window)),
+        "decoder": rows(keep_earlier(target, window)),
         "cross": rows(keep_source(target, source)),
     }
 

@@ -9,14 +9,17 @@ Axes: R rows, Q query positions, K key positions, D d_model, H heads, E width of
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, scaled_dot_product_attention
 
 from transduce.config import TransformerConfig
-from transduce.model.dropout import random_scale
+from transduce.model.additive import additive_scores
+from transduce.model.dropout import Dropout
 from transduce.model.positions import rotate
 from transduce.model.shapes import Bool, Float, Int
 from transduce.model.tokens import Keep
+from transduce.model.windowed import pays_off, windowed_attention
 
 Tap = Callable[[Tensor], None]
 
@@ -30,6 +33,9 @@ class KeysValues:
 
     def select(self, rows: Int[Tensor, "N"]) -> "KeysValues":
         return KeysValues(self.keys.index_select(0, rows), self.values.index_select(0, rows))
+
+    def last(self, count: int) -> "KeysValues":
+        return KeysValues(self.keys[:, :, -count:], self.values[:, :, -count:])
 
 
 class Cache:
@@ -76,22 +82,28 @@ class MultiHeadAttention(nn.Module):
     """softmax(Q K^T / sqrt(d_k)) V in every head, concatenated and projected.
 
     The matrices W^Q, W^K, W^V of all heads are stacked in one, so that self-attention is one product.
-    Differs from the paper: the projections have biases, as in torch.nn and the runtimes we export to.
+    Differs from the paper: the projections have biases, as in torch.nn and the runtimes we export to. As settings, queries
+    and keys are compared without the factor or by a sum, and self-attention reaches only so many neighbours.
     """
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.heads, self.d_k, self.d_v = config.num_heads, config.key_width, config.value_width
-        self.dropout = config.attention_dropout
+        self.dropout = Dropout(config.attention_dropout)
+        self.scale = 1.0 if config.attention == "dot" else self.d_k**-0.5
+        self.window = config.window
         self.rotary = config.positions == "rotary"
         self.widths = [self.heads * self.d_k, self.heads * self.d_k, self.heads * self.d_v]
         self.stacked = nn.Linear(config.d_model, sum(self.widths))
         self.output = nn.Linear(self.widths[2], config.d_model)
+        self.score = nn.Parameter(torch.empty(self.heads, self.d_k, 1)) if config.attention == "additive" else None
         self.tap: Tap | None = None
         for weight in [*self.stacked.weight.split(self.widths), self.output.weight]:
             nn.init.xavier_uniform_(weight)
         nn.init.zeros_(self.stacked.bias)
         nn.init.zeros_(self.output.bias)
+        if self.score is not None:
+            nn.init.normal_(self.score, std=self.d_k**-0.5)
 
     def to_self(
         self, x: Float[Tensor, "R Q D"], position: Int[Tensor, "R Q"], keep: Keep | None, cache: Cache | None = None
@@ -100,8 +112,11 @@ class MultiHeadAttention(nn.Module):
         queries, keys, values = map(self._split, self.stacked(x).split(self.widths, dim=-1))
         if self.rotary:
             queries, keys = rotate(queries, position), rotate(keys, position)
-        new = KeysValues(keys, values)
-        return self._attend(queries, cache.append(new) if cache else new, keep)
+        reached = KeysValues(keys, values)
+        if cache is not None:
+            past = cache.append(reached)
+            reached = past.last(self.window + 1) if self.window else past
+        return self._attend(queries, reached, keep)
 
     def to_memory(
         self, x: Float[Tensor, "R Q D"], keys_values: KeysValues, keep: Keep | None
@@ -120,23 +135,39 @@ class MultiHeadAttention(nn.Module):
         return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
     def _attend(self, queries: Tensor, keys_values: KeysValues, keep: Keep | None) -> Tensor:
-        mask = None if keep is None else keep.mask
+        keys, values = keys_values.keys, keys_values.values
         if self.tap is not None:
-            self.tap(attention_weights(queries, keys_values.keys, mask))
-        dropout = self.dropout if self.training else 0.0
-        if dropout and queries.device.type == "cpu":  # torch's kernel uses a generator that all threads share
-            weights = attention_weights(queries, keys_values.keys, mask)
-            heads = (weights * random_scale(weights, dropout)).to(keys_values.values.dtype) @ keys_values.values
+            self.tap(self._weights(queries, keys, keep))
+        dropout = self.dropout.p if self.training else 0.0
+        # torch's dropout of attention uses a generator that all threads of a CPU share.
+        if self.score is not None or (dropout and queries.device.type == "cpu"):
+            heads = self.dropout(self._weights(queries, keys, keep)).to(values.dtype) @ values
+        elif keep is not None and pays_off(keep):
+            heads = windowed_attention(queries, keys, values, keep, self.scale, dropout)
         else:
-            heads = scaled_dot_product_attention(queries, keys_values.keys, keys_values.values, mask, dropout)
+            mask = None if keep is None else keep.mask
+            heads = scaled_dot_product_attention(queries, keys, values, mask, dropout, scale=self.scale)
         return self.output(heads.transpose(1, 2).flatten(-2))
+
+    def _weights(self, queries: Tensor, keys: Tensor, keep: Keep | None) -> Tensor:
+        mask = None if keep is None else keep.mask
+        if self.score is not None:
+            return masked_softmax(additive_scores(queries, keys, self.score).float(), mask)
+        return attention_weights(queries, keys, mask, self.scale)
 
 
 def attention_weights(
-    queries: Float[Tensor, "R H Q E"], keys: Float[Tensor, "R H K E"], keep: Bool[Tensor, "R 1 Q K"] | None
+    queries: Float[Tensor, "R H Q E"],
+    keys: Float[Tensor, "R H K E"],
+    keep: Bool[Tensor, "R 1 Q K"] | None,
+    scale: float | None = None,
 ) -> Float[Tensor, "R H Q K"]:
-    """softmax(Q K^T / sqrt(d_k)), equation (1) without the values, as attention maps show it."""
-    scores = queries.float() @ keys.float().transpose(-1, -2) / queries.shape[-1] ** 0.5
+    """softmax(Q K^T / sqrt(d_k)), equation (1) without the values, as attention maps show it; or with another scale."""
+    scores = queries.float() @ keys.float().transpose(-1, -2) * (queries.shape[-1] ** -0.5 if scale is None else scale)
+    return masked_softmax(scores, keep)
+
+
+def masked_softmax(scores: Float[Tensor, "R H Q K"], keep: Bool[Tensor, "R 1 Q K"] | None) -> Float[Tensor, "R H Q K"]:
     if keep is not None:
         scores = scores.masked_fill(~keep, float("-inf"))
     return scores.softmax(dim=-1)

@@ -12,10 +12,16 @@ def transformer_flops(
 ) -> float:
     """Operations to train on this many tokens (padding excluded) in sentences of about `mean_length`."""
     per_source, per_target = weights_per_token(config, classes)
-    attention = config.num_heads * (config.key_width + config.value_width) * mean_length
-    source = per_source + config.num_encoder_layers * attention
-    target = per_target + 2 * config.num_decoder_layers * attention
+    per_key = config.num_heads * (config.key_width + config.value_width)
+    seen, seen_earlier = (min(mean_length, reach or mean_length) for reach in _reach(config.window))
+    source = per_source + config.num_encoder_layers * per_key * seen
+    target = per_target + config.num_decoder_layers * per_key * (seen_earlier + mean_length)
     return 6.0 * (source * source_tokens + target * target_tokens)
+
+
+def _reach(window: int) -> tuple[int, int]:
+    """How many keys a query of the encoder and one of the decoder sees in a window; 0: all."""
+    return (2 * window + 1, window + 1) if window else (0, 0)
 
 
 def weights_per_token(config: TransformerConfig, classes: int) -> tuple[int, int]:

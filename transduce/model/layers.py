@@ -11,6 +11,7 @@ from torch.nn.functional import gelu, relu, silu
 from transduce.config import TransformerConfig
 from transduce.model import fused
 from transduce.model.attention import Cache, KeysValues, MultiHeadAttention
+from transduce.model.batch_norm import TokenBatchNorm
 from transduce.model.dropout import Dropout
 from transduce.model.shapes import Float, Int
 from transduce.model.tokens import Keep
@@ -19,11 +20,17 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": relu, "gelu": gelu
 
 
 def make_norm(config: TransformerConfig) -> nn.Module:
-    """A norm over the d_model features of each token separately.
+    """A norm over the d_model features of each token separately; or, for comparison, over the tokens of a batch.
 
     Differs from the paper: eps is 1e-5, as in torch.nn and the runtimes we export to (the paper gives none; its code used 1e-6).
     """
-    return (nn.LayerNorm if config.norm_kind == "layer" else nn.RMSNorm)(config.d_model, eps=1e-5)
+    kinds: dict[str, Callable[..., nn.Module]] = {"layer": nn.LayerNorm, "rms": nn.RMSNorm, "batch": TokenBatchNorm}
+    return kinds[config.norm_kind](config.d_model, eps=1e-5)
+
+
+def normalise(norm: nn.Module, x: Float[Tensor, "R W D"], segment: Int[Tensor, "R W"]) -> Float[Tensor, "R W D"]:
+    """Apply a norm; only BatchNorm needs to know which positions are padding."""
+    return norm(x, segment != 0) if isinstance(norm, TokenBatchNorm) else norm(x)
 
 
 class Residual(nn.Module):
@@ -35,10 +42,12 @@ class Residual(nn.Module):
         self.dropout = Dropout(config.dropout)
         self.pre = config.norm == "pre"
 
-    def forward(self, x: Float[Tensor, "R W D"], sublayer: Callable[[Tensor], Tensor]) -> Float[Tensor, "R W D"]:
+    def forward(
+        self, x: Float[Tensor, "R W D"], segment: Int[Tensor, "R W"], sublayer: Callable[[Tensor], Tensor]
+    ) -> Float[Tensor, "R W D"]:
         if self.pre:
-            return x + self.dropout(sublayer(self.norm(x)))
-        return self.norm(x + self.dropout(sublayer(x)))
+            return x + self.dropout(sublayer(normalise(self.norm, x, segment)))
+        return normalise(self.norm, x + self.dropout(sublayer(x)), segment)
 
 
 class FeedForward(nn.Module):
@@ -84,8 +93,9 @@ class EncoderLayer(nn.Module):
         if fused.covers(self, x, [keep]):
             x = fused.attend_to_self(self.attention, self.attention_residual, x, keep)
             return fused.feed(self.feed_forward, self.feed_forward_residual, x)
-        x = self.attention_residual(x, lambda y: self.attention.to_self(y, position, keep))
-        return self.feed_forward_residual(x, self.feed_forward)
+        segment = keep.query
+        x = self.attention_residual(x, segment, lambda y: self.attention.to_self(y, position, keep))
+        return self.feed_forward_residual(x, segment, self.feed_forward)
 
 
 class DecoderLayer(nn.Module):
@@ -113,6 +123,7 @@ class DecoderLayer(nn.Module):
             x = fused.attend_to_source(self.source_attention, self.source_attention_residual, x, source, source_keep)
             return fused.feed(self.feed_forward, self.feed_forward_residual, x)
         keys_values = source if isinstance(source, KeysValues) else self.source_attention.keys_values(source)
-        x = self.attention_residual(x, lambda y: self.attention.to_self(y, position, keep, cache))
-        x = self.source_attention_residual(x, lambda y: self.source_attention.to_memory(y, keys_values, source_keep))
-        return self.feed_forward_residual(x, self.feed_forward)
+        segment, to_memory = source_keep.query, self.source_attention.to_memory
+        x = self.attention_residual(x, segment, lambda y: self.attention.to_self(y, position, keep, cache))
+        x = self.source_attention_residual(x, segment, lambda y: to_memory(y, keys_values, source_keep))
+        return self.feed_forward_residual(x, segment, self.feed_forward)

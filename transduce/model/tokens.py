@@ -142,34 +142,40 @@ def collate(sources: Sequence[SourceItem], pad: int) -> Source:
 class Keep:
     """The attention mask: a position attends to its own sentence and, if `causal`, to no later position of the row.
 
+    With a `window`, it attends to so many neighbours on each side; those of the row are those of the sentence.
+
     A padding position attends to everything, since without any key its result would be NaN. The result is never used.
     """
 
     query: Int[Tensor, "R Q"]  # the segments of the query positions
     key: Int[Tensor, "R K"]
     causal: bool = False
+    window: int = 0  # 0: no limit
 
     @cached_property
     def mask(self) -> Bool[Tensor, "R 1 Q K"]:
         """True = may be attended to."""
         query, key = self.query[:, None, :, None], self.key[:, None, None, :]
         keep = (query == key) | (query == 0)
-        if not self.causal:
+        if not self.causal and not self.window:
             return keep
-        return keep & torch.ones(keep.shape[-2:], dtype=torch.bool, device=keep.device).tril()
+        band = torch.ones(keep.shape[-2:], dtype=torch.bool, device=keep.device)
+        if self.window:
+            band = band.tril(self.window).triu(-self.window)
+        return keep & (band.tril() if self.causal else band)
 
     def select(self, rows: Int[Tensor, "N"]) -> "Keep":
-        return Keep(self.query.index_select(0, rows), self.key.index_select(0, rows), self.causal)
+        return Keep(self.query.index_select(0, rows), self.key.index_select(0, rows), self.causal, self.window)
 
 
-def keep_same_sentence(segment: Int[Tensor, "R W"]) -> Keep:
-    """Encoder self-attention: the whole sentence."""
-    return Keep(segment, segment)
+def keep_same_sentence(segment: Int[Tensor, "R W"], window: int = 0) -> Keep:
+    """Encoder self-attention: the whole sentence, or the neighbours in a window (section 4, "restricted")."""
+    return Keep(segment, segment, window=window)
 
 
-def keep_earlier(segment: Int[Tensor, "R W"]) -> Keep:
+def keep_earlier(segment: Int[Tensor, "R W"], window: int = 0) -> Keep:
     """Decoder self-attention: the same sentence, up to the position itself (section 3.2.3)."""
-    return Keep(segment, segment, causal=True)
+    return Keep(segment, segment, causal=True, window=window)
 
 
 def keep_source(target: Int[Tensor, "R Q"], source: Int[Tensor, "R K"]) -> Keep:

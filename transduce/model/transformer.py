@@ -17,7 +17,7 @@ from transduce.config import TransformerConfig
 from transduce.errors import DataError, SettingError
 from transduce.model.attention import Cache, KeysValues, MultiHeadAttention
 from transduce.model.dropout import Dropout
-from transduce.model.layers import DecoderLayer, EncoderLayer, FeedForward, make_norm
+from transduce.model.layers import DecoderLayer, EncoderLayer, FeedForward, make_norm, normalise
 from transduce.model.model import Matrices, Model
 from transduce.model.positions import Positions
 from transduce.model.shapes import Float, Int
@@ -87,19 +87,19 @@ class Transformer(Model):
         self._check_length(source.width, self.source_positions)
         x = self._embed(self.source_embedding, source.ids)
         x = self.embedding_dropout(self.source_positions(x, source.position, source.width))
-        keep = keep_same_sentence(source.segment)
+        keep = keep_same_sentence(source.segment, self.config.window)
         for layer in self.encoder:
             x = layer(x, source.position, keep)
-        return Memory(self.encoder_norm(x), source.segment)
+        return Memory(normalise(self.encoder_norm, x, source.segment), source.segment)
 
     def decode(self, target: Tokens, memory: Memory) -> Float[Tensor, "R W D"]:
         """The hidden states from which each next token is predicted, for all positions at once."""
-        keep = keep_earlier(target.segment)
+        keep = keep_earlier(target.segment, self.config.window)
         source_keep = keep_source(target.segment, memory.segment)
         x = self.embed_target(target.ids, target.position, target.width)
         for layer in self.decoder:
             x = layer(x, target.position, keep, memory.hidden, source_keep)
-        return self.decoder_norm(x)
+        return normalise(self.decoder_norm, x, target.segment)
 
     def matrices(self) -> Matrices:
         """W^Q, W^K and W^V are stacked in one parameter, as are both halves of a gated feed-forward layer."""
@@ -125,7 +125,7 @@ class Transformer(Model):
         x = self.embed_target(tokens[:, None], position, state.length)
         for layer, source, cache in zip(self.decoder, state.source, state.caches, strict=True):
             x = layer(x, position, None, source, state.source_keep, cache)
-        return self.project(self.decoder_norm(x)[:, 0])
+        return self.project(normalise(self.decoder_norm, x, state.source_keep.query)[:, 0])
 
     def embed_target(
         self, ids: Int[Tensor, "R W"], position: Int[Tensor, "R W"], longest: int

@@ -22,7 +22,7 @@ from transduce.config import TrainConfig
 from transduce.data.batches import Batch
 from transduce.device import Device, captured
 from transduce.memory import keep_freed_memory
-from transduce.model import Model, has_running_statistics
+from transduce.model import Model, has_running_statistics, stored_tensors
 from transduce.training.loss import batch_loss
 from transduce.training.replicas import Replicas, count_replicas
 
@@ -59,6 +59,27 @@ class Update(Protocol):
         """Figures since the last call; waits for the device."""
 
 
+class Statistics:
+    """The running statistics of a model: a step that is not applied must leave them as they were."""
+
+    def __init__(self, model: Model) -> None:
+        parameters = {name for name, _ in model.named_parameters()}
+        self.tensors = [tensor for name, tensor in stored_tensors(model).items() if name not in parameters]
+        self.before: list[Tensor] = []
+
+    def remember(self) -> None:
+        """Before a batch; the first of a step counts."""
+        self.before = self.before or [tensor.clone() for tensor in self.tensors]
+
+    def accept(self) -> None:
+        self.before = []
+
+    def restore(self) -> None:
+        for tensor, before in zip(self.tensors, self.before, strict=False):
+            tensor.copy_(before)
+        self.before = []
+
+
 class PlainUpdate:
     """Runs operation by operation; on a CPU, the rows of a batch are divided among threads."""
 
@@ -69,6 +90,7 @@ class PlainUpdate:
         self.replicas = Replicas(model, count_replicas(torch.get_num_threads()) if shares_rows else 1)
         if on_cpu:
             keep_freed_memory()
+        self.statistics = Statistics(model)
         self.added = np.zeros(2)  # both losses of batches that are not applied yet
         self.losses, self.gradient_norm, self.finite = np.zeros(2), 0.0, True
 
@@ -77,6 +99,7 @@ class PlainUpdate:
 
     def add(self, batch: Batch, tokens: int) -> None:
         self.model.train()
+        self.statistics.remember()
         shares = batch.shares(len(self.replicas.models))
         self.added += self.replicas.accumulate(shares, lambda model, share: self._backward(model, share, tokens))
 
@@ -95,10 +118,12 @@ class PlainUpdate:
             for group in self.optimizer.param_groups:
                 group["lr"] = learning_rate
             self.optimizer.step()
+            self.statistics.accept()
         self.forget()
 
     def forget(self) -> None:
         self.optimizer.zero_grad()
+        self.statistics.restore()
         self.added = np.zeros(2)
 
     def measured(self) -> Measured:

@@ -34,12 +34,30 @@ class TransformerConfig(ModelConfig):
         choices={"post": "after each residual connection, as in the paper", "pre": "before each sub-layer"},
         inherited="always",
     )
-    norm_kind: Literal["layer", "rms"] = setting(
+    norm_kind: Literal["layer", "rms", "batch"] = setting(
         "layer",
         "Which normalization is used.",
-        choices={"layer": "LayerNorm, as in the paper", "rms": "RMSNorm"},
+        choices={
+            "layer": "LayerNorm, as in the paper",
+            "rms": "RMSNorm",
+            "batch": "BatchNorm over the real tokens of a batch, for comparison; cannot be exported",
+        },
         inherited="always",
     )
+    attention: Literal["scaled", "dot", "additive"] = setting(
+        "scaled",
+        "How queries and keys are compared.",
+        choices={
+            "scaled": "dot products divided by the square root of d_k, as in the paper",
+            "dot": "dot products without the factor",
+            "additive": "v . tanh(query + key), with a learned vector v per head (Bahdanau et al. 2015)",
+        },
+        inherited="always",
+    )
+    window: int = setting(
+        0, "How many neighbours on each side a position attends to in self-attention.",
+        unit="tokens", zero="the whole sentence", least=0, most=100_000, inherited="always",
+    )  # fmt: skip
     positions: Literal["sinusoidal", "marian", "learned", "rotary", "none"] = setting(
         "sinusoidal",
         "How the model knows the position of a token.",
