@@ -39,7 +39,7 @@ LEVELS = [
     ["translator", "run_lock", "run_log"],
     ["training", "batch_translation"],
     ["explore", "exchange", "averaging", "shortlisting", "synthesis", "tracking"],
-    ["demo", "server", "diagnosis", "comparison"],
+    ["demo", "paper", "server", "diagnosis", "comparison"],
     ["api"],
     ["cli"],
     ["__main__"],
