@@ -29,10 +29,12 @@ from transduce.diagnosis.analysis import Context
 from transduce.diagnosis.characters import character_rules
 from transduce.diagnosis.examination import examine as diagnosis
 from transduce.diagnosis.examination import open_corpora
+from transduce.diagnosis.lookup import Lookup
 from transduce.diagnosis.markup import MARKUP_RULES
 from transduce.diagnosis.near_duplicates import NearDuplicateAnalysis, find_near_duplicates, joined
 from transduce.diagnosis.pairs import PAIR_RULES
 from transduce.diagnosis.reading import PortionParser, PortionReader
+from transduce.diagnosis.removal import LEAKS
 from transduce.training.request import TrainingRequest, requested_settings
 
 Pair = tuple[str, str]
@@ -214,7 +216,8 @@ def examine(train: tuple[str, str], valid: tuple[str, ...]) -> dict[str, Any]:
     with open_corpora(request, ()) as corpora:
         examined = diagnosis(corpora, request)
     seconds = time.perf_counter() - begun
-    counts = {one.rule: one.count for one in examined.report.findings if one.corpus == "train"}
+    findings = [one for one in examined.report.findings if one.corpus == "train" or one.rule in LEAKS]
+    counts = {one.rule: one.count for one in findings}
     removed = {rule: {int(row) + 1 for row in rows} for rule, rows in examined.removed.items()}
     return {"counts": counts, "lines": removed | reported_lines(train), "seconds": round(seconds, 2)}
 
@@ -224,11 +227,11 @@ def reported_lines(train: tuple[str, str]) -> dict[str, set[int]]:
     rules = [rule for rule in (*character_rules(), *MARKUP_RULES, *PAIR_RULES) if not rule.removes]
     found: dict[str, set[int]] = {rule.name: set() for rule in rules}
     corpus, sketches = Corpus((train,)), []
-    parse, analysis = PortionParser("train", corpus), NearDuplicateAnalysis(Context())
+    parse, analysis = PortionParser("train", corpus), NearDuplicateAnalysis(Context(), Lookup("train", corpus))
     for portion in PortionReader("train", corpus):
         block = parse(portion).block
         for rule in rules:
-            found[rule.name] |= {block.place.lines[row] for row in rule.find(block, Context())}
+            found[rule.name] |= {block.place.lines[row] for row in rule.rows(block, Context())}
         sketch = analysis.observe(block)
         sketches.append(replace(sketch, numbers=sketch.numbers + block.place.lines[0]))
     everything = joined(sketches)

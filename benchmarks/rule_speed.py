@@ -76,7 +76,7 @@ def rules(folder: Path) -> dict[str, float]:
     }
     ready = [prepared(block) for block in fresh(blocks)]
     for rule in (*character_rules(), *MARKUP_RULES, *PAIR_RULES):
-        times[rule.name] = best(lambda rule=rule: [rule.find(block, context) for block in ready], pairs)  # type: ignore[misc]
+        times[rule.name] = best(lambda rule=rule: [rule.rows(block, context) for block in ready], pairs)  # type: ignore[misc]
     return times
 
 

@@ -1,8 +1,11 @@
 """Pretend sentence pairs: random words, and "translations" whose words, digits and punctuation follow the source's."""
 
 import random
+from pathlib import Path
 
+from transduce.data import Corpus
 from transduce.diagnosis.analysis import Block, Place, Side
+from transduce.diagnosis.lookup import Lookup
 
 SYLLABLES = "ba ce di fo gu ha ji ko lu me ni po qui ra se ti vu wa xe yo zu".split()
 
@@ -34,6 +37,14 @@ def block_of(
     """These pairs as a block of training data; `first` is the number of the first one."""
     place = Place("train", group, files, range(first + 1, first + 1 + len(pairs)), first)
     return Block(place, *(side_of([pair[side] for pair in pairs]) for side in (0, 1)))
+
+
+def lookup_of(folder: Path, pairs: list[tuple[str, str]]) -> Lookup:
+    """These pairs as two files of a folder, `a` and `b`, from which they can be fetched by their numbers."""
+    files = str(folder / "a"), str(folder / "b")
+    for side, file in enumerate(files):
+        Path(file).write_bytes(side_of([pair[side] for pair in pairs]).data)
+    return Lookup("train", Corpus((files,)))
 
 
 def side_of(texts: list[str]) -> Side:

@@ -31,6 +31,7 @@ from transduce.diagnosis.ngrams import N, ngrams
 from transduce.diagnosis.pairs import PAIR_RULES, unmatched_numbers
 from transduce.diagnosis.quick import quick_findings
 from transduce.diagnosis.reading import LINES_PER_PORTION
+from transduce.diagnosis.removal import REMOVABLE
 from transduce.diagnosis.script import RULE as WRONG_SCRIPT
 from transduce.diagnosis.thresholds import BUILT_IN
 from transduce.diagnosis.workers import FEW_ITEMS, in_order
@@ -133,9 +134,36 @@ def test_a_planted_fault_is_found_at_its_line(rule: str, source: str, target: st
     (finding,) = found(report(tmp_path, planted((source, target))), rule)
     assert finding.count == 1
     assert finding.examples[0].line == LINE
-    assert finding.examples[0].file.endswith("train.de")
+    assert finding.examples[0].file.endswith(("train.de", "train.en"))
     assert finding.explanation.endswith(".")
     assert finding.advice.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("rule", "target"),
+    [
+        ("control_characters", "The man goes home\x80 and stays there."),
+        ("mojibake", "The man doesnâ€™t go home and stays there."),
+        ("html_entities", "The man &amp; the woman go home and stay there."),
+        ("empty_sides", ""),
+        ("very_long", "The man goes home. " * 220),
+        ("wrong_script", "Мужчина идёт домой и остаётся там."),
+    ],
+)
+def test_a_fault_of_the_target_is_located_in_its_file(rule: str, target: str, tmp_path: Path) -> None:
+    if rule == "mojibake":
+        pytest.importorskip("ftfy")
+    pairs = planted(("Der Mann geht nach Hause und bleibt dort.", target))
+    (finding,) = found(report(tmp_path, pairs, languages=("de", "en")), rule)
+    assert (Path(finding.examples[0].file).name, finding.examples[0].line) == ("train.en", LINE)
+
+
+def test_a_pair_with_an_empty_side_breaks_one_rule(tmp_path: Path) -> None:
+    odd = "<x/> {0} 1987 (see https://example.org)"
+    pairs = [*TRAIN[:400], ("", odd), ("", odd), ("", ""), ("", ""), (odd, " ")]
+    result = report(tmp_path, pairs, [*VALID, ("", "")])
+    assert [(one.rule, one.count) for one in result.findings if one.corpus == "train"] == [("empty_sides", 5)]
+    assert not found(result, "valid_pairs_in_training")
 
 
 def test_a_near_copy_of_a_held_out_pair_is_found(tmp_path: Path) -> None:
@@ -151,6 +179,7 @@ def test_a_near_copy_of_a_held_out_pair_is_found(tmp_path: Path) -> None:
 def test_leaked_validation_data_are_serious(tmp_path: Path) -> None:
     (finding,) = found(report(tmp_path, [*TRAIN, *VALID]), "valid_pairs_in_training")
     assert (finding.severity, finding.count, finding.share) == ("serious", len(VALID), 1.0)
+    assert (finding.corpus, finding.advice.endswith("--write DIR leaves these training pairs out.")) == ("valid", True)
 
 
 @pytest.mark.parametrize(
@@ -182,6 +211,7 @@ def test_characters_that_the_vocabulary_will_not_know(tmp_path: Path) -> None:
     valid = [*VALID[:50], *((f"{source} ☃", target) for source, target in VALID[50:])]
     (finding,) = found(report(tmp_path, TRAIN, valid), "unknown_characters")
     assert (finding.severity, finding.count, finding.examples[0].detail) == ("notable", 50, "☃")
+    assert (finding.corpus, finding.share) == ("valid", 0.5)
     (finding,) = found(report(tmp_path, TRAIN, valid, settings={"data.unknown": "unk"}), "unknown_characters")
     assert finding.severity == "serious"
 
@@ -260,6 +290,26 @@ def test_words_and_symbols_are_not_judged_as_sentences(tmp_path: Path) -> None:
     result = transduce.doctor(train=table, quiet=True)
     assert result.settings["data.task"] == "symbols"
     assert not {one.rule for one in result.findings} & {"copied_sides", "unmatched_numbers", "length_ratio"}
+
+
+def test_pronunciations_are_described_as_such(tmp_path: Path) -> None:
+    table = tmp_path / "a.tsv"
+    words = "".join(f"word{n}\tw o r d {n % 7} {n % 11}\n" for n in range(200))
+    table.write_text(words + "word1\tw o r d e\nwird\tw o r d e\n", encoding="utf-8")
+    result = transduce.doctor(train=table, quiet=True)
+    assert found(result, NEAR_DUPLICATES) == []
+    (sources,), (targets,) = (found(result, f"duplicate_{side}") for side in ("sources", "targets"))
+    assert (sources.severity, "pronunciations" in sources.explanation) == ("note", True)
+    assert (targets.severity, "sound" in targets.explanation) == ("note", True)
+
+
+def test_the_sides_of_a_table_are_shown_apart(tmp_path: Path) -> None:
+    table = tmp_path / "a.tsv"
+    pairs = [*TRAIN, (TRAIN[5][0].lower(), TRAIN[5][1].upper())]
+    table.write_text("de\ten\n" + "".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")
+    result = transduce.doctor(train=table, settings={"data.task": "translation"}, quiet=True)
+    (finding,) = found(result, NEAR_DUPLICATES)
+    assert all((one.source, one.target) == pairs[one.line - 2] for one in finding.examples)
 
 
 def test_the_findings_do_not_depend_on_the_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -375,6 +425,51 @@ def test_clean_files_and_a_table_of_the_rest(tmp_path: Path) -> None:
         report(tmp_path, pairs, write=tmp_path / "clean")
 
 
+def left_out(folder: Path) -> list[tuple[int, str]]:
+    """Line and rule of each pair of removed.tsv."""
+    rows = [line.split("\t") for line in (folder / "removed.tsv").read_text(encoding="utf-8").splitlines()[1:]]
+    return [(int(row[1]), row[2]) for row in rows]
+
+
+def test_the_rules_that_leave_pairs_out_can_be_chosen(tmp_path: Path) -> None:
+    pairs = planted(("Der Mann bleibt bis 1987 in der Stadt.", "The man stays in the city until 1978."))
+    pairs[200] = ("Der Mann geht <b>nach</b> Hause.", "The man goes <b>home</b>.")
+    pairs[300] = pairs[10]
+    options: dict[str, dict[str, list[str]]] = {
+        "all": {},
+        "keep": {"keep": ["unmatched_numbers"]},
+        "only": {"only": ["html_tags", "unmatched_numbers"]},
+    }
+    results = {name: report(tmp_path, pairs, write=tmp_path / name, **chosen) for name, chosen in options.items()}
+    assert left_out(tmp_path / "all") == [(LINE, "unmatched_numbers"), (301, "duplicate_pairs")]
+    assert left_out(tmp_path / "keep") == [(301, "duplicate_pairs")]
+    assert left_out(tmp_path / "only") == [(LINE, "unmatched_numbers"), (201, "html_tags")]
+    advice = {name: found(result, "unmatched_numbers")[0].advice for name, result in results.items()}
+    assert {name for name, text in advice.items() if text.endswith("--write DIR leaves these training pairs out.")} == {
+        "all",
+        "only",
+    }
+
+
+def test_lines_that_are_no_pairs_can_be_kept(tmp_path: Path) -> None:
+    source, target = write(tmp_path, "train", TRAIN[:50])
+    table = tmp_path / "more.tsv"
+    table.write_text("ein Hund\ta dog\nno pair\neine Katze\ta cat\n", encoding="utf-8")
+    with open(target, "ab") as file:
+        file.write(b"one line more\n")
+    keep = ["malformed_lines", "different_lengths"]
+    transduce.doctor(train=[(source, target), table], fast=True, quiet=True, write=tmp_path / "clean", keep=keep)
+    for path in map(Path, (source, target, table)):
+        assert (tmp_path / "clean" / path.name).read_bytes() == path.read_bytes()
+
+
+def test_findings_in_held_out_data_do_not_promise_to_be_removed(tmp_path: Path) -> None:
+    result = report(tmp_path, TRAIN, [*VALID, ("", "The man goes home.")])
+    (finding,) = found(result, "empty_sides")
+    assert finding.corpus == "valid"
+    assert finding.advice.endswith("--write leaves validation data as they are.")
+
+
 def test_several_corpora_are_written_under_names_of_their_own(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
@@ -440,6 +535,11 @@ def test_the_command_prints_json(tmp_path: Path, capsys: pytest.CaptureFixture[s
         (["--threshold", "smallest_ratio=9"], "--threshold: smallest_ratio 9 is above largest_ratio"),
         (["--reverse", "runs/other"], "--reverse needs --model"),
         (["--valid", "missing.de", "missing.en"], "missing.de: cannot be read: no such file"),
+        (["--valid", "."], ".: is a folder: give a source and a target file, or one .tsv or .jsonl file"),
+        (["--write", "x", "--keep", "unmatched_number"], "--keep unmatched_number: no such rule, or none that can leave pairs out; did you mean unmatched_numbers?"),
+        (["--write", "x", "--only", "unknown_characters"], "--only unknown_characters: no such rule, or none that can leave"),
+        (["--keep", "drift"], "--keep and --only choose what --write leaves out: add --write DIR"),
+        (["--write", "/proc/x"], "--write /proc/x: cannot be written: "),
     ],
 )  # fmt: skip
 def test_mistakes_are_one_line(
@@ -464,6 +564,11 @@ def test_the_page_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 def test_an_empty_corpus_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = run(capsys, "--train", *write(tmp_path, "train", []))
     assert (code, "empty: there is not a single pair" in err) == (2, True)
+
+
+def test_spaces_of_any_width_are_shown_as_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, "--train", *write(tmp_path, "train", planted((b"100\xc2\xa0km\xfc", "100 km"))))
+    assert "100\u00a0km\ufffd" in out
 
 
 def test_the_terminal_is_not_disturbed_by_texts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -505,4 +610,4 @@ def test_the_documentation_lists_every_rule_and_threshold() -> None:
     page = (Path(__file__).parents[1] / "docs/how-to/checking-data.md").read_text(encoding="utf-8")
     rules = {rule.name for rule in (*character_rules(), *MARKUP_RULES, *PAIR_RULES)}
     named = {RULE_OF_DRIFT, UNMATCHED, NEAR_DUPLICATES, SWAPPED, WRONG, WRONG_SCRIPT}
-    assert {name for name in rules | named | set(BUILT_IN) if f"`{name}`" not in page} == set()
+    assert {name for name in rules | named | REMOVABLE | set(BUILT_IN) if f"`{name}`" not in page} == set()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pretend_pairs import block_of, pretend_pairs, side_of
+from pretend_pairs import block_of, lookup_of, pretend_pairs, side_of
 
 from transduce.diagnosis.analysis import Context
 from transduce.diagnosis.drift import DriftAnalysis
@@ -79,20 +79,17 @@ def test_numbers_are_compared_without_order_and_separators() -> None:
     assert codes[2] == codes[3] == 0
 
 
-def analysed(pairs: Pairs, files: tuple[str, ...] = ("a", "b")) -> DriftAnalysis:
-    analysis = DriftAnalysis(Context())
+def analysed(pairs: Pairs, folder: Path) -> DriftAnalysis:
+    analysis = DriftAnalysis(Context(), lookup_of(folder, pairs))
     for first in range(0, len(pairs), 1_000):
-        block = block_of(pairs[first : first + 1_000], first, files)
+        block = block_of(pairs[first : first + 1_000], first)
         analysis.add(block.place, analysis.observe(block))
     return analysis
 
 
 def test_the_finding_names_the_line_and_shows_the_pair(tmp_path: Path) -> None:
     pairs = shifted(CLEAN, 3_000, 6_000, -1)
-    files = tuple(str(tmp_path / side) for side in "ab")
-    for side, file in enumerate(files):
-        Path(file).write_text("".join(f"{pair[side]}\n" for pair in pairs))
-    (finding,) = analysed(pairs, files).finish()
+    (finding,) = analysed(pairs, tmp_path).finish()
     assert (finding.rule, finding.severity, finding.corpus) == ("drift", "serious", "train")
     (example,) = finding.examples
     assert abs(example.line - 3_001) <= WINDOW
@@ -102,24 +99,24 @@ def test_the_finding_names_the_line_and_shows_the_pair(tmp_path: Path) -> None:
     assert finding.count == pytest.approx(3_000, abs=2 * WINDOW)
 
 
-def test_the_shifted_pairs_are_removed() -> None:
-    analysis = analysed(shifted(CLEAN, 2_000, 3_000, 1))
+def test_the_shifted_pairs_are_removed(tmp_path: Path) -> None:
+    analysis = analysed(shifted(CLEAN, 2_000, 3_000, 1), tmp_path)
     (finding,) = analysis.finish()
-    removed = analysis.removed()["drift"]
+    removed = analysis.concerned()["drift"]
     assert len(removed) == finding.count
     assert np.all(np.diff(removed) == 1)
     assert set(range(2_000 + WINDOW, 3_000 - WINDOW)) <= set(removed.tolist())
 
 
-def test_a_corpus_that_matches_nowhere_is_notable_and_stays() -> None:
+def test_a_corpus_that_matches_nowhere_is_notable_and_stays(tmp_path: Path) -> None:
     targets = [target for _, target in reversed(CLEAN)]
-    analysis = analysed([(source, target) for (source, _), target in zip(CLEAN, targets, strict=True)])
+    analysis = analysed([(source, target) for (source, _), target in zip(CLEAN, targets, strict=True)], tmp_path)
     (finding,) = analysis.finish()
     assert (finding.rule, finding.severity) == ("unmatched_sides", "notable")
-    assert analysis.removed() == {}
+    assert analysis.concerned() == {}
 
 
-def test_no_pairs_give_no_findings() -> None:
-    analysis = DriftAnalysis(Context())
+def test_no_pairs_give_no_findings(tmp_path: Path) -> None:
+    analysis = analysed([], tmp_path)
     assert analysis.finish() == []
-    assert analysis.removed() == {}
+    assert analysis.concerned() == {}

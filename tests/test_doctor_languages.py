@@ -73,7 +73,7 @@ def test_swapped_pairs_are_found_without_lingua(monkeypatch: pytest.MonkeyPatch)
     assert (finding.rule, finding.severity, finding.count) == ("swapped_sides", "notable", len(rows))
     assert len(finding.examples) <= 5
     assert "judged by words alone" in finding.explanation
-    assert analysis.removed() == {}
+    assert analysis.concerned() == {}
 
 
 def test_wrong_languages_without_lingua_name_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,14 +98,14 @@ class TestWithLingua:
         (finding,), analysis = analysed(planted(english_german(1_000), [10, 500, 900]), ("en", "de"))
         assert (finding.rule, finding.severity, finding.count) == ("swapped_sides", "notable", 3)
         assert [example.line for example in finding.examples] == [11, 501, 901]
-        assert analysis.removed()["swapped_sides"].tolist() == [10, 500, 900]
+        assert analysis.concerned()["swapped_sides"].tolist() == [10, 500, 900]
 
     def test_a_third_language(self) -> None:
         pairs = planted(english_german(1_000), [700], {"target": sentence(FRENCH, random.Random(1))})
         (finding,), analysis = analysed(pairs, ("eng", "de-AT"))
         assert (finding.rule, finding.count) == ("wrong_language", 1)
         assert finding.examples[0].detail == "the target looks French"
-        assert analysis.removed()["wrong_language"].tolist() == [700]
+        assert analysis.concerned()["wrong_language"].tolist() == [700]
 
     def test_a_target_in_the_language_of_the_source(self) -> None:
         pairs = planted(english_german(1_000), [700], {"target": sentence(ENGLISH, random.Random(1))})
@@ -116,7 +116,7 @@ class TestWithLingua:
         (finding,), analysis = analysed(english_german(1_000), ("de", "en"))
         assert (finding.rule, finding.severity, finding.count) == ("swapped_sides", "serious", 1_000)
         assert "Swap the two files" in finding.advice
-        assert analysis.removed() == {}
+        assert analysis.concerned() == {}
 
     def test_one_language_on_both_sides(self) -> None:
         swapped = planted(english_german(1_000), [10, 500, 900])
@@ -167,13 +167,13 @@ def test_lines_in_another_script_are_found(languages: tuple[str, ...]) -> None:
     (finding,), analysis = scripts_of(pairs, languages)
     assert (finding.rule, finding.severity, finding.count) == ("wrong_script", "notable", 2)
     assert [example.detail for example in finding.examples] == ["the target", "the source and the target"]
-    assert np.array_equal(analysis.removed()["wrong_script"], [400, 401])
+    assert np.array_equal(analysis.concerned()["wrong_script"], [400, 401])
 
 
 def test_files_in_the_wrong_order_are_serious() -> None:
     (finding,), analysis = scripts_of([("Доброе утро", "Good morning")] * 10, ("en", "ru"))
     assert finding.severity == "serious"
-    assert analysis.removed() == {}
+    assert analysis.concerned() == {}
     assert "--languages" in finding.advice
 
 

@@ -549,6 +549,8 @@ def doctor(
     thresholds: Mapping[str, float] | None = None,
     fast: bool = False,
     write: str | Path = "",
+    keep: Iterable[str] = (),
+    only: Iterable[str] = (),
     html: str | Path = "",
     model: str | Path = "",
     reverse: str | Path = "",
@@ -574,6 +576,8 @@ def doctor(
         thresholds: Limits of rules by name, such as `{"largest_ratio": 4.0}`.
         fast: Leave out near-duplicates and the identification of languages.
         write: A new folder for clean training files and a table of what was left out.
+        keep: Names of rules whose pairs are reported, but written all the same.
+        only: Names of the only rules whose pairs are left out.
         html: A file to write the report to as a page.
         model: A run folder by whose cross-entropy the pairs are ranked.
         reverse: A run folder of the opposite direction; both scores are then combined.
@@ -590,6 +594,7 @@ def doctor(
     """
     from transduce.diagnosis.checkup import Outputs, check_up
     from transduce.diagnosis.examination import Options
+    from transduce.diagnosis.removal import Removal
     from transduce.training.request import TrainingRequest, requested_settings
 
     request = TrainingRequest(
@@ -600,7 +605,8 @@ def doctor(
         config=config,
         settings=_with_budget(settings, minutes, steps, epochs),
     )
-    options = Options(thresholds=thresholds or {}, workers=processes, fast=fast)
+    removal = Removal(keep=frozenset(keep), only=frozenset(only))
+    options = Options(thresholds=thresholds or {}, workers=processes, fast=fast, removal=removal)
     outputs = Outputs(write=str(write), html=str(html), model=str(model), reverse=str(reverse))
     return check_up(requested_settings(request), groups_of(test), options, outputs, _reporting(quiet))
 

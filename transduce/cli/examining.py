@@ -24,6 +24,8 @@ def doctor(options: Options) -> int:
         thresholds=_thresholds(options.threshold),
         fast=options.fast,
         write=options.write,
+        keep=options.keep,
+        only=options.only,
         html=options.html,
         model=options.model,
         reverse=options.reverse,

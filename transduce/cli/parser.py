@@ -234,6 +234,23 @@ def _doctor(parser: Parser) -> None:
     )
     add("--fast", action="store_true", help="leave out near-duplicates and the identification of languages")
     add("--write", metavar="DIR", default="", help="write clean training files and removed.tsv to this new folder")
+    chosen = parser.add_mutually_exclusive_group()
+    chosen.add_argument(
+        "--keep",
+        nargs="+",
+        action="extend",
+        metavar="RULE",
+        default=[],
+        help="with --write: rules whose pairs are reported, but not left out, such as unmatched_numbers",
+    )
+    chosen.add_argument(
+        "--only",
+        nargs="+",
+        action="extend",
+        metavar="RULE",
+        default=[],
+        help="with --write: leave out pairs by these rules only, also by rules that usually only report, such as html_tags",
+    )
     add("--html", metavar="FILE", default="", help="write the report as a page with histograms and all examples")
     add("--model", metavar="RUN", default="", help="also rank the pairs by this model's cross-entropy")
     add("--reverse", metavar="RUN", default="", help="with --model: a model of the opposite direction")

@@ -146,6 +146,8 @@ def kind_of(group: Group) -> str:
     endings = [ending_of(path) for path in group]
     if len(group) == 1 and endings[0] in _TABLES:
         return _TABLES[endings[0]]
+    if len(group) == 1 and Path(group[0]).is_dir():
+        raise DataError(f"{group[0]}: is a folder: give a source and a target file, or one .tsv or .jsonl file")
     if len(group) == 1:
         raise DataError(f"{group[0]}: a single file must be .tsv or .jsonl; otherwise give a source and a target file")
     if len(group) > 2:

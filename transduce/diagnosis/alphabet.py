@@ -6,13 +6,14 @@ in bytes, or become unknown, as `data.unknown` says.
 
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from transduce.diagnosis.analysis import Block, Context, Place, Side
-from transduce.diagnosis.findings import MOST_EXAMPLES, Finding
+from transduce.diagnosis.analysis import Block, Place, Side
+from transduce.diagnosis.findings import MOST_EXAMPLES, Example, Finding, Role
 from transduce.diagnosis.rules import Rows
 from transduce.text import COVERAGES
 
@@ -29,14 +30,14 @@ class Alphabet:
 
     name = "characters"
 
-    def __init__(self, context: Context, held_out: Sequence[Block], unknown: str) -> None:
-        self.context, self.unknown = context, unknown
+    def __init__(self, held_out: Mapping[Role, Sequence[Block]], unknown: str) -> None:
+        self.unknown = unknown
         self._held_out = held_out
         self._counts = np.zeros(_PLANES, np.int64)
 
     def __getstate__(self) -> dict[str, object]:
         """Workers need neither the counts nor the held-out data."""
-        return {"context": self.context, "unknown": self.unknown}
+        return {"unknown": self.unknown}
 
     def observe(self, block: Block) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The characters of the block and how often each occurs; of a large corpus, some blocks are enough."""
@@ -54,30 +55,26 @@ class Alphabet:
         self._counts[codes] += counts
 
     def finish(self) -> list[Finding]:
-        found: list[tuple[Block, int, str]] = []
         known = self._known()
-        for block in self._held_out:
-            for row, texts in enumerate(zip(block.source.texts, block.target.texts, strict=True)):
-                if strange := [one for one in set("".join(texts)) - known if not _is_written_otherwise(one, known)]:
-                    found.append((block, row, "".join(sorted(strange))))
-        return [self._finding(found)] if found else []
+        found = {role: list(_strange_rows(blocks, known)) for role, blocks in self._held_out.items()}
+        return [self._finding(role, rows) for role, rows in found.items() if rows]
 
-    def _finding(self, found: list[tuple[Block, int, str]]) -> Finding:
-        share = len(found) / sum(map(len, self._held_out))
-        often = Counter(one for _, _, strange in found for one in strange).most_common(_FEW)
+    def _finding(self, role: Role, found: Sequence["_StrangeRow"]) -> Finding:
+        share = len(found) / sum(map(len, self._held_out[role]))
+        often = Counter(one for row in found for one in row.characters).most_common(_FEW)
         in_bytes = self.unknown == "bytes"
         return Finding(
             rule="unknown_characters",
             severity="note" if share < NOTABLE else "notable" if in_bytes else "serious",
             count=len(found),
             share=share,
-            explanation="Validation and test pairs with characters that are missing or too rare in the training data for the "
-            f"vocabulary: {' '.join(one for one, _ in often)}",
+            explanation="Pairs with characters that are missing or too rare in the training data for the vocabulary: "
+            f"{' '.join(one for one, _ in often)}",
             advice="They are spelt in bytes, which a model learns only from training data that has them."
             if in_bytes
             else "The model cannot read or write them: set data.unknown=bytes, and add training data that has them.",
-            examples=tuple(block.example(row, strange[:50]) for block, row, strange in found[:MOST_EXAMPLES]),
-            corpus=self.context.role,
+            examples=tuple(row.example() for row in found[:MOST_EXAMPLES]),
+            corpus=role,
         )
 
     def _known(self) -> set[str]:
@@ -87,8 +84,28 @@ class Alphabet:
         enough = int(np.searchsorted(running, COVERAGES[0] * running[-1])) + 1
         return set(map(chr, order[:enough].tolist()))
 
-    def removed(self) -> Mapping[str, Rows]:
+    def concerned(self) -> Mapping[str, Rows]:
         return {}
+
+
+@dataclass(frozen=True)
+class _StrangeRow:
+    """A held-out pair and its characters that are not known."""
+
+    block: Block
+    row: int
+    characters: str
+
+    def example(self) -> Example:
+        in_source = set(self.characters) & set(self.block.source.texts[self.row])
+        return self.block.example(self.row, self.characters[:50], 0 if in_source else 1)
+
+
+def _strange_rows(blocks: Sequence[Block], known: set[str]) -> Iterator[_StrangeRow]:
+    for block in blocks:
+        for row, texts in enumerate(zip(block.source.texts, block.target.texts, strict=True)):
+            if strange := [one for one in set("".join(texts)) - known if not _is_written_otherwise(one, known)]:
+                yield _StrangeRow(block, row, "".join(sorted(strange)))
 
 
 def _is_written_otherwise(character: str, known: set[str]) -> bool:

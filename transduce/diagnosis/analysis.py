@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from transduce.diagnosis.findings import Example, Finding, Role, Threshold
 
 LONGEST_EXAMPLE = 300  # characters of a text that are shown
+_SHORT_BLANK = 30  # bytes
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,10 @@ class Place:
 
     def __len__(self) -> int:
         return len(self.lines)
+
+    def file_of(self, side: int) -> str:
+        """The file that holds this side (0 is the source) of the pairs."""
+        return self.files[side % len(self.files)]
 
 
 @dataclass(frozen=True)
@@ -91,6 +96,14 @@ class Side:
         digests = b"".join([blake2b(line.rstrip(b"\r"), digest_size=8).digest() for line in self.lines])
         return np.frombuffer(digests, "<u8")
 
+    @cached_property
+    def blank(self) -> NDArray[np.int64]:
+        """The rows without any text; of texts that consist of unusual spaces, only short ones are looked for."""
+        unusual = np.flatnonzero((self.sizes < _SHORT_BLANK) & (self.lengths < self.sizes)).tolist()
+        rows = [row for row, line in enumerate(self.lines) if not line.strip()]
+        rows += [row for row in unusual if not decoded(self.lines[row]).strip("\ufeff \t\r").strip()]
+        return np.unique(np.array(rows, np.int64))
+
     def rows_at(self, positions: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
         """The rows in which these bytes are, each once and in order."""
         return np.unique(np.searchsorted(self.ends, np.asarray(positions, np.int64)))
@@ -119,10 +132,19 @@ class Block:
         """64 bits of each pair."""
         return mixed(self.source.hashes, self.target.hashes)
 
-    def example(self, row: int, detail: str = "") -> Example:
-        """The pair in this row of the block, for people to look at."""
+    @cached_property
+    def blank(self) -> NDArray[np.int64]:
+        """The rows with an empty side, which break one rule and are left out of all comparisons of the two sides."""
+        return np.union1d(self.source.blank, self.target.blank)
+
+    def without_blank(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Those of the rows, each given once, that have text on both sides."""
+        return np.setdiff1d(rows, self.blank, assume_unique=True) if len(rows) and len(self.blank) else rows
+
+    def example(self, row: int, detail: str = "", side: int = 0) -> Example:
+        """The pair in this row of the block, for people to look at in the file of this side."""
         source, target = (shown(side.lines[row]) for side in self.sides)
-        return Example(self.place.files[0], self.place.lines[row], source, target, detail)
+        return Example(self.place.file_of(side), self.place.lines[row], source, target, detail)
 
 
 @dataclass(frozen=True)
@@ -154,8 +176,8 @@ class Analysis(Protocol):
         """What was found in the whole corpus."""
         ...
 
-    def removed(self) -> Mapping[str, NDArray[np.int64]]:
-        """By rule, the numbers of the pairs that `--write` leaves out (`Place.first_pair` + row). Asked after `finish`."""
+    def concerned(self) -> Mapping[str, NDArray[np.int64]]:
+        """By rule, the numbers of the pairs that `--write` can leave out (`Place.first_pair` + row). Asked after `finish`."""
         ...
 
 

@@ -5,14 +5,14 @@ Every rule looks at a whole block first; only a block with a suspicious byte is 
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from importlib.util import find_spec
 
 import numpy as np
 
 from transduce.diagnosis.analysis import Block, Context, Side, decoded
-from transduce.diagnosis.rules import NO_ROWS, Rows, Rule, union
+from transduce.diagnosis.rules import NO_ROWS, EitherSide, Rows, Rule, union
 
 # C0 and C1 control characters and DEL; tab, line feed, carriage return and U+0085 are looked at elsewhere.
 _C0 = bytes(code for code in range(32) if code not in b"\t\n\r") + b"\x7f"
@@ -34,10 +34,6 @@ _SUSPICIOUS_LATIN = re.compile(
 _SUSPICIOUS_CYRILLIC = re.compile(
     rb"\xd0[\xa0\xa1\xb2](?:\xc2[\x80-\xbf]|\xe2\x80|\xe2\x82\xac|\xd1[\x92-\x9f]|\xd0[\x82-\x8f])"
 )
-
-
-def _either(find: Callable[[Side], Rows], block: Block, context: Context) -> Rows:
-    return union(*map(find, block.sides))
 
 
 def _matching(pattern: re.Pattern[bytes], side: Side) -> Rows:
@@ -152,24 +148,24 @@ def character_rules() -> list[Rule]:
 _RULES = [
     Rule(
         "invalid_utf8",
-        partial(_either, _invalid),
+        EitherSide(_invalid),
         _show_invalid,
         "Lines that are not UTF-8; `transduce train` stops at the first one.",
-        "Convert the files with iconv if they have another encoding, or leave these lines out with --write.",
+        "Convert the files with iconv if they have another encoding.",
         serious=0.0,
     ),
     Rule(
         "control_characters",
-        partial(_either, _control),
+        EitherSide(_control),
         partial(_show_matches, _CONTROL),
         "Control characters, which no reader sees and which make the words around them unknown.",
-        "Remove these characters, or leave the lines out with --write.",
+        "Remove these characters.",
         serious=0.05,
         notable=0.0,
     ),
     Rule(
         "carriage_returns",
-        partial(_either, _returns),
+        EitherSide(_returns),
         show_nothing,
         "Lines that end in a carriage return, as in files from Windows; `transduce train` removes them.",
         "Nothing needs to be done; tr -d '\\r' removes them for other programs.",
@@ -177,7 +173,7 @@ _RULES = [
     ),
     Rule(
         "inner_carriage_returns",
-        partial(_either, _inner_returns),
+        EitherSide(_inner_returns),
         show_nothing,
         "Carriage returns inside lines, at which some programs break the line, so that the sides no longer match.",
         "Replace them by spaces: tr '\\r' ' '.",
@@ -185,7 +181,7 @@ _RULES = [
     ),
     Rule(
         "line_separators",
-        partial(_either, _separators),
+        EitherSide(_separators),
         _show_separators,
         "Characters at which many programs break the line (U+0085, U+2028, U+2029, or a line break in a JSON text), so that "
         "the sides no longer match.",
@@ -194,7 +190,7 @@ _RULES = [
     ),
     Rule(
         "byte_order_marks",
-        partial(_either, partial(_containing, _BYTE_ORDER_MARK)),
+        EitherSide(partial(_containing, _BYTE_ORDER_MARK)),
         show_nothing,
         "Byte order marks (U+FEFF); `transduce train` removes one at the beginning of a file, and keeps all others.",
         "Remove them: sed 's/\\xef\\xbb\\xbf//g'.",
@@ -203,16 +199,16 @@ _RULES = [
     ),
     Rule(
         "replacement_characters",
-        partial(_either, partial(_containing, _REPLACEMENT)),
+        EitherSide(partial(_containing, _REPLACEMENT)),
         show_nothing,
         "U+FFFD, which stands for characters that an earlier conversion has lost.",
-        "Convert the original files again with the right encoding, or leave these lines out with --write.",
+        "Convert the original files again with the right encoding.",
         serious=0.05,
         notable=0.0,
     ),
     Rule(
         "not_nfc",
-        partial(_either, not_normal),
+        EitherSide(not_normal),
         _show_not_normal,
         "Texts that are not in Unicode's normal form NFC: the same word can be spelt in two ways.",
         "Keep data.normalization at its default, which normalises them, or run uconv -x any-nfc.",
@@ -222,10 +218,10 @@ _RULES = [
 ]
 _MOJIBAKE = Rule(
     "mojibake",
-    partial(_either, _mojibake),
+    EitherSide(_mojibake),
     _show_repaired,
     "Texts that were decoded with the wrong encoding (such as Ã¼ for ü); the model would learn to write them.",
-    "Repair the files with ftfy, or leave these lines out with --write.",
+    "Repair the files with ftfy.",
     serious=0.01,
     notable=0.0,
 )

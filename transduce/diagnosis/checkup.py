@@ -10,6 +10,7 @@ from transduce.diagnosis.examination import Options, examine, open_corpora
 from transduce.diagnosis.findings import RankedPair, Report
 from transduce.diagnosis.page import check_page, write_page
 from transduce.diagnosis.reading import PortionParser, PortionReader
+from transduce.diagnosis.removal import Removal
 from transduce.diagnosis.writing import check_folder, write_clean
 from transduce.errors import SettingError
 from transduce.training.request import RequestedSettings
@@ -41,12 +42,15 @@ def check_up(
     requested: RequestedSettings, test: tuple[Group, ...], options: Options, outputs: Outputs, say: Say
 ) -> Report:
     """Examine the corpora that the settings name."""
+    if options.removal != Removal() and not outputs.write:
+        raise SettingError("--keep and --only choose what --write leaves out: add --write DIR")
     outputs.check()
     with open_corpora(requested, test) as corpora:
         examined = examine(corpora, requested, options)
         if outputs.write:
             pairs = sum(one.pairs for one in examined.report.corpora if one.role == "train")
-            written = write_clean(corpora["train"], examined.removed, pairs, check_folder(outputs.write))
+            folder = check_folder(outputs.write)
+            written = write_clean(corpora["train"], examined.removed, pairs, folder, options.removal)
             say(written.summary())
         ranking = _ranked(corpora["train"], outputs, say) if outputs.model else ()
     report = replace(examined.report, ranking=ranking)

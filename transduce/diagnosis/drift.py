@@ -6,7 +6,7 @@ says where they are in the files.
 
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import IO
 
 import numpy as np
@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from transduce.diagnosis.analysis import Block, Context, Place
 from transduce.diagnosis.findings import MOST_EXAMPLES, Example, Finding
+from transduce.diagnosis.lookup import Lookup
 from transduce.diagnosis.offsets import FEATURES, NOWHERE, Codes, Stretch, codes_of, find_shifts
-from transduce.diagnosis.places import Places
 
 RULE = "drift"
 UNMATCHED = "unmatched_sides"
@@ -69,11 +69,10 @@ class DriftAnalysis:
 
     name = RULE
 
-    def __init__(self, context: Context) -> None:
-        self.role = context.role
+    def __init__(self, context: Context, lookup: Lookup) -> None:
+        self.role, self.lookup = context.role, lookup
         self._groups: dict[int, _Group] = {}
         self._drifts: list[_Drift] = []
-        self._places = Places()
 
     def observe(self, block: Block) -> tuple[Codes, Codes]:
         source, target = (codes_of(side.bytes, side.ends) for side in block.sides)
@@ -85,13 +84,12 @@ class DriftAnalysis:
         if place.group not in self._groups:
             self._groups[place.group] = _Group(place)
         self._groups[place.group].add(observed)
-        self._places.add(place)
 
     def finish(self) -> list[Finding]:
         self._drifts = [drift for group in self._groups.values() for drift in group.drifts()]
         return [*self._shifted(), *self._unmatched()]
 
-    def removed(self) -> Mapping[str, NDArray[np.int64]]:
+    def concerned(self) -> Mapping[str, NDArray[np.int64]]:
         """All pairs of the shifted stretches. A corpus that matches nowhere is left whole: that is for people to judge."""
         numbers = [np.arange(drift.first, drift.last + 1) for drift in self._drifts if not drift.is_everything]
         return {RULE: np.concatenate(numbers)} if numbers else {}
@@ -102,15 +100,15 @@ class DriftAnalysis:
             return
         count = sum(map(len, drifts))
         known = any(drift.offset != NOWHERE for drift in drifts)
+        bounds = self._bounds(drifts)
         yield Finding(
             RULE,
             "serious" if known else "notable",
             count,
             count / sum(group.pairs for group in self._groups.values()),
-            f"The two sides are out of step {self._where(drifts)}, so a model would learn wrong translations from these pairs.",
-            "Look for a missing or an extra line there: with an empty line in its place, the pairs after it are right again. "
-            "Or leave all these pairs out with --write.",
-            self._examples(drifts),
+            f"The two sides are out of step {_where(drifts, bounds)}, so a model would learn wrong translations from these pairs.",
+            "Look for a missing or an extra line there: with an empty line in its place, the pairs after it are right again.",
+            _examples(drifts, bounds),
             self.role,
         )
 
@@ -127,24 +125,30 @@ class DriftAnalysis:
             "Lengths, digits and punctuation of the two sides have nothing to do with each other, "
             "as if one side were in another order.",
             "Check that the two files belong together and have the same order.",
-            self._examples(drifts),
+            _examples(drifts, self._bounds(drifts)),
             self.role,
         )
 
-    def _where(self, drifts: Sequence[_Drift]) -> str:
-        begin = f"from line {self._places.of(drifts[0].first)[1]:,}"
-        if len(drifts) > 1:
-            return f"in {len(drifts)} stretches of lines, the first {begin} on"
-        return f"{begin} to line {self._places.of(drifts[0].last)[1]:,}"
+    def _bounds(self, drifts: Sequence[_Drift]) -> dict[int, Example]:
+        """The first and last pairs of the stretches that are shown, by number."""
+        return self.lookup.pairs(pair for drift in drifts[:MOST_EXAMPLES] for pair in (drift.first, drift.last))
 
-    def _examples(self, drifts: Sequence[_Drift]) -> tuple[Example, ...]:
-        """The first pair of each stretch."""
-        return self._places.examples({drift.first: self._detail(drift) for drift in drifts[:MOST_EXAMPLES]})
 
-    def _detail(self, drift: _Drift) -> str:
-        first, last = (self._places.of(pair)[1] for pair in (drift.first, drift.last))
-        stretch = f"lines {first:,} to {last:,}"
-        if drift.offset == NOWHERE:
-            return f"{stretch}: the sources match no targets nearby"
-        lines = f"{abs(drift.offset):,} line{'s' * (abs(drift.offset) > 1)}"
-        return f"{stretch}: each source matches the target {lines} {'later' if drift.offset > 0 else 'earlier'}"
+def _where(drifts: Sequence[_Drift], bounds: Mapping[int, Example]) -> str:
+    begin = f"from line {bounds[drifts[0].first].line:,}"
+    if len(drifts) > 1:
+        return f"in {len(drifts)} stretches of lines, the first {begin} on"
+    return f"{begin} to line {bounds[drifts[0].last].line:,}"
+
+
+def _examples(drifts: Sequence[_Drift], bounds: Mapping[int, Example]) -> tuple[Example, ...]:
+    """The first pair of each stretch."""
+    return tuple(replace(bounds[drift.first], detail=_detail(drift, bounds)) for drift in drifts[:MOST_EXAMPLES])
+
+
+def _detail(drift: _Drift, bounds: Mapping[int, Example]) -> str:
+    stretch = f"lines {bounds[drift.first].line:,} to {bounds[drift.last].line:,}"
+    if drift.offset == NOWHERE:
+        return f"{stretch}: the sources match no targets nearby"
+    lines = f"{abs(drift.offset):,} line{'s' * (abs(drift.offset) > 1)}"
+    return f"{stretch}: each source matches the target {lines} {'later' if drift.offset > 0 else 'earlier'}"

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transduce.diagnosis.analysis import Block, Context, Place
-from transduce.diagnosis.findings import Finding
+from transduce.diagnosis.findings import MOST_EXAMPLES, Finding
 from transduce.diagnosis.lookup import Lookup
 from transduce.diagnosis.rules import NO_ROWS, Rows
 
@@ -20,6 +20,7 @@ IN_MEMORY = 256 << 20  # bytes: about eleven million pairs; more are spilled to 
 HASHES_AT_ONCE = 1 << 23  # that are sorted in memory
 _CHUNK = 1 << 20  # hashes that are read at a time
 KINDS = ("source", "target", "pair")
+RULES = {kind: f"duplicate_{kind}s" for kind in KINDS}
 
 Hashes = NDArray[np.uint64]
 
@@ -34,7 +35,7 @@ class _Kind:
 _ABOUT = {
     "pair": _Kind(
         "Pairs that occur earlier in the corpus as well; they count several times in training.",
-        "Leave the repetitions out with --write, unless the corpus repeats them on purpose.",
+        "Keep them if the corpus repeats them on purpose.",
         0.1,
     ),
     "source": _Kind(
@@ -59,46 +60,52 @@ class Duplicates:
         self.context, self.lookup = context, lookup
         self.pairs = 0
         self._stores: dict[str, HashStore] = {}
-        self._repeated: Rows = NO_ROWS
+        self._blank: list[Rows] = []
+        self._again: dict[str, Rows] = {}
 
-    def observe(self, block: Block) -> tuple[Hashes, ...]:
-        return block.source.hashes, block.target.hashes, block.hashes
+    def observe(self, block: Block) -> tuple[tuple[Hashes, ...], Rows]:
+        return (block.source.hashes, block.target.hashes, block.hashes), block.blank
 
-    def add(self, place: Place, observed: tuple[Hashes, ...]) -> None:
+    def add(self, place: Place, observed: tuple[tuple[Hashes, ...], Rows]) -> None:
         if not len(place):
             return
         self.pairs += len(place)
+        self._blank.append(observed[1] + place.first_pair)
         if not self._stores:  # not in the constructor: workers have copies of this object, and files cannot be copied
             self._stores = {kind: HashStore() for kind in KINDS}
-        for kind, hashes in zip(KINDS, observed, strict=True):
+        for kind, hashes in zip(KINDS, observed[0], strict=True):
             self._stores[kind].append(hashes)
 
     def finish(self) -> list[Finding]:
         if not self.pairs:
             return []
-        again = {kind: self._stores[kind].repeated() for kind in KINDS}
+        blank = np.concatenate(self._blank)
+        again = {kind: _without(self._stores[kind].repeated(), blank) for kind in KINDS}
         for store in self._stores.values():
             store.close()
-        self._repeated = again["pair"]
-        again["source"] = np.setdiff1d(again["source"], self._repeated, assume_unique=True)
-        again["target"] = np.setdiff1d(again["target"], self._repeated, assume_unique=True)
-        return [self._finding(kind, rows) for kind, rows in again.items() if len(rows)]
+        again |= {kind: _without(again[kind], again["pair"]) for kind in ("source", "target")}
+        self._again = {kind: rows for kind, rows in again.items() if len(rows)}
+        return [self._finding(kind, rows) for kind, rows in self._again.items()]
 
     def _finding(self, kind: str, rows: Rows) -> Finding:
         share, about = len(rows) / self.pairs, _ABOUT[kind]
         return Finding(
-            rule=f"duplicate_{kind}s",
+            rule=RULES[kind],
             severity="notable" if share >= about.notable else "note",
             count=len(rows),
             share=share,
             explanation=about.explanation,
             advice=about.advice,
-            examples=self.lookup.examples(rows),
+            examples=tuple(self.lookup.pairs(rows[:MOST_EXAMPLES].tolist(), int(kind == "target")).values()),
             corpus=self.context.role,
         )
 
-    def removed(self) -> Mapping[str, Rows]:
-        return {"duplicate_pairs": self._repeated} if len(self._repeated) else {}
+    def concerned(self) -> Mapping[str, Rows]:
+        return {RULES[kind]: rows for kind, rows in self._again.items()}
+
+
+def _without(numbers: Rows, others: Rows) -> Rows:
+    return np.setdiff1d(numbers, others, assume_unique=True)
 
 
 class HashStore:

@@ -32,9 +32,11 @@ from transduce.diagnosis.near_duplicates import NearDuplicateAnalysis
 from transduce.diagnosis.overview import Overview
 from transduce.diagnosis.pairs import PAIR_RULES
 from transduce.diagnosis.reading import Portion, PortionParser, PortionReader
+from transduce.diagnosis.removal import STRUCTURE, Removal
 from transduce.diagnosis.rules import Rows, RuleAnalysis
 from transduce.diagnosis.script import ScriptAnalysis
 from transduce.diagnosis.structure import Structure
+from transduce.diagnosis.symbol_tasks import ABOUT_SENTENCES, without_sentences
 from transduce.diagnosis.thresholds import thresholds
 from transduce.diagnosis.workers import StartMethod, in_order
 from transduce.errors import DataError, SettingError
@@ -55,6 +57,7 @@ class Options:
     start: StartMethod = "auto"
     fast: bool = False  # without near-duplicates and the identification of languages
     only: frozenset[str] = frozenset()  # names of analyses, to time them; without it, all
+    removal: Removal = Removal()  # noqa: RUF009 - frozen
 
 
 @dataclass(frozen=True)
@@ -120,7 +123,7 @@ def examine(corpora: Corpora, requested: RequestedSettings, options: Options | N
     )
     training.run(chain(first, portions), options)
     training.structure.surplus = reader.surplus
-    examined = _conclude([*passes, training], context, requested, corpora)
+    examined = _conclude([*passes, training], context, requested, corpora, options.removal)
     seconds = time.perf_counter() - begun
     report = replace(
         examined.report,
@@ -170,7 +173,7 @@ def _usual(context: Context, corpus: Corpus, fast: bool) -> list[Analysis]:
         RuleAnalysis("markup", MARKUP_RULES, context),
         RuleAnalysis("lengths, copies and numbers", PAIR_RULES, context),
         ScriptAnalysis(context),
-        DriftAnalysis(context),
+        DriftAnalysis(context, Lookup(context.role, corpus)),
         *([] if fast else [LanguageAnalysis(context)]),
     ]
 
@@ -181,11 +184,10 @@ def _of_training(
     """The analyses of the training data."""
     sought = [HeldOut(role, blocks) for role, blocks in held_out.items() if sum(map(len, blocks))]
     leaks = [Leaks(context, sought)] if sought else []
-    everything = [block for blocks in held_out.values() for block in blocks]
-    alphabet = [Alphabet(context, everything, requested.config.data.unknown)] if everything else []
-    near: list[Analysis] = [] if fast else [NearDuplicateAnalysis(context)]
-    duplicates = Duplicates(context, Lookup("train", corpus))
-    return [*_usual(context, corpus, fast), duplicates, *leaks, *alphabet, *near]
+    alphabet = [Alphabet(held_out, requested.config.data.unknown)] if sought else []
+    lookup = Lookup("train", corpus)
+    near: list[Analysis] = [] if fast else [NearDuplicateAnalysis(context, lookup)]
+    return [*_usual(context, corpus, fast), Duplicates(context, lookup), *leaks, *alphabet, *near]
 
 
 @dataclass(frozen=True)
@@ -246,24 +248,25 @@ class _Pass:
         return [*self.structure.finish(self.pairs), *chain(*(analysis.finish() for analysis in self.analyses))]
 
 
-def _conclude(passes: Sequence[_Pass], context: Context, requested: RequestedSettings, corpora: Corpora) -> Examined:
+def _conclude(
+    passes: Sequence[_Pass], context: Context, requested: RequestedSettings, corpora: Corpora, removal: Removal
+) -> Examined:
     from transduce.diagnosis.preview import preview  # imports torch, which must not be there when workers are forked
 
     training = passes[-1]
     if not training.pairs:
         raise training.structure.no_pairs()
     findings = [finding for one in passes for finding in one.findings()] + _not_checked()
-    removed = dict(chain.from_iterable(one.removed().items() for one in training.analyses))
+    concerned = dict(chain.from_iterable(one.concerned().items() for one in training.analyses))
     ahead = preview(training.overview, corpora["train"].columns, requested)
     if ahead.task == "symbols":
-        about_sentences = {rule.name for rule in (*MARKUP_RULES, *PAIR_RULES) if rule.sentences}
-        findings = [one for one in findings if one.rule not in about_sentences]
-        removed = {rule: rows for rule, rows in removed.items() if rule not in about_sentences}
+        findings = without_sentences(findings)
+        concerned = {rule: rows for rule, rows in concerned.items() if rule not in ABOUT_SENTENCES}
     report = Report(
         corpora=tuple(count for one in passes for count in one.overview.corpora()),
         pairs=sum(one.pairs for one in passes),
         seconds=0.0,
-        findings=ranked(findings),
+        findings=ranked([removal.advised(one, {*concerned, *STRUCTURE}) for one in findings]),
         statistics=training.overview.statistics(),
         thresholds=dict(context.thresholds),
         left_out=ahead.left_out,
@@ -271,7 +274,7 @@ def _conclude(passes: Sequence[_Pass], context: Context, requested: RequestedSet
         reasons=ahead.reasons,
         rates=dict(training.seconds),
     )
-    return Examined(report, removed)
+    return Examined(report, {rule: rows for rule, rows in concerned.items() if removal.removes(rule)})
 
 
 def _not_checked() -> list[Finding]:

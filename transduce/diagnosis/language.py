@@ -26,7 +26,7 @@ TRUSTED = 0.9  # share of the checked suspects that must be confirmed before the
 SERIOUS = 0.01  # share of the pairs
 NOTABLE = 0.001
 UNCONFIRMED = (
-    " This is judged by words alone, and --write keeps the pairs, because lingua is not installed"
+    " This is judged by words alone, and --write keeps these pairs, because lingua is not installed"
     " (pip install 'transduce[doctor]') or does not know the languages."
 )
 
@@ -76,7 +76,10 @@ class LanguageAnalysis:
         both = np.intersect1d(*found.like_other, assume_unique=True)
         source, target = (np.setdiff1d(rows, both, assume_unique=True) for rows in found.like_other)
         rows = dict(zip(KINDS, (both, source, target, *found.strange), strict=True))
-        examples = {kind: [block.example(int(row)) for row in some] for kind, some in rows.items()}
+        examples = {
+            kind: [block.example(int(row), side=int(kind.endswith("target"))) for row in some]
+            for kind, some in rows.items()
+        }
         return Observed(rows, examples, [block.example(row) for row in _spread(range(len(block)), SAMPLED_OF_BLOCK)])
 
     def add(self, place: Place, observed: Observed) -> None:
@@ -100,7 +103,7 @@ class LanguageAnalysis:
         self._removed = {SWAPPED: swapped.numbers, WRONG: numbers} if detector else {}
         return [*self._swapped(swapped, detector), *self._wrong(wrong, len(numbers), detector)]
 
-    def removed(self) -> Mapping[str, Numbers]:
+    def concerned(self) -> Mapping[str, Numbers]:
         return self._removed
 
     def _swapped_files(self, samples: Sequence["_Sample"]) -> Finding:
@@ -112,7 +115,7 @@ class LanguageAnalysis:
             count,
             count / self._pairs,
             f"Of {checked:,} pairs that were checked, most have their source in the language of the targets and the reverse.",
-            "Swap the two files, or the two languages after --languages; --write leaves none of these pairs out.",
+            "Swap the two files, or the two languages after --languages; --write keeps these pairs.",
             tuple(_spread(samples[0].examples, MOST_EXAMPLES)),
             self.role,
         )
@@ -121,7 +124,7 @@ class LanguageAnalysis:
         share = len(found.numbers) / max(1, self._pairs)
         explanation = "The source is in the language of the target and the target in that of the source."
         explanation += "" if detector else UNCONFIRMED
-        advice = "Swap the two sides of these pairs, or leave them out with --write."
+        advice = "Swap the two sides of these pairs."
         severity: Severity = "serious" if detector and share > SERIOUS else "notable"
         shown = tuple(_spread(found.examples, MOST_EXAMPLES))
         one = Finding(SWAPPED, severity, len(found.numbers), share, explanation, advice, shown, self.role)
@@ -132,7 +135,7 @@ class LanguageAnalysis:
         explanation = (
             "One side is not in its language, so a model learns to leave text untranslated or to mix languages."
         )
-        advice = "Leave these pairs out with --write."
+        advice = "Look at the examples."
         explanation += "" if detector else UNCONFIRMED
         shown = tuple(_spread(examples, MOST_EXAMPLES))
         share = count / max(1, self._pairs)

@@ -21,6 +21,12 @@ FEWEST_NGRAMS = 5  # of a held-out sentence: shorter ones can be alike by chance
 _BITS = 20  # of the filter that most n-grams do not pass
 
 _NAMES = {"valid": "validation", "test": "test"}
+KINDS = ("same", "similar")
+
+
+def rule_of(kind: str, role: Role) -> str:
+    """The name of the rule about training pairs that are the same as a held-out pair, or similar to one."""
+    return f"{'' if kind == 'same' else 'near_'}{role}_pairs_in_training"
 
 
 @dataclass(frozen=True)
@@ -116,7 +122,7 @@ class Leaks:
 
     def __init__(self, context: Context, held_out: Sequence[HeldOut]) -> None:
         self.context, self.held_out = context, held_out
-        self._collected = [_Collected(one, context) for one in held_out]
+        self._collected = [_Collected(one) for one in held_out]
 
     def observe(self, block: Block) -> list[Observed]:
         found = ngrams(block.source)
@@ -124,6 +130,8 @@ class Leaks:
 
     def _observe(self, block: Block, found: NGrams, held_out: HeldOut) -> Observed:
         rows, numbers = held_out.same(block.hashes)
+        full = ~np.isin(rows, block.blank)
+        rows, numbers = rows[full], numbers[full]
         exact = set(rows.tolist())
         near = held_out.similar(block, found, self.context.threshold("shared_ngrams"))
         near = [one for one in near if one[0] not in exact]
@@ -140,15 +148,15 @@ class Leaks:
     def finish(self) -> list[Finding]:
         return [finding for one in self._collected for finding in one.finish()]
 
-    def removed(self) -> Mapping[str, Rows]:
-        return {rule: rows for one in self._collected for rule, rows in one.removed().items()}
+    def concerned(self) -> Mapping[str, Rows]:
+        return {rule: rows for one in self._collected for rule, rows in one.concerned().items()}
 
 
 class _Collected:
     """What the training data has of one held-out corpus."""
 
-    def __init__(self, held_out: HeldOut, context: Context) -> None:
-        self.role, self.pairs, self.context = held_out.role, held_out.pairs, context
+    def __init__(self, held_out: HeldOut) -> None:
+        self.role, self.pairs = held_out.role, held_out.pairs
         self._rows: dict[str, list[Rows]] = {"same": [], "similar": []}
         self._found: dict[str, set[int]] = {"same": set(), "similar": set()}
         self._examples: dict[str, list[Example]] = {"same": [], "similar": []}
@@ -165,25 +173,24 @@ class _Collected:
 
     def finish(self) -> list[Finding]:
         self._found["similar"] -= self._found["same"]
-        return [self._finding(kind) for kind in ("same", "similar") if self._found[kind]]
+        return [self._finding(kind) for kind in KINDS if self._found[kind]]
 
     def _finding(self, kind: str) -> Finding:
         count, name = len(self._found[kind]), _NAMES[self.role]
         share = count / self.pairs
         what = "are also training pairs" if kind == "same" else "are almost the same as a training pair"
         return Finding(
-            rule=self._rule(kind),
+            rule=rule_of(kind, self.role),
             severity="serious" if share > SERIOUS[kind] else "notable" if share > NOTABLE[kind] else "note",
             count=count,
             share=share,
             explanation=f"Pairs of the {name} data that {what}, so that scores on them are too high.",
-            advice=f"Leave them out of the training data with --write, or use other {name} data.",
+            advice=f"Leave them out of the training data, or use other {name} data.",
             examples=tuple(self._examples[kind]),
-            corpus=self.context.role,
+            corpus=self.role,
         )
 
-    def _rule(self, kind: str) -> str:
-        return f"{'' if kind == 'same' else 'near_'}{self.role}_pairs_in_training"
-
-    def removed(self) -> Mapping[str, Rows]:
-        return {self._rule(kind): np.concatenate(rows) for kind, rows in self._rows.items() if sum(map(len, rows))}
+    def concerned(self) -> Mapping[str, Rows]:
+        return {
+            rule_of(kind, self.role): np.concatenate(rows) for kind, rows in self._rows.items() if sum(map(len, rows))
+        }

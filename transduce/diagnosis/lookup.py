@@ -1,14 +1,14 @@
 """Fetching a few pairs by their numbers, for findings that are known only after everything has been read.
 
-The files are read again up to the last of these pairs, so callers ask for early ones.
+The files are read again up to the last of these pairs, so callers that can choose ask for early ones.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from transduce.data import Corpus
-from transduce.diagnosis.findings import MOST_EXAMPLES, Example, Role
+from transduce.diagnosis.findings import Example, Role
 from transduce.diagnosis.reading import PortionParser, PortionReader
-from transduce.diagnosis.rules import Rows
 
 
 @dataclass(frozen=True)
@@ -18,15 +18,16 @@ class Lookup:
     role: Role
     corpus: Corpus
 
-    def examples(self, numbers: Rows, detail: str = "") -> tuple[Example, ...]:
-        """The first few of these pairs; the numbers are in order."""
-        wanted = [int(number) for number in numbers[:MOST_EXAMPLES]]
-        found: list[Example] = []
+    def pairs(self, numbers: Iterable[int], side: int = 0) -> dict[int, Example]:
+        """The pairs with these numbers, in order, each as an example to look at in the file of this side."""
+        wanted = sorted(set(numbers))
+        found: dict[int, Example] = {}
         parse, first = PortionParser(self.role, self.corpus), 0
         for portion in PortionReader(self.role, self.corpus):
             if len(found) == len(wanted):
                 break
             block = parse(portion).block
-            found += [block.example(n - first, detail) for n in wanted if first <= n < first + len(block)]
+            here = [number for number in wanted if first <= number < first + len(block)]
+            found |= {number: block.example(number - first, side=side) for number in here}
             first += len(block)
-        return tuple(found)
+        return found

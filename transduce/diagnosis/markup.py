@@ -13,7 +13,7 @@ from operator import ne
 import numpy as np
 
 from transduce.diagnosis.analysis import Block, Context, Side, decoded
-from transduce.diagnosis.rules import NO_ROWS, Rows, Rule, union
+from transduce.diagnosis.rules import NO_ROWS, EitherSide, Rows, Rule, union
 
 _TAG = re.compile(rb"</?([A-Za-z][A-Za-z0-9_-]*(?::[A-Za-z0-9_-]+)?)(?:[\s/][^<>\n]{0,500})?>")
 _HTML = re.compile(
@@ -86,10 +86,6 @@ def _urls(line: bytes) -> Counter[bytes]:
     return Counter(b"URL" for _ in _URL.findall(line))
 
 
-def _either(find: Callable[[Side], Rows], block: Block, context: Context) -> Rows:
-    return union(*map(find, block.sides))
-
-
 def _differing(
     find: Callable[[Side], Rows], items: Callable[[bytes], Counter[bytes]], block: Block, context: Context
 ) -> Rows:
@@ -134,7 +130,7 @@ def _bracket_counts(line: bytes) -> Counter[bytes]:
 MARKUP_RULES = [
     Rule(
         "html_tags",
-        partial(_either, _html_in),
+        EitherSide(_html_in),
         partial(_show_found, _HTML.findall),
         "HTML tags; the model will write such tags in its translations.",
         "Extract the text from the HTML, unless the texts to translate have tags as well.",
@@ -143,7 +139,7 @@ MARKUP_RULES = [
     ),
     Rule(
         "html_entities",
-        partial(_either, _entities_in),
+        EitherSide(_entities_in),
         partial(_show_found, _entities),
         "HTML entities (such as &amp; for &); the model will write them in its translations.",
         "Replace them by their characters, for example with Python's html.unescape.",
@@ -155,7 +151,7 @@ MARKUP_RULES = [
         partial(_differing, _tags_in, _tag_names),
         partial(_show_differing, _tag_names),
         "Pairs whose sides have different tags.",
-        "Leave them out with --write if tags must survive translation.",
+        "Correct them if tags must survive translation.",
         notable=0.001,
         sentences=True,
     ),
@@ -165,7 +161,7 @@ MARKUP_RULES = [
         partial(_show_differing, _placeholders),
         "Pairs whose sides have different placeholders (such as {0} or %s); a model that drops them breaks the program that "
         "fills them in.",
-        "Leave them out with --write.",
+        "Look at the examples, and correct what is worth it.",
         notable=0.0005,
         sentences=True,
     ),
@@ -174,7 +170,7 @@ MARKUP_RULES = [
         partial(_differing, _urls_in, _urls),
         partial(_show_differing, _urls),
         "Pairs whose sides have different numbers of URLs; often one side has more text than the other.",
-        "Leave them out with --write.",
+        "Look at the examples, and correct what is worth it.",
         notable=0.01,
         sentences=True,
     ),

@@ -6,15 +6,15 @@ by a byte of the signature, which similar pairs share, so that near-duplicates a
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from transduce.diagnosis.analysis import Block, Context, Place, Side
 from transduce.diagnosis.findings import MOST_EXAMPLES, Example, Finding
+from transduce.diagnosis.lookup import Lookup
 from transduce.diagnosis.minhash import BANDS, Signatures, line_hashes, signatures, similarities
-from transduce.diagnosis.places import Places
 
 RULE = "near_duplicates"
 SIMILAR = 0.8  # share of word bigrams that two pairs have in common
@@ -93,23 +93,23 @@ def _in_lower_case(side: Side) -> tuple[NDArray[np.uint8], Numbers]:
 
 
 class NearDuplicateAnalysis:
-    """Counts pairs that resemble an earlier pair. It removes none: whether they do harm depends on the purpose."""
+    """Counts pairs that resemble an earlier pair. Whether they do harm depends on the purpose."""
 
     name = RULE
 
-    def __init__(self, context: Context, most: int = SAMPLED) -> None:
-        self.role, self.most = context.role, most
-        self._places = Places()
+    def __init__(self, context: Context, lookup: Lookup, most: int = SAMPLED) -> None:
+        self.role, self.lookup, self.most = context.role, lookup, most
+        self._numbers: Numbers = np.empty(0, np.int64)
         self._kept: list[Sketches] = []
         self._share, self._size, self._seen = 1, 0, 0
 
     def observe(self, block: Block) -> Sketches:
         found, rows = signatures([_in_lower_case(side) for side in block.sides])
         source, target = (line_hashes(side.bytes, side.ends) for side in block.sides)
-        return Sketches(found, (source + _OTHER_SIDE * target)[rows], rows)
+        sketches = Sketches(found, (source + _OTHER_SIDE * target)[rows], rows)
+        return sketches.select(~np.isin(rows, block.blank)) if len(block.blank) else sketches
 
     def add(self, place: Place, observed: Sketches) -> None:
-        self._places.add(place)
         self._seen += len(place)
         numbered = Sketches(observed.signatures, observed.exact, observed.numbers + place.first_pair)
         self._kept.append(numbered.one_in(self._share))
@@ -125,11 +125,12 @@ class NearDuplicateAnalysis:
         sketches = joined(self._kept)
         self._kept = []
         found = find_near_duplicates(sketches)
+        self._numbers = sketches.numbers[found.rows]
         share = len(found.rows) / len(sketches)
         return [self._finding(sketches, found, share)] if share > 0 else []
 
-    def removed(self) -> Mapping[str, Numbers]:
-        return {}
+    def concerned(self) -> Mapping[str, Numbers]:
+        return {RULE: self._numbers} if len(self._numbers) else {}
 
     def _finding(self, sketches: Sketches, found: NearDuplicates, share: float) -> Finding:
         return Finding(
@@ -138,7 +139,7 @@ class NearDuplicateAnalysis:
             round(share * self._seen),
             share,
             f"Pairs that are nearly the same as an earlier pair{self._basis(len(sketches))}: a model sees them more often than others.",
-            "Keep them unless they are boilerplate; --write does not leave them out.",
+            "Keep them unless they are boilerplate.",
             self._examples(sketches, found),
             self.role,
         )
@@ -147,9 +148,16 @@ class NearDuplicateAnalysis:
         return f" (estimated from {compared:,} pairs)" if self._share > 1 else ""
 
     def _examples(self, sketches: Sketches, found: NearDuplicates) -> tuple[Example, ...]:
-        some = np.linspace(0, len(found.rows) - 1, min(MOST_EXAMPLES, len(found.rows))).astype(np.int64)
-        details: dict[int, str] = {}
-        for row in some:
-            files, line = self._places.of(int(sketches.numbers[found.originals[row]]))
-            details[int(sketches.numbers[found.rows[row]])] = f"nearly the same as {files[0]}:{line}"
-        return self._places.examples(details)
+        some = [
+            (int(number), int(original))
+            for number, original in zip(
+                sketches.numbers[found.rows[:MOST_EXAMPLES]],
+                sketches.numbers[found.originals[:MOST_EXAMPLES]],
+                strict=True,
+            )
+        ]
+        pairs = self.lookup.pairs(number for both in some for number in both)
+        return tuple(
+            replace(pairs[number], detail=f"nearly the same as {pairs[original].file}:{pairs[original].line}")
+            for number, original in some
+        )

@@ -132,7 +132,7 @@ class Overview:
     def finish(self) -> list[Finding]:
         return []
 
-    def removed(self) -> Mapping[str, Rows]:
+    def concerned(self) -> Mapping[str, Rows]:
         return {}
 
 

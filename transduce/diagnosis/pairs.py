@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transduce.diagnosis.analysis import Block, Context, Side
-from transduce.diagnosis.rules import NO_ROWS, Rows, Rule, union
+from transduce.diagnosis.rules import EitherSide, Rows, Rule
 
 # Added to both lengths before they are divided, so that one threshold fits short and long texts.
 SMOOTHING = 15
@@ -16,7 +16,6 @@ SMOOTHING = 15
 _NOT_DIGITS = bytes(code for code in range(256) if not 48 <= code <= 57 and code != 10)
 _NUMBER = re.compile(r"\d+(?:[.,:'’ \u00a0\u202f]\d+)*")
 _DIGITS = re.compile(r"\d+")
-_SHORT_BLANK = 30  # bytes: longer texts that consist of unusual spaces are not looked for
 
 
 def length_ratios(block: Block) -> NDArray[np.float64]:
@@ -24,15 +23,8 @@ def length_ratios(block: Block) -> NDArray[np.float64]:
     return (block.target.lengths + SMOOTHING) / (block.source.lengths + SMOOTHING)
 
 
-def _blank_rows(side: Side) -> Rows:
-    blank = [row for row, line in enumerate(side.lines) if not line.strip()]
-    unusual = np.flatnonzero((side.sizes < _SHORT_BLANK) & (side.lengths < side.sizes))
-    blank += [int(row) for row in unusual if not side.lines[row].decode(errors="replace").strip("\ufeff \t\r").strip()]
-    return np.unique(np.array(blank, np.int64)) if blank else NO_ROWS
-
-
-def _empty(block: Block, context: Context) -> Rows:
-    return union(*map(_blank_rows, block.sides))
+def _blank(side: Side) -> Rows:
+    return side.blank
 
 
 def _copied(block: Block, context: Context) -> Rows:
@@ -51,11 +43,16 @@ def _too_long(block: Block, context: Context) -> Rows:
     return np.flatnonzero((block.source.lengths > source) | (block.target.lengths > target))
 
 
+def _too_long_side(block: Block, row: int, context: Context) -> int:
+    return 0 if block.source.lengths[row] > context.threshold("longest_source") else 1
+
+
 def _unequal_lengths(block: Block, context: Context) -> Rows:
-    """Pairs whose ratio is out of bounds; a pair with an empty side breaks another rule."""
+    """Pairs whose ratio is out of bounds."""
     ratios = length_ratios(block)
-    odd = (ratios < context.threshold("smallest_ratio")) | (ratios > context.threshold("largest_ratio"))
-    return np.flatnonzero(odd & (block.source.lengths > 0) & (block.target.lengths > 0))
+    return np.flatnonzero(
+        (ratios < context.threshold("smallest_ratio")) | (ratios > context.threshold("largest_ratio"))
+    )
 
 
 def _numbers(block: Block, context: Context) -> Rows:
@@ -126,7 +123,7 @@ def _show_nothing(block: Block, row: int, context: Context) -> str:
 PAIR_RULES = [
     Rule(
         "empty_sides",
-        _empty,
+        EitherSide(_blank),
         _show_empty,
         "Pairs with an empty side; `transduce train` leaves them out.",
         "Nothing needs to be done for a few; many show that the sides were aligned badly.",
@@ -138,7 +135,7 @@ PAIR_RULES = [
         _copied,
         _show_nothing,
         "Pairs whose target is a copy of the source; from many of them the model learns to copy instead of to translate.",
-        "Leave them out with --write. Training on translations leaves them out by itself, unless data.identical=keep.",
+        "Nothing needs to be done: training on translations leaves them out by itself, unless data.identical=keep.",
         serious=0.1,
         notable=0.01,
         sentences=True,
@@ -148,15 +145,16 @@ PAIR_RULES = [
         _too_long,
         _show_lengths,
         "Texts above the limits longest_source and longest_target; often several sentences, or no sentences at all.",
-        "Split them into sentences, or leave them out with --write.",
+        "Split them into sentences.",
         notable=0.01,
+        side=_too_long_side,
     ),
     Rule(
         "length_ratio",
         _unequal_lengths,
         _show_lengths,
         "Pairs of which one side is much longer than the other, so that they are hardly translations of each other.",
-        "Leave them out with --write.",
+        "Look at the examples; set other limits with --threshold.",
         serious=0.1,
         notable=0.005,
         sentences=True,
@@ -166,7 +164,7 @@ PAIR_RULES = [
         partial(_numbers),
         _show_numbers,
         "Pairs whose numbers differ: often wrong translations, sometimes another way to write a number.",
-        "Leave them out with --write.",
+        "Look at the examples, and correct what is worth it.",
         serious=0.1,
         notable=0.01,
         sentences=True,

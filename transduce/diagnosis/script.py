@@ -85,7 +85,9 @@ class ScriptAnalysis:
             for side, script in zip(block.sides, self._scripts, strict=True)
         ]
         rows = np.union1d(*found)
-        return rows, [block.example(int(row), _detail(row, *found)) for row in rows[:MOST_EXAMPLES]]
+        return rows, [
+            block.example(int(row), _detail(row, *found), int(row not in found[0])) for row in rows[:MOST_EXAMPLES]
+        ]
 
     def add(self, place: Place, observed: tuple[Rows, list[Example]]) -> None:
         self._pairs += len(place)
@@ -97,15 +99,11 @@ class ScriptAnalysis:
         share = count / max(1, self._pairs)
         severity: Severity = "serious" if share > SERIOUS else "notable" if share > NOTABLE else "note"
         explanation = "The letters of one side are mostly not of the script of its language."
-        advice = (
-            "Check --languages and the order of the files."
-            if share > SERIOUS
-            else "Leave these pairs out with --write."
-        )
+        advice = "Check --languages and the order of the files." if share > SERIOUS else "Look at the examples."
         one = Finding(RULE, severity, count, share, explanation, advice, tuple(self._examples), self.role)
         return [one] if count else []
 
-    def removed(self) -> Mapping[str, Rows]:
+    def concerned(self) -> Mapping[str, Rows]:
         """All of them, unless they are most pairs: then the languages or the files are wrong, and not the pairs."""
         count = sum(map(len, self._numbers))
         return {RULE: np.concatenate(self._numbers)} if 0 < count <= SERIOUS * self._pairs else {}

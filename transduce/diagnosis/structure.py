@@ -8,6 +8,8 @@ from transduce.diagnosis.findings import MOST_EXAMPLES, Example, Finding, Role
 from transduce.diagnosis.reading import Malformed, Surplus
 from transduce.errors import DataError
 
+DIFFERENT_LENGTHS, MALFORMED_LINES = "different_lengths", "malformed_lines"
+
 
 class Structure:
     """Collects what could not be read as pairs."""
@@ -40,7 +42,7 @@ class Structure:
     def _unequal(self, surplus: Surplus) -> Finding:
         names = " and ".join(surplus.files)
         return Finding(
-            rule="different_lengths",
+            rule=DIFFERENT_LENGTHS,
             severity="serious",
             count=surplus.lines,
             share=surplus.lines / (surplus.first_line - 1 + surplus.lines),
@@ -53,12 +55,12 @@ class Structure:
 
     def _malformed_lines(self, pairs: int) -> Finding:
         return Finding(
-            rule="malformed_lines",
+            rule=MALFORMED_LINES,
             severity="serious",
             count=self.malformed,
             share=self.malformed / (pairs + self.malformed),
             explanation="Lines of a table that are no pairs; `transduce train` stops at the first one.",
-            advice="Repair them, name the columns with --columns, or leave these lines out with --write.",
+            advice="Repair them, or name the columns with --columns.",
             examples=tuple(self._examples),
             corpus=self.role,
         )

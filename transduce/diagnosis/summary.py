@@ -1,5 +1,6 @@
 """The report as text for people: what was read, the findings in order, and what `transduce train` would do."""
 
+import unicodedata
 from collections.abc import Iterator
 
 from transduce.diagnosis.findings import Example, Finding, Report, Severity
@@ -60,8 +61,13 @@ def _example(example: Example) -> str:
 
 def _cut(text: str) -> str:
     """A text as one short line: characters that would disturb the terminal are escaped."""
-    plain = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text.strip())
+    plain = "".join(one if _is_harmless(one) else one.encode("unicode_escape").decode() for one in text.strip())
     return plain if len(plain) <= _WIDTH else plain[: _WIDTH - 1] + "…"
+
+
+def _is_harmless(character: str) -> bool:
+    """Whether a terminal can show a character: printable ones, and spaces of any width."""
+    return character.isprintable() or unicodedata.category(character) == "Zs"
 
 
 def _ranking(report: Report) -> Iterator[str]:

@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -19,9 +19,11 @@ import numpy as np
 
 from transduce.data import Corpus, open_bytes
 from transduce.diagnosis.reading import Portion, PortionParser, PortionReader, Surplus
+from transduce.diagnosis.removal import Removal
 from transduce.diagnosis.rules import Rows
+from transduce.diagnosis.structure import DIFFERENT_LENGTHS, MALFORMED_LINES
 from transduce.errors import SettingError
-from transduce.files import synchronize, synchronize_open
+from transduce.files import disk_errors, synchronize, synchronize_open
 
 REMOVED = "removed.tsv"
 _HEADER = b"file\tline\trule\tsource\ttarget\n"
@@ -49,19 +51,37 @@ class Written:
 
 
 def check_folder(folder: str | Path) -> Path:
-    """Refuse a folder that holds anything, before the corpus is read."""
+    """Refuse a folder that holds anything or cannot be written, before the corpus is read."""
     path = Path(folder)
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise SettingError(f"--write {folder}: it exists and is not an empty folder: give a new folder")
+    with _write_errors(path):
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise SettingError(f"--write {folder}: it exists and is not an empty folder: give a new folder")
+        existing = next(parent for parent in path.absolute().parents if parent.exists())
+        tempfile.TemporaryDirectory(dir=existing).cleanup()
     return path
 
 
-def write_clean(corpus: Corpus, removed: Mapping[str, Rows], pairs: int, folder: Path) -> Written:
+def _write_errors(folder: Path) -> AbstractContextManager[None]:
+    return disk_errors(lambda reason, full: SettingError(f"--write {folder}: cannot be written: {reason.lower()}"))
+
+
+def write_clean(
+    corpus: Corpus, removed: Mapping[str, Rows], pairs: int, folder: Path, removal: Removal | None = None
+) -> Written:
     """Write the files without the removed pairs; where several rules apply, the table names the first of them."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    with _write_errors(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+        counts = _write_to(scratch, folder, corpus, removed, pairs, removal or Removal())
+    return Written(folder, pairs - sum(counts[rule] for rule in removed), dict(counts))
+
+
+def _write_to(
+    scratch: Path, folder: Path, corpus: Corpus, removed: Mapping[str, Rows], pairs: int, removal: Removal
+) -> Counter[str]:
+    """Write everything to a folder of a temporary name, and rename it when it is complete."""
     try:
-        with closing(_Writer(corpus, removed, pairs, scratch)) as writer:
+        with closing(_Writer(corpus, removed, pairs, scratch, removal)) as writer:
             counts = writer.write()
         for path in scratch.iterdir():
             synchronize(path)
@@ -71,7 +91,7 @@ def write_clean(corpus: Corpus, removed: Mapping[str, Rows], pairs: int, folder:
     except BaseException:
         shutil.rmtree(scratch, ignore_errors=True)
         raise
-    return Written(folder, pairs - sum(counts[rule] for rule in removed), dict(counts))
+    return counts
 
 
 def clean_names(corpus: Corpus) -> list[list[str]]:
@@ -91,8 +111,8 @@ def _unused(name: str, seen: Counter[str]) -> str:
 
 
 class _Writer:
-    def __init__(self, corpus: Corpus, removed: Mapping[str, Rows], pairs: int, folder: Path) -> None:
-        self.corpus, self.rules = corpus, list(removed)
+    def __init__(self, corpus: Corpus, removed: Mapping[str, Rows], pairs: int, folder: Path, removal: Removal) -> None:
+        self.corpus, self.rules, self.removal = corpus, list(removed), removal
         self.verdicts = np.zeros(pairs, np.uint8)  # 0: kept; otherwise the number of a rule
         for number in range(len(self.rules), 0, -1):
             self.verdicts[removed[self.rules[number - 1]]] = number
@@ -119,7 +139,8 @@ class _Writer:
                 parsed.block.place.lines[row]: self.rules[verdicts[row] - 1]
                 for row in np.flatnonzero(verdicts).tolist()
             }
-            self._write_portion(portion, bad | {one.line: "malformed_lines" for one in parsed.malformed})
+            malformed = parsed.malformed if self.removal.removes(MALFORMED_LINES) else ()
+            self._write_portion(portion, bad | {one.line: MALFORMED_LINES for one in malformed})
         for surplus in reader.surplus:
             self._write_surplus(surplus)
         for file in [*(file for group in self.clean for file in group), self.table]:
@@ -147,11 +168,14 @@ class _Writer:
         self.table.write(b"\t".join(map(_escaped, fields)) + b"\n")
 
     def _write_surplus(self, surplus: Surplus) -> None:
-        side = surplus.files.index(surplus.longer)
+        group, side = self.corpus.groups.index(surplus.files), surplus.files.index(surplus.longer)
         with open_bytes(surplus.longer) as file:
             for number, line in enumerate(islice(file, surplus.first_line - 1, None), surplus.first_line):
-                texts = [b""] * side + [line.rstrip(b"\n")]
-                self._record(surplus.longer, number, "different_lengths", texts)
+                if self.removal.removes(DIFFERENT_LENGTHS):
+                    texts = [b""] * side + [line.rstrip(b"\n")]
+                    self._record(surplus.longer, number, DIFFERENT_LENGTHS, texts)
+                else:
+                    self.clean[group][side].write(line)
 
 
 def _escaped(field: bytes) -> bytes:
