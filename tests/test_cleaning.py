@@ -160,6 +160,7 @@ def test_old_checkpoints_of_a_finished_run_only(place: Path) -> None:
     old = plant_checkpoint(run)
     lines = run.metrics.read_text().splitlines(keepends=True)
     run.metrics.write_text("".join(lines[:-1]))  # stopped: it may need both to average
+    run.card.unlink()
     assert clean(place / "runs", agree=agree).removable == []
     run.metrics.write_text("".join(lines))
     assert [one.path for one in clean(place / "runs", agree=agree).removed] == [str(old)]
@@ -199,6 +200,21 @@ def test_the_checkpoints_of_finished_runs_on_request(place: Path, capsys: pytest
         transduce.train(run, steps=9, quiet=True)
     found = clean(place / "runs")  # now no run needs prepared data
     assert {one.kind for one in found.removable} == {"prepared data"}
+
+
+def test_checkpoints_that_stay_are_explained(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = RunFolder(place / "runs" / "a")
+    lines = run.metrics.read_text().splitlines(keepends=True)
+    run.metrics.write_text("".join(lines[:-1]))
+    run.card.unlink()
+    assert main(["clean", str(run.path), "--checkpoints"]) == 0
+    assert f"checkpoints of {run.path} stay: it is not finished" in capsys.readouterr().out
+    with open(run.lock, "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert examine(run.path).kept == {str(run.path): "it is being trained"}
+    shutil.rmtree(run.checkpoints)
+    assert main(["clean", str(run.path), "--checkpoints"]) == 0
+    assert "there are no checkpoints" in capsys.readouterr().out
 
 
 def test_an_interrupted_removal_leaves_no_half(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,6 +66,7 @@ def test_a_stopped_run_and_one_that_is_running(copied: RunFolder) -> None:
     lines = copied.metrics.read_text().splitlines(keepends=True)
     assert json.loads(lines[-1])["event"] == "finished"
     copied.metrics.write_text("".join(lines[:-1]))
+    copied.card.unlink()
     assert status_of(copied.path).state == "stopped"
     with open(copied.lock, "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -73,6 +74,16 @@ def test_a_stopped_run_and_one_that_is_running(copied: RunFolder) -> None:
     stopped = status_of(copied.path)
     assert (stopped.state, stopped.steps) == ("stopped", 6)
     assert stopped.seconds == pytest.approx(json.loads(lines[-1])["seconds"], abs=0.1)
+
+
+def test_a_run_that_an_older_version_finished(copied: RunFolder) -> None:
+    """Their logs have no last event; their model cards have the last step."""
+    lines = copied.metrics.read_text().splitlines(keepends=True)
+    copied.metrics.write_text("".join(lines[:-1]))
+    assert status_of(copied.path).state == "finished"
+    later = {"event": "train", "step": 7, "loss": 1.0}  # of a run that was resumed with a larger budget
+    copied.metrics.write_text("".join([*lines[:-1], json.dumps(later) + "\n"]))
+    assert status_of(copied.path).state == "stopped"
 
 
 def test_a_larger_budget_unfinishes_a_run(copied: RunFolder, runs: Path) -> None:
@@ -205,6 +216,10 @@ def test_mistakes_of_a_difference(runs: Path, tmp_path: Path, capsys: pytest.Cap
         transduce.run_difference(runs / "a", tmp_path)
     with pytest.raises(RunError, match="has no training log"):
         transduce.run_difference(runs / "a", imported, picture=tmp_path / "curves.png")
+    assert main(["runs", "--diff", str(runs / "a"), str(imported), "-o", str(tmp_path / "curves.png")]) == 2
+    shown = capsys.readouterr()
+    assert "best score" in shown.out
+    assert shown.err.startswith(f"transduce: {imported}: has no training log")
     assert main(["runs", str(runs), "-o", "curves.png"]) == 2
     assert "add --diff A B" in capsys.readouterr().err
     assert main(["runs", "--diff", str(runs / "a"), str(runs / "b"), "-o", "curves.txt"]) == 2

@@ -51,12 +51,13 @@ def _print_runs(found: Sequence[RunStatus]) -> None:
 
 
 def _difference(options: Options) -> int:
-    found = api.run_difference(*options.diff, picture=options.output)
+    found = api.run_difference(*options.diff)
     if options.json:
         print_json(found.as_dict())
     else:
         _print_difference(found)
-    if options.output:
+    if options.output:  # after the table, because there may be no curves to draw
+        api.run_difference(*options.diff, picture=options.output)
         print(f"{options.output}: curves of {' and '.join(options.diff)}", file=sys.stderr)
     return 0
 
@@ -85,14 +86,14 @@ def _print_difference(found: RunDifference) -> None:
 def clean(options: Options) -> int:
     def agree(found: Cleaning) -> bool:
         if not options.json:
-            _print_cleaning(found)
+            _print_cleaning(found, options.checkpoints)
         return bool(options.yes) or _confirmed(found)
 
     found = api.clean(options.folder, checkpoints=options.checkpoints, agree=agree)
     if options.json:
         print_json(found.as_dict())
     elif not found.removable:
-        _print_cleaning(found)
+        _print_cleaning(found, options.checkpoints)
     if found.removed:
         print(f"transduce: removed {_megabytes(found.removed)}", file=sys.stderr)
     elif found.removable and not options.json:
@@ -108,7 +109,7 @@ def _confirmed(found: Cleaning) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _print_cleaning(found: Cleaning) -> None:
+def _print_cleaning(found: Cleaning, checkpoints: bool) -> None:
     console = _console()
     for place, size in found.caches.items():
         console.print(_cell(f"cache: {size / 1e6:,.1f} MB in {place}"))
@@ -123,6 +124,16 @@ def _print_cleaning(found: Cleaning) -> None:
     console.print("no run needs:" if found.removable else "there is nothing to remove")
     for one in found.removable:
         console.print(_cell(f"  {one.bytes / 1e6:,.1f} MB  {one.kind}  {one.path}"))
+    if checkpoints:
+        _print_kept(found, console)
+
+
+def _print_kept(found: Cleaning, console: Console) -> None:
+    """Why --checkpoints does not remove the checkpoints of some runs."""
+    for run, why in found.kept.items():
+        console.print(_cell(f"checkpoints of {run} stay: {why}"))
+    if not found.checkpoints:
+        console.print("there are no checkpoints: no run here has any, or they were removed before")
 
 
 def _megabytes(items: Sequence[Removable]) -> str:

@@ -8,7 +8,7 @@ nothing of a run that a process is training. Every removal begins with a rename,
 import hashlib
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -44,6 +44,7 @@ class Cleaning:
     checkpoints: int  # bytes that deleting all checkpoints would free
     removable: list[Removable]
     resumable: list[Removable]  # the last checkpoints of finished runs, needed only to train them further
+    kept: dict[str, str] = field(default_factory=dict)  # by run, why its last checkpoint is never removed
     removed: list[Removable] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
@@ -66,7 +67,7 @@ def clean(
         return found
     agreed = set(found.removable)
     still = [one for one in examine(folder, checkpoints).removable if one in agreed]
-    return Cleaning(found.caches, found.checkpoints, found.removable, found.resumable, list(_removed(still)))
+    return replace(found, removed=list(_removed(still)))
 
 
 def examine(folder: str | Path, checkpoints: bool = False) -> Cleaning:
@@ -85,6 +86,7 @@ def examine(folder: str | Path, checkpoints: bool = False) -> Cleaning:
         checkpoints=sum(freed_by_deleting(run.checkpoints) for run in runs),
         removable=[*removable, *(last if checkpoints else [])],
         resumable=[] if checkpoints else last,
+        kept={str(run.path): why for run in runs if steps_saved(run) and (why := _why_kept(run))},
     )
 
 
@@ -201,10 +203,20 @@ def _of_run(run: RunFolder) -> Iterator[Removable]:
 
 def _last_checkpoint(run: RunFolder) -> list[Removable]:
     """The last checkpoint of a finished run that has its final weights."""
-    if not _is_over(run) or not run.weights("best").exists() or not run.weights("last").exists():
+    if _why_kept(run):
         return []
     paths = [checkpoint_path(run, step) for step in steps_saved(run)[-1:]]
     return [Removable(str(path), "last checkpoint", _bytes(path)) for path in paths]
+
+
+def _why_kept(run: RunFolder) -> str:
+    """Why the last checkpoint of a run must stay; empty if it is needed only to train a finished run further."""
+    if is_training(run):
+        return "it is being trained"
+    if not _is_over(run):
+        return "it is not finished, and resumes from its last checkpoint"
+    missing = [which for which in ("best", "last") if not run.weights(which).exists()]
+    return f"its {' and '.join(missing)} weights are missing" if missing else ""
 
 
 def _is_over(run: RunFolder) -> bool:

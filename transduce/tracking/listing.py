@@ -7,7 +7,8 @@ run that cannot be read is listed as broken, with the reason.
 import hashlib
 import math
 import os
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -18,10 +19,11 @@ from transduce.data import groups_from_setting
 from transduce.errors import DamagedFile, DataError, RunError, TransduceError
 from transduce.files import read_plain
 from transduce.run_lock import is_training
-from transduce.run_log import last_events
+from transduce.run_log import Event, last_events, read_text
 from transduce.translator import better_weights, read_config
 
 RunState = Literal["running", "stopped", "finished", "broken"]
+_CARD_STEPS = re.compile(r"^- ([\d,]+) steps, ", re.M)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +133,7 @@ def _about_model(config: Config) -> dict[str, Any]:
 def _about_training(folder: RunFolder) -> dict[str, Any]:
     """The steps and seconds of training: from the end of the log, or else from the newest checkpoint."""
     events = last_events(folder.metrics)
-    steps = [event["step"] for event in events if isinstance(event.get("step"), int)]
+    steps = _steps_of(events)
     if (end := events[-1] if events else {}).get("event") == "finished":
         return {"steps": max(steps), "seconds": _number(end.get("seconds"))}
     saved = steps_saved(folder)
@@ -171,11 +173,25 @@ def _check_vocabularies(folder: RunFolder, config: Config, about: Mapping[str, s
 
 
 def is_finished(folder: RunFolder) -> bool:
-    """Whether the log ends with the end of training; a model without a log, such as an imported one, was not trained here."""
-    events = last_events(folder.metrics)
-    if not events and not steps_saved(folder):
+    """Whether training has ended; a model without a log, such as an imported one, was not trained here.
+
+    The log says so. Those of older versions do not, but their model card, which is written at the end, has the last step.
+    """
+    events, saved = last_events(folder.metrics), steps_saved(folder)
+    if not events and not saved:
         return folder.weights(better_weights(folder)).exists()
-    return bool(events) and events[-1].get("event") == "finished"
+    if events and events[-1].get("event") == "finished":
+        return True
+    return _steps_of_card(folder) == max([*saved, *_steps_of(events)], default=0)
+
+
+def _steps_of(events: Sequence[Event]) -> list[int]:
+    return [event["step"] for event in events if isinstance(event.get("step"), int)]
+
+
+def _steps_of_card(folder: RunFolder) -> int | None:
+    found = _CARD_STEPS.search(read_text(folder.card))
+    return int(found[1].replace(",", "")) if found else None
 
 
 def _disk(path: Path) -> dict[str, Any]:
