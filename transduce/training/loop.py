@@ -144,8 +144,10 @@ class Trainer:
         on_gpu = self.device.kind == "cuda" and self.device.bf16 and self.progress.layout == "pages"
         graphed = on_gpu and not has_running_statistics(self.model)
         if isinstance(self.state, ShardedState) and self.share is not None:
-            sharded = ShardedGraphedUpdate if graphed else ShardedUpdate
-            return sharded(self.model, self.state.adam, self.config, self.device, self.share, self.processes)
+            shared = self.model, self.state.adam, self.config, self.device, self.share, self.processes
+            if not graphed:
+                return ShardedUpdate(*shared)
+            return ShardedGraphedUpdate(*shared, one_batch=getattr(self.planner, "batches_per_shard", 0) == 1)
         kind = GraphedUpdate if graphed else PlainUpdate
         return kind(self.model, self.state.optimizer, self.config, self.device)
 

@@ -96,8 +96,7 @@ def _lead(
     meeting.tell("prepared", _described(prepared))
     shards = prepared.training_data.config.train.shards
     active = training_processes(launch.count, shards)
-    for line in _announcement(launch.count, active, shards):
-        reporter.say(line)
+    reporter.say(_announcement(launch, active, shards))
     result = _train(meeting, prepared, reporter, train, active)
     meeting.tell("finished", asdict(result))
     return result
@@ -118,19 +117,21 @@ def _train(meeting: Meeting, prepared: Prepared, reporter: Reporter, train: Trai
     launch, config = meeting.launch, prepared.training_data.config.train
     device = choose_device(config.device, config.precision, config.threads)
     backend = "nccl" if device.kind == "cuda" and launch.local_count <= torch.cuda.device_count() else "gloo"
-    processes = Joined(meeting.store, launch.number, active, backend, config.process_timeout)
+    processes = Joined(meeting.store, launch, active, backend, config.process_timeout)
     result = train(prepared, processes, reporter, launch.threads)
     processes.close()
     return result
 
 
-def _announcement(count: int, active: int, shards: int) -> list[str]:
-    if active == count:
-        return [f"{count} processes share each step of {shards} shards (train.shards)"]
-    return [
-        f"{active} of {count} processes train and {count - active} stand by: a power of two of processes, up to "
-        f"train.shards = {shards}, can share a step"
-    ]
+def _announcement(launch: Launch, active: int, shards: int) -> str:
+    machines = -(-active // launch.local_count)
+    where = f" on {machines} machines" if machines > 1 else ""
+    if active == launch.count:
+        return f"{active} processes{where} share each step of {shards} shards (train.shards)"
+    return (
+        f"{active} of {launch.count} processes train{where} and {launch.count - active} stand by: a power of two of "
+        f"processes, up to train.shards = {shards}, can share a step"
+    )
 
 
 # --- prepared data ---------------------------------------------------------------------------------------------------
