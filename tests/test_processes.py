@@ -200,12 +200,12 @@ def test_processes_that_do_not_divide_the_shards_stand_by() -> None:
 
 def test_a_new_run_has_as_many_shards_as_processes() -> None:
     cpu, gpu = Device("cpu", bf16=False), Device("cuda", bf16=True)
-    assert [usual_shards(Launch(0, count), gpu) for count in (2, 3, 8)] == [2, 2, 8]
-    assert [usual_shards(Launch(0, count), cpu) for count in (2, 8)] == [4, 8]
+    assert [usual_shards(count, gpu) for count in (2, 3, 8)] == [2, 2, 8]
+    assert [usual_shards(count, cpu) for count in (2, 8)] == [4, 8]
     given = requested_settings(TrainingRequest(settings=["train.shards=2", "train.device=cpu"]))
-    assert with_shards(given, Launch(0, 8)) is given
+    assert with_shards(given, 8) is given
     usual = requested_settings(TrainingRequest(settings=["train.device=cpu"]))
-    assert build(*with_shards(usual, Launch(0, 2)).layers).train.shards == 4
+    assert build(*with_shards(usual, 2).layers).train.shards == 4
 
 
 def test_a_process_knows_itself_by_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:

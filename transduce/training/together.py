@@ -66,18 +66,18 @@ def training_processes(count: int, shards: int) -> int:
     return min(shards, 1 << (count.bit_length() - 1))
 
 
-def usual_shards(launch: Launch, device: Device) -> int:
+def usual_shards(count: int, device: Device) -> int:
     """The shards of a new run: as many as processes, and on CPUs at least 4, so that their number can change later."""
-    processes = training_processes(launch.count, launch.count)
+    processes = training_processes(count, count)
     return max(4, processes) if device.kind == "cpu" else processes
 
 
-def with_shards(requested: RequestedSettings, launch: Launch) -> RequestedSettings:
+def with_shards(requested: RequestedSettings, count: int) -> RequestedSettings:
     """The request for a new run with the number of shards that suits these processes, unless it was given."""
     if any("shards" in layer.get("train", {}) for layer in requested.layers):
         return requested
     train = requested.config.train
-    shards = usual_shards(launch, choose_device(train.device, train.precision, train.threads))
+    shards = usual_shards(count, choose_device(train.device, train.precision, train.threads))
     config = replace(requested.config, train=replace(requested.config.train, shards=shards))
     layers = (*requested.layers, {"train": {"shards": shards}})
     return RequestedSettings(layers, (*requested.origins, "the number of processes"), config)
@@ -89,7 +89,7 @@ def _lead(
     launch = meeting.launch
     try:
         new = not folder.config.exists()
-        prepared = prepare(folder, with_shards(requested, launch) if new else requested, reporter.say, begun)
+        prepared = prepare(folder, with_shards(requested, launch.count) if new else requested, reporter.say, begun)
     except BaseException as error:
         meeting.tell("prepared", {"error": type(error).__name__})
         raise
