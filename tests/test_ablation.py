@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from transduce.errors import SettingError
 from transduce.model import Head, Tokens, Transformer, without_heads
-from transduce.model.taps import attentions
 
 SIZE = 50
 SOURCE, TARGET = [[3, 4, 5, 6, 0]], [[SIZE - 1, 7, 8, 9]]
@@ -42,7 +41,7 @@ def zeroing(columns: slice) -> Callable[[nn.Module, tuple[Tensor]], tuple[Tensor
 def test_off_means_that_the_output_projection_sees_zeros(model: Transformer, head: Head) -> None:
     found = logits(without_heads(model, [head]))
     ordinary = logits(model)
-    attention = attentions(model)[head.part][head.layer]
+    attention = model.attentions()[head.part][head.layer]
     columns = slice(head.number * attention.d_v, (head.number + 1) * attention.d_v)
     attention.output.register_forward_pre_hook(zeroing(columns))
     torch.testing.assert_close(found, logits(model), atol=1e-6, rtol=1e-6)

@@ -322,8 +322,10 @@ def test_several_processes_share_a_step_by_another_update(tmp_path: Path) -> Non
 def test_what_serves_transformers_only_refuses_other_families(tmp_path: Path, register: Register) -> None:
     register("recurrent", RecurrentConfig, Recurrent)
     train_small(tmp_path, "recurrent")
-    with pytest.raises(SettingError, match="available for Transformers only"):
+    with pytest.raises(SettingError, match=r"model\.family = recurrent: this model has no attention"):
         transduce.load(tmp_path / "run", engine="torch", device="cpu").attention("a b")
+    with pytest.raises(SettingError, match="available for Transformers only"):
+        transduce.export(tmp_path / "run", tmp_path / "exported", "hf", quiet=True)
     with pytest.raises(SettingError, match=r"model\.family = recurrent"):
         transduce.load(tmp_path / "run", engine="ct2", device="cpu").translate(["a b"])
 

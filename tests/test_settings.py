@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from transduce.cli.main import main
-from transduce.config import PRESETS, Config, Setting, all_settings, build
-from transduce.config.listing import fitted_names, markdown
+from transduce.config import FAMILIES, PRESETS, Config, Setting, all_settings, build
+from transduce.config.listing import fitted_names, markdown, of_family
 from transduce.config.settings import check_ranges
 from transduce.errors import SettingError
 
@@ -168,3 +168,15 @@ def test_an_old_name_given_to_training_is_noted(
     written = (tmp_path / "run" / "config.toml").read_text()
     assert "positions_per_microbatch = 64" in written
     assert "tokens_per_microbatch" not in written
+
+
+@pytest.mark.parametrize("family", [name for name in FAMILIES if name != "transformer"])
+def test_the_settings_of_a_family_are_listed(family: str, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = printed(capsys, family)
+    for one in of_family(family):
+        assert f"  {one.key} = " in lines
+        test_every_setting_is_described(one)
+
+
+def test_a_setting_of_another_family_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "gated recurrent units" in printed(capsys, "model.cell")

@@ -5,6 +5,7 @@ import json
 import shutil
 
 from transduce.config.listing import as_dict, explained, find, listed, markdown
+from transduce.config.models import FAMILIES
 from transduce.config.settings import all_settings
 
 
@@ -17,7 +18,9 @@ def settings(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps([as_dict(one) for one in found], ensure_ascii=False))
         return 0
-    lines = listed(found, shutil.get_terminal_size((120, 0)).columns) if len(found) > 1 else explained(found[0])
+    family = options.name if options.name in FAMILIES else "transformer"
+    width = shutil.get_terminal_size((120, 0)).columns
+    lines = listed(found, width, family) if len(found) > 1 else explained(found[0])
     for line in lines:
         print(line)
     return 0

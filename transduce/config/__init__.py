@@ -4,7 +4,7 @@ from transduce.config.budget import Machine
 from transduce.config.budget import cpu as cpu_machine
 from transduce.config.budget import gpu as gpu_machine
 from transduce.config.fitted import FitRequest, Fitted, Time, fit
-from transduce.config.models import FAMILIES, ModelConfig, TransformerConfig
+from transduce.config.models import FAMILIES, ModelConfig, RecurrentConfig, RnnConfig, TransformerConfig
 from transduce.config.old_names import Layers, notes_on_old_names, refuse_removed, without_removed
 from transduce.config.presets import PRESETS
 from transduce.config.resolve import (
@@ -42,6 +42,8 @@ __all__ = [
     "Layers",
     "Machine",
     "ModelConfig",
+    "RecurrentConfig",
+    "RnnConfig",
     "SearchConfig",
     "Setting",
     "SideCounts",

@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any
 
 from transduce.config.fitted import FitRequest, fit
+from transduce.config.models import FAMILIES
 from transduce.config.setting import Setting
 from transduce.config.settings import SECTIONS, all_settings
 from transduce.config.task import Counts, SideCounts
@@ -37,32 +38,43 @@ value is not taken from that model.
 
 `transduce settings NAME` prints the same for one setting.
 """
+OTHER_FAMILIES = """`model.family` chooses another kind of model (see [families of models](families.md)). Each has these settings instead
+of those in `model` above; all other settings are the same.
+"""
 
 
 @cache
-def fitted_names() -> frozenset[str]:
-    """The settings that are chosen for the data.
+def fitted_names(family: str = "transformer") -> frozenset[str]:
+    """The settings that are chosen for the data, with this family of models.
 
     The recipe sets the same ones for all data, so any will do. A budget in minutes also limits the sample for the
     vocabulary, and the longest training targets raise the limit on outputs (`transduce/training/output_limit.py`).
     """
     side = SideCounts(tokens_per_line=1, distinct_tokens=1, characters_per_line=1)
-    layer = fit(Counts(1, side, side), FitRequest(minutes=1.0)).layer
+    layer = FAMILIES[family].fitted(fit(Counts(1, side, side), FitRequest(minutes=1.0)).layer)
     names = (f"{section}.{key}" for section, values in layer.items() for key in values)
     return frozenset({*names, "search.max_extra"})
 
 
 def find(name: str) -> list[Setting]:
-    """The setting of this name, with or without its section, or all settings of a section."""
+    """The setting of this name, with or without its section, or all settings of a section or of a family of models."""
     known = list(all_settings())
     if name in SECTIONS:
         return [one for one in known if one.section == name]
-    if found := [one for one in known if name in (one.name, one.key)]:
-        return found
+    if name in FAMILIES:
+        return of_family(name)
+    for settings in (known, *map(of_family, FAMILIES)):
+        if found := [one for one in settings if name in (one.name, one.key)]:
+            return found
     names = [spelling for one in known for spelling in (one.name, one.key)]
     close = difflib.get_close_matches(name, [*names, *SECTIONS], n=1, cutoff=0.5)
     advice = f"did you mean {close[0]}?" if close else "`transduce settings` lists all of them"
     raise SettingError(f"no setting {name}; {advice}")
+
+
+def of_family(family: str) -> list[Setting]:
+    """The settings of a family's models."""
+    return [one for one in all_settings(family) if one.section == "model"]
 
 
 def as_dict(one: Setting) -> dict[str, Any]:
@@ -85,15 +97,15 @@ def as_dict(one: Setting) -> dict[str, Any]:
     }
 
 
-def listed(settings: list[Setting], width: int) -> Iterator[str]:
-    """A line or more for each setting, section by section, wrapped to this width."""
+def listed(settings: list[Setting], width: int, family: str = "transformer") -> Iterator[str]:
+    """A line or more for each setting, section by section, wrapped to this width; `family`: whose model settings these are."""
     column = 4 + max(len(f"{one.key} = {_default(one)}") for one in settings)
-    for section, kind in SECTIONS.items():
+    for section, kind in (SECTIONS | {"model": FAMILIES[family]}).items():
         members = [one for one in settings if one.section == section]
         if members:
             yield f"[{section}] {kind.__doc__}"
         for one in members:
-            first = f"  {one.key} = {_default(one)}{' *' * (one.name in fitted_names())}".ljust(column + 2)
+            first = f"  {one.key} = {_default(one)}{' *' * (one.name in fitted_names(family))}".ljust(column + 2)
             text = f"{one.about.meaning}{f' 0: {one.about.zero}.' * bool(one.about.zero)}"
             yield textwrap.fill(
                 text, max(width, column + 30), initial_indent=first, subsequent_indent=" " * (column + 2)
@@ -128,15 +140,22 @@ def markdown() -> str:
     """The page docs/settings.md."""
     parts = [INTRODUCTION]
     for section, kind in SECTIONS.items():
-        parts += [f"## {section}\n", f"{kind.__doc__}\n"]
-        parts += ["| setting | default | meaning | resume | fine-tuning |", "| --- | --- | --- | --- | --- |"]
-        parts += [_row(one) for one in find(section)] + [""]
+        parts += [f"## {section}\n", f"{kind.__doc__}\n", *_table(find(section))]
+    parts += ["## Other families of models\n", OTHER_FAMILIES]
+    for family in [name for name in FAMILIES if name != "transformer"]:
+        parts += [f"### model.family={family}\n", f"{FAMILIES[family].__doc__}\n"]
+        parts += _table([one for one in of_family(family) if one.key != "family"], family)
     return "\n".join(parts)
 
 
-def _row(one: Setting) -> str:
+def _table(settings: list[Setting], family: str = "transformer") -> list[str]:
+    heading = ["| setting | default | meaning | resume | fine-tuning |", "| --- | --- | --- | --- | --- |"]
+    return [*heading, *(_row(one, family) for one in settings), ""]
+
+
+def _row(one: Setting, family: str) -> str:
     about = one.about
-    star = " \\*" * (one.name in fitted_names())
+    star = " \\*" * (one.name in fitted_names(family))
     details = [about.meaning, f"0: {about.zero}." if about.zero else "", _bounds(one, "Must be ", ".")]
     details += [f"<br>`{value}`: {meaning}" for value, meaning in (about.choices or {}).items()]
     cells = [

@@ -16,7 +16,7 @@ from transduce.explore.head_statistics import Kinds, head_statistics
 from transduce.explore.inside import Inside, Pair, Seen
 from transduce.explore.runs import training_view
 from transduce.explore.tree import Tree
-from transduce.model import Head, as_transformer
+from transduce.model import Head, Transformer
 from transduce.model.positions import Positions, sinusoids
 from transduce.model.tokens import Keep, keep_earlier, keep_same_sentence, keep_source
 from transduce.search import Hypothesis, length_penalty
@@ -82,6 +82,7 @@ def attention_view(
         "statistics": _statistics(seen, source_tokens, decoder_input_tokens),
         "positions": _positions(inside, pair),
         "masks": _masks(inside, pair),
+        "can_switch_off": isinstance(inside.model, Transformer),
         "off": [[head.part, head.layer, head.number] for head in heads],
     }
 
@@ -189,8 +190,13 @@ def _statistics(seen: Seen, source: list[str], decoder_input: list[str]) -> View
 
 
 def _positions(inside: Inside, pair: Pair) -> View:
-    """A row for each position: what is added to the embeddings, or sine and cosine of the angle of rotary positions."""
-    model = as_transformer(inside.model)
+    """A row for each position: what is added to the embeddings, or sine and cosine of the angle of rotary positions.
+
+    Other families have no rows: they know positions by how they read.
+    """
+    model = inside.model
+    if not isinstance(model, Transformer):
+        return {"kind": "implicit", "source": [], "target": []}
 
     def rows(positions: Positions, length: int) -> Any:
         indices = torch.arange(length)
@@ -207,18 +213,20 @@ def _positions(inside: Inside, pair: Pair) -> View:
 
 
 def _masks(inside: Inside, pair: Pair) -> View:
-    """Masks as [query][key]; 1 means that the query may attend to the key."""
+    """Masks as [query][key]; 1 means that the query may attend to the key. Empty where the model has no such attention."""
 
     def rows(keep: Keep) -> Any:
         return keep.mask[0, 0].int().tolist()
 
-    window = as_transformer(inside.model).config.window
+    window = inside.model.config.window if isinstance(inside.model, Transformer) else 0
     source, target = (inside.tokens(ids).segment for ids in (pair.source, inside.decoder_input(pair.target)))
-    return {
-        "encoder": rows(keep_same_sentence(source, window)),
-        "decoder": rows(keep_earlier(target, window)),
-        "cross": rows(keep_source(target, source)),
+    masks = {
+        "encoder": keep_same_sentence(source, window),
+        "decoder": keep_earlier(target, window),
+        "cross": keep_source(target, source),
     }
+    used = inside.model.attentions()
+    return {part: rows(keep) if used[part] else [] for part, keep in masks.items()}
 
 
 def _rounded(values: Tensor, digits: int = 4) -> Any:

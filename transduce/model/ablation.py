@@ -12,7 +12,6 @@ from torch import nn
 from transduce.errors import SettingError
 from transduce.model.attention import MultiHeadAttention
 from transduce.model.model import Model
-from transduce.model.taps import attentions
 
 
 @dataclass(frozen=True)
@@ -45,10 +44,13 @@ def _silence(attention: MultiHeadAttention, head: Head) -> None:
 
 
 def _attention(model: Model, head: Head) -> MultiHeadAttention:
-    uses = attentions(model)
+    uses = model.attentions()
     if head.part not in uses:
         raise SettingError(f"{head.part!r}: not a part with attention heads; choose one of {', '.join(uses)}")
     layers = uses[head.part]
     if not 0 <= head.layer < len(layers):
         raise SettingError(f"{head.part} layer {head.layer}: the model has layers 0 to {len(layers) - 1}")
-    return layers[head.layer]
+    attention = layers[head.layer]
+    if not isinstance(attention, MultiHeadAttention):
+        raise SettingError(f"model.family = {model.config.family}: only heads of Transformers can be switched off")
+    return attention

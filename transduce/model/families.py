@@ -7,6 +7,8 @@ from typing import Any
 from transduce.config import ModelConfig
 from transduce.model.cost import transformer_activations, transformer_flops
 from transduce.model.model import Model
+from transduce.model.recurrent import RnnSearch
+from transduce.model.recurrent.cost import rnn_activations, rnn_flops
 from transduce.model.transformer import Transformer
 
 
@@ -19,7 +21,10 @@ class Family:
     activations: Callable[[Any, int, int, bool], int]
 
 
-FAMILIES = {"transformer": Family(Transformer, transformer_flops, transformer_activations)}
+FAMILIES = {
+    "transformer": Family(Transformer, transformer_flops, transformer_activations),
+    "rnn": Family(RnnSearch, rnn_flops, rnn_activations),
+}
 
 
 def make_model(config: ModelConfig, source_size: int, target_size: int) -> Model:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy, kl_div, linear
+from torch.nn.functional import cross_entropy, kl_div, linear, pad
 
 from transduce.model import kernels
 from transduce.model.chunked_loss import chunked_loss
@@ -32,8 +32,8 @@ def projected_loss(
     hidden: Float[Tensor, "R W D"], table: Tensor, bias: Tensor | None, labels: Int[Tensor, "R W"], smoothing: float
 ) -> Loss:
     """The loss of these hidden states; `table` holds the output embedding of every id, `<pad>` last."""
-    if kernels.supports(hidden) and bias is None:
-        return Loss(*kernels.projected_cross_entropy(hidden, table, labels, smoothing))
+    if kernels.supports(hidden):
+        return Loss(*kernels.projected_cross_entropy(*with_bias_as_feature(hidden, table, bias), labels, smoothing))
     if hidden.device.type == "cpu" and not torch.is_autocast_enabled("cpu"):
         real = (labels != IGNORED).flatten().nonzero()[:, 0]  # a mask as index has a slower gradient
         chosen = labels.flatten()[real].long()
@@ -53,7 +53,8 @@ def projected_r_drop(
 
     This is half of the published sum, so that the loss per token is on the usual scale.
     """
-    if kernels.supports(hidden) and bias is None:
+    if kernels.supports(hidden):
+        hidden, table = with_bias_as_feature(hidden, table, bias)
         return Loss(*kernels.projected_r_drop(hidden, table, labels, smoothing, weight))
     one, other = linear(hidden, table[:-1], bias).float().chunk(2)
     apart = _divergence(one, other, labels) + _divergence(other, one, labels)
@@ -62,6 +63,19 @@ def projected_r_drop(
         (first.minimised + second.minimised + weight * apart / 2) / 2,
         (first.cross_entropy + second.cross_entropy) / 2,
     )
+
+
+def with_bias_as_feature(hidden: Tensor, table: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The same logits without a bias: it becomes one more column of the table, and the feature that it is multiplied by is 1.
+
+    Zeros fill both up to the width that products need to be fast.
+    """
+    if bias is None:
+        return hidden, table
+    column = pad(bias, (0, 1))[:, None].to(table.dtype)  # `<pad>` has no bias
+    filled = -(hidden.shape[-1] + 1) % kernels.ALIGNED
+    ones = pad(torch.ones_like(hidden[..., :1]), (0, filled))
+    return torch.cat([hidden, ones], -1), torch.cat([table, pad(column, (0, filled))], -1)
 
 
 def smoothed_loss(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:

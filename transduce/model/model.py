@@ -8,12 +8,14 @@ Axes: R rows, W target positions, D width of the hidden states, V target classes
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from transduce.config import ModelConfig
+from transduce.errors import SettingError
 from transduce.model.losses import Loss, OutputLayer, projected_loss, projected_r_drop
 from transduce.model.shapes import Float, Int
 from transduce.model.tokens import Source, Tokens
@@ -28,6 +30,13 @@ class State(Protocol):
     def select(self, rows: Int[Tensor, "N"]) -> "State":
         """Keep these rows in this order; rows may be repeated."""
         ...
+
+
+@runtime_checkable
+class Attention(Protocol):
+    """A module with attention. Its tap, if it has one, receives the weights of each pass: [R, heads, queries, keys]."""
+
+    tap: Callable[[Tensor], None] | None
 
 
 class Model(nn.Module, ABC):
@@ -87,6 +96,10 @@ class Model(nn.Module, ABC):
         hidden = self.decode(target.doubled(), self.encode(source.doubled()))
         table, bias = self.output_embedding.weight, self.output_bias
         return projected_r_drop(hidden, table, bias, labels, smoothing, weight)
+
+    def attentions(self) -> Mapping[str, Sequence[Attention]]:
+        """The modules with attention, by use: encoder, decoder and cross. Each use may have none."""
+        raise SettingError(f"model.family = {self.config.family}: this model has no attention")
 
     def matrices(self) -> Matrices:
         """The matrices inside the layers, which the Muon optimizer orthogonalises, with the heights of stacked ones."""

@@ -101,6 +101,13 @@ class Transformer(Model):
             x = layer(x, target.position, keep, memory.hidden, source_keep)
         return normalise(self.decoder_norm, x, target.segment)
 
+    def attentions(self) -> dict[str, list[MultiHeadAttention]]:
+        return {
+            "encoder": [layer.attention for layer in self.encoder],
+            "decoder": [layer.attention for layer in self.decoder],
+            "cross": [layer.source_attention for layer in self.decoder],
+        }
+
     def matrices(self) -> Matrices:
         """W^Q, W^K and W^V are stacked in one parameter, as are both halves of a gated feed-forward layer."""
         stacked: Matrices = {}

@@ -37,7 +37,7 @@ def write_card(folder: RunFolder, config: Config, summary: RunSummary) -> None:
     lines = [
         f"# {name}: {languages}",
         "",
-        f"A Transformer of {summary.parameters / 1e6:.1f} M parameters, trained with Transduce {__version__}.",
+        f"{config.model.title} of {summary.parameters / 1e6:.1f} M parameters, trained with Transduce {__version__}.",
         "",
         "## Use",
         "",

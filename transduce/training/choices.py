@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from transduce.config import (
+    FAMILIES,
     Config,
     Counts,
     FitRequest,
@@ -106,10 +107,8 @@ def _overridden(
 
 
 def _of_family(layer: Layers, family: str) -> Layers:
-    """The fitted settings that a family of models has: the recipe is written for the Transformer."""
-    known = {one.key for one in all_settings(family) if one.section == "model"}
-    shape = {key: value for key, value in layer["model"].items() if key in known} | {"family": family}
-    return {**layer, "model": shape}
+    """The fitted settings for a family of models: the recipe is written for the Transformer."""
+    return merge(FAMILIES[family].fitted(layer), {"model": {"family": family}})
 
 
 def _say_what_changes(old: Config, new: Config, start_from: str, say: Say) -> None:

@@ -35,7 +35,7 @@ from transduce.training.sharded_update import ShardedUpdate
 from transduce.training.shards import Share
 from transduce.training.state import TrainingState
 from transduce.training.stopping import StopSignals
-from transduce.training.update import GraphedUpdate, PlainUpdate, Update
+from transduce.training.update import GraphedUpdate, PlainUpdate, TwinUpdate, Update
 from transduce.training.validation import LOSS_PAIRS, ValidationResult, ranks_by_loss, time_validation, validate
 from transduce.translator import Translator, load_weights
 
@@ -141,14 +141,13 @@ class Trainer:
         return self.planner.plan(self.training_data.train, epoch, self.training_data.passes(epoch))
 
     def _make_update(self) -> Update:
-        on_gpu = self.device.kind == "cuda" and self.device.bf16 and self.progress.layout == "pages"
-        graphed = on_gpu and not has_running_statistics(self.model)
+        in_bf16 = self.device.kind == "cuda" and self.device.bf16 and not has_running_statistics(self.model)
+        graphed = in_bf16 and self.progress.layout == "pages"
         if isinstance(self.state, ShardedState) and self.share is not None:
-            shared = self.model, self.state.adam, self.config, self.device, self.share, self.processes
-            if not graphed:
-                return ShardedUpdate(*shared)
-            return ShardedGraphedUpdate(*shared, one_batch=getattr(self.planner, "batches_per_shard", 0) == 1)
-        kind = GraphedUpdate if graphed else PlainUpdate
+            sharded = ShardedGraphedUpdate if graphed else ShardedUpdate
+            return sharded(self.model, self.state.adam, self.config, self.device, self.share, self.processes)
+        twin = in_bf16 and self.model.page_width is None
+        kind = GraphedUpdate if graphed else TwinUpdate if twin else PlainUpdate
         return kind(self.model, self.state.optimizer, self.config, self.device)
 
     @property

@@ -11,7 +11,7 @@ from transduce.config import ModelConfig
 from transduce.model import kept_activations
 from transduce.model.chunked_loss import ROWS
 
-Mode = Literal["cpu", "kernels", "autocast"]  # PlainUpdate on a CPU, GraphedUpdate, and PlainUpdate on a GPU
+Mode = Literal["cpu", "kernels", "autocast"]  # PlainUpdate on a CPU, GraphedUpdate, and the others on a GPU
 
 GIB = 1 << 30
 GPUS = (24, 40, 80, 141)  # memory of common GPUs, in GB as they are sold

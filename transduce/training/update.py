@@ -1,8 +1,9 @@
 """One optimizer update: the gradients of some batches are summed, clipped and applied.
 
-There are two implementations. `PlainUpdate` computes in the precision of the weights, on any device. `GraphedUpdate` is
-for GPUs: a copy of the model in bfloat16 computes the gradients, and the master weights stay in float32. Each kernel
-sequence is captured once as a CUDA graph and then replayed, so that the GPU never waits for Python, nor Python for it.
+There are three implementations. `PlainUpdate` computes in the precision of the weights, on any device. `TwinUpdate` is for
+GPUs: a copy of the model in bfloat16 computes the gradients, and the master weights stay in float32. `GraphedUpdate` does the
+same, but captures each kernel sequence once as a CUDA graph and then replays it, so that the GPU never waits for Python,
+nor Python for it.
 
 Losses and gradient norms stay on the device until `measured` reads them. Knows no files, plans or schedules.
 """
@@ -133,8 +134,8 @@ class PlainUpdate:
         return seen
 
 
-class GraphedUpdate:
-    """Captures a CUDA graph once per batch shape, and then replays it."""
+class TwinUpdate:
+    """Runs operation by operation in bfloat16: for models that need lengths on the host, such as those that pack rows."""
 
     ALIGNED = 64  # elements: the alignment of each weight's gradient in the vector of all gradients
 
@@ -153,33 +154,19 @@ class GraphedUpdate:
         self.losses, self.gradient_norm, self.finite = number([0.0, 0.0]), number(0.0), number(True)
         for group in optimizer.param_groups:
             group["lr"] = self.rate
-        self.pool = torch.cuda.graph_pool_handle()
-        self.batches: dict[tuple[int, ...], Batch] = {}
-        self.graphs: dict[tuple[int, ...], Callable[[], None]] = {}
-        self.last: Callable[[], None] | None = None
         self.added = 0
 
     def begin(self, seed: int) -> None:
         torch.manual_seed(seed)
 
     def add(self, batch: Batch, tokens: int) -> None:
-        shape = batch.shape
-        first = self.added == 0
-        if shape not in self.batches:
-            self.batches[shape] = batch.to(self.rate.device)
-        if (*shape, first) not in self.graphs:
-            static = self.batches[shape]
-            self.graphs[(*shape, first)] = self._capture(lambda: self._add(static, first), warm=True)
         self.share.fill_(1 / tokens)
-        self.batches[shape].copy_(batch)
-        self.graphs[(*shape, first)]()
+        self._add(batch.to(self.rate.device), first=self.added == 0)
         self.added += 1
 
     def apply(self, learning_rate: float) -> None:
-        if self.last is None:
-            self.last = self._capture(self._apply, warm=False)
         self.rate.fill_(learning_rate)
-        self.last()
+        self._apply()
         self.added = 0
 
     def forget(self) -> None:
@@ -217,6 +204,45 @@ class GraphedUpdate:
         self.optimizer.step()
         torch._foreach_copy_(self.workers, self.masters)
 
+    def _views(self, vector: Tensor) -> list[Tensor]:
+        """Views of one vector in the shapes of the weights."""
+        views, begin = [], 0
+        for parameter in self.masters:
+            views.append(vector[begin : begin + parameter.numel()].view_as(parameter))
+            begin += -(-parameter.numel() // self.ALIGNED) * self.ALIGNED
+        return views
+
+
+class GraphedUpdate(TwinUpdate):
+    """Captures a CUDA graph once per batch shape, and then replays it."""
+
+    def __init__(self, model: Model, optimizer: torch.optim.Optimizer, config: TrainConfig, device: Device) -> None:
+        super().__init__(model, optimizer, config, device)
+        self.pool = torch.cuda.graph_pool_handle()
+        self.batches: dict[tuple[int, ...], Batch] = {}
+        self.graphs: dict[tuple[int, ...], Callable[[], None]] = {}
+        self.last: Callable[[], None] | None = None
+
+    def add(self, batch: Batch, tokens: int) -> None:
+        shape = batch.shape
+        first = self.added == 0
+        if shape not in self.batches:
+            self.batches[shape] = batch.to(self.rate.device)
+        if (*shape, first) not in self.graphs:
+            static = self.batches[shape]
+            self.graphs[(*shape, first)] = self._capture(lambda: self._add(static, first), warm=True)
+        self.share.fill_(1 / tokens)
+        self.batches[shape].copy_(batch)
+        self.graphs[(*shape, first)]()
+        self.added += 1
+
+    def apply(self, learning_rate: float) -> None:
+        if self.last is None:
+            self.last = self._capture(self._apply, warm=False)
+        self.rate.fill_(learning_rate)
+        self.last()
+        self.added = 0
+
     def _capture(self, run: Callable[[], None], warm: bool) -> Callable[[], None]:
         """Capture a graph without side effects: gradients, losses and the random state are restored afterwards."""
         kept = self.added_losses.clone(), self.gradient.clone(), torch.cuda.get_rng_state()
@@ -225,11 +251,3 @@ class GraphedUpdate:
         self.gradient.copy_(kept[1])
         torch.cuda.set_rng_state(kept[2])
         return replay
-
-    def _views(self, vector: Tensor) -> list[Tensor]:
-        """Views of one vector in the shapes of the weights."""
-        views, begin = [], 0
-        for parameter in self.masters:
-            views.append(vector[begin : begin + parameter.numel()].view_as(parameter))
-            begin += -(-parameter.numel() // self.ALIGNED) * self.ALIGNED
-        return views

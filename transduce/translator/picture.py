@@ -50,6 +50,7 @@ def draw_attention(attention: Attention, path: str | Path) -> None:
         ),
         ("Cross-attention: each output token attends to the source", attention.maps.cross, written, source),
     ]
+    parts = [part for part in parts if part[1]]  # a recurrent model attends to the source only
     heights = [len(maps) for _, maps, _, _ in parts]
     side = max(PANEL, PER_TOKEN * max(len(source), len(target)))
     heads = parts[0][1][0].shape[1]

@@ -4,8 +4,12 @@ Importable without torch. `transduce/model/families.py` is the other table: it s
 """
 
 from transduce.config.models.model import ModelConfig, Refusal
+from transduce.config.models.recurrent import RecurrentConfig, RnnConfig
 from transduce.config.models.transformer import TransformerConfig
 
-FAMILIES: dict[str, type[ModelConfig]] = {"transformer": TransformerConfig}
+FAMILIES: dict[str, type[ModelConfig]] = {
+    "transformer": TransformerConfig,
+    "rnn": RnnConfig,
+}
 
-__all__ = ["FAMILIES", "ModelConfig", "Refusal", "TransformerConfig"]
+__all__ = ["FAMILIES", "ModelConfig", "RecurrentConfig", "Refusal", "RnnConfig", "TransformerConfig"]

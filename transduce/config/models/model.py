@@ -1,8 +1,9 @@
 """The settings that every family of models has."""
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, ClassVar
 
+from transduce.config.old_names import Layers
 from transduce.config.setting import rate, setting
 
 if TYPE_CHECKING:
@@ -14,6 +15,8 @@ Refusal = tuple[bool, str]  # whether it applies, and what to say
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
     """What every family of models has; each family adds settings of its own."""
+
+    title: ClassVar[str] = "A model"  # what a model card calls it
 
     family: str = setting("transformer", "The kind of model.", inherited="always")
     d_model: int = setting(512, "Width of embeddings and hidden states.", least=1, most=100_000, inherited="always")
@@ -37,6 +40,12 @@ class ModelConfig:
     @property
     def has_dropout(self) -> bool:
         return self.dropout > 0
+
+    @classmethod
+    def fitted(cls, recipe: Layers) -> Layers:
+        """The settings fitted to the data for this family, from those for a Transformer: of the model, those that it has."""
+        known = {one.name for one in fields(cls)}
+        return {**recipe, "model": {key: value for key, value in recipe["model"].items() if key in known}}
 
     def contradictions(self, data: "DataConfig") -> list[Refusal]:
         """Combinations of the family's settings that cannot work."""

@@ -1,7 +1,7 @@
 """The settings of the Transformer; the defaults are the paper's base model."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from transduce.config.models.model import ModelConfig, Refusal
 from transduce.config.setting import rate, setting
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, kw_only=True)
 class TransformerConfig(ModelConfig):
     """The shape of the Transformer."""
+
+    title: ClassVar[str] = "A Transformer"
 
     d_ff: int = setting(
         2048, "Width of the inner layer of the feed-forward networks.", least=1, most=100_000, inherited="always"

@@ -101,7 +101,8 @@ export class Inside {
         { type: "button", "aria-pressed": String(name === part), click: () => this.#choosePart(name) },
         title,
       );
-    fill(this.parts, ...Object.entries(USES).map(button));
+    const present = Object.entries(USES).filter(([name]) => this.view.maps[name].length);
+    fill(this.parts, ...present.map(button));
     fill(this.what, USES[part].what);
     drawHeads(this.heads, this.view, part, this.colours, (layer, head) => {
       this.chosen = { part, layer, head };
@@ -119,7 +120,8 @@ export class Inside {
     fill(this.nature, isOff(view, chosen) ? "Switched off: its output is replaced by zeros." : attends);
     fill(this.statistics, statisticsList(numbers, chosen.part, map.columns.length));
     fill(this.reading, ...map.rows.map((_, row) => element("li", {}, describeRow(map, chosen.part, row))));
-    if (this.actions.switchOff) this.#drawSwitches();
+    if (this.actions.switchOff && view.can_switch_off) this.#drawSwitches();
+    else fill(this.switches);
     this.enlarged.show(map, chosen, this.colours);
   }
 

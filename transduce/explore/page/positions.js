@@ -13,10 +13,15 @@ const KINDS = {
   learned: "A learned vector for each position, added to the embeddings.",
   rotary: "Rotary embeddings: sine and cosine of the angles by which queries and keys are rotated. Nothing is added.",
   none: "This model has no positional encoding: it knows the order of tokens only from the decoder\u2019s causal mask.",
+  implicit: "This model has no positional encoding: it knows the order of tokens from reading them one after the other.",
 };
 
 export function drawPositions(container, view, colours) {
   const { kind, source } = view.positions;
+  if (!source.length) {
+    fill(container, element("p", { class: "readout" }, KINDS[kind]));
+    return;
+  }
   const picture = raster(source, colours.signs, signShade);
   picture.setAttribute("role", "img");
   picture.setAttribute("aria-label", `Positional encoding: ${source.length} positions by ${source[0].length} features`);
@@ -62,7 +67,7 @@ const MASKS = {
 export function drawMasks(container, view, colours) {
   fill(
     container,
-    ...["encoder", "decoder", "cross"].map((part) => {
+    ...["encoder", "decoder", "cross"].filter((part) => view.masks[part].length).map((part) => {
       const picture = raster(view.masks[part], colours.weights, (value) => weightShade(0.45 * value));
       picture.setAttribute("role", "img");
       picture.setAttribute("aria-label", `Mask, ${USES[part].title}. ${MASKS[part]}`);

@@ -1,0 +1,242 @@
+"""The recurrent families: the same result step by step, in company and by layers written out, and that they learn."""
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from transduce.config import RecurrentConfig, RnnConfig
+from transduce.model import IGNORED, Model, Tokens, make_model, parameter_shapes, training_flops
+from transduce.model.recurrent.attention import AdditiveEnergies, SourceAttention
+from transduce.model.recurrent.layers import RecurrentLayer, reversed_rows
+
+SIZE = 12
+PAD = SIZE - 1
+SMALL: dict[str, Any] = {"d_model": 16, "dropout": 0.0}
+CONFIGS: dict[str, RecurrentConfig] = {
+    "rnn": RnnConfig(family="rnn", d_embedding=12, d_readout=10, **SMALL),
+    "rnn, 2 layers of LSTMs, dot products": RnnConfig(
+        family="rnn", cell="lstm", attention="dot", num_encoder_layers=2, d_embedding=0, d_readout=0, tie="all", **SMALL
+    ),
+    "rnn, 1 decoder layer": RnnConfig(family="rnn", num_decoder_layers=1, output_bias=False, **SMALL),
+}
+SOURCES = [[3, 4, 5, 0], [6, 0], [1, 2, 3, 4, 5, 6, 0]]
+TARGETS = [[7, 8, 0], [9, 9, 9, 9, 0], [0]]
+
+
+def shifted(targets: list[list[int]]) -> Tokens:
+    return Tokens.padded([[PAD, *target[:-1]] for target in targets], PAD)
+
+
+@pytest.fixture(scope="module", params=CONFIGS)
+def model(request: pytest.FixtureRequest) -> Model:
+    torch.manual_seed(1)
+    return make_model(CONFIGS[request.param], SIZE, SIZE).eval()
+
+
+@torch.no_grad()
+def logits(model: Model, sources: list[list[int]], targets: list[list[int]]) -> Tensor:
+    return model.project(model.decode(shifted(targets), model.encode(Tokens.padded(sources, PAD))))
+
+
+# --- what holds for every model ------------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def test_step_by_step_is_all_at_once(model: Model) -> None:
+    at_once, inputs = logits(model, SOURCES, TARGETS), shifted(TARGETS)
+    state = model.begin(model.encode(Tokens.padded(SOURCES, PAD)))
+    for position in range(inputs.width):
+        real = inputs.real[:, position]
+        stepped = model.step(inputs.ids[:, position], state)
+        torch.testing.assert_close(stepped[real], at_once[real, position], atol=1e-5, rtol=1e-5)
+
+
+@torch.no_grad()
+def test_a_state_keeps_the_rows_that_are_selected(model: Model) -> None:
+    state = model.begin(model.encode(Tokens.padded(SOURCES, PAD)))
+    first = model.step(torch.full((3,), PAD), state)
+    rows = torch.tensor([2, 2, 0])
+    again = model.step(torch.tensor([5, 6, 7]), state.select(rows))
+    other = model.begin(model.encode(Tokens.padded([SOURCES[row] for row in rows], PAD)))
+    torch.testing.assert_close(model.step(torch.full((3,), PAD), other), first[rows], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(model.step(torch.tensor([5, 6, 7]), other), again, atol=1e-5, rtol=1e-5)
+
+
+def test_a_sentence_alone_is_the_sentence_in_a_batch(model: Model) -> None:
+    together = logits(model, SOURCES, TARGETS)
+    for row, (source, target) in enumerate(zip(SOURCES, TARGETS, strict=True)):
+        alone = logits(model, [source], [target])[0]
+        torch.testing.assert_close(alone, together[row, : len(target)], atol=1e-5, rtol=1e-5)
+
+
+def test_later_targets_change_nothing_earlier(model: Model) -> None:
+    one, other = (logits(model, SOURCES[:1], [[7, 8, last, 3, 0]]) for last in (4, 5))
+    assert torch.equal(one[:, :3], other[:, :3])
+    assert (one[:, 3] - other[:, 3]).abs().max() > 1e-4
+
+
+def test_every_source_token_matters(model: Model) -> None:
+    for position in range(3):
+        changed = [2 if at == position else token for at, token in enumerate(SOURCES[0])]
+        assert (logits(model, [changed], TARGETS[:1]) - logits(model, SOURCES[:1], TARGETS[:1])).abs().max() > 1e-5
+
+
+def test_every_weight_gets_a_gradient(model: Model) -> None:
+    labels = Tokens.padded(TARGETS, IGNORED).ids
+    model.loss(Tokens.padded(SOURCES, PAD), shifted(TARGETS), labels, 0.1).minimised.backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+    model.zero_grad()
+
+
+def test_matrices_of_gates_are_stacked(model: Model) -> None:
+    matrices = model.matrices()
+    assert all(sum(heights) == matrix.shape[0] for matrix, heights in matrices.items())
+    assert any(len(heights) in (3, 4) for heights in matrices.values())
+
+
+@torch.no_grad()
+def test_operations_by_formula_are_the_counted_products(model: Model) -> None:
+    """Counted one step at a time, where PyTorch sees each product; it sees nothing of whole layers."""
+    sources, targets = [[3, 4, 5, 6, 0]] * 2, [[7, 8, 7, 8, 0]] * 2
+    model = copy.deepcopy(model).double()  # oneDNN has layers in float32
+    with FlopCounterMode(display=False) as counter:
+        state = model.begin(model.encode(Tokens.padded(sources, PAD)))
+        inputs = shifted(targets)
+        for position in range(inputs.width):
+            model.step(inputs.ids[:, position], state)
+    assert training_flops(model.config, SIZE - 1, 10, 10, 5.0) == pytest.approx(3 * counter.get_total_flops(), rel=0.02)
+
+
+# --- layers, by other means ----------------------------------------------------------------------------------------
+
+
+def gru_loop(x: Tensor, rnn: nn.GRU, h: Tensor) -> list[Tensor]:
+    """Cho et al. 2014, with PyTorch's order of gates: reset, update, new."""
+    states, width = [], rnn.hidden_size
+    for inputs in x:
+        from_x, from_h = rnn.weight_ih_l0 @ inputs + rnn.bias_ih_l0, rnn.weight_hh_l0 @ h + rnn.bias_hh_l0
+        r, z = (from_x + from_h)[: 2 * width].sigmoid().split(width)
+        n = (from_x[2 * width :] + r * from_h[2 * width :]).tanh()
+        h = (1 - z) * n + z * h
+        states.append(h)
+    return states
+
+
+def lstm_loop(x: Tensor, rnn: nn.LSTM, h: Tensor) -> list[Tensor]:
+    """Hochreiter and Schmidhuber 1997 with forget gates; PyTorch's order: input, forget, cell, output."""
+    states, c = [], torch.zeros_like(h)
+    for inputs in x:
+        gates = rnn.weight_ih_l0 @ inputs + rnn.bias_ih_l0 + rnn.weight_hh_l0 @ h + rnn.bias_hh_l0
+        i, f, g, o = gates.split(rnn.hidden_size)
+        c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+        h = o.sigmoid() * c.tanh()
+        states.append(h)
+    return states
+
+
+@pytest.mark.parametrize(("cell", "loop"), [("gru", gru_loop), ("lstm", lstm_loop)])
+@torch.no_grad()
+def test_a_layer_is_its_equations(cell: str, loop: Any) -> None:
+    torch.manual_seed(1)
+    layer, x, h = RecurrentLayer(cell, 5, 4), torch.randn(1, 6, 5), torch.randn(1, 4)
+    found = layer(x, (h, torch.zeros_like(h))[: 1 if cell == "gru" else 2])[0]
+    torch.testing.assert_close(found, torch.stack(loop(x[0], layer.rnn, h[0])), atol=1e-6, rtol=1e-5)
+
+
+def test_additive_energies_and_their_gradients_are_those_of_autograd(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("transduce.model.recurrent.attention.ELEMENTS", {"cpu": 60})  # two positions at once
+    torch.manual_seed(1)
+    made = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in ((2, 5, 3), (2, 4, 3), (3,))]
+    queries, keys, vector = made
+    plain = torch.tanh(queries[:, :, None] + keys[:, None]) @ vector
+    ours: Tensor = AdditiveEnergies.apply(*made)  # type: ignore[no-untyped-call]
+    torch.testing.assert_close(ours, plain)
+    above = torch.randn_like(plain)
+    for one, other in zip(torch.autograd.grad(ours, made, above), torch.autograd.grad(plain, made, above), strict=True):
+        torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-6)  # sums are kept in float32
+
+
+def test_attention_is_a_mean_of_real_states() -> None:
+    torch.manual_seed(1)
+    attention, hidden = SourceAttention("additive", 4, 6, 5), torch.randn(2, 3, 6)
+    seen: list[Tensor] = []
+    attention.tap = seen.append
+    keep = torch.tensor([[True, True, True], [True, False, False]])
+    context = attention(torch.randn(2, 2, 4), attention.source(hidden, keep))
+    (weights,) = seen
+    assert weights.shape == (2, 1, 2, 3)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(2, 1, 2))
+    torch.testing.assert_close(context[1], hidden[1, :1].expand(2, 6))  # its only real state
+
+
+def test_rows_are_reversed_in_place() -> None:
+    found = reversed_rows(Tokens.padded(SOURCES, PAD))
+    assert found.ids.tolist() == [[*row[::-1], *[PAD] * (7 - len(row))] for row in SOURCES]
+
+
+# --- published models ----------------------------------------------------------------------------------------------
+
+
+def parameters(config: RecurrentConfig, source: int, target: int) -> int:
+    return sum(shape.numel() for shape in parameter_shapes(config, source, target).values())
+
+
+def test_rnnsearch_50_has_the_published_matrices() -> None:
+    """Appendix A of Bahdanau et al. 2015: n = 1000, m = 620, n' = 1000, l = 500, 30,000 words a side."""
+    n, m, l, words = 1000, 620, 500, 30_000  # noqa: E741 - the paper's names
+    encoder = 2 * 3 * (n * m + n * n)
+    alignment = n * n + n * 2 * n + n  # W_a, U_a, v_a
+    initial = n * n  # W_s; here one for each of the two layers
+    output = 2 * l * (n + 2 * n + m) + words * l  # U_o, C_o, V_o and W_o
+    decoder = 3 * (n * m + n * n) + 3 * (n * 3 * n + n * n)  # the paper's single GRU: 3 (n m + n n + n 2n)
+    matrices = 2 * words * m + encoder + alignment + 2 * initial + output + decoder
+    biases = 2 * 2 * 3 * n + 2 * 2 * 3 * n + 2 * n + 2 * l + words - 1  # PyTorch's GRU has two; `<pad>` is not a class
+    assert parameters(RnnConfig(family="rnn"), words, words) == matrices + biases
+
+
+# --- must learn ----------------------------------------------------------------------------------------------------
+
+
+def accuracy_after(config: RecurrentConfig, steps: int, rate: float, reverse: bool) -> float:
+    """The share of right tokens, given the earlier ones, when words of three or four letters are copied or reversed."""
+    torch.manual_seed(1)
+    model = make_model(config, SIZE, SIZE).train()
+    optimizer = torch.optim.Adam(model.parameters(), rate)
+    for step in range(steps + 1):
+        ids = torch.randint(1, 6, (128, 3 + step % 2))
+        end = torch.zeros(128, 1, dtype=torch.long)
+        targets = torch.cat([ids.flip(1) if reverse else ids, end], 1)
+        lengths = torch.full((128,), targets.shape[1])
+        source = Tokens.of_lengths(torch.cat([ids, end], 1), lengths)
+        inputs = Tokens.of_lengths(torch.cat([torch.full((128, 1), PAD), targets[:, :-1]], 1), lengths)
+        if step == steps:
+            with torch.no_grad():
+                predicted = model.eval().project(model.decode(inputs, model.encode(source))).argmax(-1)
+            return float((predicted == targets).float().mean())
+        loss = model.loss(source, inputs, targets, 0.0).minimised / targets.numel()
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+    raise AssertionError
+
+
+LEARNERS = {"rnn": RnnConfig(family="rnn", d_embedding=0, d_readout=0, d_model=48, dropout=0.0)}
+
+
+@pytest.mark.parametrize("family", LEARNERS)
+def test_a_short_word_is_learned_backwards(family: str) -> None:
+    assert accuracy_after(LEARNERS[family], steps=60, rate=2e-2, reverse=True) > 0.9
+
+
+def test_a_shape_is_refused_where_matrices_cannot_be_the_same() -> None:
+    from transduce.config import Config, check
+    from transduce.errors import SettingError
+
+    with pytest.raises(SettingError, match=r"embeddings of 620 values cannot be the output matrix, which has 500"):
+        check(replace(Config(), model=RnnConfig(family="rnn", tie="target")))

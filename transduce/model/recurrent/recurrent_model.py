@@ -1,0 +1,98 @@
+"""What the recurrent families share: embeddings, the state of a search, and one description of the decoder for both ways to run it.
+
+A family says what its decoder computes (`hidden`), with each layer run by a function that it is given: over all positions at
+once in `decode`, and over one position in `step`.
+
+Axes: R rows, W target positions, D width of a layer, O width of the output layer, V target classes.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import embedding
+
+from transduce.config import RecurrentConfig
+from transduce.model.dropout import Dropout
+from transduce.model.model import Matrices, Model
+from transduce.model.recurrent.attention import AttendedSource
+from transduce.model.recurrent.layers import LayerState, RecurrentLayer
+from transduce.model.shapes import Float, Int
+from transduce.model.tokens import Tokens
+from transduce.model.transformer import make_embedding
+
+RunLayer = Callable[[int, Tensor], Tensor]  # the number of a decoder layer and its input, to its hidden states
+
+
+@dataclass(frozen=True)
+class RecurrentMemory:
+    """The state in which each decoder layer begins, and what the decoder attends to, if it does."""
+
+    initial: list[LayerState]
+    source: AttendedSource | None = None
+
+
+@dataclass
+class RecurrentState:
+    """Translations in progress: the states of the decoder's layers."""
+
+    layers: list[LayerState]
+    memory: RecurrentMemory
+
+    def select(self, rows: Int[Tensor, "N"]) -> "RecurrentState":
+        self.layers = [tuple(tensor.index_select(0, rows) for tensor in layer) for layer in self.layers]
+        source = self.memory.source
+        self.memory = RecurrentMemory([], source.select(rows) if source else None)
+        return self
+
+
+class RecurrentModel(Model):
+    """A decoder of recurrent layers, whatever the encoder is."""
+
+    config: RecurrentConfig
+    decoder: Sequence[RecurrentLayer]
+
+    def __init__(self, config: RecurrentConfig, source_size: int, target_size: int) -> None:
+        super().__init__()
+        self.config, self.target_pad = config, target_size - 1
+        self.source_embedding = make_embedding(source_size, config.embedding_width)
+        self.target_embedding = make_embedding(target_size, config.embedding_width)
+        self.output_embedding = make_embedding(target_size, config.output_width)
+        if config.tie in ("all", "target"):
+            self.output_embedding = self.target_embedding
+        if config.tie in ("all", "inputs"):
+            self.source_embedding = self.target_embedding
+        self.output_bias = nn.Parameter(torch.zeros(self.target_pad)) if config.output_bias else None
+        self.dropout = Dropout(config.dropout)
+
+    @abstractmethod
+    def hidden(self, ids: Int[Tensor, "R W"], memory: RecurrentMemory, run: RunLayer) -> Float[Tensor, "R W O"]:
+        """What the next tokens are predicted from; `run` computes a layer of the decoder."""
+
+    def decode(self, target: Tokens, memory: RecurrentMemory) -> Float[Tensor, "R W O"]:
+        return self.hidden(target.ids, memory, lambda number, x: self.decoder[number](x, memory.initial[number]))
+
+    def begin(self, memory: RecurrentMemory) -> RecurrentState:
+        return RecurrentState(list(memory.initial), memory)
+
+    def step(self, tokens: Int[Tensor, "R"], state: RecurrentState) -> Float[Tensor, "R V"]:
+        def run(number: int, x: Tensor) -> Tensor:
+            state.layers[number] = self.decoder[number].step(x[:, 0], state.layers[number])
+            return state.layers[number][0][:, None]
+
+        return self.project(self.hidden(tokens[:, None], state.memory, run)[:, 0])
+
+    def embed(self, table: nn.Embedding, ids: Tensor) -> Tensor:
+        return self.dropout(embedding(ids, table.weight, table.padding_idx))
+
+    def matrices(self) -> Matrices:
+        """The gates of a recurrent layer are stacked in one parameter."""
+        stacked: Matrices = {
+            weight: (weight.shape[0] // module.hidden_size) * [module.hidden_size]
+            for module in self.modules()
+            if isinstance(module, nn.RNNBase)
+            for weight in module.parameters()
+        }
+        return {matrix: stacked.get(matrix, heights) for matrix, heights in super().matrices().items()}
