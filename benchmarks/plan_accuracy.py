@@ -41,8 +41,12 @@ import torch
 from transduce.cli.main import main
 limit = float(sys.argv[1])
 if limit:
-    torch.cuda.set_per_process_memory_fraction(limit * 2**30 / torch.cuda.get_device_properties(0).total_memory)
+    capacity, asked = int(limit * 2**30), torch.cuda.mem_get_info
+    torch.cuda.set_per_process_memory_fraction(capacity / torch.cuda.get_device_properties(0).total_memory)
+    torch.cuda.mem_get_info = lambda *_: (max(0, capacity - torch.cuda.memory_reserved()), capacity)
 code = main(sys.argv[2:])
+if limit:
+    torch.cuda.mem_get_info = asked
 free, total = torch.cuda.mem_get_info() if torch.cuda.is_available() else (0, 0)
 if total:
     used = {"reserved": torch.cuda.max_memory_reserved(), "allocated": torch.cuda.max_memory_allocated()}
@@ -51,8 +55,9 @@ sys.exit(code)
 """
 
 
-def arguments(case: str, data: Path, device: str) -> list[str]:
+def arguments(case: str, data: Path, device: str, steps: int = 0) -> list[str]:
     files, options = CASES[case]
+    options = [*options, "--steps", str(steps)] if steps else options
     train, valid = STEMS.get(case, ("train", "valid"))
     valid_files = files.removesuffix(".xz").replace(".xz ", " ")  # validation data is not compressed
     return [
@@ -100,7 +105,7 @@ def size_of(folder: Path) -> int:
 
 def one(case: str, options: argparse.Namespace) -> dict:
     """A case planned, trained and compared."""
-    given = arguments(case, options.data, options.device)
+    given = arguments(case, options.data, options.device, options.steps)
     with tempfile.TemporaryDirectory() as scratch:
         run = Path(scratch, "run")
         planned = measured(["plan", str(run), *given, "--quiet"], run)
@@ -179,6 +184,7 @@ def main() -> None:
         "--cases", nargs="+", choices=CASES, default=["tatoeba", "cmudict", "german", "minutes", "base"]
     )
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--steps", type=int, default=0, help="train for so many steps instead of those of the case")
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--caps", nargs="+", type=int, default=[], help="GB of smaller GPUs to imitate")
     parser.add_argument("--data", type=Path, default=default_data())

@@ -14,6 +14,7 @@ from tiny import batch_of, make_model
 import transduce
 from transduce.cli.main import main
 from transduce.config import PRESETS, TrainConfig, TransformerConfig
+from transduce.continuous import decoding_memory
 from transduce.errors import SettingError
 from transduce.memory import memory_limit, peak_resident, restart_peak
 from transduce.model import kept_activations
@@ -231,6 +232,22 @@ def test_memory_grows_with_the_microbatch_and_is_calibrated() -> None:
     measured = model.calibrated(131_072, total=40 * GIB)
     assert measured.use(131_072).total == pytest.approx(40 * GIB, rel=1e-6)
     assert measured.use(131_072).weights == model.use(131_072).weights
+
+
+def test_slots_for_the_validation_take_at_most_a_quarter_of_what_training_leaves() -> None:
+    config = TransformerConfig()
+    full = decoding_memory(config, 2_000)
+    assert full == 2_048 * 256 * 4 * config.d_model * config.num_decoder_layers * 2
+    model = model_of(decoding=full)
+    training = model_of().use(131_072).total
+    assert model.use(131_072).total == training + full
+    for capacity in (training + 4 * full, training + full, training + GIB):
+        use = model.use(131_072, capacity)
+        assert use.decoding in (full, full // 2**2, full // 2**6)
+        assert use.total - use.decoding == training
+        assert use.decoding <= (capacity - training) / 4
+    assert model.use(131_072, training - 1).decoding == 0
+    assert model.largest_fitting(training + GIB) == model_of().largest_fitting(training + GIB)
 
 
 def test_several_graphs_hold_more_memory() -> None:

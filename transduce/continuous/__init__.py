@@ -45,8 +45,8 @@ Every translated line creates a few Python lists. A program that translates larg
 raising the first threshold of Python's garbage collector, as the command line does: `gc.set_threshold(50_000, 10, 10)`.
 """
 
-from transduce.continuous.batcher import ContinuousBatcher
+from transduce.continuous.batcher import ContinuousBatcher, decoding_memory
 from transduce.continuous.decoder import SlotDecoder, understands
 from transduce.continuous.sentences import BeamOptions, SentenceBlock
 
-__all__ = ["BeamOptions", "ContinuousBatcher", "SentenceBlock", "SlotDecoder", "understands"]
+__all__ = ["BeamOptions", "ContinuousBatcher", "SentenceBlock", "SlotDecoder", "decoding_memory", "understands"]

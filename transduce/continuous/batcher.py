@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import torch
 
+from transduce.config import TransformerConfig
 from transduce.continuous.decoder import SlotDecoder
 from transduce.continuous.pool import SlotPool
 from transduce.continuous.scheduler import Scheduler
@@ -22,6 +23,12 @@ from transduce.threads import POLL_S, prefetch
 PREFETCHED_BLOCKS = 2  # that are tokenised before they are decoded, and decoded before they are detokenised
 
 PoolKey = tuple[int, int, int, Penalty]  # slots, size, beam, penalty
+
+
+def decoding_memory(config: TransformerConfig, sentences: int) -> int:
+    """Bytes of the pool in which a GPU decodes so many sentences greedily, if it has them to spare."""
+    slots = min(ContinuousBatcher.MAX_ROWS, max(16, 1 << (sentences - 1).bit_length()))
+    return slots * ContinuousBatcher.SMALLEST * SlotDecoder.bytes_per_position(config, torch.bfloat16)
 
 
 class ContinuousBatcher:
@@ -55,9 +62,18 @@ class ContinuousBatcher:
         if self.device.kind != "cuda":
             return most
         free = torch.cuda.mem_get_info()[0] + torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
-        while most > max(self.MEMORY_SHARE * free / SlotDecoder.bytes_per_position(self.worker.model), self.SMALLEST):
+        while most > max(self.MEMORY_SHARE * free / self._bytes_per_position, self.SMALLEST):
             most //= 2
         return most
+
+    @property
+    def bytes_in_pools(self) -> int:
+        """The memory of the pools that nobody uses at the moment."""
+        return self._idle_positions() * self._bytes_per_position if self.idle_pools else 0
+
+    @property
+    def _bytes_per_position(self) -> int:
+        return SlotDecoder.bytes_per_position(self.worker.model.config, self.worker.model.target_embedding.weight.dtype)
 
     def stream(self, blocks: Iterable[SentenceBlock], options: BeamOptions) -> Iterator[list[list[Hypothesis]]]:
         """The hypotheses of each block in turn.

@@ -73,10 +73,9 @@ class SlotDecoder:
         self.longest = min(positions, model.config.longest_target or positions)
 
     @staticmethod
-    def bytes_per_position(model: Transformer) -> int:
+    def bytes_per_position(config: TransformerConfig, kind: torch.dtype) -> int:
         """The memory of one position of one row, at most: keys and values of the output and of the source."""
-        like = model.target_embedding.weight
-        return 4 * model.config.d_model * len(model.decoder) * like.element_size()
+        return 4 * config.d_model * config.num_decoder_layers * kind.itemsize
 
     def project_sources(self, memory: Memory, into: Tensor | None = None) -> EncodedSources:
         """The source's keys and values in every layer, computed once per sentence; written to `into` if it is given."""

@@ -339,7 +339,10 @@ class Trainer:
             self.progress.plan = revise(plan, self.progress.step, spent, self.clock.costs)
 
     def _time_step(self) -> float:
-        """Seconds per step, estimated from the largest batch."""
+        """Seconds per step: those of the largest batch, by how many positions it has and how many a mean step has.
+
+        Positions and not tokens: the widest pages hold few sentences, and most of their positions are padding.
+        """
         work, seconds = self._largest_work(), []
         for _ in range(TIMED_BATCHES):
             begun = time.perf_counter()
@@ -347,9 +350,16 @@ class Trainer:
             self.update.forget()
             self.update.measured()  # waits for the device
             seconds.append(time.perf_counter() - begun)
-        lengths = self.training_data.train.target_lengths
-        tokens = sum(int(lengths[self.planner.pairs_of(batch)].sum()) for batch in self._largest_step())
-        return min(seconds) * len(work) * max(1.0, self.config.tokens_per_batch / tokens)
+        pairs, step = self.training_data.train, self._largest_step()
+        positions = sum(self.planner.positions_of(batch, pairs) for batch in step)
+        return min(seconds) * len(work) * self._positions_per_step / positions
+
+    @property
+    def _positions_per_step(self) -> float:
+        """The mean number of positions on both sides of a step, padding included."""
+        pairs, numbers = self.training_data.train, np.concatenate(self.training_data.passes(0))
+        tokens = int(pairs.source_lengths[numbers].sum()) + int(pairs.target_lengths[numbers].sum())
+        return tokens / (1 - self.padding) / self.steps_per_epoch
 
     def time_validation(self, lines: int) -> float:
         """Seconds per validation of all lines, measured on a few of them."""

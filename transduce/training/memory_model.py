@@ -4,10 +4,12 @@ The parts that depend on the number of parameters are counted. Activations are p
 the prediction is scaled to a measurement where there is one. Knows settings and sizes, but no device and no data.
 """
 
+import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from transduce.config import ModelConfig
+from transduce.continuous import ContinuousBatcher
 from transduce.model import kept_activations
 from transduce.model.chunked_loss import ROWS
 
@@ -46,10 +48,11 @@ class MemoryUse:
     activations: int
     logits: int
     runtime: int  # libraries and data; on a GPU, the driver's context
+    decoding: int = 0  # slots in which a GPU translates the validation data
 
     @property
     def total(self) -> int:
-        return self.of_parameters + self.activations + self.logits + self.runtime
+        return self.of_parameters + self.activations + self.logits + self.runtime + self.decoding
 
     @property
     def of_parameters(self) -> int:
@@ -96,9 +99,17 @@ class MemoryModel:
     passes: int = 1  # two with R-Drop
     runtime: int = CUDA_CONTEXT
     scale: float = 1.0  # measured activations by predicted ones
+    decoding: int = 0  # bytes of the slots that translate the validation data, if there is enough memory
 
-    def use(self, positions: int) -> MemoryUse:
-        """The memory with microbatches of this many positions per side."""
+    def use(self, positions: int, capacity: float = math.inf) -> MemoryUse:
+        """The memory with microbatches of this many positions per side, on a device with so many bytes."""
+        training = self._training(positions)
+        decoding = self.decoding
+        while decoding and decoding > ContinuousBatcher.MEMORY_SHARE * max(0.0, capacity - training.total):
+            decoding //= 2
+        return replace(training, decoding=decoding)
+
+    def _training(self, positions: int) -> MemoryUse:
         size = self.workload.microbatch(positions)
         graphs = self.workload.graphs(positions) if self.mode == "kernels" else 1
         return MemoryUse(
@@ -112,8 +123,8 @@ class MemoryModel:
         )
 
     def calibrated(self, positions: int, total: int) -> "MemoryModel":
-        """The model that predicts a measured total for this size of microbatch."""
-        plain = replace(self, scale=1.0).use(positions)
+        """The model that predicts a measured total, without decoding, for this size of microbatch."""
+        plain = replace(self, scale=1.0)._training(positions)
         predicted = plain.activations + plain.logits
         measured = total - plain.of_parameters - plain.runtime
         return replace(self, scale=max(0.0, measured / predicted))
@@ -122,7 +133,7 @@ class MemoryModel:
         """The largest power of two of positions per side that fits into this many bytes; 0 if none does."""
         positions = 1 << (self.workload.tokens_per_batch - 1).bit_length()
         while positions >= SMALLEST_MICROBATCH:
-            if self.use(positions).total <= capacity:
+            if self.use(positions, capacity).total <= capacity:
                 return positions
             positions //= 2
         return 0

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor
 
 from transduce.config import PRESETS, ModelConfig, TrainConfig, TransformerConfig
+from transduce.continuous import decoding_memory, understands
 from transduce.data import cache_folder
 from transduce.data.packing import WIDTH
 from transduce.memory import memory_limit, peak_resident
@@ -36,6 +38,7 @@ from transduce.training.run_plan import (
 from transduce.training.sharded_state import ShardedState
 from transduce.training.sharded_update import ShardedUpdate
 from transduce.training.update import GraphedUpdate, PlainUpdate, Update
+from transduce.translator.slot_engine import SlotEngine
 
 if TYPE_CHECKING:
     from transduce.device import Device
@@ -119,7 +122,8 @@ def memory_before_training(trainer: Trainer) -> MemoryFigures:
 
 def memory_figures(trainer: Trainer, model: MemoryModel, positions: int) -> MemoryFigures:
     """The memory of a run whose microbatches have this many positions per side."""
-    limit, use = memory_available(trainer.device), model.use(positions)
+    limit = memory_available(trainer.device)
+    use = model.use(positions, limit or math.inf)
     fits, fitting = not limit or use.total <= limit, model.largest_fitting(limit)
     return MemoryFigures(
         here=use,
@@ -142,7 +146,7 @@ def fitted_model(trainer: Trainer, total: int) -> MemoryModel:
     """The memory model of a run, fitted to the `total` bytes that it took on this device."""
     model, positions = memory_model(trainer, _mode(trainer)), trainer.positions(trainer.device.kind)
     if trainer.device.kind == "cuda":
-        return model.calibrated(positions, total)
+        return model.calibrated(positions, total - _decoding_so_far(trainer))
     # The libraries take most of it: everything that is not predicted is counted as theirs.
     known = replace(model, runtime=0).use(positions).total
     return replace(model, runtime=max(0, total - known))
@@ -161,7 +165,20 @@ def memory_model(trainer: Trainer, mode: Mode) -> MemoryModel:
         workload=_workload(trainer, mode),
         workers=_workers(trainer.update) if mode == "cpu" else 1,
         passes=_passes(config),
+        decoding=0 if mode == "cpu" else _decoding(trainer),
     )
+
+
+def _decoding(trainer: Trainer) -> int:
+    """Bytes of the slots that translate all validation lines on a GPU."""
+    config, lines = trainer.model.config, len(trainer.training_data.valid_texts.sources)
+    return decoding_memory(config, lines) if isinstance(config, TransformerConfig) and understands(config) else 0
+
+
+def _decoding_so_far(trainer: Trainer) -> int:
+    """Bytes of the slots that have translated some validation lines already."""
+    engine = trainer.translator.engines.torch
+    return engine.batcher.bytes_in_pools if isinstance(engine, SlotEngine) else 0
 
 
 def _workers(update: Update) -> int:

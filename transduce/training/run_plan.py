@@ -159,9 +159,9 @@ def budget_figures(forecast: Forecast, epoch: EpochFigures, flops_per_epoch: flo
 
 def gpu_fits(model: MemoryModel, positions: int, smaller: dict[str, MemoryModel]) -> tuple[GpuFit, ...]:
     """Whether the run fits on common GPUs; `smaller` has the models of the presets, largest first."""
-    needed = model.use(positions).total
     fits = []
     for gigabytes in GPUS:
+        needed = model.use(positions, usable(gigabytes)).total
         fitting = positions if needed <= usable(gigabytes) else model.largest_fitting(usable(gigabytes))
         preset = "" if fitting else largest_preset(smaller, usable(gigabytes))
         fits.append(GpuFit(gigabytes, needed, needed <= usable(gigabytes), fitting, preset))
@@ -211,6 +211,7 @@ def _parts(use: MemoryUse) -> str:
         "moving average": use.average,
         "activations and logits": use.activations + use.logits,
         "libraries and data": use.runtime,
+        "decoding": use.decoding,
     }
     return ", ".join(f"{name} {size(value)}" for name, value in parts.items() if value)
 
@@ -220,7 +221,7 @@ def _gpus(memory: MemoryFigures) -> str:
         return "not predicted for this model"
     fits = [f"{gpu.gigabytes} GB {'fits' if gpu.fits else 'too small'}" for gpu in memory.gpus]
     basis = "" if memory.gpus_measured else " (predicted without a GPU: not measured)"
-    return f"{size(memory.gpus[0].needed)} needed{basis}: {', '.join(fits)}"
+    return f"{size(memory.gpus[-1].needed)} needed{basis}: {', '.join(fits)}"
 
 
 def _disk(disk: DiskFigures) -> str:
