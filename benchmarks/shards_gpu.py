@@ -32,6 +32,7 @@ from transduce.device import Device
 from transduce.model import Transformer
 from transduce.training.joined import Joined
 from transduce.training.processes import Alone, Processes
+from transduce.training.rendezvous import Launch
 from transduce.training.sharded_graphs import ShardedGraphedUpdate
 from transduce.training.sharded_state import ShardedState
 from transduce.training.shards import Share
@@ -114,7 +115,7 @@ def trained(run: Path, folder: Path, variant: str, device: str, steps: int) -> f
 def steps_equal_through_nccl() -> bool:
     """Whether five steps with exchanges through NCCL equal five without."""
     alone = digest_after_steps(Alone)
-    joined = digest_after_steps(lambda: Joined(torch.distributed.HashStore(), 0, 1, "nccl", 60.0))
+    joined = digest_after_steps(lambda: Joined(torch.distributed.HashStore(), Launch(), 1, "nccl", 60.0))
     torch.distributed.destroy_process_group()
     return alone == joined
 

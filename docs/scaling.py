@@ -1,71 +1,65 @@
-"""Writes the tables of docs/scaling.md from the model of cost described there.
+"""Writes the tables of docs/scaling.md with the functions that `transduce plan --gpus` uses.
 
 python docs/scaling.py            rewrites the tables between their marks
 """
 
-from dataclasses import dataclass
 from pathlib import Path
 
+from transduce.training.scaling import Cluster, cheap_from, reference_cost
+
 PAGE = Path(__file__).parent / "scaling.md"
-BEGIN, END = "<!-- tables: python docs/scaling.py -->", "<!-- end of tables -->"
-
-NVLINK, NETWORK = 360e9, 45e9  # bytes/s per GPU and direction, 80 % and 90 % of what is printed on the box
-NODE = 8  # GPUs
-# Parameters, and target tokens/s of one NVIDIA H200 by the tokens of a step (benchmarks/results/train-speed-gpu*.json).
-MODELS = {"base": (63.1e6, {25_600: 1_042_268, 102_400: 1_113_792}), "big": (214.3e6, {25_600: 387_124})}
-
-
-@dataclass(frozen=True)
-class Cost:
-    """One step of one GPU."""
-
-    compute_s: float
-    exchange_s: float
-    network_bytes: float
-
-    @property
-    def efficiency(self) -> float:
-        """The share of the time that is computation, as nothing overlaps."""
-        return self.compute_s / (self.compute_s + self.exchange_s)
+PARAMETERS = {"base": 63.1e6, "big": 214.3e6}
+TOKENS = (25_600, 102_400)  # target tokens per GPU and step
+CLUSTERS = (Cluster(8), Cluster(8, 8))
+# What, GPUs, published speed-up, published share of linear, and the clusters to compare with: from the first to the second.
+PUBLISHED = [
+    ("NVIDIA's Transformer big (DeepLearningExamples)", "8 A100", "6.72", "84%", Cluster(1), Cluster(8)),
+    ("the same", "16 V100", "12.96", "81%", Cluster(1), Cluster(8, 2)),
+    ("torchtitan, Llama", "from 8 to 128 H100", "", "97%", Cluster(8), Cluster(8, 16)),
+]
 
 
-def flat(parameters: float, gpus: int, compute_s: float) -> Cost:
-    """Two exchanges (gradients there, weights back) of an equal part with every other GPU."""
-    part = 4 * parameters / gpus
-    inside, outside = (min(gpus, NODE) - 1) * part, max(0, gpus - NODE) * part
-    return Cost(compute_s, 2 * max(inside / NVLINK, outside / NETWORK), 2 * outside)
-
-
-def in_two_levels(parameters: float, gpus: int, compute_s: float) -> Cost:
-    """The same within each machine first, and then among the GPUs of equal number of all machines."""
-    nodes = max(1, gpus // NODE)
-    inside = 4 * parameters * (NODE - 1) / NODE
-    outside = 4 * parameters / NODE * (nodes - 1) / nodes
-    return Cost(compute_s, 2 * (inside / NVLINK + outside / NETWORK), 2 * outside)
-
-
-def table() -> str:
+def predictions() -> str:
     lines = [
-        "| model, tokens per GPU | GPUs | computing | exchanging | network, GB per GPU | efficiency | in two levels |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
+        "| model, tokens per GPU | machines x GPUs | computing | communication | sent within the machine | over the network | "
+        "share of communication | speed-up | of linear | below 10% from |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
-    for name, (parameters, speeds) in MODELS.items():
-        for tokens in (25_600, 102_400):
-            speed = speeds.get(tokens, speeds[25_600])
-            for gpus in (8, 64):
-                one, two = (way(parameters, gpus, tokens / speed) for way in (flat, in_two_levels))
+    for name, parameters in PARAMETERS.items():
+        for tokens in TOKENS:
+            for cluster in CLUSTERS:
+                step = reference_cost(cluster, parameters, tokens)
                 lines.append(
-                    f"| {name}, {tokens:,} | {gpus} | {1000 * one.compute_s:.1f} ms | {1000 * one.exchange_s:.1f} ms | "
-                    f"{one.network_bytes / 1e9:.2f} | {one.efficiency:.0%} | {two.efficiency:.0%} |"
+                    f"| {name}, {tokens:,} | {cluster.nodes} x {cluster.gpus} | {1000 * step.compute_seconds:.1f} ms | "
+                    f"{1000 * step.exchange_seconds:.1f} ms | {step.bytes_within / 1e9:.2f} GB | "
+                    f"{step.bytes_across / 1e9:.2f} GB | {step.communication:.0%} | {step.speed_up:.1f} | "
+                    f"{step.speed_up / cluster.processes:.0%} | {round(cheap_from(step, tokens), -2):,} |"
                 )
     return "\n".join(lines)
 
 
+def published() -> str:
+    lines = ["| what | GPUs | speed-up | of linear | predicted for ours |", "| --- | --- | --- | --- | --- |"]
+    for what, gpus, speed_up, linear, fewer, more in PUBLISHED:
+        few, many = (reference_cost(one, PARAMETERS["big"], TOKENS[0]) for one in (fewer, more))
+        share = many.speed_up / few.speed_up * fewer.processes / more.processes
+        lines.append(f"| {what} | {gpus} | {speed_up} | {linear} | {share:.0%} |")
+    return "\n".join(lines)
+
+
+TABLES = {
+    ("<!-- tables: python docs/scaling.py -->", "<!-- end of tables -->"): predictions,
+    ("<!-- published: python docs/scaling.py -->", "<!-- end of published -->"): published,
+}
+
+
 def replaced(text: str) -> str:
-    """The page with an up-to-date table between the marks."""
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n\n{table()}\n\n{END}{after}"
+    """The page with up-to-date tables between the marks."""
+    for (begin, end), table in TABLES.items():
+        before, _, rest = text.partition(begin)
+        _, _, after = rest.partition(end)
+        text = f"{before}{begin}\n\n{table()}\n\n{end}{after}"
+    return text
 
 
 def main() -> None:

@@ -6,6 +6,7 @@ import os
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -66,8 +67,15 @@ def hashes(run: Path) -> dict[str, str]:
     return {which: read_about(RunFolder(run).weights(which))["sha256"] for which in ("best", "last")}
 
 
-def torchrun(run: Path, pairs: dict[str, str], processes: int, steps: int, *more: str) -> "subprocess.Popen[str]":
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+def torchrun(
+    run: Path,
+    pairs: dict[str, str],
+    processes: int,
+    steps: int,
+    *more: str,
+    how: tuple[str, ...] = ("--standalone",),
+) -> "subprocess.Popen[str]":
+    launcher = [sys.executable, "-m", "torch.distributed.run", *how, "--nproc-per-node", str(processes)]
     files = ["--train", pairs["train"], "--valid", pairs["valid"], "--steps", str(steps)]
     command = [*launcher, "-m", "transduce", "train", str(run), *files, "--set", *SMALL, *more]
     return subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -103,6 +111,20 @@ def test_the_number_of_processes_may_change_at_every_resume(
     for processes, steps in ((2, 3), (4, 5), (3, 7), (1, STEPS)):
         printed = finished(torchrun(tmp_path / "run", pairs, processes, steps))
         assert ("2 of 3 processes train and 1 stand by" in printed) == (processes == 3)
+    assert hashes(tmp_path / "run") == straight
+
+
+@pytest.mark.slow
+def test_two_machines_of_two_processes_add_in_two_levels_to_the_same_weights(
+    straight: dict[str, str], pairs: dict[str, str], tmp_path: Path
+) -> None:
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        address = f"localhost:{probe.getsockname()[1]}"
+    how = ("--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-endpoint", address)
+    machines = [torchrun(tmp_path / "run", pairs, 2, STEPS, how=how) for _ in range(2)]
+    printed = "".join(finished(machine) for machine in machines)
+    assert printed.count("4 processes on 2 machines share each step of 4 shards") == 1
     assert hashes(tmp_path / "run") == straight
 
 
@@ -178,12 +200,12 @@ def test_processes_that_do_not_divide_the_shards_stand_by() -> None:
 
 def test_a_new_run_has_as_many_shards_as_processes() -> None:
     cpu, gpu = Device("cpu", bf16=False), Device("cuda", bf16=True)
-    assert [usual_shards(Launch(0, count), gpu) for count in (2, 3, 8)] == [2, 2, 8]
-    assert [usual_shards(Launch(0, count), cpu) for count in (2, 8)] == [4, 8]
+    assert [usual_shards(count, gpu) for count in (2, 3, 8)] == [2, 2, 8]
+    assert [usual_shards(count, cpu) for count in (2, 8)] == [4, 8]
     given = requested_settings(TrainingRequest(settings=["train.shards=2", "train.device=cpu"]))
-    assert with_shards(given, Launch(0, 8)) is given
+    assert with_shards(given, 8) is given
     usual = requested_settings(TrainingRequest(settings=["train.device=cpu"]))
-    assert build(*with_shards(usual, Launch(0, 2)).layers).train.shards == 4
+    assert build(*with_shards(usual, 2).layers).train.shards == 4
 
 
 def test_a_process_knows_itself_by_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,10 +224,12 @@ def test_a_process_knows_itself_by_its_environment(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_group_of_one_exchanges_with_itself() -> None:
-    joined = Joined(torch.distributed.HashStore(), 0, 1, "gloo", 30.0)
+    joined = Joined(torch.distributed.HashStore(), Launch(), 1, "gloo", 30.0)
     try:
         vector, out = torch.arange(128.0), torch.zeros(128)
         joined.add_slices(vector.clone(), out)
+        assert torch.equal(out, vector)
+        joined.add_slices(vector.bfloat16(), out)
         assert torch.equal(out, vector)
         joined.gather_slices(out)
         assert torch.equal(joined.whole(out), vector)

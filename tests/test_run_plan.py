@@ -98,9 +98,15 @@ def test_the_folder_is_optional_and_the_cache_is_filled(
     assert [path.name for path in tmp_path.iterdir()] == ["cache"]
     assert not (tmp_path / "cache" / "runs").exists()  # no run uses it yet
     before = everything(tmp_path)
-    assert main(["plan", *arguments, "--json", "--quiet"]) == 0
+    assert main(["plan", *arguments, "--json", "--quiet", "--gpus", "4", "--nodes", "2"]) == 0
     figures = json.loads(capsys.readouterr().out)
     assert everything(tmp_path) == before
+    cluster = figures["cluster"]
+    assert (cluster["processes"], cluster["steps"], cluster["measured"]) == (8, figures["budget"]["steps"], False)
+    assert cluster["step"]["bytes_across"] > 0
+    assert cluster["seconds"] == pytest.approx(cluster["steps"] * cluster["step"]["seconds"])
+    assert main(["plan", *arguments, "--gpus", "3"]) == 2
+    assert "--gpus 3: must be a power of two" in capsys.readouterr().err
     assert figures["budget"]["epochs"] == pytest.approx(2)
     assert figures["epoch"]["pairs"] == 300
     assert [gpu["gigabytes"] for gpu in figures["memory"]["gpus"]] == [24, 40, 80, 141]

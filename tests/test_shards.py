@@ -25,7 +25,7 @@ from transduce.training.shard_settings import SUPPORTS, refuse_unsupported
 from transduce.training.sharded_graphs import ShardedGraphedUpdate
 from transduce.training.sharded_state import ShardedState
 from transduce.training.sharded_update import ShardedUpdate
-from transduce.training.shards import ALIGNED, Share, Slices, TreeSum, shard_seed, tree_sum
+from transduce.training.shards import ALIGNED, Shard, Share, Slices, TreeSum, shard_seed, tree_sum
 from transduce.training.update import PlainUpdate
 
 CPU = Device("cpu", bf16=False)
@@ -233,6 +233,16 @@ def test_the_graphs_compute_the_step_of_shards() -> None:
     assert measured.gradient_norm == pytest.approx(expected.gradient_norm, rel=0.05)
     for master, worker in zip(update.masters, update.workers, strict=True):
         assert torch.equal(master.bfloat16(), worker)
+
+
+@pytest.mark.usefixtures("_without_graphs")
+def test_the_gradient_of_one_batch_can_be_sent_as_bfloat16() -> None:
+    update = graphed(STEADY, CPU)
+    one, other = batch_of(np.arange(5)), batch_of(np.arange(5, 9))
+    update.add([Shard(0, [one])], 16)
+    assert torch.equal(update.gradient.bfloat16().float(), update.gradient)
+    update.add([Shard(1, [one, other])], 16)  # the sum of two batches is not bfloat16
+    assert not torch.equal(update.gradient.bfloat16().float(), update.gradient)
 
 
 @pytest.mark.usefixtures("_without_graphs")

@@ -487,6 +487,9 @@ def plan(
     minutes: float | None = None,
     steps: int | None = None,
     epochs: float | None = None,
+    gpus: int = 0,
+    nodes: int = 1,
+    network: float = 400.0,
     quiet: bool = False,
     started_at: float | None = None,
 ) -> "RunPlan":
@@ -507,6 +510,9 @@ def plan(
         minutes: Budget in minutes.
         steps: Budget in optimizer steps.
         epochs: Budget in passes over the training data.
+        gpus: GPUs per machine. If given, the plan also predicts the run on a cluster, with settings fitted to it.
+        nodes: Machines of the cluster.
+        network: Gb/s per GPU between the machines.
         quiet: Print nothing.
         started_at: The `time.perf_counter()` from which the time to start counts; by default the beginning of this call.
 
@@ -521,7 +527,9 @@ def plan(
     tune_idle_threads()
     from transduce.diagnosis.quick import quick_findings
     from transduce.training import TrainingRequest, make_reporter, plan_run
+    from transduce.training.scaling import Cluster
 
+    cluster = Cluster(gpus or 1, nodes, network) if gpus or nodes > 1 else None
     request = TrainingRequest(
         train=train,
         valid=valid,
@@ -531,7 +539,9 @@ def plan(
         settings=_with_budget(settings, minutes, steps, epochs),
         start_from=start_from,
     )
-    return plan_run(run, request, reporter=make_reporter(quiet), begun=started_at, inspect=quick_findings)
+    return plan_run(
+        run, request, reporter=make_reporter(quiet), begun=started_at, inspect=quick_findings, cluster=cluster
+    )
 
 
 def doctor(

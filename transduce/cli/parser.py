@@ -167,6 +167,12 @@ def _demo(parser: Parser) -> None:
 
 def _plan(parser: Parser) -> None:
     parser.add_argument("run", nargs="?", default="", help="run folder to create or resume (default: a new run)")
+    cluster = parser.add_argument_group("several GPUs", "also predict the run on a cluster; see docs/scaling.md")
+    cluster.add_argument("--gpus", type=int, default=0, metavar="N", help="GPUs per machine")
+    cluster.add_argument("--nodes", type=int, default=1, metavar="M", help="machines (default: 1)")
+    cluster.add_argument(
+        "--network", type=float, default=400.0, metavar="GBITS", help="Gb/s per GPU between machines (default: 400)"
+    )
     _training(parser)
 
 

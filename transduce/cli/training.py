@@ -33,6 +33,7 @@ def train(options: Options) -> int:
 def plan(options: Options) -> int:
     arguments = _training_arguments(options, _machine_settings(options))
     del arguments["verbose"]  # nothing is validated that could be shown
+    arguments |= {"gpus": options.gpus, "nodes": options.nodes, "network": options.network}
     planned = api.plan(options.run, start_from=options.start_from, started_at=options.started_at, **arguments)
     if options.json:
         print_json(planned.as_dict())

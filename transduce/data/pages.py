@@ -24,11 +24,15 @@ class Paging:
     width: int = WIDTH  # positions of a row on its longer side
     shards_per_step: int = 1  # of which each has equally many batches
 
+    @property
+    def batches_per_shard(self) -> int:
+        """The most batches of a shard in a step; the last step of an epoch may have fewer."""
+        return max(1, -(-self.tokens_per_batch // (self.shards_per_step * self.max_positions)))
+
     def plan(self, pairs: Pairs, epoch: int, passes: Sequence[Ids] = ()) -> list[list[Pages]]:
         """The steps of an epoch, in random order."""
         numbers = np.concatenate(passes) if passes else np.arange(len(pairs.source_lengths))
-        batches_per_shard = max(1, -(-self.tokens_per_batch // (self.shards_per_step * self.max_positions)))
-        batches_per_step = self.shards_per_step * batches_per_shard
+        batches_per_step = self.shards_per_step * self.batches_per_shard
         batches = pages_of_epoch(
             pairs.source_lengths,
             pairs.target_lengths,

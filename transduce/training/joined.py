@@ -23,8 +23,9 @@ from torch.distributed.distributed_c10d import PrefixStore, Store
 from transduce import errors
 from transduce.checkpoint import Tensors
 from transduce.errors import TrainingError, TransduceError
+from transduce.training.exchange import Exchange, Group, Single, processes_per_machine
 from transduce.training.processes import computed_alike
-from transduce.training.shards import tree_sum
+from transduce.training.rendezvous import Launch
 
 T = TypeVar("T")
 
@@ -58,21 +59,55 @@ class Where:
         return f"host {self.host}, pid {self.pid}"
 
 
-class Joined:
-    """One of several processes that train a run together."""
+class Connected:
+    """A group of torch.distributed, for vectors."""
 
-    def __init__(self, store: Store, number: int, count: int, backend: str, timeout_s: float) -> None:
-        self.store, self.number, self.count, self.timeout_s = store, number, count, timeout_s
+    def __init__(self, group: "dist.ProcessGroup | None", count: int) -> None:
+        self.group, self.count = group, count
+
+    def all_to_all(self, parts: Tensor) -> Tensor:
+        received = torch.empty_like(parts)
+        sent, into = parts, received
+        if parts.dtype == torch.bfloat16:  # gloo knows bytes, but not bfloat16
+            sent, into = parts.view(torch.uint8), received.view(torch.uint8)
+        dist.all_to_all_single(into, sent, group=self.group)
+        return received
+
+    def gather(self, own: Tensor, out: Tensor) -> None:
+        gather_all(out, own, group=self.group)
+
+
+class Joined:
+    """One of the first `count` processes that were started, which train a run together."""
+
+    def __init__(self, store: Store, launch: Launch, count: int, backend: str, timeout_s: float) -> None:
+        self.store, self.number, self.count, self.timeout_s = store, launch.number, count, timeout_s
         self.waited, self.places = 0.0, [Where.here()] * count
         limit = timedelta(seconds=timeout_s)
         with self._answered():
             dist.init_process_group(
-                backend, store=PrefixStore("group", store), rank=number, world_size=count, timeout=limit
+                backend, store=PrefixStore("group", store), rank=self.number, world_size=count, timeout=limit
             )
             self.small = dist.new_group(backend="gloo", timeout=limit)
             self.patient = dist.new_group(backend="gloo", timeout=PATIENCE * limit)
         self.staged = backend == "gloo"  # it exchanges tensors in the memory of the host
         self.places = [Where(*place) for place in self._all_texts([self.places[0].host, self.places[0].pid])]
+        placed = [(number, size) for number, size in self._all_texts([launch.local_number, launch.local_count])]
+        with self._answered():
+            self.exchange = self._make_exchange(processes_per_machine(placed), limit)
+
+    def _make_exchange(self, per_machine: int, limit: timedelta) -> Exchange:
+        """Connect the processes of each machine, and those with the same number on all machines."""
+        if per_machine in (1, self.count):
+            return Exchange(Connected(None, self.count), Single())
+        machines = [range(first, first + per_machine) for first in range(0, self.count, per_machine)]
+        peers = [range(number, self.count, per_machine) for number in range(per_machine)]
+        return Exchange(self._member_of(machines, limit), self._member_of(peers, limit))
+
+    def _member_of(self, groups: list[range], limit: timedelta) -> Group:
+        """Make these groups, which all processes must do in the same order; the one that this process belongs to."""
+        made = [(numbers, dist.new_group(list(numbers), timeout=limit)) for numbers in groups]
+        return next(Connected(group, len(numbers)) for numbers, group in made if self.number in numbers)
 
     def close(self) -> None:
         """Leave the group, after everybody has finished."""
@@ -139,11 +174,8 @@ class Joined:
     # --- vectors ---------------------------------------------------------------------------------------------------
 
     def add_slices(self, vector: Tensor, out: Tensor) -> None:
-        sent = self._staged(vector)
-        received = torch.empty_like(sent)
         with self._answered():
-            dist.all_to_all_single(received, sent)
-        out.copy_(tree_sum(received.view(self.count, -1).unbind()))
+            out.copy_(self.exchange.added(self._staged(vector)))
 
     def all_rows(self, rows: Tensor) -> Tensor:
         sent = self._staged(rows.contiguous())
@@ -153,12 +185,13 @@ class Joined:
         return received.to(rows.device)
 
     def gather_slices(self, vector: Tensor) -> None:
-        own = vector.view(self.count, -1)[self.number]
-        if not self.staged:  # NCCL gathers in place
-            with self._answered():
-                gather_all(vector, own)
-            return
-        vector.copy_(self.all_rows(own.clone()))
+        own, whole = vector.view(self.count, -1)[self.number], vector  # NCCL gathers in place
+        if self.staged:
+            own, whole = own.cpu().clone(), torch.empty(vector.shape, dtype=vector.dtype)
+        with self._answered():
+            self.exchange.gather(own, whole)
+        if self.staged:
+            vector.copy_(whole)
 
     def whole(self, own: Tensor) -> Tensor:
         sent = own.cpu()

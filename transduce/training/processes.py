@@ -32,7 +32,10 @@ class Processes(Protocol):
         """The signal that any process received; raises `TrainingError` if another process failed."""
 
     def add_slices(self, vector: Tensor, out: Tensor) -> None:
-        """Write the sum of the own slices over all processes, added in a tree, to `out`."""
+        """Write the sum of the own slices over all processes, added in a tree, to `out`.
+
+        The vector may be bfloat16 to halve what is sent; it is added in float32.
+        """
 
     def all_rows(self, rows: Tensor) -> Tensor:
         """The rows of all processes, in order."""

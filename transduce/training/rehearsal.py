@@ -23,6 +23,8 @@ from transduce.training.report import MetricsLogger, Reporter, SilentReporter
 from transduce.training.request import TrainingRequest, requested_settings
 from transduce.training.run import make_trainer
 from transduce.training.run_plan import RunPlan
+from transduce.training.scaling import Budget, Cluster, ClusterFigures, Steps, cluster_figures
+from transduce.training.together import with_shards
 
 STEPS, WARM_UP_STEPS = 12, 2
 MOST_SECONDS = 60.0  # for the steps; a slow machine makes fewer of them
@@ -38,8 +40,9 @@ def plan_run(
     reporter: Reporter | None = None,
     begun: float | None = None,
     inspect: Inspect = no_findings,
+    cluster: Cluster | None = None,
 ) -> RunPlan:
-    """What `train` with the same arguments will take; writes nothing into the run folder."""
+    """What `train` with the same arguments will take, here and on a cluster; writes nothing into the run folder."""
     begun = time.perf_counter() if begun is None else begun
     reporter = reporter or SilentReporter()
     requested = requested_settings(request)
@@ -47,11 +50,34 @@ def plan_run(
     choose_device(given.device, given.precision, given.threads)  # fail now rather than after reading the data
     with TemporaryDirectory() as scratch:
         folder = RunFolder(Path(run) if run else Path(scratch, "run"))
+        if cluster and not folder.config.exists():
+            requested = with_shards(requested, cluster.processes)
         prepared = prepare_data(folder, requested, reporter.say, begun, inspect)
         restart_peak()
         # `train` will find the vocabularies and the ids in the cache, so the time to make them does not count.
         trainer = _trainer_that_fits(folder, prepared, reporter, begun + prepared.caching_seconds)
-        return _rehearsed(trainer, prepared, Path(scratch), reporter)
+        planned = _rehearsed(trainer, prepared, Path(scratch), reporter)
+        return replace(planned, cluster=_on_cluster(cluster, trainer, planned)) if cluster else planned
+
+
+def _on_cluster(cluster: Cluster, trainer: Trainer, planned: RunPlan) -> ClusterFigures:
+    """The run on several GPUs, from the steps that were rehearsed here: all shards of a step, one after the other."""
+    budget, config = planned.budget, trainer.config
+    steps = Steps(
+        parameters=trainer.parameters,
+        tokens=trainer.tokens_per_step,
+        step_seconds=budget.step_seconds,
+        measured=trainer.device.kind == "cuda",
+        shards=config.shards,
+        sends_bf16=config.tokens_per_batch <= config.shards * trainer.positions("cuda"),
+    )
+    left = Budget(
+        steps=budget.steps,
+        minutes=bool(config.minutes),
+        validating_seconds=budget.validations * budget.validation_seconds,
+        other_seconds=budget.starting_seconds + budget.checkpoints * budget.checkpoint_seconds,
+    )
+    return cluster_figures(cluster, steps, left)
 
 
 def _trainer_that_fits(folder: RunFolder, prepared: Prepared, reporter: Reporter, begun: float) -> Trainer:

@@ -9,6 +9,7 @@ from typing import Any
 
 from transduce.training.clock import Forecast, duration
 from transduce.training.memory_model import GPUS, MemoryModel, MemoryUse, usable
+from transduce.training.scaling import ClusterFigures
 
 
 @dataclass(frozen=True)
@@ -98,12 +99,14 @@ class RunPlan:
     memory: MemoryFigures
     disk: DiskFigures
     changes: tuple[str, ...] = field(default=())  # what to change if it does not fit
+    cluster: ClusterFigures | None = None  # the same run on several GPUs, if that was asked for
 
     def as_dict(self) -> dict[str, Any]:
         """The plan for `--json`."""
         memory = self.memory
         figures = asdict(self)
         figures["memory"] |= {"fits": memory.fits, "here": {**asdict(memory.here), "total": memory.here.total}}
+        figures["cluster"] = self.cluster.as_dict() if self.cluster else None
         return figures
 
     def summary(self) -> str:
@@ -135,6 +138,7 @@ class RunPlan:
             ("gpus", f"{_gpus(memory)}"),
             ("disk", _disk(self.disk)),
             *(("change", change) for change in changes),
+            *(self.cluster.topics() if self.cluster else ()),
         ]
 
 

@@ -23,9 +23,18 @@ class ShardedGraphedUpdate(GraphedUpdate):
     """Replays a graph for each batch of a shard; shards run one after the other."""
 
     def __init__(
-        self, model: Model, adam: SlicedAdam, config: TrainConfig, device: Device, share: Share, processes: Processes
+        self,
+        model: Model,
+        adam: SlicedAdam,
+        config: TrainConfig,
+        device: Device,
+        share: Share,
+        processes: Processes,
+        one_batch: bool = False,  # whether no shard has several batches
     ) -> None:
         super().__init__(model, adam, config, device)  # type: ignore[arg-type]
+        # Such a gradient consists of bfloat16 numbers until others are added to it: half the bytes say the same.
+        self.sends_bf16 = one_batch and len(share.own) == 1
         self.adam, self.shards, self.processes, self.seed = adam, share, processes, 0
         for parameter in self.masters:
             parameter.grad = None  # Adam has the gradients of its slices
@@ -62,7 +71,8 @@ class ShardedGraphedUpdate(GraphedUpdate):
 
     def apply(self, learning_rate: float) -> None:
         self.rate.fill_(learning_rate)
-        self.processes.add_slices(self._total(), self.adam.gradient)
+        total = self._total()
+        self.processes.add_slices(total.bfloat16() if self.sends_bf16 else total, self.adam.gradient)
         self._replay("norms", self._measure_slices)
         self.all_figures.copy_(self.processes.all_rows(self.figures))
         self._replay("update", self._update_slices)

@@ -66,18 +66,18 @@ def training_processes(count: int, shards: int) -> int:
     return min(shards, 1 << (count.bit_length() - 1))
 
 
-def usual_shards(launch: Launch, device: Device) -> int:
+def usual_shards(count: int, device: Device) -> int:
     """The shards of a new run: as many as processes, and on CPUs at least 4, so that their number can change later."""
-    processes = training_processes(launch.count, launch.count)
+    processes = training_processes(count, count)
     return max(4, processes) if device.kind == "cpu" else processes
 
 
-def with_shards(requested: RequestedSettings, launch: Launch) -> RequestedSettings:
+def with_shards(requested: RequestedSettings, count: int) -> RequestedSettings:
     """The request for a new run with the number of shards that suits these processes, unless it was given."""
     if any("shards" in layer.get("train", {}) for layer in requested.layers):
         return requested
     train = requested.config.train
-    shards = usual_shards(launch, choose_device(train.device, train.precision, train.threads))
+    shards = usual_shards(count, choose_device(train.device, train.precision, train.threads))
     config = replace(requested.config, train=replace(requested.config.train, shards=shards))
     layers = (*requested.layers, {"train": {"shards": shards}})
     return RequestedSettings(layers, (*requested.origins, "the number of processes"), config)
@@ -89,15 +89,14 @@ def _lead(
     launch = meeting.launch
     try:
         new = not folder.config.exists()
-        prepared = prepare(folder, with_shards(requested, launch) if new else requested, reporter.say, begun)
+        prepared = prepare(folder, with_shards(requested, launch.count) if new else requested, reporter.say, begun)
     except BaseException as error:
         meeting.tell("prepared", {"error": type(error).__name__})
         raise
     meeting.tell("prepared", _described(prepared))
     shards = prepared.training_data.config.train.shards
     active = training_processes(launch.count, shards)
-    for line in _announcement(launch.count, active, shards):
-        reporter.say(line)
+    reporter.say(_announcement(launch, active, shards))
     result = _train(meeting, prepared, reporter, train, active)
     meeting.tell("finished", asdict(result))
     return result
@@ -118,19 +117,21 @@ def _train(meeting: Meeting, prepared: Prepared, reporter: Reporter, train: Trai
     launch, config = meeting.launch, prepared.training_data.config.train
     device = choose_device(config.device, config.precision, config.threads)
     backend = "nccl" if device.kind == "cuda" and launch.local_count <= torch.cuda.device_count() else "gloo"
-    processes = Joined(meeting.store, launch.number, active, backend, config.process_timeout)
+    processes = Joined(meeting.store, launch, active, backend, config.process_timeout)
     result = train(prepared, processes, reporter, launch.threads)
     processes.close()
     return result
 
 
-def _announcement(count: int, active: int, shards: int) -> list[str]:
-    if active == count:
-        return [f"{count} processes share each step of {shards} shards (train.shards)"]
-    return [
-        f"{active} of {count} processes train and {count - active} stand by: a power of two of processes, up to "
-        f"train.shards = {shards}, can share a step"
-    ]
+def _announcement(launch: Launch, active: int, shards: int) -> str:
+    machines = -(-active // launch.local_count)
+    where = f" on {machines} machines" if machines > 1 else ""
+    if active == launch.count:
+        return f"{active} processes{where} share each step of {shards} shards (train.shards)"
+    return (
+        f"{active} of {launch.count} processes train{where} and {launch.count - active} stand by: a power of two of "
+        f"processes, up to train.shards = {shards}, can share a step"
+    )
 
 
 # --- prepared data ---------------------------------------------------------------------------------------------------
