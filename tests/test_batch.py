@@ -78,7 +78,7 @@ def test_a_corpus_is_translated_resumed_verified_and_joined(
     said = capsys.readouterr()
     told = json.loads(said.out)
     assert (told["shards"], told["finished"], told["lines"], told["translated"]) == (7, 7, 51, 51)
-    assert "7 of 7 shards, 51 of 51 lines" in said.err
+    assert "7 of 7 shards are finished, 51 of 51 lines are translated, in " in said.err
     assert len(list((tmp_path / "out").glob("shard-??????.*.txt"))) == 7
     assert not list((tmp_path / "out").glob(".*"))
     monkeypatch.setattr(Worker, "open", lambda *given: pytest.fail("nothing is left to translate"))
@@ -269,9 +269,9 @@ def test_a_malformed_line_is_named(run: Path, translator: Translator, tmp_path: 
     path = write(tmp_path / "a.tsv", ["text\tid", *(f"{text}\t1" for text in lines(12)), "alone"])
     wanted = request(run, [path], columns="source=id")
     result = translate_corpus(wanted, tmp_path / "out", translator=translator)
-    assert [failure.reason for failure in result.failures] == [
-        f"{path}:14: has 1 of the 2 columns that --columns names"
-    ]
+    [failure] = result.failures
+    assert failure.reason == f"{path}:14: has 1 of the 2 columns that --columns names"
+    assert failure.attempts == 1, "another attempt would fail as well"
     assert result.finished == 1
 
 
@@ -363,6 +363,21 @@ def test_a_shard_survives_more_lost_workers_than_failures(tmp_path: Path) -> Non
     (tmp_path / f"shard-000005.{'0' * 16}.txt").touch()
     schedule.failed(5, "but another command finished it")
     assert schedule.take() is None
+
+
+def test_the_figures_of_the_progress_add_up(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    manifest = prepare(request(run, [write(tmp_path / "a", TEXTS)]), tmp_path / "out")
+    said: list[str] = []
+    progress = Progress(manifest, list(range(7)), {0}, said.append)
+    monkeypatch.setattr(progress, "begun", progress.begun - 10)
+    schedule = Schedule(BatchFolder(tmp_path / "out"), [1, 2], progress.finished_elsewhere)
+    (tmp_path / "out" / f"shard-000001.{'0' * 16}.txt").touch()  # by another command
+    assert schedule.take() == 2
+    monkeypatch.setattr(progress, "said", 0.0)
+    progress.advanced(5)
+    assert said == [
+        "2 of 7 shards are finished, 21 of 51 lines are translated, 5 of them in 10 s (0 lines/s); 60 s left"
+    ]
 
 
 # --- several machines ------------------------------------------------------------------------------------------
@@ -510,6 +525,12 @@ def test_what_is_wrong_with_finished_files_is_found(run: Path, translator: Trans
         (["."], "not a regular file"),
         (["a.tsv", "--columns", "source=name"], "no column 'name' in the header line, which has id, text"),
         (["a.tsv", "--columns", "source=id", "--into", "text"], "already has a column 'text'"),
+        (["a.tsv", "--columns", "source=id", "--into", ""], "--into '': give the column a name"),
+        (["a.tsv", "--columns", "source=5"], "a.tsv:1: has 2 of the 5 columns that --columns names"),
+        (["a.jsonl", "--columns", "source=txt"], "a.jsonl:1: no text under the key 'txt'; its keys are text"),
+        (["a.txt", "garbage"], "garbage: no UTF-8 text, by its first lines: convert it with iconv"),
+        (["utf16.txt"], "utf16.txt: no UTF-8 text"),
+        (["a.txt", "--to", "de"], "target language 'de': "),
         (["a.jsonl", "--columns", "source=1"], "JSONL has keys, not numbers"),
         (["a.txt", "--shard-lines", "0"], "shard_lines = 0: must be from 1"),
         (["a.txt", "--workers", "-1"], "workers = -1: must be from 0"),
@@ -531,6 +552,8 @@ def test_mistakes_are_one_line(
     write(tmp_path / "a.tsv", ["id\ttext", "1\train"])
     write(tmp_path / "a.jsonl", ['{"text": "rain"}'])
     (tmp_path / "empty.txt").touch()
+    (tmp_path / "garbage").write_bytes(random.Random(1).randbytes(5_000))
+    (tmp_path / "utf16.txt").write_text("rain and more rain\n", encoding="utf-16")
     assert main(["batch", str(run), *arguments, "-o", "out"]) == 2
     said = capsys.readouterr().err
     assert message in said

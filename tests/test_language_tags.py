@@ -12,7 +12,7 @@ from transduce.cli import main
 from transduce.config import Config, DataConfig, check
 from transduce.data import Corpus, read_pairs, scan
 from transduce.data.corpus import are_equal
-from transduce.errors import DataError, SettingError
+from transduce.errors import DataError, RunError, SettingError
 from transduce.server.models import ServedModel, Specification
 from transduce.text import train_vocabulary
 from transduce.translator import LoadOptions
@@ -127,6 +127,65 @@ def test_metrics_follow_the_language(tmp_path: Path) -> None:
     translator = transduce.load(write_folder(tmp_path / "run"), lazy=True)
     translator.forms = dataclasses.replace(translator.forms, tags=(">>zh<<",))
     assert translator.to("zh").config.data.languages == ("en", "zh")
+
+
+def test_corpora_are_translated_into_one_language(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("ab\nbab\n")
+    common = ["-o", str(tmp_path / "out"), "--quiet", "--threads", "1", "--engine", "torch"]
+    assert main(["batch", str(model), str(tmp_path / "a.txt"), "--to", "fr", *common]) == 0
+    assert main(["batch", "-o", str(tmp_path / "out"), "--collect", str(tmp_path / "joined"), "--quiet"]) == 0
+    assert (tmp_path / "joined").read_text() == f"{said('ab', 'fr')}\n{said('bab', 'fr')}\n"
+    with pytest.raises(RunError, match="was begun with to = fr instead of de"):
+        transduce.batch(
+            model,
+            tmp_path / "a.txt",
+            tmp_path / "out",
+            to="de",
+            options=LoadOptions(engine="torch", threads=1),
+            quiet=True,
+        )
+
+
+def test_a_corpus_without_a_language_is_refused_before_anything_is_written(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("ab\n")
+    with pytest.raises(DataError, match=r"a\.txt:1: 'ab': no target language: choose one of de, fr with --to"):
+        transduce.batch(model, tmp_path / "a.txt", tmp_path / "out", quiet=True)
+    assert not (tmp_path / "out").exists()
+
+
+def test_systems_are_compared_in_one_language(model: Path, tmp_path: Path) -> None:
+    words = [word for word in WORDS if len(word) < 5]
+    (tmp_path / "test.tsv").write_text("".join(f"{word}\t{said(word, 'fr')}\n" for word in words))
+    (tmp_path / "outputs").write_text("X\n" * len(words))
+    options = LoadOptions(engine="torch", threads=1)
+    found = transduce.compare(
+        [tmp_path / "outputs", model],
+        source=tmp_path / "test.tsv",
+        metrics=["exact-match"],
+        samples=100,
+        to="fr",
+        options=options,
+        quiet=True,
+    )
+    assert [system.score for system in found.main.systems] == [0, 100]
+
+
+def test_a_student_learns_one_language_of_its_teacher(model: Path, files: Path, tmp_path: Path) -> None:
+    settings = [one for one in SETTINGS if not one.startswith("data.tags")]
+    transduce.distill(
+        model,
+        tmp_path / "student",
+        train=files / "train.de.tsv",
+        valid=files / "valid.fr.tsv",
+        to="fr",
+        settings=[*settings, f"data.cache={files / 'cache'}"],
+        steps=1,
+        options=LoadOptions(engine="torch", threads=1),
+        quiet=True,
+    )
+    made = (tmp_path / "student/made/made.txt").read_text().splitlines()
+    assert set(made) == {said(word, "fr") for word in WORDS}
+    assert transduce.load(tmp_path / "student", engine="torch").target_languages == ()
 
 
 def test_the_server_serves_one_language_of_it(model: Path) -> None:

@@ -157,7 +157,7 @@ def make(teacher: Path, texts: list[str], folder: Path, said: list[str] | None =
 def test_whoever_is_stopped_goes_on_where_it_was(teacher: Path, tmp_path: Path, translated: list[int]) -> None:
     asked, said = lines(30), list[str]()
     straight = make(teacher, asked, tmp_path / "straight", said)
-    assert "4 of 4 shards, 30 of 30 lines" in said[-1]
+    assert "4 of 4 shards are finished, 30 of 30 lines are translated" in said[-1]
     translated.clear()
     rows_allowed[0] = 16
     with pytest.raises(KeyboardInterrupt):

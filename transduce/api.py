@@ -104,6 +104,7 @@ def load(
         ['ein Satz']
     """
     options = LoadOptions(
+        to=to,
         weights=weights,
         engine=engine,
         device=device,
@@ -115,7 +116,6 @@ def load(
     )
     tune_idle_threads()
     translator = Translator.load(folder, options)
-    translator = translator.to(to) if to else translator
     return translator if lazy else translator.ready()
 
 
@@ -196,6 +196,7 @@ def compare(
     samples: int | None = None,
     merge: Literal["auto", "separate", "merged"] = "auto",
     columns: Sequence[str] = (),
+    to: str = "",
     beam: int | None = None,
     alpha: float | None = None,
     length_penalty: Literal["paper", "power"] | None = None,
@@ -219,6 +220,7 @@ def compare(
         samples: Samples of the test; by default sacreBLEU's 1,000 (bootstrap) or 10,000 (randomization).
         merge: Whether equal sources become one source with several references, as in a dictionary.
         columns: The columns of a table, as in `["source=1", "target=2"]`.
+        to: The target language of the runs that translate into several.
         beam: Beam size; 1 is greedy search. By default the setting of each run.
         alpha: Strength of the length penalty.
         length_penalty: The form of the length penalty.
@@ -256,7 +258,7 @@ def compare(
         merge=merge,
         columns=columns,
         search=Search(beam, alpha, length_penalty, max_extra),
-        options=options or LoadOptions(say=say),
+        options=_loading(options, to, quiet),
         say=say,
     )
     compared = run_comparison(request)
@@ -314,6 +316,7 @@ def batch(
     *,
     columns: str = "",
     into: str = "translation",
+    to: str = "",
     beam: int | None = None,
     alpha: float | None = None,
     request: SearchRequest | None = None,
@@ -337,6 +340,7 @@ def batch(
         output: The folder for the shards. A folder that was begun with another model, inputs or options is refused.
         columns: For tables, the column to translate: "source=2", "source=text" or "source=word,features=tags".
         into: For tables, the column to add.
+        to: The target language, for models that translate into several.
         beam: Beam size; 1 is greedy search. By default the setting of the model.
         alpha: Strength of the length penalty.
         request: All search settings at once.
@@ -369,7 +373,7 @@ def batch(
         into=into,
         shard_rows=shard_lines,
         search=_search(run, request, beam, alpha),
-        options=replace(options or LoadOptions(), say=_say_nothing) if quiet else options or LoadOptions(),
+        options=_loading(options, to, quiet),
     )
     return translate_corpus(
         wanted, output, Where(on=on, workers=workers, task=shard, tasks=shards, prepare_only=prepare_only)
@@ -632,6 +636,7 @@ def distill(
     config: str | Path = "",
     settings: "Settings | None" = None,
     keep_original: bool = False,
+    to: str = "",
     beam: int | None = None,
     minutes: float | None = None,
     steps: int | None = None,
@@ -654,6 +659,7 @@ def distill(
         config: A TOML file of settings of the student.
         settings: Settings of the student, as in `train`.
         keep_original: Also train on the original targets.
+        to: The target language, for a teacher that translates into several. The student translates into this one.
         beam: The beam size of the teacher.
         minutes: Budget of the student's training in minutes; translating does not count.
         steps: Budget in optimizer steps.
@@ -686,7 +692,7 @@ def distill(
         request,
         keep_original=keep_original,
         beam=beam,
-        options=options,
+        options=_loading(options, to, quiet),
         where=Where(on=on, workers=workers),
         reporter=make_reporter(quiet, verbose),
     )
@@ -697,6 +703,7 @@ def backtranslate(
     lines: Iterable[str],
     folder: str | Path,
     *,
+    to: str = "",
     beam: int | None = None,
     sampling: bool = False,
     seed: int = 1,
@@ -713,6 +720,7 @@ def backtranslate(
         model: The run folder of a model that translates from the target language to the source language.
         lines: Lines of the target language.
         folder: Where to write made.txt (the sources) and given.txt (the targets).
+        to: The language of the sources, for a model that translates into several.
         beam: Beam size.
         sampling: Sample the sources instead of searching for the best ones.
         seed: Another seed gives other samples.
@@ -739,7 +747,7 @@ def backtranslate(
         beam=beam,
         sampling=sampling,
         seed=seed,
-        options=options or LoadOptions(say=_reporting(quiet)),
+        options=_loading(options, to, quiet),
         where=Where(on=on, workers=workers),
     )
 
@@ -963,6 +971,12 @@ def serve(
 def _opened(model: Model, to: str = "") -> Translator:
     translator = model if isinstance(model, Translator) else load(model, lazy=True)
     return translator.to(to) if to else translator
+
+
+def _loading(options: LoadOptions | None, to: str, quiet: bool) -> LoadOptions:
+    """The options with this target language, if there is one."""
+    given = options or LoadOptions()
+    return replace(given, to=to or given.to, say=_say_nothing if quiet else given.say)
 
 
 def _reporting(quiet: bool) -> Say:

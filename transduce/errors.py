@@ -3,6 +3,7 @@
 TransduceError              the command line prints it as one line and exits with 2
 ├── SettingError            a setting, option or combination that cannot work
 ├── DataError               a problem in the user's files (names the file and, if possible, the line)
+│   └── UnreadableFile      a file that cannot be read now; another attempt may succeed
 ├── RunError                a run folder that cannot be resumed, loaded or overwritten
 │   └── DamagedFile         a file that is modified, incomplete or of the wrong kind
 ├── TrainingError           training cannot continue (loss is NaN, out of memory, disk full)
@@ -22,6 +23,10 @@ class SettingError(TransduceError):
 
 class DataError(TransduceError):
     """A problem in the user's files; the message begins with `file:line` if there is one."""
+
+
+class UnreadableFile(DataError):
+    """A file that cannot be opened or read, or is cut short."""
 
 
 class RunError(TransduceError):

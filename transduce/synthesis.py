@@ -70,25 +70,30 @@ def distill(
 ) -> Result:
     """Train a student on the teacher's translations of the sources (Kim and Rush 2016), or resume an existing run."""
     reporter, taught = reporter or SilentReporter(), open_folder(teacher)
-    request = student_request(request, taught, RunFolder(Path(run)))
+    options = options or LoadOptions(say=reporter.say)
+    request = student_request(request, taught, RunFolder(Path(run)), options.to)
     # Report mistakes in the student's settings or folder before the teacher translates for an hour.
     check_free(RunFolder(Path(run)))
     requested = requested_settings(request)
     if requested.config.data.tags:
         raise SettingError(
-            "data.tags: `distill` reads the target language from the text: begin each source line with its tag, such as >>de<<"
+            "data.tags: `distill` reads the target language from the text: begin each source line with its tag, such as >>de<<, "
+            "or distil one language with --to"
         )
     folder = RunFolder(Path(run)).made
     original = _readable_again(groups_of(request.train), folder)
     sources = (line for block in _corpus(original, requested, taught).blocks() for line in block.source)
     search = SearchRequest.of(taught.config.search).but(beam=beam)
-    made = make_corpus(teacher, search, sources, folder, options or LoadOptions(say=reporter.say), where)
+    made = make_corpus(teacher, search, sources, folder, options, where)
     files = [(str(made.given), str(made.made)), *(original if keep_original else ())]
     return train_model(run, replace(request, train=files), reporter=reporter)
 
 
-def student_request(request: TrainingRequest, teacher: ModelFolder, run: RunFolder) -> TrainingRequest:
-    """The request with the settings that a student takes from its teacher: languages, task, units and a smaller shape."""
+def student_request(request: TrainingRequest, teacher: ModelFolder, run: RunFolder, to: str = "") -> TrainingRequest:
+    """The request with the settings that a student takes from its teacher: languages, task, units and a smaller shape.
+
+    With `to`, the teacher translates into one of its languages, and the student knows this one only.
+    """
     if not request.train:
         raise SettingError("no training data: give --train SOURCE TARGET or --train FILE.tsv")
     preset = request.preset or "student"
@@ -96,10 +101,15 @@ def student_request(request: TrainingRequest, teacher: ModelFolder, run: RunFold
     return replace(
         request,
         preset=preset,
-        languages=language_codes(request.languages) or teacher.config.data.languages,
+        languages=language_codes(request.languages) or _taught_languages(teacher, to),
         shrunk=settings_layer(smaller),
-        inherited={} if run.config.exists() else taught_by(teacher),  # an existing run has its own settings
+        inherited={} if run.config.exists() else taught_by(teacher, to),  # an existing run has its own settings
     )
+
+
+def _taught_languages(teacher: ModelFolder, to: str) -> tuple[str, ...]:
+    languages = teacher.config.data.languages
+    return (languages[0], to) if languages and to else languages
 
 
 def _corpus(files: tuple[Group, ...], requested: RequestedSettings, teacher: ModelFolder) -> Corpus:
@@ -113,11 +123,12 @@ def _corpus(files: tuple[Group, ...], requested: RequestedSettings, teacher: Mod
     )
 
 
-def taught_by(teacher: ModelFolder) -> Layers:
+def taught_by(teacher: ModelFolder, to: str = "") -> Layers:
     """The settings that a student inherits: its task and units must not be inferred from a weak teacher's output."""
     data = teacher.config.data
     settings: dict[str, Any] = {name: getattr(data, name) for name in INHERITED}
-    settings["symbols"] = (*data.symbols, *map(language_tag, dict.fromkeys((*data.tags, *data.valid_tags))))
+    tags = () if to else dict.fromkeys((*data.tags, *data.valid_tags))
+    settings["symbols"] = (*data.symbols, *map(language_tag, tags))
     if (
         data.layout and data.layout.features
     ):  # the teacher read them from their own column; they are part of the text now

@@ -48,7 +48,7 @@ class Format(Protocol):
         ...
 
     def check(self, path: str) -> None:
-        """Refuse a file that lacks a column, or already has one for the translations."""
+        """Refuse a file that is of another kind, lacks a column, or already has one for the translations."""
         ...
 
     def header(self, path: str) -> str:

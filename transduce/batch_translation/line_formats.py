@@ -20,6 +20,7 @@ from transduce.data.corpus import is_compressed
 from transduce.errors import DataError, SettingError
 
 CHUNK = 1 << 20  # bytes
+CHECKED = 1 << 16  # bytes at the beginning of a file, which show whether it is text
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 TextOf = Callable[[str, str], str]  # from a line and its place, `file:line`
@@ -31,8 +32,8 @@ class TextLines:
     ending = "txt"
 
     def check(self, path: str) -> None:
-        with reading(path), open_bytes(path):
-            pass
+        _check_text(path)
+        next(self.read(Range(path, 0, 1, None)), None)
 
     def header(self, path: str) -> str:
         return ""
@@ -102,10 +103,9 @@ class TsvLines(TextLines):
     ending = "tsv"
 
     def check(self, path: str) -> None:
-        if self.columns.named:
-            self._numbered(path)
-            if self.into in _first_line(path).split("\t"):
-                raise already_there(f"{path}:1", "column", self.into)
+        super().check(path)
+        if self.columns.named and self.into in _first_line(path).split("\t"):
+            raise already_there(f"{path}:1", "column", self.into)
 
     def header(self, path: str) -> str:
         return f"{_first_line(path)}\t{self.into}" if self.columns.named else ""
@@ -184,6 +184,20 @@ def _decoded(line: bytes) -> tuple[str, bool]:
         return line.decode(), False
     except UnicodeDecodeError:
         return line.decode(errors="replace"), True
+
+
+def _check_text(path: str) -> None:
+    """Refuse what is no text, by its beginning: a line that is not UTF-8 is common in crawls, a file of them is a mistake."""
+    with reading(path), open_bytes(path) as file:
+        beginning = file.read(CHECKED)
+    whole = beginning[: beginning.rfind(b"\n") + 1] if len(beginning) == CHECKED else beginning
+    lines = whole.splitlines()
+    strange = sum(_decoded(line)[1] for line in lines)
+    if 2 * strange > len(lines) or 100 * beginning.count(0) > len(beginning):
+        raise DataError(
+            f"{path}: no UTF-8 text, by its first lines: convert it with iconv; the name of a compressed file must end in .gz, "
+            ".xz or .bz2"
+        )
 
 
 def _first_line(path: str) -> str:

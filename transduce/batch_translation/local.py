@@ -13,7 +13,7 @@ from typing import Any
 
 from transduce.batch_translation.progress import Progress
 from transduce.batch_translation.schedule import Schedule
-from transduce.batch_translation.worker import ShardError, ShardReport, Worker
+from transduce.batch_translation.worker import ShardError, ShardReport, Worker, would_repeat
 from transduce.cores import available_cores
 from transduce.errors import DataError, RunError
 
@@ -29,7 +29,7 @@ def run_here(worker: Worker, schedule: Schedule, progress: Progress) -> None:
         except (DataError, ShardError, MemoryError, RuntimeError, OSError) as error:
             reason = str(error) or type(error).__name__
             written.take_back()
-            progress.failed(number, reason, schedule.failed(number, reason))
+            progress.failed(number, reason, schedule.failed(number, reason, is_final=would_repeat(error)))
 
 
 class Written:
@@ -149,7 +149,8 @@ class WorkerThread(threading.Thread):
             place = self.progress.manifest.place(number, written.rows)
             reason = f"{place}: the process died at or after this line ({self._ending()})"
         written.take_back()
-        self.progress.failed(number, reason, self.schedule.failed(number, reason, worker_lost="failed" not in answer))
+        lost, is_final = "failed" not in answer, answer.get("is_final", False)
+        self.progress.failed(number, reason, self.schedule.failed(number, reason, lost, is_final))
 
     def _answer(self) -> dict[str, Any]:
         """The next object from the process, notes aside; empty if it has died."""

@@ -41,6 +41,8 @@ class BatchRequest:
     def __post_init__(self) -> None:
         if not 1 <= self.shard_rows <= MOST_ROWS:
             raise SettingError(f"shard_lines = {self.shard_rows}: must be from 1 to {MOST_ROWS:,}")
+        if not self.into.strip() or set(self.into) & set("\t\r\n"):
+            raise SettingError(f"--into {self.into!r}: give the column a name, without tabs and line breaks")
 
 
 @dataclass(frozen=True)
@@ -149,7 +151,7 @@ def make_manifest(request: BatchRequest, known: Manifest | None = None) -> Manif
     options = {
         name: value
         for name, value in asdict(replace(request.options, say=print)).items()
-        if name not in ("threads", "say")
+        if name not in ("threads", "say") and (name, value) != ("to", "")  # which older manifests do not have
     }
     paths = find_inputs(request.inputs)
     form = format_of(paths, request.columns, request.into)
@@ -176,7 +178,6 @@ def _cut_inputs(manifest: Manifest, form: Format, paths: Sequence[str]) -> Manif
     inputs: list[Input] = []
     shards: list[Shard] = []
     for path in paths:
-        form.check(path)
         stamp = _stamp(path)
         parts = list(form.ranges(path, manifest.shard_rows))
         shards += [Shard(len(shards) + n, len(inputs), one.first, one.rows, one.offset) for n, one in enumerate(parts)]

@@ -12,7 +12,7 @@ from typing import Any
 
 from transduce.batch_translation.progress import Progress
 from transduce.batch_translation.schedule import LOSSES, Schedule
-from transduce.batch_translation.worker import ShardError, ShardReport, Worker
+from transduce.batch_translation.worker import ShardError, ShardReport, Worker, would_repeat
 from transduce.errors import DataError, RunError, TransduceError
 
 CORES_PER_ACTOR = 4
@@ -35,7 +35,7 @@ class RayWorker:
                 self.worker = Worker.open(self.folder, self.threads, lambda text: print(text, file=sys.stderr))
             return {"report": asdict(self.worker.translate(number))}
         except DataError as error:
-            return {"failed": str(error)}
+            return {"failed": str(error), "is_final": would_repeat(error)}
         except TransduceError as error:
             return {"fatal": str(error)}
         except (ShardError, MemoryError, RuntimeError, OSError) as error:
@@ -133,7 +133,8 @@ class Dispatch:
             self.progress.advanced(report.rows)
             self.progress.finished(report)
         else:
-            self.progress.failed(number, answer["failed"], self.schedule.failed(number, answer["failed"]))
+            reason, is_final = answer["failed"], answer.get("is_final", False)
+            self.progress.failed(number, reason, self.schedule.failed(number, reason, is_final=is_final))
         return actor
 
     def _lost(self, number: int, error: Exception) -> None:

@@ -39,6 +39,12 @@ class Progress:
             if perf_counter() - self.said >= EVERY_S or self.done == self.shards:
                 self._report()
 
+    def finished_elsewhere(self, number: int) -> None:
+        """Another command has finished a shard of this one."""
+        with self.lock:
+            self.done += 1
+            self.rows_before += self.manifest.shards[number].rows
+
     def note(self, text: str) -> None:
         """What a worker has to say; several workers say the same once."""
         with self.lock:
@@ -48,7 +54,8 @@ class Progress:
 
     def failed(self, number: int, reason: str, failure: Failure | None) -> None:
         """An attempt at a shard failed; `failure` is given if it was the last."""
-        after = f"set aside after {failure.attempts} attempts" if failure else "it will be tried again"
+        many = f"{failure.attempts} attempt{'s' * (failure.attempts > 1)}" if failure else ""
+        after = f"set aside after {many}" if failure else "it will be tried again"
         self.say(f"shard {number} failed: {reason}; {after}")
 
     @property
@@ -59,8 +66,12 @@ class Progress:
         self.said = perf_counter()
         rate = self.rows_written / max(1e-9, self.seconds)
         rows = self.rows_before + self.rows_written
-        left = f", {duration((self.rows - rows) / rate)} left" if rate and rows < self.rows else ""
-        self.say(f"{self.done:,} of {self.shards:,} shards, {rows:,} of {self.rows:,} lines, {rate:,.0f} lines/s{left}")
+        mine = f"{self.rows_written:,} of them in" if self.rows_before else "in"
+        left = f"; {duration((self.rows - rows) / rate)} left" if rate and rows < self.rows else ""
+        self.say(
+            f"{self.done:,} of {self.shards:,} shards are finished, {rows:,} of {self.rows:,} lines are translated, "
+            f"{mine} {duration(self.seconds)} ({rate:,.0f} lines/s){left}"
+        )
 
 
 def duration(seconds: float) -> str:

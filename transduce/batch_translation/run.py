@@ -6,13 +6,15 @@ from pathlib import Path
 from typing import Literal
 
 from transduce.batch_translation.folder import BatchFolder
+from transduce.batch_translation.formats import Range
+from transduce.batch_translation.kinds import find_inputs, format_of
 from transduce.batch_translation.local import run_here, run_processes, visible_gpus
 from transduce.batch_translation.manifest import BatchRequest, Manifest, make_manifest
 from transduce.batch_translation.progress import Progress
 from transduce.batch_translation.schedule import Failure, Schedule
 from transduce.batch_translation.worker import Worker
 from transduce.cores import thread_refusal
-from transduce.errors import MissingExtra, RunError, SettingError
+from transduce.errors import DataError, MissingExtra, RunError, SettingError
 from transduce.translator import Translator
 
 MOST_WORKERS = 1_024
@@ -63,12 +65,28 @@ def prepare(request: BatchRequest, output: str | Path) -> Manifest:
     """Write the manifest of a new folder, or check that an existing folder holds the same work."""
     folder = BatchFolder(Path(output))
     known = folder.read_manifest()
+    if known is None:
+        check_inputs(request)
     manifest = make_manifest(request, known)
     if known and (difference := manifest.difference(known)):
         raise RunError(f"{output}: was begun with {difference}; give another folder, or delete this one")
     if manifest != known:
         folder.write_manifest(manifest)
     return manifest
+
+
+def check_inputs(request: BatchRequest) -> None:
+    """Refuse at once, before anything is hashed and written, what would fail in every attempt: the first row is looked at."""
+    translator = Translator.load(request.run, request.options)  # without its weights
+    paths = find_inputs(request.inputs)
+    form = format_of(paths, request.columns, request.into)
+    for path in paths:
+        form.check(path)
+        first = Range(path, 0, 1, None)
+        try:
+            translator.forms.learned([text for rows in form.read(first) for text in rows.texts])
+        except DataError as error:
+            raise DataError(f"{form.place(first, 0)}: {error}") from None
 
 
 def translate_corpus(
@@ -80,8 +98,8 @@ def translate_corpus(
         raise SettingError(refused)
     manifest, folder = prepare(request, output), BatchFolder(Path(output))
     mine, finished = where.mine(manifest), set(folder.finished())
-    schedule = Schedule(folder, [number for number in mine if number not in finished])
     progress = Progress(manifest, mine, finished, request.options.say)
+    schedule = Schedule(folder, [number for number in mine if number not in finished], progress.finished_elsewhere)
     if finished and schedule.waiting and not where.prepare_only:
         progress.say(f"{output}: {progress.done:,} of {len(mine):,} shards are finished; translating the others")
     if schedule.waiting and not where.prepare_only:

@@ -4,7 +4,7 @@ A shard may be tried several times, and by several commands at once; its finishe
 """
 
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from threading import Lock
 
@@ -26,8 +26,11 @@ class Failure:
 class Schedule:
     """The shards that one command translates. Threads may share it."""
 
-    def __init__(self, folder: BatchFolder, numbers: Iterable[int]) -> None:
+    def __init__(
+        self, folder: BatchFolder, numbers: Iterable[int], elsewhere: Callable[[int], None] = lambda number: None
+    ) -> None:
         self.folder, self.lock = folder, Lock()
+        self.elsewhere = elsewhere  # told the shards that another command has finished meanwhile
         self.waiting, self.failures, self.losses = deque(numbers), Counter[int](), Counter[int]()
         self.set_aside: list[Failure] = []
 
@@ -38,15 +41,19 @@ class Schedule:
                 number = self.waiting.popleft()
                 if not self.folder.is_finished(number):
                     return number
+                self.elsewhere(number)
             return None
 
-    def failed(self, number: int, reason: str, worker_lost: bool = False) -> Failure | None:
-        """Put a shard back, behind all others; or set it aside, record the reason, and return it."""
+    def failed(self, number: int, reason: str, worker_lost: bool = False, is_final: bool = False) -> Failure | None:
+        """Put a shard back, behind all others; or set it aside, record the reason, and return it.
+
+        `is_final` says that every further attempt would fail as well.
+        """
         with self.lock:
             counted = self.losses if worker_lost else self.failures
             counted[number] += 1
             attempts = self.failures[number] + self.losses[number]
-            if self.failures[number] < FAILURES and self.losses[number] < LOSSES:
+            if self.failures[number] < FAILURES and self.losses[number] < LOSSES and not is_final:
                 self.waiting.append(number)
                 return None
             failure = Failure(number, reason, attempts)

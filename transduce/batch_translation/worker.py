@@ -13,7 +13,7 @@ from time import perf_counter
 from transduce.batch_translation.folder import BatchFolder, process_name, write_errors
 from transduce.batch_translation.formats import Format, Range, Rows
 from transduce.batch_translation.manifest import Manifest, Shard, model_hash
-from transduce.errors import DataError, RunError
+from transduce.errors import DataError, RunError, UnreadableFile
 from transduce.translator import SearchRequest, Translation, Translator
 from transduce.translator.engines import Say
 
@@ -53,6 +53,11 @@ class ShardError(Exception):
     """A shard that could not be translated, with the line that caused it if one line did."""
 
 
+def would_repeat(error: Exception) -> bool:
+    """Whether every further attempt would fail in the same way: the input itself is wrong."""
+    return isinstance(error, DataError) and not isinstance(error, UnreadableFile)
+
+
 class Worker:
     """Translates the shards of one folder."""
 
@@ -88,7 +93,7 @@ class Worker:
         try:
             size = Path(given.path).stat().st_size
         except OSError as error:
-            raise DataError(f"{given.path}: cannot be read: {(error.strerror or '').lower()}") from None
+            raise UnreadableFile(f"{given.path}: cannot be read: {(error.strerror or '').lower()}") from None
         if size != given.bytes:
             raise DataError(f"{given.path}: has {size:,} bytes, but had {given.bytes:,} when the batch began")
 

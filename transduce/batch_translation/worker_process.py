@@ -26,7 +26,7 @@ def main(folder: str, threads: str) -> None:
 
 def serve(folder: str, threads: int, tell: Any) -> None:
     """Translate the shards that are asked for. Mistakes of the user end the whole command, so they are told apart."""
-    from transduce.batch_translation.worker import Worker
+    from transduce.batch_translation.worker import Worker, would_repeat
     from transduce.errors import DataError, TransduceError
 
     parent = os.getppid()
@@ -45,7 +45,7 @@ def serve(folder: str, threads: int, tell: Any) -> None:
             except TransduceError as error:
                 if not isinstance(error, DataError):
                     raise
-                tell(failed=str(error))
+                tell(failed=str(error), is_final=would_repeat(error))
             except Exception as error:
                 tell(failed=str(error) or type(error).__name__)
     except TransduceError as error:

@@ -56,6 +56,7 @@ def _translate(options: Options) -> "BatchResult":
         options.output,
         columns=options.columns,
         into=options.into,
+        to=options.to,
         request=_request(options),
         shard_lines=options.shard_lines,
         on=options.on,

@@ -21,6 +21,7 @@ def compare(options: Options) -> int:
         samples=options.samples,
         merge=options.merge,
         columns=options.columns.split(",") if options.columns else (),
+        to=options.to,
         beam=options.beam,
         alpha=options.alpha,
         length_penalty=options.length_penalty,

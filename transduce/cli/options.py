@@ -76,13 +76,18 @@ def add_verbosity(parser: Parser) -> None:
 def add_model(parser: Parser) -> None:
     """A model, and how to load it."""
     parser.add_argument("run", help="run folder of the model")
+    add_target_language(parser)
+    add_loading(parser)
+
+
+def add_target_language(parser: Parser, of: str = "models") -> None:
+    """The target language of models that have several."""
     parser.add_argument(
         "--to",
         metavar="LANGUAGE",
         default="",
-        help="target language, for models that translate into several (default: the tag of each line, such as >>de<<)",
+        help=f"target language, for {of} that translate into several (default: the tag of each line, such as >>de<<)",
     )
-    add_loading(parser)
 
 
 def add_loading(parser: Parser) -> None:

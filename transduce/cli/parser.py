@@ -20,6 +20,7 @@ from transduce.cli.options import (
     add_sampling,
     add_search,
     add_settings,
+    add_target_language,
     add_verbosity,
     add_weights,
     add_workers,
@@ -137,7 +138,7 @@ LINES = (
 )
 SHARDS = (
     "Rerun the command to resume: a finished shard is never translated again. Without --on ray, several machines can share "
-    "the work as tasks of an array, with --shard and --shards. The exit status is 3 if a shard failed three times, or if --verify "
+    "the work as tasks of an array, with --shard and --shards. The exit status is 3 if a shard could not be translated, or if --verify "
     "finds anything missing or damaged."
 )
 COMPARED = (
@@ -147,7 +148,7 @@ COMPARED = (
 EXPORT = "The export is kept only if the other runtime gives the same translations on sample sentences."
 RERUN = "Rerun the command to resume."
 TEACHER = (
-    f"{RERUN} --device, --threads, --engine, --quantization, --weights, --beam, --workers and --on apply to the teacher only; use --set for the "
+    f"{RERUN} --device, --threads, --engine, --quantization, --weights, --beam, --to, --workers and --on apply to the teacher only; use --set for the "
     "student, for example --set train.device=cpu train.threads=4."
 )
 FASTER = "`translate --shortlist` is then faster on CPUs."
@@ -330,6 +331,7 @@ def _batch(parser: Parser) -> None:
     after.add_argument(
         "--collect", metavar="FILE", default="", help="join the shards in one file (.gz, .xz, .bz2 compress it)"
     )
+    add_target_language(parser)
     add_loading(parser)
     add_engine(parser)
     add("--shortlist", action="store_true", help=SHORTLIST)
@@ -426,6 +428,7 @@ def _compare(parser: Parser) -> None:
     )
     add("--json", action="store_true", help=JSON_RESULT)
     add("--quiet", action="store_true", help="print no messages to stderr")
+    add_target_language(parser, "runs")
     add_search(parser)
     add_engine(parser)
     add_loading(parser)
@@ -515,6 +518,7 @@ def _distill(parser: Parser) -> None:
     add_settings(parser)
     add("--keep-original", action="store_true", help="also train on the original targets")
     add("--beam", type=int, help="beam size of the teacher (default: its setting)")
+    add_target_language(parser, "teachers")
     add_loading(parser)
     add_engine(parser)
     add_workers(parser)
@@ -533,6 +537,7 @@ def _backtranslate(parser: Parser) -> None:
     add("--sample", action="store_true", help="sample sources instead of searching for the best ones")
     add("--beam", type=int, help="beam size (default: the model's setting)")
     add("--seed", type=int, metavar="N", help=SEED)
+    add_target_language(parser)
     add_loading(parser)
     add_engine(parser)
     add_workers(parser)

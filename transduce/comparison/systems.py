@@ -65,7 +65,8 @@ class Member:
 
     def load(self) -> Translator:
         """The translator of a run, loaded anew for each use, so that only one model is in memory at a time."""
-        return Translator.load(self.path, self.options)
+        translator = Translator.load(self.path, replace(self.options, to=""))
+        return translator.to(self.options.to) if self.options.to and translator.target_languages else translator
 
 
 @dataclass(frozen=True)
@@ -110,8 +111,10 @@ class Search:
 def translate_member(member: Member, sources: Sequence[str], search: Search, say: Say) -> list[str]:
     """The outputs of a run for these sources, from the cache or translated now."""
     translator = member.load()
+    if member.options.to and not translator.target_languages:
+        say(f"{member.path}: translates into one language only, so --to {member.options.to} does not apply to it")
     request = translator.request(**vars(search)).but(figures="none")
-    key = ("outputs", translator.digest, request, member.options.engine, member.options.device)
+    key = ("outputs", translator.digest, translator.forms.tag, request, member.options.engine, member.options.device)
 
     def translate() -> list[str]:
         say(f"{member.path}: translating {len(sources):,} lines")
@@ -123,7 +126,7 @@ def translate_member(member: Member, sources: Sequence[str], search: Search, say
 def align_member(member: Member, sources: Sequence[str], outputs: Sequence[str], say: Say) -> list[Pairs]:
     """The word alignments of these outputs by the attention of a run, from the cache or computed now."""
     translator = member.load()
-    key = ("alignments", translator.digest, _digest(sources), _digest(outputs))
+    key = ("alignments", translator.digest, translator.forms.tag, _digest(sources), _digest(outputs))
     return _kept(translator, ALIGNMENTS, key, lambda: translator.align(sources, outputs), say)
 
 

@@ -84,7 +84,9 @@ def _is_dictionary(sources: Sequence[str], references: Sequence[Sequence[str]]) 
 
 def _task(config: Config | None, test: TestSet, request: CompareRequest) -> TaskMetrics:
     """The metrics of the task, unless others are asked for."""
-    language = request.language or (config.data.languages[1] if config and config.data.languages else "")
+    language = (
+        request.language or request.options.to or (config.data.languages[1] if config and config.data.languages else "")
+    )
     if config:
         task = replace(task_metrics(config, test), language=language)
     elif _is_dictionary(test.sources, test.references):

@@ -22,7 +22,7 @@ from zlib import crc32
 
 from transduce.config import DataConfig, language_tag
 from transduce.config.columns import Columns, feature_symbols
-from transduce.errors import DataError
+from transduce.errors import DataError, UnreadableFile
 from transduce.placeholders import Masker
 
 LINES_PER_BLOCK = 4096
@@ -218,11 +218,11 @@ def open_bytes(path: str) -> IO[bytes]:
     return opener(path) if opener else Path(path).open("rb")
 
 
-def unreadable(where: str, error: Exception) -> DataError:
+def unreadable(where: str, error: Exception) -> UnreadableFile:
     """Any of `READ_ERRORS` as an error of one line."""
     if isinstance(error, OSError) and error.errno:  # bz2's own complaint is an OSError without a number
-        return DataError(f"{where}: cannot be read: {_reason(error)}")
-    return DataError(f"{where}: the compressed file is damaged or cut short at or after this line: fetch it again")
+        return UnreadableFile(f"{where}: cannot be read: {_reason(error)}")
+    return UnreadableFile(f"{where}: the compressed file is damaged or cut short at or after this line: fetch it again")
 
 
 def _reason(error: OSError) -> str:

@@ -34,8 +34,9 @@ def say_to_stderr(text: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class LoadOptions:
-    """How to load a model: which weights, which engine, on which device."""
+    """How to load a model: for which target language, which weights, which engine, on which device."""
 
+    to: str = ""  # target language, for models that translate into several
     weights: str = "auto"  # or best, last, averaged
     engine: Literal["auto", "torch", "ct2"] = "auto"
     device: str = "auto"  # or cpu, cuda

@@ -50,9 +50,10 @@ class Translator:
     @staticmethod
     def load(folder: str | Path, options: LoadOptions | None = None) -> "Translator":
         """The translator of a run folder. An engine is loaded when it is first needed, or by `ready`."""
-        opened = open_folder(folder)
-        engines = FolderEngines(opened, options or LoadOptions(), longest_source(opened.config.model))
-        return Translator(engines, opened.vocabularies, opened.config)
+        opened, options = open_folder(folder), options or LoadOptions()
+        engines = FolderEngines(opened, options, longest_source(opened.config.model))
+        translator = Translator(engines, opened.vocabularies, opened.config)
+        return translator.to(options.to) if options.to else translator
 
     @staticmethod
     def around(model: "Model", vocabularies: Vocabularies, config: Config, device: "Device") -> "Translator":
