@@ -3,6 +3,7 @@
 import pytest
 
 from transduce.config import (
+    FAMILIES,
     PRESETS,
     Config,
     Counts,
@@ -178,7 +179,8 @@ def test_a_bad_file_is_named(text: str) -> None:
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_presets_are_valid(preset: str) -> None:
-    build(fit(Counts(29_000, WORDS, WORDS)).layer, PRESETS[preset])
+    family = FAMILIES[PRESETS[preset]["model"].get("family", "transformer")]
+    build(family.fitted(fit(Counts(29_000, WORDS, WORDS)).layer), PRESETS[preset])
 
 
 @pytest.mark.parametrize("pairs", [10, 5_000, 29_000, 150_000, 500_000, 5_000_000])

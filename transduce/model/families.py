@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from transduce.config import ModelConfig
+from transduce.model.convolutional import ByteNet, ConvS2S
+from transduce.model.convolutional.cost import bytenet_activations, bytenet_flops, convs2s_activations, convs2s_flops
 from transduce.model.cost import transformer_activations, transformer_flops
 from transduce.model.model import Model
 from transduce.model.recurrent import RnnSearch
@@ -24,6 +26,8 @@ class Family:
 FAMILIES = {
     "transformer": Family(Transformer, transformer_flops, transformer_activations),
     "rnn": Family(RnnSearch, rnn_flops, rnn_activations),
+    "convs2s": Family(ConvS2S, convs2s_flops, convs2s_activations),
+    "bytenet": Family(ByteNet, bytenet_flops, bytenet_activations),
 }
 
 

@@ -3,6 +3,7 @@
 Importable without torch. `transduce/model/families.py` is the other table: it says how a model of each family is made.
 """
 
+from transduce.config.models.convolutional import ByteNetConfig, ConvS2SConfig
 from transduce.config.models.model import ModelConfig, Refusal
 from transduce.config.models.recurrent import RecurrentConfig, RnnConfig
 from transduce.config.models.transformer import TransformerConfig
@@ -10,6 +11,17 @@ from transduce.config.models.transformer import TransformerConfig
 FAMILIES: dict[str, type[ModelConfig]] = {
     "transformer": TransformerConfig,
     "rnn": RnnConfig,
+    "convs2s": ConvS2SConfig,
+    "bytenet": ByteNetConfig,
 }
 
-__all__ = ["FAMILIES", "ModelConfig", "RecurrentConfig", "Refusal", "RnnConfig", "TransformerConfig"]
+__all__ = [
+    "FAMILIES",
+    "ByteNetConfig",
+    "ConvS2SConfig",
+    "ModelConfig",
+    "RecurrentConfig",
+    "Refusal",
+    "RnnConfig",
+    "TransformerConfig",
+]
