@@ -4,7 +4,15 @@ from transduce.config.budget import Machine
 from transduce.config.budget import cpu as cpu_machine
 from transduce.config.budget import gpu as gpu_machine
 from transduce.config.fitted import FitRequest, Fitted, Time, fit
-from transduce.config.models import FAMILIES, ModelConfig, RecurrentConfig, RnnConfig, TransformerConfig
+from transduce.config.models import (
+    FAMILIES,
+    DecoderConfig,
+    LayersConfig,
+    ModelConfig,
+    RecurrentConfig,
+    RnnConfig,
+    TransformerConfig,
+)
 from transduce.config.old_names import Layers, notes_on_old_names, refuse_removed, without_removed
 from transduce.config.presets import PRESETS
 from transduce.config.resolve import (
@@ -30,6 +38,7 @@ from transduce.config.settings import (
     language_tag,
 )
 from transduce.config.task import Counts, SideCounts
+from transduce.config.text_recipe import fit_text
 
 __all__ = [
     "FAMILIES",
@@ -37,9 +46,11 @@ __all__ = [
     "Config",
     "Counts",
     "DataConfig",
+    "DecoderConfig",
     "FitRequest",
     "Fitted",
     "Layers",
+    "LayersConfig",
     "Machine",
     "ModelConfig",
     "RecurrentConfig",
@@ -59,6 +70,7 @@ __all__ = [
     "cpu_machine",
     "differences",
     "fit",
+    "fit_text",
     "flatten",
     "from_toml",
     "gpu_machine",

@@ -7,7 +7,8 @@ from typing import Any
 from transduce.config import ModelConfig
 from transduce.model.convolutional import ByteNet, ConvS2S
 from transduce.model.convolutional.cost import bytenet_activations, bytenet_flops, convs2s_activations, convs2s_flops
-from transduce.model.cost import transformer_activations, transformer_flops
+from transduce.model.cost import decoder_activations, decoder_flops, transformer_activations, transformer_flops
+from transduce.model.decoder import Decoder
 from transduce.model.model import Model
 from transduce.model.recurrent import RnnSearch
 from transduce.model.recurrent.cost import rnn_activations, rnn_flops
@@ -25,6 +26,7 @@ class Family:
 
 FAMILIES = {
     "transformer": Family(Transformer, transformer_flops, transformer_activations),
+    "decoder": Family(Decoder, decoder_flops, decoder_activations),
     "rnn": Family(RnnSearch, rnn_flops, rnn_activations),
     "convs2s": Family(ConvS2S, convs2s_flops, convs2s_activations),
     "bytenet": Family(ByteNet, bytenet_flops, bytenet_activations),
