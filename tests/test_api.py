@@ -5,12 +5,13 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 import transduce
-from transduce.cores import IDLE_THREADS
+from transduce.cores import IDLE_THREADS, REPEATABLE
 from transduce.errors import MissingExtra, RunError, SettingError
 from transduce.translator import Translator
 
@@ -111,10 +112,12 @@ def test_backtranslation_takes_an_open_file(run: Path, tmp_path: Path) -> None:
 # --- threads ---------------------------------------------------------------------------------------------------
 
 
-def environment_after(program: str, **given: str) -> dict[str, str]:
-    """The variables for idle threads at the end of a Python program."""
-    clean = {name: value for name, value in os.environ.items() if name not in IDLE_THREADS}
-    show = f"{program}\nimport os, json; print(json.dumps({{n: os.environ[n] for n in {list(IDLE_THREADS)} if n in os.environ}}))"
+def environment_after(program: str, names: Iterable[str] = IDLE_THREADS, **given: str) -> dict[str, str]:
+    """The variables of these names at the end of a Python program."""
+    clean = {name: value for name, value in os.environ.items() if name not in names}
+    show = (
+        f"{program}\nimport os, json; print(json.dumps({{n: os.environ[n] for n in {list(names)} if n in os.environ}}))"
+    )
     done = subprocess.run([sys.executable, "-c", show], capture_output=True, text=True, check=True, env=clean | given)
     found: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
     return found
@@ -126,3 +129,4 @@ def test_idle_threads_are_tuned_by_the_first_call_and_not_by_the_import(run: Pat
     assert environment_after(f"import transduce; {load}") == IDLE_THREADS
     assert environment_after(f"import transduce; {load}", OMP_WAIT_POLICY="ACTIVE")["OMP_WAIT_POLICY"] == "ACTIVE"
     assert environment_after(f"import torch, transduce; {load}") == {}
+    assert environment_after(f"import torch, transduce; {load}", REPEATABLE) == REPEATABLE

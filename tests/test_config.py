@@ -179,8 +179,9 @@ def test_a_bad_file_is_named(text: str) -> None:
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_presets_are_valid(preset: str) -> None:
-    family = FAMILIES[PRESETS[preset]["model"].get("family", "transformer")]
-    build(family.fitted(fit(Counts(29_000, WORDS, WORDS)).layer), PRESETS[preset])
+    family = PRESETS[preset]["model"].get("family", "transformer")
+    config = build(FAMILIES[family].fitted(fit(Counts(29_000, WORDS, WORDS)).layer), PRESETS[preset])
+    assert config.model.family == family
 
 
 @pytest.mark.parametrize("pairs", [10, 5_000, 29_000, 150_000, 500_000, 5_000_000])

@@ -1,4 +1,7 @@
-"""The CPU cores of this process: how many it may use, and how idle threads wait for work. Fast to import."""
+"""The CPU cores of this process: how many it may use, and how idle threads wait for work. Fast to import.
+
+Also what CUDA's libraries must find in the environment before they start.
+"""
 
 import os
 import sys
@@ -6,6 +9,10 @@ import sys
 # Idle OpenMP threads that spin for long take cores from threads that work; threads that sleep at once take longer to wake up
 # than a small model's products take to compute. Spinning for a few microseconds was 1.6 times faster than either (docs/log.md).
 IDLE_THREADS = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "10000"}
+
+# cuDNN's recurrent layers give the same bits in every run only if cuBLAS has a workspace of a fixed size, which it reads when
+# it starts. This one is as large as PyTorch's own on current GPUs.
+REPEATABLE = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
 
 
 def available_cores() -> int:
@@ -33,8 +40,10 @@ def tune_idle_threads() -> bool:
     """Set how idle OpenMP threads wait for work, unless the environment already does.
 
     OpenMP reads these variables once, when torch loads it, so call this before importing torch. Returns False, and changes
-    nothing, if torch is already imported.
+    nothing about threads, if torch is already imported. cuBLAS reads its variable later, when the GPU is first used.
     """
+    for name, value in REPEATABLE.items():
+        os.environ.setdefault(name, value)
     if "torch" in sys.modules:
         return False
     for name, value in IDLE_THREADS.items():

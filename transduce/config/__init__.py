@@ -6,11 +6,12 @@ from transduce.config.budget import gpu as gpu_machine
 from transduce.config.fitted import FitRequest, Fitted, Time, fit
 from transduce.config.models import (
     FAMILIES,
-    DecoderConfig,
-    LayersConfig,
+    FeedForwardConfig,
+    GnmtConfig,
     ModelConfig,
     RecurrentConfig,
     RnnConfig,
+    Seq2seqConfig,
     TransformerConfig,
 )
 from transduce.config.old_names import Layers, notes_on_old_names, refuse_removed, without_removed
@@ -38,7 +39,6 @@ from transduce.config.settings import (
     language_tag,
 )
 from transduce.config.task import Counts, SideCounts
-from transduce.config.text_recipe import fit_text
 
 __all__ = [
     "FAMILIES",
@@ -46,16 +46,17 @@ __all__ = [
     "Config",
     "Counts",
     "DataConfig",
-    "DecoderConfig",
+    "FeedForwardConfig",
     "FitRequest",
     "Fitted",
+    "GnmtConfig",
     "Layers",
-    "LayersConfig",
     "Machine",
     "ModelConfig",
     "RecurrentConfig",
     "RnnConfig",
     "SearchConfig",
+    "Seq2seqConfig",
     "Setting",
     "SideCounts",
     "Time",
@@ -70,7 +71,6 @@ __all__ = [
     "cpu_machine",
     "differences",
     "fit",
-    "fit_text",
     "flatten",
     "from_toml",
     "gpu_machine",

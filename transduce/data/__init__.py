@@ -24,7 +24,6 @@ from transduce.data.inputs import (
     groups_from_setting,
     groups_of,
     groups_to_setting,
-    paths_of,
     without_pipes,
 )
 from transduce.data.layout import describe as describe_columns
@@ -32,9 +31,7 @@ from transduce.data.layout import infer_columns
 from transduce.data.mixing import Mixture
 from transduce.data.scanning import EmptyCorpus, Scan, SideStatistics, scan
 from transduce.data.store import Report, Rules, Store, open_or_build
-from transduce.data.text_corpus import TextCorpus
 from transduce.data.vocabularies import learn_vocabularies
-from transduce.data.windows import Windows
 
 __all__ = [
     "READ_ERRORS",
@@ -49,8 +46,6 @@ __all__ = [
     "Scan",
     "SideStatistics",
     "Store",
-    "TextCorpus",
-    "Windows",
     "absolute_setting",
     "cache_folder",
     "data_warnings",
@@ -65,7 +60,6 @@ __all__ = [
     "learn_vocabularies",
     "open_bytes",
     "open_or_build",
-    "paths_of",
     "read_lines",
     "read_pairs",
     "remember_run",

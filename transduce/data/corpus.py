@@ -123,14 +123,11 @@ def read_pairs(corpus: Corpus) -> tuple[list[str], list[str]]:
 
 def read_lines(path: str) -> list[str]:
     """All lines of a file that fits in memory, such as a file of outputs."""
-    return [line for block in lines_of(path) for line in block.lines]
-
-
-def lines_of(path: str) -> "Iterator[Lines]":
-    """The lines of a file, a block at a time; each block counts what was removed from its lines."""
+    lines: list[str] = []
     with closing(_Reader(path)) as reader:
-        while (block := reader.take()).lines:
-            yield block
+        while block := reader.take().lines:
+            lines += block
+    return lines
 
 
 def is_table(path: str) -> bool:
@@ -174,9 +171,7 @@ def is_compressed(path: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Lines:
-    """Consecutive lines of a file, and counts of what was removed from them."""
-
+class _Lines:
     lines: list[str]
     carriage_returns: int
     byte_order_marks: int
@@ -193,7 +188,7 @@ class _Reader:
         except OSError as error:
             raise unreadable(path, error) from None
 
-    def take(self) -> Lines:
+    def take(self) -> _Lines:
         try:
             text = "".join(islice(self._file, LINES_PER_BLOCK))
         except UnicodeDecodeError:
@@ -202,16 +197,16 @@ class _Reader:
             raise unreadable(f"{self.path}:{self.read + 1}", error) from None
         return self._split(text)
 
-    def _split(self, text: str) -> Lines:
+    def _split(self, text: str) -> _Lines:
         if not text:
-            return Lines([], 0, 0)
+            return _Lines([], 0, 0)
         mark = self.read == 0 and text.startswith("\ufeff")
         lines = text[1 if mark else 0 : -1 if text.endswith("\n") else None].split("\n")
         self.read += len(lines)
         if "\r" not in text:
-            return Lines(lines, 0, int(mark))
+            return _Lines(lines, 0, int(mark))
         returns = sum(line.endswith("\r") for line in lines)
-        return Lines([line.removesuffix("\r") for line in lines], returns, int(mark))
+        return _Lines([line.removesuffix("\r") for line in lines], returns, int(mark))
 
     def close(self) -> None:
         self._file.close()
@@ -249,7 +244,7 @@ def _undecodable(path: str) -> DataError:
     return DataError(f"{path}: not UTF-8")
 
 
-def _lines_together(group: Group) -> Iterator[list[Lines]]:
+def _lines_together(group: Group) -> Iterator[list[_Lines]]:
     """The same lines of every file of the group; the next block is read while this one is used."""
     with ExitStack() as files, ThreadPoolExecutor(max_workers=len(group)) as pool:
         readers = [files.enter_context(closing(_Reader(path))) for path in group]

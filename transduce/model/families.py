@@ -5,13 +5,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from transduce.config import ModelConfig
-from transduce.model.convolutional import ByteNet, ConvS2S
-from transduce.model.convolutional.cost import bytenet_activations, bytenet_flops, convs2s_activations, convs2s_flops
-from transduce.model.cost import decoder_activations, decoder_flops, transformer_activations, transformer_flops
-from transduce.model.decoder import Decoder
+from transduce.model.cost import transformer_activations, transformer_flops
+from transduce.model.feed_forward_baseline import (
+    FeedForwardBaseline,
+    feed_forward_activations,
+    feed_forward_flops,
+)
 from transduce.model.model import Model
-from transduce.model.recurrent import RnnSearch
-from transduce.model.recurrent.cost import rnn_activations, rnn_flops
+from transduce.model.recurrent import Gnmt, RnnSearch, Seq2seq
+from transduce.model.recurrent.cost import recurrent_activations, recurrent_flops
 from transduce.model.transformer import Transformer
 
 
@@ -26,10 +28,10 @@ class Family:
 
 FAMILIES = {
     "transformer": Family(Transformer, transformer_flops, transformer_activations),
-    "decoder": Family(Decoder, decoder_flops, decoder_activations),
-    "rnn": Family(RnnSearch, rnn_flops, rnn_activations),
-    "convs2s": Family(ConvS2S, convs2s_flops, convs2s_activations),
-    "bytenet": Family(ByteNet, bytenet_flops, bytenet_activations),
+    "ff": Family(FeedForwardBaseline, feed_forward_flops, feed_forward_activations),
+    "seq2seq": Family(Seq2seq, recurrent_flops, recurrent_activations),
+    "rnn": Family(RnnSearch, recurrent_flops, recurrent_activations),
+    "gnmt": Family(Gnmt, recurrent_flops, recurrent_activations),
 }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from transduce.config import Config
 from transduce.data import Mixture
-from transduce.data.batches import Batch, CutText, Ids, Pairs, Planned, Planner
+from transduce.data.batches import Batch, Ids, Pairs, Planned, Planner
 from transduce.text import Vocabularies
 from transduce.training.shards import Share
 from transduce.translator.evaluation import TestSet
@@ -29,27 +29,14 @@ class TrainingData:
 
     def passes(self, epoch: int) -> Sequence[Ids]:
         """The numbers of the pairs in an epoch: each pair once, or as often as the weight of its corpus demands."""
-        return Mixture.of(self._cut(epoch).groups, self.config.data.weights).epoch(self.config.train.seed, epoch)
+        return Mixture.of(self.train.groups, self.config.data.weights).epoch(self.config.train.seed, epoch)
 
     def pairs(self, epoch: int) -> Pairs:
-        """The training pairs; text is cut anew in each epoch, and with subword sampling pairs are segmented anew."""
+        """The training pairs; with subword sampling, they are segmented anew in each epoch."""
         sampling = self.config.data.subword_sampling
         if not sampling:
-            return self._cut(epoch)
+            return self.train
         return self.train.resampled(self.vocabularies, sampling, self.config.train.seed, epoch)
-
-    def _cut(self, epoch: int) -> Pairs:
-        return self.train.at_epoch(self.config.train.seed, epoch) if isinstance(self.train, CutText) else self.train
-
-    @property
-    def one_per_row(self) -> bool:
-        """Whether each training pair has a row to itself."""
-        return isinstance(self.train, CutText) and self.train.one_per_row
-
-    @property
-    def validation_lines(self) -> int:
-        """How many lines a whole validation translates; of text, how many windows it predicts."""
-        return len(self.valid_texts.sources) or len(self.valid.target_lengths)
 
 
 @dataclass(frozen=True)

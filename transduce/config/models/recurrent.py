@@ -12,6 +12,12 @@ if TYPE_CHECKING:
 
 CELLS = {"gru": "gated recurrent units (Cho et al. 2014)", "lstm": "long short-term memory"}
 
+TIES = {
+    "all": "all three; needs data.joint=true",
+    "target": "target and output",
+    "inputs": "source and target; needs data.joint=true",
+    "none": "each has its own",
+}
 RATE = 0.5  # of the learning rate for a Transformer
 
 
@@ -36,12 +42,7 @@ class RecurrentConfig(ModelConfig):
     tie: Literal["all", "target", "inputs", "none"] = setting(
         "none",
         "Which of the three embedding matrices (source, target, output) are the same matrix.",
-        choices={
-            "all": "all three; needs data.joint=true",
-            "target": "target and output",
-            "inputs": "source and target; needs data.joint=true",
-            "none": "each has its own",
-        },
+        choices=TIES,
         inherited="always",
     )
 
@@ -117,3 +118,60 @@ class RnnConfig(RecurrentConfig):
     def fitted(cls, recipe: Layers) -> Layers:
         layers = super().fitted(recipe)
         return {**layers, "model": layers["model"] | {"d_readout": 0}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seq2seqConfig(RecurrentConfig):
+    """The shape of the encoder-decoder without attention; the defaults are those of Sutskever et al. 2014."""
+
+    title: ClassVar[str] = "A recurrent encoder-decoder without attention"
+
+    dropout: float = rate(0.0, "Dropout on embeddings and on the output of each layer.")
+    num_encoder_layers: int = _layers(4, "Recurrent layers of the encoder; as many as of the decoder.")
+    num_decoder_layers: int = _layers(4, "Recurrent layers of the decoder; as many as of the encoder.")
+    cell: Literal["gru", "lstm"] = setting("lstm", "The recurrent unit.", choices=CELLS, inherited="always")
+    reverse_source: bool = setting(
+        True, "Whether the source is read backwards, so that its first tokens are near the first target tokens.",
+        inherited="always",
+    )  # fmt: skip
+
+    @classmethod
+    def fitted(cls, recipe: Layers) -> Layers:
+        layers = super().fitted(recipe)
+        return {**layers, "model": layers["model"] | {"num_encoder_layers": 2, "num_decoder_layers": 2}}
+
+    def contradictions(self, data: "DataConfig") -> list[Refusal]:
+        return [
+            *super().contradictions(data),
+            (
+                self.num_encoder_layers != self.num_decoder_layers,
+                f"model.num_encoder_layers = {self.num_encoder_layers} and model.num_decoder_layers = "
+                f"{self.num_decoder_layers}: each layer of the decoder begins in the last state of one of the encoder, "
+                "so set both to the same number",
+            ),
+        ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GnmtConfig(RecurrentConfig):
+    """The shape of GNMT; the defaults are NVIDIA's GNMT v2."""
+
+    title: ClassVar[str] = "A deep recurrent network with attention (GNMT)"
+
+    d_model: int = setting(1024, "Width of the recurrent layers.", least=1, most=100_000, inherited="always")
+    num_encoder_layers: int = setting(
+        4, "LSTM layers of the encoder; the first one is bidirectional.", least=2, most=1_000, inherited="always"
+    )
+    num_decoder_layers: int = _layers(4, "LSTM layers of the decoder; all but the first one read the context.")
+    tie: Literal["all", "target", "inputs", "none"] = setting(
+        "inputs",
+        "Which of the three embedding matrices (source, target, output) are the same matrix.",
+        choices=TIES,
+        inherited="always",
+    )
+
+    @classmethod
+    def fitted(cls, recipe: Layers) -> Layers:
+        """Two to four layers: one less than a Transformer."""
+        layers, count = super().fitted(recipe), min(4, max(2, recipe["model"]["num_encoder_layers"] - 1))
+        return {**layers, "model": layers["model"] | {"num_encoder_layers": count, "num_decoder_layers": count}}

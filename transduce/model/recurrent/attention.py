@@ -4,19 +4,17 @@ Axes: R rows, W target positions, S source positions, D width of the queries, M 
 which they are compared.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
 
+from transduce.model.additive import additive_scores
 from transduce.model.attention import Tap
 from transduce.model.shapes import Bool, Float, Int
 
 Kind = Literal["additive", "normalised", "dot"]
-ELEMENTS = {"cpu": 1 << 18, "cuda": 1 << 28}  # of [R, W, S, A] that are computed at once: what fits a cache, or memory
 
 
 @dataclass(frozen=True)
@@ -65,42 +63,4 @@ class SourceAttention(nn.Module):
         queries = self.query(queries)
         if self.kind == "normalised":  # weight normalisation (Salimans and Kingma 2016), and a bias
             vector, queries = self.scale * vector / vector.norm(), queries + self.bias
-        energies: Tensor = AdditiveEnergies.apply(queries, keys, vector.to(queries.dtype))
-        return energies
-
-
-class AdditiveEnergies(torch.autograd.Function):
-    """vector . tanh(query + key) for every query and key.
-
-    The sums under tanh, [R, W, S, A], are the largest tensor of the model. They are computed in parts, and computed again in
-    the backward pass instead of kept.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, queries: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
-        ctx.save_for_backward(queries, keys, vector)
-        parts = [linear(_hidden(queries[:, part], keys), vector[None])[..., 0] for part in _parts(queries, keys)]
-        return torch.cat(parts, 1)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        queries, keys, vector = ctx.saved_tensors
-        of_queries = torch.empty_like(queries)
-        of_keys, of_vector = (torch.zeros_like(tensor, dtype=torch.float32) for tensor in (keys, vector))
-        for part in _parts(queries, keys):
-            hidden, above = _hidden(queries[:, part], keys), gradient[:, part]
-            of_vector += above.flatten() @ hidden.flatten(0, 2)
-            below = torch.ops.aten.tanh_backward(above[..., None] * vector, hidden)
-            of_queries[:, part] = below.sum(2)
-            of_keys += below.sum(1)
-        return of_queries, of_keys.to(keys.dtype), of_vector.to(vector.dtype)
-
-
-def _hidden(queries: Tensor, keys: Tensor) -> Tensor:
-    return (queries[:, :, None] + keys[:, None]).tanh_()
-
-
-def _parts(queries: Tensor, keys: Tensor) -> Iterator[slice]:
-    """The target positions that are computed at once."""
-    count = max(1, ELEMENTS.get(keys.device.type, 1 << 18) // max(1, keys.numel()))
-    return (slice(begin, begin + count) for begin in range(0, queries.shape[1], count))
+        return additive_scores(queries[:, None], keys[:, None], vector[None, :, None])[:, 0]

@@ -96,3 +96,15 @@ class RecurrentModel(Model):
             for weight in module.parameters()
         }
         return {matrix: stacked.get(matrix, heights) for matrix, heights in super().matrices().items()}
+
+
+@torch.no_grad()
+def initialise(model: RecurrentModel, bound: float) -> None:
+    """Every weight from the uniform distribution between -bound and bound; the embedding of `<pad>` stays zero.
+
+    Bounds are published for one width. Times the root of that width over the model's, sums are as large in any model.
+    """
+    for parameter in model.parameters():
+        parameter.uniform_(-bound, bound)
+    for table in (model.source_embedding, model.target_embedding, model.output_embedding):
+        table.weight[-1].zero_()
