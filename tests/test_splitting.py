@@ -44,6 +44,8 @@ TEXTS = st.text(st.characters(codec="utf-8")) | st.text("aB .!?\n\"'<>/&;-é。"
         ("你好。世界！", ["你好。", "世界！"]),
         ("--- \n ***", []),
         ("It was 1984. Then", ["It was 1984.", "Then"]),
+        ("- One. Two.\n  • Three\n2) Four\n> # Five", ["One.", "Two.", "Three", "Four", "Five"]),
+        ("It is - so to say - good.\n3. Mai\n-5 degrees", ["It is - so to say - good.", "3. Mai", "-5 degrees"]),
     ],
 )
 def test_sentences_end_where_they_end(text: str, sentences: list[str]) -> None:

@@ -81,6 +81,10 @@ def test_the_commands_of_the_tutorial_run(clone: Path, environment: dict[str, st
     assert re.search(r"16000 train\.de", done.stdout)
     assert len(re.findall(r"^0 \|\|\| ", done.stdout, re.M)) == 3, "an n-best list"
     assert re.search(r"^BLEU +\d", done.stdout, re.M)
+    assert re.search(r"^0 serious, 0 worth a look, \d notes", done.stdout, re.M), "doctor, as the page says"
+    assert (clone / "tutorial" / "test.translated.en").read_text(encoding="utf-8").count("\n") == 300
+    assert "baseline: test.translated.en; paired bootstrap" in done.stdout
+    assert re.search(r"^runs/de-en +translation de-en .* finished", done.stdout, re.M)
     assert re.search(r'\{"translatedText":".*"\}', done.stdout)
     assert re.search(r"\['.*', '.*'\]$", done.stdout, re.M), "two translations from Python"
     assert (clone / "tutorial" / "attention.html").stat().st_size > 10_000

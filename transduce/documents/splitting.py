@@ -14,6 +14,8 @@ from transduce.documents.tags import Run, Tagged, inline_name, marked, trimmed
 # A run of marks is matched once, at its start: matched at each mark, a page of dots would take minutes.
 _END = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’»)\]]*+(?=\s)|(?<![。！？])[。！？]++[\"'”’」』）]*+|[\r\n]++")
 _UNSPACED_ENDS = (*"。！？」』）、，；",)  # no space follows them
+# A list item, heading or quotation at the beginning of a line. `3.` is no marker: it may be an ordinal number.
+_MARKER = re.compile(r"(?:(?:[-–—*+•‣◦▪·>#]++|\d{1,3}\))\s++)*+")
 _SHORT = re.compile(r"\d{1,2}|\w|(?:\w\.)+\w")
 _SPACE = re.compile(r"\s*+")
 _BREAK = re.compile(r"[,;:、，；]\s*+|\s++")
@@ -116,10 +118,12 @@ class Splitter:
         document.add(self.text(text[begin:]))
 
     def _spans(self, text: str) -> Iterator[tuple[int, int]]:
-        """The positions of the sentences, without the space around them."""
+        """The positions of the sentences, without the space around them and the marker of a list item before them."""
         begin = 0
         for end in [*self._ends(text), len(text)]:
             first, last = trimmed(text, begin, end)
+            if self.sentences and (begin == 0 or text[begin - 1] in "\r\n"):
+                first = _after_marker(text, first, last)
             begin = end
             if not self.sentences:
                 yield from [(first, last)] if first < last else []
@@ -142,6 +146,11 @@ class Splitter:
         cut = min(breaks, key=lambda position: abs(position - middle), default=middle)
         for first, last in ((begin, cut), (cut, end)):
             yield from self._divided(text, *trimmed(text, first, last))
+
+
+def _after_marker(text: str, first: int, last: int) -> int:
+    marker = _MARKER.match(text, first, last)
+    return marker.end() if marker else first
 
 
 def _document(spans: Iterable[tuple[int, int]], text: str) -> Document:
