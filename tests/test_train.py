@@ -866,8 +866,8 @@ def test_weights_say_what_an_epoch_is_made_of(reversal: dict[str, str], corpora:
         "100 pairs x 9 = 75.0 % of an epoch",
     ]
     assert (
-        [p.tolist() for p in plain.training_data.passes(3)]
-        == [p.tolist() for p in ones.training_data.passes(3)]
+        [p.tolist() for p in plain.windows.passes(3, 0)]
+        == [p.tolist() for p in ones.windows.passes(3, 0)]
         == [list(range(400))]
     )
     assert mixed.steps_per_epoch == pytest.approx(3 * plain.steps_per_epoch, rel=0.1)

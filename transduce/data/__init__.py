@@ -32,6 +32,7 @@ from transduce.data.mixing import Mixture
 from transduce.data.scanning import EmptyCorpus, Scan, SideStatistics, scan
 from transduce.data.store import Report, Rules, Store, open_or_build
 from transduce.data.vocabularies import learn_vocabularies
+from transduce.data.windows import Windows
 
 __all__ = [
     "READ_ERRORS",
@@ -46,6 +47,7 @@ __all__ = [
     "Scan",
     "SideStatistics",
     "Store",
+    "Windows",
     "absolute_setting",
     "cache_folder",
     "data_warnings",

@@ -1,7 +1,7 @@
 """From a store of ids to padded batches under a token budget, in an order that can be recomputed.
 
-The plan of an epoch is a pure function of (lengths, seed, epoch): a run that was killed recomputes it and resumes at its
-position. This module knows ids and tensors (it makes the model's `Tokens`), and neither text nor files.
+The plan of an epoch, or of a window of it, is a pure function of (lengths, seed, epoch, window): a run that was killed recomputes
+it and resumes at its position. This module knows ids and tensors (it makes the model's `Tokens`), and neither text nor files.
 
 A *step* is what one optimizer update sees: about `tokens_per_batch` real target tokens. A *batch* is what the device
 sees at once: at most `max_positions` positions on each side, padding included. A step is one batch, or several batches
@@ -94,7 +94,9 @@ Planned = TypeVar("Planned")  # how a planner describes a batch
 class Planner(Protocol[Planned]):
     """How pairs become steps: in padded rows (`Batching`) or in pages (`Paging`)."""
 
-    def plan(self, pairs: Pairs, epoch: int, passes: Sequence[Ids] = ()) -> list[list[Planned]]: ...
+    def plan(
+        self, pairs: Pairs, epoch: int, passes: Sequence[Ids] = (), window: int | None = None
+    ) -> list[list[Planned]]: ...
     def make(self, pairs: Pairs, batch: Planned, source_pad: int, target_pad: int) -> Batch: ...
     def shards(self, step: list[Planned], count: int) -> list[list[Planned]]: ...  # some may be empty
     def pairs_of(self, batch: Planned) -> Ids: ...
@@ -109,12 +111,12 @@ class Batching:
     max_positions: int  # of a batch on each side, padding included
     seed: int
 
-    def plan(self, pairs: Pairs, epoch: int, passes: Sequence[Ids] = ()) -> list[Step]:
-        """The steps of an epoch in random order; a batch has pairs of similar length from one pass.
+    def plan(self, pairs: Pairs, epoch: int, passes: Sequence[Ids] = (), window: int | None = None) -> list[Step]:
+        """The steps of an epoch or of a window in random order; a batch has pairs of similar length from one pass.
 
         Without `passes`, every pair is used once.
         """
-        order = np.random.default_rng([self.seed, epoch])
+        order = order_of(self.seed, epoch, window)
         batches: list[Ids] = []
         for numbers in passes or [np.arange(len(pairs.source_lengths))]:
             shuffled = order.permutation(numbers)
@@ -164,6 +166,11 @@ class Batching:
         for step, batch in zip(step_of, batches, strict=True):
             steps.setdefault(int(step), []).append(batch)
         return list(steps.values())
+
+
+def order_of(seed: int, epoch: int, window: int | None) -> np.random.Generator:
+    """The generator that orders an epoch, or one window of it."""
+    return np.random.default_rng([seed, epoch] if window is None else [seed, epoch, window])
 
 
 def make_batch(pairs: Pairs, numbers: Ids, source_pad: int, target_pad: int) -> Batch:

@@ -31,6 +31,18 @@ _STREAM = 0x6D6978  # keeps these random orders independent of those drawn from 
 
 
 @dataclass(frozen=True)
+class Stretch:
+    """A part of the endlessly repeated order of one corpus."""
+
+    corpus: int
+    first: int  # the number of the corpus's first pair in the store
+    pairs: int  # of the corpus
+    begin: int
+    end: int
+    whole: bool  # whether it takes every pair equally often, so that the order does not matter
+
+
+@dataclass(frozen=True)
 class Mixture:
     """The corpora of a run, in the order of the store."""
 
@@ -54,18 +66,36 @@ class Mixture:
         """How many passes an epoch has: as many as the largest weight needs, if there are enough pairs."""
         return max(1, min(math.ceil(max(self.weights)), math.floor(sum(self.seen)) // PASS))
 
-    def epoch(self, seed: int, number: int) -> list[Pass]:
-        """The passes of an epoch; they are not shuffled yet."""
+    def stretches(self, number: int) -> list[list[Stretch]]:
+        """What each pass of an epoch takes of the order of each corpus."""
         first, passes = 0, range(number * self.passes, (number + 1) * self.passes)
-        parts: list[list[Pass]] = []
+        parts: list[list[Stretch]] = []
         for corpus, (pairs, weight) in enumerate(zip(self.pairs, self.weights, strict=True)):
             share = weight / self.passes
-            # A whole number of rounds takes every pair, so the order does not matter.
-            order = np.arange(pairs) if share.denominator == 1 else _order(pairs, seed, corpus)
             bounds = [math.floor(share * pairs * passed) for passed in (*passes, passes.stop)]
-            parts.append([first + order[np.arange(*ends) % max(1, pairs)] for ends in pairwise(bounds)])
+            parts.append([Stretch(corpus, first, pairs, *ends, share.denominator == 1) for ends in pairwise(bounds)])
             first += pairs
-        return [np.concatenate(together) for together in zip(*parts, strict=True)]
+        return [list(together) for together in zip(*parts, strict=True)]
+
+    def epoch(self, seed: int, number: int) -> list[Pass]:
+        """The passes of an epoch; they are not shuffled yet."""
+        orders = {
+            corpus: np.random.default_rng(order_key(seed, corpus)).permutation(pairs)
+            for corpus, pairs in enumerate(self.pairs)
+            if (self.weights[corpus] / self.passes).denominator > 1
+        }
+
+        def taken(stretch: Stretch) -> Pass:
+            places = np.arange(stretch.begin, stretch.end) % max(1, stretch.pairs)
+            return stretch.first + (places if stretch.whole else orders[stretch.corpus][places])
+
+        return [np.concatenate([taken(one) for one in together]) for together in self.stretches(number)]
+
+    def total(self, lengths: NDArray[np.int32]) -> int:
+        """The sum over an epoch of something that each pair has, on average over many epochs."""
+        ends = np.cumsum(self.pairs)
+        parts = zip(self.weights, ends - self.pairs, ends, strict=True)
+        return round(sum(weight * int(lengths[begin:end].sum(dtype=np.int64)) for weight, begin, end in parts))
 
     def check(self) -> None:
         """Refuse weights that would leave an epoch without pairs."""
@@ -86,5 +116,6 @@ class Mixture:
         ]
 
 
-def _order(pairs: int, seed: int, corpus: int) -> Pass:
-    return np.random.default_rng([seed, corpus, _STREAM]).permutation(pairs)
+def order_key(seed: int, corpus: int) -> list[int]:
+    """What the random order of a corpus depends on."""
+    return [seed, corpus, _STREAM]

@@ -1,6 +1,6 @@
 """Packed batches for GPUs: the plan of an epoch in pages, and the tensors of one batch.
 
-As for padded batches, the plan is a pure function of (lengths, seed, epoch), and it contains every pair.
+As for padded batches, the plan is a pure function of (lengths, seed, epoch, window), and it contains every pair.
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from transduce.data.batches import Batch, Ids, Pairs
+from transduce.data.batches import Batch, Ids, Pairs, order_of
 from transduce.data.packing import WIDTH, Pages, Widths, pages_of_epoch
 from transduce.model import IGNORED, Tokens
 
@@ -29,8 +29,10 @@ class Paging:
         """The most batches of a shard in a step; the last step of an epoch may have fewer."""
         return max(1, -(-self.tokens_per_batch // (self.shards_per_step * self.max_positions)))
 
-    def plan(self, pairs: Pairs, epoch: int, passes: Sequence[Ids] = ()) -> list[list[Pages]]:
-        """The steps of an epoch, in random order."""
+    def plan(
+        self, pairs: Pairs, epoch: int, passes: Sequence[Ids] = (), window: int | None = None
+    ) -> list[list[Pages]]:
+        """The steps of an epoch or of a window, in random order."""
         numbers = np.concatenate(passes) if passes else np.arange(len(pairs.source_lengths))
         batches_per_step = self.shards_per_step * self.batches_per_shard
         batches = pages_of_epoch(
@@ -39,7 +41,7 @@ class Paging:
             numbers,
             self.tokens_per_batch // batches_per_step,
             Widths.fitting(int(pairs.source_lengths.sum()), int(pairs.target_lengths.sum()), self.width),
-            np.random.default_rng([self.seed, epoch]),
+            order_of(self.seed, epoch, window),
         )
         return [batches[begin : begin + batches_per_step] for begin in range(0, len(batches), batches_per_step)]
 

@@ -1,16 +1,20 @@
 """The training data, and an iterator over the batches of each step that can start at any step.
 
-On a GPU the batches are prefetched in a thread, so that the device never waits for data.
+On a GPU the batches are prefetched in a thread, so that the device never waits for data. The plan of the next window is made in
+a thread too.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any
+from itertools import count
+from typing import Any, Generic
 
 from transduce.config import Config
-from transduce.data import Mixture
-from transduce.data.batches import Batch, Ids, Pairs, Planned, Planner
+from transduce.data import Mixture, Windows
+from transduce.data.batches import Batch, Pairs, Planned, Planner
 from transduce.text import Vocabularies
+from transduce.threads import prefetch
 from transduce.training.shards import Share
 from transduce.translator.evaluation import TestSet
 
@@ -27,9 +31,20 @@ class TrainingData:
     valid: Pairs
     valid_texts: TestSet
 
-    def passes(self, epoch: int) -> Sequence[Ids]:
-        """The numbers of the pairs in an epoch: each pair once, or as often as the weight of its corpus demands."""
-        return Mixture.of(self.train.groups, self.config.data.weights).epoch(self.config.train.seed, epoch)
+    @property
+    def mixture(self) -> Mixture:
+        """How often an epoch has each pair: once, or as often as the weight of its corpus demands."""
+        return Mixture.of(self.train.groups, self.config.data.weights)
+
+    def windows(self, pairs_per_window: int) -> Windows:
+        """The pairs of all epochs, in random order."""
+        return Windows(self.mixture, self.config.train.seed, pairs_per_window)
+
+    @property
+    def epoch_size(self) -> "EpochSize":
+        """The size of an epoch, on average."""
+        both = self.mixture.total(self.train.source_lengths), self.mixture.total(self.train.target_lengths)
+        return EpochSize(max(1, round(sum(self.mixture.seen))), *both)
 
     def pairs(self, epoch: int) -> Pairs:
         """The training pairs; with subword sampling, they are segmented anew in each epoch."""
@@ -40,36 +55,82 @@ class TrainingData:
 
 
 @dataclass(frozen=True)
+class EpochSize:
+    """How much there is in one epoch."""
+
+    pairs: int
+    source_tokens: int
+    target_tokens: int
+
+
+@dataclass(frozen=True)
+class Place:
+    """A step of a run by its place in the data: the epoch, the window of the epoch, and the step of the window."""
+
+    epoch: int = 0
+    window: int = 0
+    position: int = 0
+
+
+@dataclass(frozen=True)
 class StepBatches:
     """The batches of one optimizer step, or the shards of it that this process computes."""
 
     batches: list[Any]
     source_tokens: int
     target_tokens: int
+    next: Place  # of the step after this one
+
+
+@dataclass(frozen=True)
+class PlannedWindow(Generic[Planned]):
+    """The steps of one window."""
+
+    pairs: Pairs
+    steps: list[list[Planned]]
+    epoch: int
+    number: int
     ends_epoch: bool
+
+    def after(self, position: int) -> Place:
+        """The place of the step after this one."""
+        if position + 1 < len(self.steps):
+            return Place(self.epoch, self.number, position + 1)
+        return Place(self.epoch + 1) if self.ends_epoch else Place(self.epoch, self.number + 1)
+
+
+def planned_windows(
+    training_data: TrainingData, windows: Windows, planner: Planner[Planned], begin: Place
+) -> Iterator[PlannedWindow[Planned]]:
+    """Plan one window after the other, forever."""
+    for epoch in count(begin.epoch):
+        pairs, number = training_data.pairs(epoch), windows.count(epoch)
+        for window in range(begin.window if epoch == begin.epoch else 0, number):
+            steps = windows.plan(planner, pairs, epoch, window)
+            yield PlannedWindow(pairs, steps, epoch, window, ends_epoch=window + 1 == number)
 
 
 def step_batches(
     training_data: TrainingData,
+    windows: Windows,
     planner: Planner[Planned],
-    epoch: int,
-    position: int,
+    begin: Place,
     pinned: bool = False,
     share: Share | None = None,
 ) -> Iterator[StepBatches]:
-    """Yield the batches of each step forever, starting at step `position` of an epoch; or this process's share of them."""
-    while True:
-        pairs = training_data.pairs(epoch)
-        plan = planner.plan(pairs, epoch, training_data.passes(epoch))
-        for number, step in enumerate(plan[position:], position + 1):
-            numbers = [planner.pairs_of(batch) for batch in step]
-            yield StepBatches(
-                batches=step_work(training_data.vocabularies, planner, pairs, step, pinned, share),
-                source_tokens=sum(int(pairs.source_lengths[n].sum()) for n in numbers),
-                target_tokens=sum(int(pairs.target_lengths[n].sum()) for n in numbers),
-                ends_epoch=number == len(plan),
-            )
-        epoch, position = epoch + 1, 0
+    """Yield the batches of each step forever, starting at a place; or this process's share of them."""
+    position, planned = begin.position, planned_windows(training_data, windows, planner, begin)
+    with prefetch(planned, 1) if windows.pairs_per_window else nullcontext(planned) as ready:
+        for plan in ready:
+            for number, step in enumerate(plan.steps[position:], position):
+                numbers = [planner.pairs_of(batch) for batch in step]
+                yield StepBatches(
+                    batches=step_work(training_data.vocabularies, planner, plan.pairs, step, pinned, share),
+                    source_tokens=sum(int(plan.pairs.source_lengths[n].sum()) for n in numbers),
+                    target_tokens=sum(int(plan.pairs.target_lengths[n].sum()) for n in numbers),
+                    next=plan.after(number),
+                )
+            position = 0
 
 
 def step_work(

@@ -15,15 +15,17 @@ import numpy as np
 import torch
 
 from transduce.checkpoint import RunFolder
+from transduce.data import Windows
 from transduce.data.batches import Batching, Planner, padding_share
 from transduce.data.pages import Paging
+from transduce.data.windows import usual_window
 from transduce.device import Device
 from transduce.errors import SettingError, TrainingError
 from transduce.model import Model, has_running_statistics
 from transduce.threads import prefetch
 from transduce.training.checkpoint_manager import CheckpointManager
 from transduce.training.clock import Clock
-from transduce.training.feed import PREFETCHED_STEPS, StepBatches, TrainingData, step_batches, step_work
+from transduce.training.feed import PREFETCHED_STEPS, Place, StepBatches, TrainingData, step_batches, step_work
 from transduce.training.plan import Costs, Plan, revise
 from transduce.training.planning import memory_before_training, plan_of
 from transduce.training.processes import Alone, Processes
@@ -86,11 +88,8 @@ class Trainer:
         self.progress = self.checkpoints.restore(self.state)
         self.planner = self._make_planner()
         self.update: Update = self._make_update()
-        epoch = self._planned(0)
-        self.steps_per_epoch = len(epoch)
-        self.padding = padding_share(self.planner, epoch, training_data.train)
-        batches = (batch for step in epoch for batch in step)
-        self.largest = max(batches, key=lambda batch: self.planner.positions_of(batch, training_data.train))
+        self.windows = self._make_windows()
+        self._measure_epoch()
         checkpoint = 12 * self.parameters / BYTES_PER_SECOND
         costs = Costs(step=1.0, validation=0.0, checkpoint=checkpoint, closing=CLOSING_SECONDS[device.kind])
         self.clock = Clock(self.config, self.progress, self.steps_per_epoch, costs, command_begun)
@@ -118,8 +117,7 @@ class Trainer:
     @property
     def tokens_per_step(self) -> float:
         """The mean number of target tokens in a step."""
-        lengths = self.training_data.train.target_lengths
-        return sum(int(lengths[numbers].sum()) for numbers in self.training_data.passes(0)) / self.steps_per_epoch
+        return self.training_data.epoch_size.target_tokens / self.steps_per_epoch
 
     def _make_planner(self) -> Planner[Any]:
         """Plan pages on a GPU and padded rows on a CPU; a run keeps its layout even if another machine resumes it."""
@@ -137,8 +135,24 @@ class Trainer:
             )
         return Paging(self.config.tokens_per_batch, positions, self.config.seed, width, self.config.shards)
 
-    def _planned(self, epoch: int) -> list[list[Any]]:
-        return self.planner.plan(self.training_data.train, epoch, self.training_data.passes(epoch))
+    def _make_windows(self) -> Windows:
+        """Plan an epoch of a large corpus in windows; a run keeps the size of its windows."""
+        if self.progress.pairs_per_window < 0:
+            self.progress.pairs_per_window = usual_window(self.training_data.mixture)
+        return self.training_data.windows(self.progress.pairs_per_window)
+
+    def _measure_epoch(self) -> None:
+        """The steps, the padding and the largest batch of an epoch, from its first window."""
+        train = self.training_data.train
+        steps = self.windows.plan(self.planner, train, 0, 0)
+        self.steps_per_epoch, self.padding = len(steps), padding_share(self.planner, steps, train)
+        if self.windows.pairs_per_window:
+            pairs = sum(map(len, self.windows.passes(0, 0)))
+            self.steps_per_epoch = round(len(steps) * self.training_data.epoch_size.pairs / pairs)
+            longest = np.unique([train.source_lengths.argmax(), train.target_lengths.argmax()])
+            steps += self.planner.plan(train, 0, [longest])
+        batches = (batch for step in steps for batch in step)
+        self.largest = max(batches, key=lambda batch: self.planner.positions_of(batch, train))
 
     def _make_update(self) -> Update:
         in_bf16 = self.device.kind == "cuda" and self.device.bf16 and not has_running_statistics(self.model)
@@ -184,9 +198,8 @@ class Trainer:
     def fed(self) -> Iterator[Iterator[StepBatches]]:
         """The batches of each step from the current one on."""
         on_gpu = self.device.kind == "cuda"
-        items = step_batches(
-            self.training_data, self.planner, self.progress.epoch, self.progress.position, on_gpu, self.share
-        )
+        here = Place(self.progress.epoch, self.progress.window, self.progress.position)
+        items = step_batches(self.training_data, self.windows, self.planner, here, on_gpu, self.share)
         if not on_gpu:
             yield items
         else:
@@ -262,12 +275,10 @@ class Trainer:
     def _advance(self, data: StepBatches) -> None:
         progress = self.progress
         progress.step += 1
-        progress.position += 1
         progress.logged_tokens += data.target_tokens
         progress.target_tokens += data.target_tokens
         progress.source_tokens += data.source_tokens
-        if data.ends_epoch:
-            progress.epoch, progress.position = progress.epoch + 1, 0
+        progress.epoch, progress.window, progress.position = data.next.epoch, data.next.window, data.next.position
         if self.device.kind == "cpu":  # reading figures stalls a GPU: there it waits for the next line of the log
             self._read_measurements()
         self.logger.step(progress, self.clock.last_step, data.target_tokens)

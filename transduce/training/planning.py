@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -66,11 +65,11 @@ def plan_of(trainer: Trainer, memory: MemoryFigures, starting: float) -> RunPlan
 
 def epoch_figures(trainer: Trainer) -> EpochFigures:
     """One pass over the training data, by lengths alone."""
-    numbers, pairs = np.concatenate(trainer.training_data.passes(0)), trainer.training_data.train
+    epoch = trainer.training_data.epoch_size
     return EpochFigures(
-        pairs=len(numbers),
-        source_tokens=int(pairs.source_lengths[numbers].sum()),
-        target_tokens=int(pairs.target_lengths[numbers].sum()),
+        pairs=epoch.pairs,
+        source_tokens=epoch.source_tokens,
+        target_tokens=epoch.target_tokens,
         steps=trainer.steps_per_epoch,
         padding=trainer.padding,
     )

@@ -18,11 +18,14 @@ class Progress:
 
     step: int = 0
     epoch: int = 0
-    position: int = 0  # finished steps of this epoch
+    window: int = 0  # of this epoch, if it is planned in windows
+    position: int = 0  # finished steps of this epoch or window
     plan: Plan | None = None  # if the budget is in minutes
     planned_checkpoints: list[int] = field(default_factory=list)  # the steps saved in the pauses of the plan
     layout: str = ""  # padded or pages: how batches are made, which `position` depends on
     positions: int = 0  # per side and batch, which `position` depends on too; 0: saved by an older version
+    # Pairs that are planned together; 0: all of an epoch, as older versions always did; -1: not decided yet.
+    pairs_per_window: int = -1
     logged_loss: float = 0.0  # summed since the last line of the log, with label smoothing
     logged_cross_entropy: float = 0.0  # the same without label smoothing
     logged_tokens: int = 0
@@ -42,7 +45,8 @@ class Progress:
     def of(stored: Mapping[str, Any]) -> "Progress":
         """The progress stored in a checkpoint; fields that only older versions wrote are ignored."""
         known = {one.name for one in fields(Progress)}
-        values = {"spent": stored.get("seconds", 0.0)} | {name: stored[name] for name in known & stored.keys()}
+        values = {"spent": stored.get("seconds", 0.0), "pairs_per_window": 0}
+        values |= {name: stored[name] for name in known & stored.keys()}
         if values.get("plan") is not None:
             values["plan"] = Plan(**values["plan"])
         elif stored.get("measured"):  # an older version, which converted minutes into steps once

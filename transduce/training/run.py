@@ -4,7 +4,6 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from transduce.checkpoint import RunFolder, freed_by_deleting, read_about
@@ -113,7 +112,7 @@ def make_trainer(
 def _conclude(folder: RunFolder, prepared: Prepared, trainer: Trainer) -> Result:
     """Write the model card and the curves, and return the result."""
     training_data, progress = prepared.training_data, trainer.progress
-    lengths = training_data.train.source_lengths[np.concatenate(training_data.passes(0))]
+    epoch = training_data.epoch_size
     summary = RunSummary(
         data=prepared.about_data,
         parameters=trainer.parameters,
@@ -121,7 +120,7 @@ def _conclude(folder: RunFolder, prepared: Prepared, trainer: Trainer) -> Result
         target_size=training_data.vocabularies.target.size,
         source_tokens=progress.source_tokens,
         target_tokens=progress.target_tokens,
-        mean_length=float(lengths.mean()),
+        mean_length=epoch.source_tokens / epoch.pairs,
         steps=progress.step,
         seconds=progress.seconds,
         device=trainer.device.name,
