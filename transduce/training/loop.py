@@ -370,9 +370,8 @@ class Trainer:
     @property
     def _positions_per_step(self) -> float:
         """The mean number of positions on both sides of a step, padding included."""
-        pairs, numbers = self.training_data.train, np.concatenate(self.training_data.passes(0))
-        tokens = int(pairs.source_lengths[numbers].sum()) + int(pairs.target_lengths[numbers].sum())
-        return tokens / (1 - self.padding) / self.steps_per_epoch
+        epoch = self.training_data.epoch_size
+        return (epoch.source_tokens + epoch.target_tokens) / (1 - self.padding) / self.steps_per_epoch
 
     def time_validation(self, lines: int) -> float:
         """Seconds per validation of all lines, measured on a few of them."""
