@@ -36,7 +36,8 @@ if not torch.cuda.is_available():
 
 # Every shape written in the model's annotations is checked whenever tests run.
 MODEL = Path(__file__).parents[1] / "transduce" / "model"
-install_import_hook([f"transduce.model.{path.stem}" for path in MODEL.glob("[a-z]*.py")], "beartype.beartype")
+CHECKED = [path.stem for path in MODEL.glob("[a-z]*.py")] + ["convolutional"]
+install_import_hook([f"transduce.model.{name}" for name in CHECKED], "beartype.beartype")
 
 
 # --- what was skipped ------------------------------------------------------------------------------------------

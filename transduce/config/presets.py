@@ -89,6 +89,35 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         "train": _PAPER_RECIPE | {"steps": 100_000, "epochs": 0.0, "minutes": 0.0, "average": 5},
         "search": _PAPER_SEARCH,
     },
+    # Gehring et al. 2017, section 5.1: the model for WMT14 English-German. How long to train is fitted to the data.
+    "convs2s": {
+        "model": {
+            "family": "convs2s",
+            "d_model": 512,
+            "num_encoder_layers": 15,
+            "num_decoder_layers": 15,
+            "widths": ("512",) * 10 + ("768",) * 3 + ("2048",) * 2,
+            "kernels": ("3",) * 13 + ("1",) * 2,
+            "dropout": 0.1,
+            "tie": "none",
+        },
+        "data": {"source_units": "bpe", "target_units": "bpe", "joint": True, "vocabulary_size": 40_000},
+        "search": {"beam": 5},
+    },
+    # Kalchbrenner et al. 2016, section 5: the model for WMT14 English-German, over characters.
+    "bytenet": {
+        "model": {
+            "family": "bytenet",
+            "d_model": 1_600,
+            "num_encoder_layers": 30,
+            "num_decoder_layers": 30,
+            "largest_dilation": 16,
+            "kernel_width": 3,
+            "tie": "none",
+        },
+        "data": {"source_units": "char", "target_units": "char"},
+        "train": {"learning_rate": 3e-4},
+    },
     # Table 3, "big": 300,000 steps, dropout .3; the last 20 checkpoints averaged.
     "big": {
         "model": _PAPER_PARTS | _shape(6, 1024, 16, 4096, 0.3),

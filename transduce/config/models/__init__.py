@@ -3,6 +3,7 @@
 Importable without torch. `transduce/model/families.py` is the other table: it says how a model of each family is made.
 """
 
+from transduce.config.models.convolutional import ByteNetConfig, ConvS2SConfig
 from transduce.config.models.feed_forward import FeedForwardConfig
 from transduce.config.models.model import ModelConfig, Refusal
 from transduce.config.models.recurrent import GnmtConfig, RecurrentConfig, RnnConfig, Seq2seqConfig
@@ -14,10 +15,14 @@ FAMILIES: dict[str, type[ModelConfig]] = {
     "seq2seq": Seq2seqConfig,
     "rnn": RnnConfig,
     "gnmt": GnmtConfig,
+    "convs2s": ConvS2SConfig,
+    "bytenet": ByteNetConfig,
 }
 
 __all__ = [
     "FAMILIES",
+    "ByteNetConfig",
+    "ConvS2SConfig",
     "FeedForwardConfig",
     "GnmtConfig",
     "ModelConfig",

@@ -13,7 +13,7 @@ const KINDS = {
   learned: "A learned vector for each position, added to the embeddings.",
   rotary: "Rotary embeddings: sine and cosine of the angles by which queries and keys are rotated. Nothing is added.",
   none: "This model has no positional encoding: it knows the order of tokens only from the decoder\u2019s causal mask.",
-  implicit: "This model has no positional encoding: it knows the order of tokens from reading them one after the other.",
+  implicit: "There is no positional encoding to draw: this model knows the order of tokens from how it reads them.",
 };
 
 export function drawPositions(container, view, colours) {
