@@ -292,6 +292,9 @@ REFUSED = {
     "data.vocabulary_size=8": "data.vocabulary_size = 8: the characters of the text alone need",
     "data.max_length=1": "no pair is left to train on",
     "train.epsilon=0.0": "train.epsilon = 0: Adam divides by it",
+    "data.task=text": "learns from pairs, not from text",
+    "data.documents=blank-line": "is for the text of a language model",
+    "data.documents=line": "is for the text of a language model",
 }
 if thread_refusal(1_024):
     REFUSED["train.threads=1024"] = "threads = 1024: must be at most"

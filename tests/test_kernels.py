@@ -222,6 +222,29 @@ def test_self_attention(
     assert_same(fast, plain, [x, stacked, bias, *parameters(d_model, d_model, dtype)])
 
 
+@pytest.mark.numerics
+@pytest.mark.parametrize("dtype", PRECISIONS)
+@pytest.mark.parametrize("frame", RESIDUALS)
+def test_causal_attention_in_wide_rows(frame: ResidualOptions, dtype: torch.dtype) -> None:
+    rows, width, heads, d_model = 2, 150, 2, 32
+    x = random(rows, width, d_model, dtype=dtype)
+    stacked, bias = random(3 * d_model, d_model, dtype=dtype, scale=0.2), random(3 * d_model, dtype=dtype)
+    keep = torch.ones(rows, width, width, dtype=torch.bool, device=DEVICE).tril()
+
+    def fast(x: Tensor, stacked: Tensor, bias: Tensor, *last: Tensor) -> Tensor:
+        return kernels.causal_attention(x, stacked, bias, OutputParameters(*last), frame, heads)
+
+    def plain(x: Tensor, stacked: Tensor, bias: Tensor, *last: Tensor) -> Tensor:
+        def attend(y: Tensor) -> Tensor:
+            return attention_in_double(*(y @ stacked.T + bias).chunk(3, -1), keep, heads)
+
+        return around(x, attend, OutputParameters(*last), frame.pre)
+
+    if GPU and dtype == torch.float32:
+        pytest.skip("flash attention computes in bfloat16 only")
+    assert_same(fast, plain, [x, stacked, bias, *parameters(d_model, d_model, dtype)])
+
+
 @pytest.mark.parametrize(
     ("shared", "head", "fits"), [(101_376, 64, True), (101_376, 128, False), (166_912, 128, True), (232_448, 64, True)]
 )

@@ -419,6 +419,8 @@ def train(
     *,
     train: Files | None = None,
     valid: Files | None = None,
+    text: Files | None = None,
+    valid_text: Files | None = None,
     languages: Iterable[str] | None = None,
     preset: str = "",
     config: str | Path = "",
@@ -442,6 +444,8 @@ def train(
         train: Training data: a source and a target file, `("train.en", "train.de")`, one .tsv or .jsonl file, or a list
             of these.
         valid: Validation data, in the same forms. Without it, some of the training data is held out.
+        text: One or several text files, to train a language model instead of a translator.
+        valid_text: Text files for validation. Without them, the end of each file of `text` is held out.
         languages: Language codes of source and target, such as `("en", "de")`.
         preset: A named recipe instead of settings fitted to the data.
         config: A TOML file of settings.
@@ -468,6 +472,8 @@ def train(
     request = TrainingRequest(
         train=train,
         valid=valid,
+        text=text,
+        valid_text=valid_text,
         languages=languages,
         preset=preset,
         config=config,
@@ -483,6 +489,8 @@ def plan(
     *,
     train: Files | None = None,
     valid: Files | None = None,
+    text: Files | None = None,
+    valid_text: Files | None = None,
     languages: Iterable[str] | None = None,
     preset: str = "",
     config: str | Path = "",
@@ -506,6 +514,8 @@ def plan(
         run: The run folder to create or resume. Nothing is written into it. By default, a new run.
         train: Training data, as in `train`.
         valid: Validation data, as in `train`.
+        text: Text of a language model, as in `train`.
+        valid_text: Text for validation, as in `train`.
         languages: Language codes of source and target.
         preset: A named recipe instead of settings fitted to the data.
         config: A TOML file of settings.
@@ -537,6 +547,8 @@ def plan(
     request = TrainingRequest(
         train=train,
         valid=valid,
+        text=text,
+        valid_text=valid_text,
         languages=languages,
         preset=preset,
         config=config,

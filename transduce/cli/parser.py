@@ -200,6 +200,20 @@ def _training(parser: Parser) -> None:
         default=[],
         help="validation data, in the same forms (default: some of the training data is held out)",
     )
+    add(
+        "--text",
+        nargs="+",
+        metavar="FILE",
+        default=[],
+        help="text files, to train a language model instead of a translator; data.documents says what a document is",
+    )
+    add(
+        "--valid-text",
+        nargs="+",
+        metavar="FILE",
+        default=[],
+        help="text files for validation (default: the end of each file of --text is held out)",
+    )
     add("--languages", nargs=2, metavar=("SOURCE", "TARGET"), default=[], help="language codes, such as en de")
     add_columns(parser)
     add("--from", dest="start_from", metavar="MODEL", default="", help="run folder whose weights to start from")

@@ -26,7 +26,9 @@ def train(options: Options) -> int:
     arguments = _training_arguments(options, _machine_settings(options))
     return _finish(
         options,
-        lambda: api.train(options.run, start_from=options.start_from, started_at=options.started_at, **arguments),
+        lambda: api.train(
+            options.run, start_from=options.start_from, started_at=options.started_at, **_text(options), **arguments
+        ),
     )
 
 
@@ -34,7 +36,9 @@ def plan(options: Options) -> int:
     arguments = _training_arguments(options, _machine_settings(options))
     del arguments["verbose"]  # nothing is validated that could be shown
     arguments |= {"gpus": options.gpus, "nodes": options.nodes, "network": options.network}
-    planned = api.plan(options.run, start_from=options.start_from, started_at=options.started_at, **arguments)
+    planned = api.plan(
+        options.run, start_from=options.start_from, started_at=options.started_at, **_text(options), **arguments
+    )
     if options.json:
         print_json(planned.as_dict())
     else:
@@ -58,6 +62,11 @@ def distill(options: Options) -> int:
             **arguments,
         ),
     )
+
+
+def _text(options: Options) -> dict[str, Any]:
+    """The files of --text and --valid-text."""
+    return {"text": options.text or None, "valid_text": options.valid_text or None}
 
 
 def _machine_settings(options: Options) -> list[str]:

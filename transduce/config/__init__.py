@@ -6,8 +6,10 @@ from transduce.config.budget import gpu as gpu_machine
 from transduce.config.fitted import FitRequest, Fitted, Time, fit
 from transduce.config.models import (
     FAMILIES,
+    DecoderConfig,
     FeedForwardConfig,
     GnmtConfig,
+    LayersConfig,
     ModelConfig,
     RecurrentConfig,
     RnnConfig,
@@ -39,6 +41,7 @@ from transduce.config.settings import (
     language_tag,
 )
 from transduce.config.task import Counts, SideCounts
+from transduce.config.text_recipe import fit_text
 
 __all__ = [
     "FAMILIES",
@@ -46,11 +49,13 @@ __all__ = [
     "Config",
     "Counts",
     "DataConfig",
+    "DecoderConfig",
     "FeedForwardConfig",
     "FitRequest",
     "Fitted",
     "GnmtConfig",
     "Layers",
+    "LayersConfig",
     "Machine",
     "ModelConfig",
     "RecurrentConfig",
@@ -71,6 +76,7 @@ __all__ = [
     "cpu_machine",
     "differences",
     "fit",
+    "fit_text",
     "flatten",
     "from_toml",
     "gpu_machine",

@@ -16,7 +16,7 @@ from transduce.config.setting import Setting, rate, setting, settings_of
 from transduce.errors import SettingError
 from transduce.placeholders import KINDS, SYMBOLS
 
-Task = Literal["auto", "translation", "symbols"]
+Task = Literal["auto", "translation", "symbols", "text"]
 Units = Literal["auto", "bpe", "unigram", "char", "word"]
 Normalization = Literal["nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity"]
 
@@ -60,8 +60,19 @@ class DataConfig:
             "translation": "text to text: BLEU, chrF and TER",
             "symbols": "outputs are symbol sequences (sounds, letters of word forms) rather than running text: error rates "
             "and exact match",
+            "text": "running text for a language model, set by --text: bits per byte",
         },
         inherited="always",
+    )
+    documents: Literal["file", "blank-line", "line"] = setting(
+        "file",
+        "What a document is in the text of a language model. The model never looks from one document into another.",
+        choices={
+            "file": "a file",
+            "blank-line": "the lines up to and including a blank line",
+            "line": "a line",
+        },
+        inherited="default",
     )
     references: Literal["auto", "separate", "merged"] = setting(
         "auto",
@@ -382,6 +393,7 @@ def check_ranges(config: Config) -> None:
         *_tag_refusals(config.data),
         *_placeholder_refusals(config.data),
         *_column_refusals(config.data),
+        *_family_refusals(config.model, config.data),
     ):
         if refused:
             raise SettingError(message)
@@ -458,10 +470,33 @@ def _column_refusals(data: DataConfig) -> list[Refusal]:
     return []
 
 
+def _family_refusals(model: ModelConfig, data: DataConfig) -> list[Refusal]:
+    return [
+        (
+            data.task == "text" and not model.reads_text,
+            f"data.task = text: model.family = {model.family} learns from pairs, not from text; give text files with --text",
+        )
+    ]
+
+
+def _text_refusals(model: ModelConfig, data: DataConfig) -> list[Refusal]:
+    """What language models have no use for."""
+    unused = ("weights", "tags", "valid_tags", "placeholders", "columns", "skip_blank_lines", "subword_sampling")
+    given = [name for name in unused if data.task == "text" and getattr(data, name)]
+    return [
+        (bool(given), f"data.{''.join(given[:1])} is for pairs and has no effect on a language model: leave it out"),
+        (
+            data.documents != "file" and data.task != "text",
+            f"data.documents = {data.documents} is for the text of a language model (--text): leave it out",
+        ),
+    ]
+
+
 def _contradictions(config: Config) -> list[Refusal]:
     model, data, train = config.model, config.data, config.train
     return [
         *model.contradictions(data),
+        *_text_refusals(model, data),
         (
             bool(data.valid) and data.hold_out > 0,
             f"data.hold_out = {data.hold_out} with validation data: give one of the two",

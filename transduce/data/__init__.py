@@ -24,6 +24,7 @@ from transduce.data.inputs import (
     groups_from_setting,
     groups_of,
     groups_to_setting,
+    paths_of,
     without_pipes,
 )
 from transduce.data.layout import describe as describe_columns
@@ -31,6 +32,8 @@ from transduce.data.layout import infer_columns
 from transduce.data.mixing import Mixture
 from transduce.data.scanning import EmptyCorpus, Scan, SideStatistics, scan
 from transduce.data.store import Report, Rules, Store, open_or_build
+from transduce.data.text_corpus import TextCorpus
+from transduce.data.text_windows import TextWindows
 from transduce.data.vocabularies import learn_vocabularies
 from transduce.data.windows import Windows
 
@@ -47,6 +50,8 @@ __all__ = [
     "Scan",
     "SideStatistics",
     "Store",
+    "TextCorpus",
+    "TextWindows",
     "Windows",
     "absolute_setting",
     "cache_folder",
@@ -62,6 +67,7 @@ __all__ = [
     "learn_vocabularies",
     "open_bytes",
     "open_or_build",
+    "paths_of",
     "read_lines",
     "read_pairs",
     "remember_run",

@@ -10,14 +10,14 @@ whose gradients are added.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from transduce.model import IGNORED, Source, Tokens, collate
+from transduce.model import IGNORED, Sequences, Source, Tokens, collate
 from transduce.text import Vocabularies
 
 Ids = NDArray[np.integer]
@@ -40,6 +40,16 @@ class Pairs(Protocol):
     def sources(self, numbers: Ids) -> Ids: ...  # of several pairs, end to end
     def targets(self, numbers: Ids) -> Ids: ...
     def resampled(self, vocabularies: Vocabularies, rate: float, seed: int, epoch: int) -> "Pairs": ...
+
+
+@runtime_checkable
+class CutText(Protocol):
+    """Pairs whose targets are parts of a text, cut elsewhere in each epoch."""
+
+    @property
+    def one_per_row(self) -> bool: ...  # whether packing several of them into a row would save nothing
+    def preceding(self, numbers: Ids) -> Ids: ...  # the token before each target, or -1 if a document begins there
+    def at_epoch(self, seed: int, epoch: int) -> "Pairs": ...
 
 
 @dataclass(frozen=True)
@@ -176,18 +186,27 @@ def order_of(seed: int, epoch: int, window: int | None) -> np.random.Generator:
 def make_batch(pairs: Pairs, numbers: Ids, source_pad: int, target_pad: int) -> Batch:
     """A batch with one pair per row. The decoder's input is its target shifted right by one.
 
-    Differs from the paper: the input begins with `<pad>`, whose embedding is zero; the paper does not specify it.
+    Differs from the paper: the input begins with `<pad>`, whose embedding is zero; the paper does not specify it. A target that
+    continues a text begins with the token before it.
     """
     targets = [pairs.target(int(n)) for n in numbers]
     labels = Tokens.padded(targets, IGNORED)
     inputs = torch.roll(labels.ids, 1, dims=1)
-    inputs[:, 0] = target_pad
+    inputs[:, 0] = torch.from_numpy(first_inputs(pairs, numbers, target_pad))
     inputs = torch.where(labels.real, inputs, target_pad)
     return Batch(
         source=collate([pairs.source(int(n)) for n in numbers], source_pad),
-        target=Tokens(inputs, labels.position, labels.segment),
+        target=Sequences(inputs, labels.position, labels.segment),
         labels=labels.ids,
     )
+
+
+def first_inputs(pairs: Pairs, numbers: Ids, target_pad: int) -> Ids:
+    """The decoder's first input for each target: `<pad>`, or the token before it in its text."""
+    if not isinstance(pairs, CutText):
+        return np.full(len(numbers), target_pad)
+    before = pairs.preceding(numbers)
+    return np.where(before < 0, target_pad, before)
 
 
 def in_order(pairs: Pairs, max_positions: int, limit: int = 0) -> Iterator[Ids]:

@@ -123,11 +123,14 @@ def read_pairs(corpus: Corpus) -> tuple[list[str], list[str]]:
 
 def read_lines(path: str) -> list[str]:
     """All lines of a file that fits in memory, such as a file of outputs."""
-    lines: list[str] = []
+    return [line for block in lines_of(path) for line in block.lines]
+
+
+def lines_of(path: str) -> "Iterator[Lines]":
+    """The lines of a file, a block at a time; each block counts what was removed from its lines."""
     with closing(_Reader(path)) as reader:
-        while block := reader.take().lines:
-            lines += block
-    return lines
+        while (block := reader.take()).lines:
+            yield block
 
 
 def is_table(path: str) -> bool:
@@ -171,7 +174,9 @@ def is_compressed(path: str) -> bool:
 
 
 @dataclass(frozen=True)
-class _Lines:
+class Lines:
+    """Consecutive lines of a file, and counts of what was removed from them."""
+
     lines: list[str]
     carriage_returns: int
     byte_order_marks: int
@@ -188,7 +193,7 @@ class _Reader:
         except OSError as error:
             raise unreadable(path, error) from None
 
-    def take(self) -> _Lines:
+    def take(self) -> Lines:
         try:
             text = "".join(islice(self._file, LINES_PER_BLOCK))
         except UnicodeDecodeError:
@@ -197,16 +202,16 @@ class _Reader:
             raise unreadable(f"{self.path}:{self.read + 1}", error) from None
         return self._split(text)
 
-    def _split(self, text: str) -> _Lines:
+    def _split(self, text: str) -> Lines:
         if not text:
-            return _Lines([], 0, 0)
+            return Lines([], 0, 0)
         mark = self.read == 0 and text.startswith("\ufeff")
         lines = text[1 if mark else 0 : -1 if text.endswith("\n") else None].split("\n")
         self.read += len(lines)
         if "\r" not in text:
-            return _Lines(lines, 0, int(mark))
+            return Lines(lines, 0, int(mark))
         returns = sum(line.endswith("\r") for line in lines)
-        return _Lines([line.removesuffix("\r") for line in lines], returns, int(mark))
+        return Lines([line.removesuffix("\r") for line in lines], returns, int(mark))
 
     def close(self) -> None:
         self._file.close()
@@ -244,7 +249,7 @@ def _undecodable(path: str) -> DataError:
     return DataError(f"{path}: not UTF-8")
 
 
-def _lines_together(group: Group) -> Iterator[list[_Lines]]:
+def _lines_together(group: Group) -> Iterator[list[Lines]]:
     """The same lines of every file of the group; the next block is read while this one is used."""
     with ExitStack() as files, ThreadPoolExecutor(max_workers=len(group)) as pool:
         readers = [files.enter_context(closing(_Reader(path))) for path in group]

@@ -41,6 +41,16 @@ def groups_of(given: Files | None) -> tuple[Group, ...]:
     return (tuple(paths),)
 
 
+def paths_of(given: Files | None) -> tuple[str, ...]:
+    """The paths in a path or a list of paths, such as files of text."""
+    if given is None or isinstance(given, str | os.PathLike):
+        return () if given is None else (os.fspath(given),)
+    paths = list(given)
+    if not all(isinstance(path, str | os.PathLike) for path in paths):
+        raise SettingError(f"{paths!r}: give text files as one path or as a list of paths")
+    return tuple(os.fspath(path) for path in paths)  # type: ignore[arg-type]
+
+
 def _group(item: object) -> Group:
     if isinstance(item, str | os.PathLike):
         return (os.fspath(item),)

@@ -146,9 +146,15 @@ MEASURES: list[Callable[[Sides, np.ufunc], Shares]] = [
 
 
 def pages_of_epoch(
-    source: Numbers, target: Numbers, numbers: Numbers, tokens: int, widths: Widths, order: np.random.Generator
+    source: Numbers,
+    target: Numbers,
+    numbers: Numbers,
+    tokens: int,
+    widths: Widths,
+    order: np.random.Generator,
+    packed: bool = True,
 ) -> list[Pages]:
-    """Each of the pairs `numbers` once, in batches of about `tokens` target tokens, in random order."""
+    """Each of the pairs `numbers` once, in batches of about `tokens` target tokens, in random order; or one pair per row."""
     shuffled = order.permutation(numbers)
     share = widths.share(source[shuffled], target[shuffled])
     batches: list[Pages] = []
@@ -159,7 +165,8 @@ def pages_of_epoch(
         rows: list[Numbers] = []
         for begin in range(0, len(these), WINDOW):
             window = these[begin : begin + WINDOW]
-            rows += [window[row] for row in pack(source[window], target[window], widths)]
+            packs = pack(source[window], target[window], widths) if packed else np.arange(len(window))[:, None]
+            rows += [window[row] for row in packs]
         batches += _batches(rows, max(1, round(tokens / widths.target)), widths, order)
         narrower, widths = wider, widths.doubled()
     order.shuffle(batches)

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from transduce.data.batches import Batch, Ids, Pairs, order_of
+from transduce.data.batches import Batch, Ids, Pairs, first_inputs, order_of
 from transduce.data.packing import WIDTH, Pages, Widths, pages_of_epoch
-from transduce.model import IGNORED, Tokens
+from transduce.model import IGNORED, Sequences, Tokens
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,7 @@ class Paging:
     seed: int
     width: int = WIDTH  # positions of a row on its longer side
     shards_per_step: int = 1  # of which each has equally many batches
+    packed: bool = True  # otherwise one pair per row
 
     @property
     def batches_per_shard(self) -> int:
@@ -42,11 +43,13 @@ class Paging:
             self.tokens_per_batch // batches_per_step,
             Widths.fitting(int(pairs.source_lengths.sum()), int(pairs.target_lengths.sum()), self.width),
             order_of(self.seed, epoch, window),
+            self.packed,
         )
         return [batches[begin : begin + batches_per_step] for begin in range(0, len(batches), batches_per_step)]
 
     def make(self, pairs: Pairs, batch: Pages, source_pad: int, target_pad: int) -> Batch:
-        return make_pages(pairs, batch, source_pad, target_pad)
+        made = make_pages(pairs, batch, source_pad, target_pad)
+        return made if self.packed else replace(made, target=_sequences(made.target))
 
     def shards(self, step: list[Pages], count: int) -> list[list[Pages]]:
         """Batches dealt out in turn; the last step of an epoch may leave some shards without any."""
@@ -62,11 +65,12 @@ class Paging:
 def make_pages(pairs: Pairs, pages: Pages, source_pad: int, target_pad: int) -> Batch:
     """A batch with several pairs per row; rows without pairs are padding."""
     row = np.repeat(np.arange(len(pages.counts)), pages.counts)
-    first = np.repeat(np.cumsum(pages.counts) - pages.counts, pages.counts)
-    segment = np.arange(len(pages.pairs)) - first + 1
+    first_of_row = np.repeat(np.cumsum(pages.counts) - pages.counts, pages.counts)
+    segment = np.arange(len(pages.pairs)) - first_of_row + 1
     source = _lay_out(pairs.sources(pages.pairs), pairs.source_lengths[pages.pairs], row, segment)
     target = _lay_out(pairs.targets(pages.pairs), pairs.target_lengths[pages.pairs], row, segment)
-    inputs = np.where(target.position == 0, target_pad, np.roll(target.ids, 1))
+    first = np.repeat(first_inputs(pairs, pages.pairs, target_pad), pairs.target_lengths[pages.pairs])
+    inputs = np.where(target.position == 0, first, np.roll(target.ids, 1))
     labels = torch.full((pages.rows, pages.widths.target), IGNORED, dtype=torch.int32)
     labels.view(-1).numpy()[target.index(pages.widths.target)] = target.ids
     return Batch(
@@ -74,6 +78,10 @@ def make_pages(pairs: Pairs, pages: Pages, source_pad: int, target_pad: int) -> 
         target=replace(target, ids=inputs).tokens(pages.rows, pages.widths.target, target_pad),
         labels=labels,
     )
+
+
+def _sequences(tokens: Tokens) -> Sequences:
+    return Sequences(tokens.ids, tokens.position, tokens.segment)
 
 
 @dataclass(frozen=True)

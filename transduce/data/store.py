@@ -80,6 +80,7 @@ class Report:
     target_tokens: int = 0
     source_unknown: int = 0
     target_unknown: int = 0
+    target_bytes: int = 0  # of the texts in UTF-8, with a line break for each; 0 in stores of earlier versions
 
     def __add__(self, other: "Report") -> "Report":
         mine, others = asdict(self), asdict(other)
@@ -96,6 +97,11 @@ class Report:
             + f", {self.source_tokens:,} source and {self.target_tokens:,} target tokens"
             + (f", of which {self.source_unknown:,} and {self.target_unknown:,} are unknown" if unknown else "")
         )
+
+    def text_summary(self) -> str:
+        """One line for people about running text."""
+        unknown = f", of which {self.target_unknown:,} are unknown" if self.target_unknown else ""
+        return f"{self.pairs:,} lines, {self.target_bytes:,} bytes, {self.target_tokens:,} tokens{unknown}"
 
     def warnings(self) -> list[str]:
         """One warning for each side whose tokens are often unknown to its vocabulary."""
@@ -135,6 +141,11 @@ class Store:
 
     def target(self, index: int) -> Numbers:
         return self._target[index]
+
+    @property
+    def target_ids(self) -> Numbers:
+        """All targets end to end."""
+        return self._target.values
 
     def sources(self, numbers: Numbers) -> Numbers:
         """The sources of several pairs, end to end."""
@@ -249,6 +260,7 @@ def _encode_block(vocabularies: Vocabularies, rules: Rules, block: PairBlock) ->
         empty=reasons.count("empty"),
         identical=reasons.count("identical"),
         too_long=reasons.count("too long"),
+        target_bytes=sum(len(block.target[row].encode()) + 1 for row in kept),
     )
     texts = (block.source, block.target) if rules.keep_text else ()
     return _encoded(

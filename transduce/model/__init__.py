@@ -2,12 +2,13 @@
 
 from transduce.model.ablation import Head, without_heads
 from transduce.model.attention import MultiHeadAttention
+from transduce.model.decoder import Decoder, TextState
 from transduce.model.ensemble import Ensemble
 from transduce.model.families import FAMILIES, Family, kept_activations, make_model, training_flops
 from transduce.model.losses import IGNORED, Loss
 from transduce.model.model import Matrices, Model, State, has_running_statistics, stored_tensors
 from transduce.model.taps import AttentionMaps, watch
-from transduce.model.tokens import Frames, Source, SourceItem, Tokens, collate
+from transduce.model.tokens import Frames, Sequences, Source, SourceItem, Tokens, collate
 from transduce.model.transformer import DecoderState, Memory, Transformer, as_transformer
 from transduce.model.unfilled import parameter_shapes, unfilled_model
 
@@ -15,6 +16,7 @@ __all__ = [
     "FAMILIES",
     "IGNORED",
     "AttentionMaps",
+    "Decoder",
     "DecoderState",
     "Ensemble",
     "Family",
@@ -25,9 +27,11 @@ __all__ = [
     "Memory",
     "Model",
     "MultiHeadAttention",
+    "Sequences",
     "Source",
     "SourceItem",
     "State",
+    "TextState",
     "Tokens",
     "Transformer",
     "as_transformer",

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, scaled_dot_product_attention
 
-from transduce.config import TransformerConfig
+from transduce.config import LayersConfig
 from transduce.model.additive import additive_scores
 from transduce.model.dropout import Dropout
 from transduce.model.positions import rotate
@@ -86,7 +86,7 @@ class MultiHeadAttention(nn.Module):
     and keys are compared without the factor or by a sum, and self-attention reaches only so many neighbours.
     """
 
-    def __init__(self, config: TransformerConfig) -> None:
+    def __init__(self, config: LayersConfig) -> None:
         super().__init__()
         self.heads, self.d_k, self.d_v = config.num_heads, config.key_width, config.value_width
         self.dropout = Dropout(config.attention_dropout)
@@ -115,7 +115,7 @@ class MultiHeadAttention(nn.Module):
         reached = KeysValues(keys, values)
         if cache is not None:
             past = cache.append(reached)
-            reached = past.last(self.window + 1) if self.window else past
+            reached = past.last(self.window + 1) if self.window and x.shape[1] == 1 else past
         return self._attend(queries, reached, keep)
 
     def to_memory(
@@ -145,8 +145,10 @@ class MultiHeadAttention(nn.Module):
         elif keep is not None and pays_off(keep):
             heads = windowed_attention(queries, keys, values, keep, self.scale, dropout)
         else:
-            mask = None if keep is None else keep.mask
-            heads = scaled_dot_product_attention(queries, keys, values, mask, dropout, scale=self.scale)
+            # Without a mask, torch has faster kernels, and needs no memory for W x W booleans.
+            causal = keep is not None and keep.only_causal
+            mask = None if keep is None or causal else keep.mask
+            heads = scaled_dot_product_attention(queries, keys, values, mask, dropout, causal, scale=self.scale)
         return self.output(heads.transpose(1, 2).flatten(-2))
 
     def _weights(self, queries: Tensor, keys: Tensor, keep: Keep | None) -> Tensor:

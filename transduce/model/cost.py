@@ -1,10 +1,10 @@
-"""What training a Transformer costs: floating-point operations, as in the last columns of the paper's Table 2, and activations.
+"""What training a Transformer or a decoder alone costs: floating-point operations, as in the last columns of the paper's Table 2, and activations.
 
 The count of operations has 2 operations per token for each weight of each matrix that the token passes through, times three for the forward
 and backward pass, and the products of attention. The paper instead multiplied GPU hours by an estimated rate.
 """
 
-from transduce.config import TransformerConfig
+from transduce.config import DecoderConfig, LayersConfig, TransformerConfig
 
 
 def transformer_flops(
@@ -45,13 +45,37 @@ def transformer_activations(
     masks are kept too, as plain PyTorch does; our GPU kernels compute them again from a seed.
     """
     d, kept = config.d_model, masks and config.dropout > 0
-    width = config.num_heads * (2 * config.key_width + 2 * config.value_width)  # queries, keys, values and their result
-    hidden = config.d_ff * {"relu": 1, "swiglu": 4}.get(config.activation, 2)
-    feed_forward = (2 + kept) * d + hidden
-    attention = (2 + kept) * d + width
-    keys_values = config.num_heads * (config.key_width + config.value_width)
+    attention, feed_forward, keys_values = _kept_per_layer(config, kept)
     source = config.num_encoder_layers * (attention + feed_forward) + config.num_decoder_layers * keys_values
     target = config.num_decoder_layers * (2 * attention - keys_values + feed_forward)
     return (
         source * source_positions + target * target_positions + (1 + kept) * d * (source_positions + target_positions)
     )
+
+
+def _kept_per_layer(config: LayersConfig, kept: bool) -> tuple[int, int, int]:
+    """Numbers kept per position by self-attention, by the feed-forward network, and for keys and values alone."""
+    d = config.d_model
+    width = config.num_heads * (2 * config.key_width + 2 * config.value_width)  # queries, keys, values and their result
+    hidden = config.d_ff * {"relu": 1, "swiglu": 4}.get(config.activation, 2)
+    keys_values = config.num_heads * (config.key_width + config.value_width)
+    return (2 + kept) * d + width, (2 + kept) * d + hidden, keys_values
+
+
+def decoder_flops(
+    config: DecoderConfig, classes: int, source_tokens: int, target_tokens: int, mean_length: float
+) -> float:
+    """Operations to train a decoder without an encoder; a token attends to half of its context on average."""
+    d, keys, values = config.d_model, config.num_heads * config.key_width, config.num_heads * config.value_width
+    feed_forward = d * config.d_ff * (3 if config.activation == "swiglu" else 2)
+    weights = config.num_decoder_layers * (d * (2 * keys + 2 * values) + feed_forward) + d * classes
+    attention = config.num_decoder_layers * (keys + values) * config.context / 2
+    return 6.0 * (weights + attention) * target_tokens
+
+
+def decoder_activations(config: DecoderConfig, source_positions: int, target_positions: int, masks: bool) -> int:
+    """The same for a decoder without an encoder."""
+    kept = masks and config.dropout > 0
+    attention, feed_forward, _ = _kept_per_layer(config, kept)
+    per_position = config.num_decoder_layers * (attention + feed_forward) + (1 + kept) * config.d_model
+    return per_position * target_positions

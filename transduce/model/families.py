@@ -7,7 +7,8 @@ from typing import Any
 from transduce.config import ModelConfig
 from transduce.model.convolutional import ByteNet, ConvS2S
 from transduce.model.convolutional.cost import bytenet_activations, bytenet_flops, convs2s_activations, convs2s_flops
-from transduce.model.cost import transformer_activations, transformer_flops
+from transduce.model.cost import decoder_activations, decoder_flops, transformer_activations, transformer_flops
+from transduce.model.decoder import Decoder
 from transduce.model.feed_forward_baseline import (
     FeedForwardBaseline,
     feed_forward_activations,
@@ -34,6 +35,7 @@ FAMILIES = {
     "seq2seq": Family(Seq2seq, recurrent_flops, recurrent_activations),
     "rnn": Family(RnnSearch, recurrent_flops, recurrent_activations),
     "gnmt": Family(Gnmt, recurrent_flops, recurrent_activations),
+    "decoder": Family(Decoder, decoder_flops, decoder_activations),
     "convs2s": Family(ConvS2S, convs2s_flops, convs2s_activations),
     "bytenet": Family(ByteNet, bytenet_flops, bytenet_activations),
 }

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
-from transduce.config import TransformerConfig
-from transduce.config.support import ANY, SIZES, Supports
+from transduce.config import DecoderConfig, LayersConfig, TransformerConfig
+from transduce.config.support import ANY, SIZES, Supports, Values
 from transduce.model import kernels
 
 if TYPE_CHECKING:
@@ -19,24 +19,23 @@ if TYPE_CHECKING:
 
 # The paper's layer, post-norm or pre-norm. Positions that are added to the embeddings, and whatever follows the last layer, are
 # outside a layer, so all of their values are supported.
-SUPPORTS = Supports(
-    TransformerConfig,
-    {
-        **SIZES,
-        "dropout": ANY,
-        "norm": ("post", "pre"),
-        "positions": ("sinusoidal", "marian", "learned", "none"),
-        "output_bias": ANY,
-        "tie": ("all", "target", "none"),
-    },
-)
+_LAYERS: dict[str, Values] = {
+    **SIZES,
+    "dropout": ANY,
+    "norm": ("post", "pre"),
+    "positions": ("sinusoidal", "marian", "learned", "none"),
+    "output_bias": ANY,
+}
+SUPPORTS = Supports(TransformerConfig, {**_LAYERS, "tie": ("all", "target", "none")})
+DECODER_SUPPORTS = Supports(DecoderConfig, {**_LAYERS, "family": ("decoder",), "context": ANY})
 
 
-def understands(config: TransformerConfig) -> bool:
+def understands(config: LayersConfig) -> bool:
     """Whether the kernels support layers with these settings, including their matrix sizes."""
+    supports = DECODER_SUPPORTS if isinstance(config, DecoderConfig) else SUPPORTS
     even = config.key_width == config.value_width and config.key_width * config.num_heads == config.d_model
     aligned = config.d_model % kernels.ALIGNED == config.d_ff % kernels.ALIGNED == 0
-    return not SUPPORTS.refusal(config) and even and aligned and config.key_width in kernels.HEAD_WIDTHS
+    return not supports.refusal(config) and even and aligned and config.key_width in kernels.HEAD_WIDTHS
 
 
 def covers(layer: EncoderLayer | DecoderLayer, x: Tensor, keeps: Sequence[Keep]) -> bool:
@@ -45,13 +44,19 @@ def covers(layer: EncoderLayer | DecoderLayer, x: Tensor, keeps: Sequence[Keep])
         layer.kernels_understand
         and kernels.supports(x)
         and layer.attention.tap is None
-        and all(kernels.fits_a_page(keep.query, keep.key, layer.attention.d_k) for keep in keeps)
+        and all(keep.only_causal or _fits_a_page(layer.attention, keep) for keep in keeps)
     )
+
+
+def _fits_a_page(attention: MultiHeadAttention, keep: Keep) -> bool:
+    return kernels.fits_a_page(keep.query, keep.key, attention.d_k)
 
 
 def attend_to_self(attention: MultiHeadAttention, residual: Residual, x: Tensor, keep: Keep) -> Tensor:
     stacked, heads = attention.stacked, attention.heads
     output, options = output_parameters(attention.output, residual), residual_options(residual)
+    if not _fits_a_page(attention, keep):
+        return kernels.causal_attention(x, stacked.weight, stacked.bias, output, options, heads)
     return kernels.self_attention(x, stacked.weight, stacked.bias, output, options, keep.query, heads, keep.causal)
 
 

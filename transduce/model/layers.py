@@ -3,23 +3,25 @@
 Axes: R rows, W or Q positions, K key positions, D d_model.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
+import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu, relu, silu
 
-from transduce.config import TransformerConfig
+from transduce.config import LayersConfig
 from transduce.model import fused
 from transduce.model.attention import Cache, KeysValues, MultiHeadAttention
 from transduce.model.batch_norm import TokenBatchNorm
 from transduce.model.dropout import Dropout
+from transduce.model.model import Matrices
 from transduce.model.shapes import Float, Int
 from transduce.model.tokens import Keep
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": relu, "gelu": gelu, "swish": silu}
 
 
-def make_norm(config: TransformerConfig) -> nn.Module:
+def make_norm(config: LayersConfig) -> nn.Module:
     """A norm over the d_model features of each token separately; or, for comparison, over the tokens of a batch.
 
     Differs from the paper: eps is 1e-5, as in torch.nn and the runtimes we export to (the paper gives none; its code used 1e-6).
@@ -36,7 +38,7 @@ def normalise(norm: nn.Module, x: Float[Tensor, "R W D"], segment: Int[Tensor, "
 class Residual(nn.Module):
     """LayerNorm(x + Dropout(Sublayer(x))), or the pre-norm x + Dropout(Sublayer(LayerNorm(x)))."""
 
-    def __init__(self, config: TransformerConfig) -> None:
+    def __init__(self, config: LayersConfig) -> None:
         super().__init__()
         self.norm = make_norm(config)
         self.dropout = Dropout(config.dropout)
@@ -56,7 +58,7 @@ class FeedForward(nn.Module):
     SwiGLU has a third matrix: swish(x W1) * (x W3), then W2.
     """
 
-    def __init__(self, config: TransformerConfig) -> None:
+    def __init__(self, config: LayersConfig) -> None:
         super().__init__()
         self.gated = config.activation == "swiglu"
         self.activation = silu if self.gated else ACTIVATIONS[config.activation]
@@ -81,27 +83,33 @@ class FeedForward(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention, then feed-forward."""
+    """Self-attention, then feed-forward: a layer of the encoder, or of a decoder that has no source to attend to."""
 
-    def __init__(self, config: TransformerConfig) -> None:
+    def __init__(self, config: LayersConfig) -> None:
         super().__init__()
         self.attention, self.attention_residual = MultiHeadAttention(config), Residual(config)
         self.feed_forward, self.feed_forward_residual = FeedForward(config), Residual(config)
         self.kernels_understand = fused.understands(config)
 
-    def forward(self, x: Float[Tensor, "R W D"], position: Int[Tensor, "R W"], keep: Keep) -> Float[Tensor, "R W D"]:
-        if fused.covers(self, x, [keep]):
+    def forward(
+        self,
+        x: Float[Tensor, "R W D"],
+        position: Int[Tensor, "R W"],
+        keep: Keep | None,
+        cache: Cache | None = None,
+    ) -> Float[Tensor, "R W D"]:
+        if keep is not None and fused.covers(self, x, [keep]):
             x = fused.attend_to_self(self.attention, self.attention_residual, x, keep)
             return fused.feed(self.feed_forward, self.feed_forward_residual, x)
-        segment = keep.query
-        x = self.attention_residual(x, segment, lambda y: self.attention.to_self(y, position, keep))
+        segment = torch.ones_like(position) if keep is None else keep.query
+        x = self.attention_residual(x, segment, lambda y: self.attention.to_self(y, position, keep, cache))
         return self.feed_forward_residual(x, segment, self.feed_forward)
 
 
 class DecoderLayer(nn.Module):
     """Masked self-attention, attention to the encoder's output, then feed-forward."""
 
-    def __init__(self, config: TransformerConfig) -> None:
+    def __init__(self, config: LayersConfig) -> None:
         super().__init__()
         self.attention, self.attention_residual = MultiHeadAttention(config), Residual(config)
         self.source_attention, self.source_attention_residual = MultiHeadAttention(config), Residual(config)
@@ -127,3 +135,17 @@ class DecoderLayer(nn.Module):
         x = self.attention_residual(x, segment, lambda y: self.attention.to_self(y, position, keep, cache))
         x = self.source_attention_residual(x, segment, lambda y: to_memory(y, keys_values, source_keep))
         return self.feed_forward_residual(x, segment, self.feed_forward)
+
+
+def layer_matrices(layers: Iterable[nn.Module]) -> Matrices:
+    """The matrices of these layers. W^Q, W^K and W^V are stacked in one parameter, as are both halves of a gated feed-forward layer."""
+    stacked: Matrices = {}
+    inside: list[Tensor] = []
+    for layer in layers:
+        inside += [parameter for parameter in layer.parameters() if parameter.dim() == 2]
+        for module in layer.modules():
+            if isinstance(module, MultiHeadAttention):
+                stacked[module.stacked.weight] = module.widths
+            elif isinstance(module, FeedForward) and module.gated:
+                stacked[module.inner.weight] = 2 * [module.outer.in_features]
+    return {matrix: stacked.get(matrix, [matrix.shape[0]]) for matrix in inside}

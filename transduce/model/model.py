@@ -1,15 +1,15 @@
 """The interface of a model, whatever its family.
 
 Training, search, translation and exchange call only these methods. A family (`transduce/model/families.py`) is
-a subclass with its own settings: the Transformer, and later recurrent and convolutional models, a decoder without an
-encoder, and models that read frames of sound.
+a subclass with its own settings: the Transformer, a decoder without an encoder, and later models that read frames of
+sound.
 
 Axes: R rows, W target positions, D width of the hidden states, V target classes (all ids but `<pad>`).
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 from torch.nn.functional import linear
@@ -45,7 +45,7 @@ class Model(nn.Module, ABC):
     `encode` returns a memory and `begin` a state; only the family knows what is in them.
     """
 
-    page_width: ClassVar[int | None] = None
+    page_width: int | None = None
     """How many positions a packed row has in training on a GPU; None if the family needs one pair per row."""
 
     config: ModelConfig

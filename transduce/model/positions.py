@@ -6,7 +6,7 @@ Axes: R rows, W positions, D d_model, H heads, K width of a head.
 import torch
 from torch import Tensor, nn
 
-from transduce.config import TransformerConfig
+from transduce.config import LayersConfig
 from transduce.model.shapes import Float, Int
 
 
@@ -41,7 +41,7 @@ class Positions(nn.Module):
 
     TABLE = 1024  # positions whose sinusoids are computed once; later ones are computed when they occur
 
-    def __init__(self, config: TransformerConfig) -> None:
+    def __init__(self, config: LayersConfig) -> None:
         super().__init__()
         self.kind, self.d_model = config.positions, config.d_model
         self.last = config.d_model - (2 if self.kind == "marian" else 0)

@@ -109,6 +109,11 @@ class Tokens(_Rows):
 
 
 @dataclass(frozen=True)
+class Sequences(Tokens):
+    """Tokens of which each row is a single sequence, with padding after it: attention to what is earlier needs no mask."""
+
+
+@dataclass(frozen=True)
 class Frames(_Rows):
     """Vectors of numbers, such as the log-mel energies of speech, instead of ids; otherwise the same as tokens."""
 
@@ -151,6 +156,7 @@ class Keep:
     key: Int[Tensor, "R K"]
     causal: bool = False
     window: int = 0  # 0: no limit
+    only_causal: bool = False  # each row is one sequence, with its padding last: the order alone is the mask
 
     @cached_property
     def mask(self) -> Bool[Tensor, "R 1 Q K"]:
@@ -176,6 +182,12 @@ def keep_same_sentence(segment: Int[Tensor, "R W"], window: int = 0) -> Keep:
 def keep_earlier(segment: Int[Tensor, "R W"], window: int = 0) -> Keep:
     """Decoder self-attention: the same sentence, up to the position itself (section 3.2.3)."""
     return Keep(segment, segment, causal=True, window=window)
+
+
+def keep_earlier_of(target: Tokens, window: int = 0) -> Keep:
+    """The same, without a mask of segments where each row is a single sequence."""
+    only_causal = isinstance(target, Sequences) and not window
+    return Keep(target.segment, target.segment, causal=True, window=window, only_causal=only_causal)
 
 
 def keep_source(target: Int[Tensor, "R Q"], source: Int[Tensor, "R K"]) -> Keep:

@@ -17,7 +17,7 @@ from transduce.config import TransformerConfig
 from transduce.errors import DataError, SettingError
 from transduce.model.attention import Cache, KeysValues, MultiHeadAttention
 from transduce.model.dropout import Dropout
-from transduce.model.layers import DecoderLayer, EncoderLayer, FeedForward, make_norm, normalise
+from transduce.model.layers import DecoderLayer, EncoderLayer, layer_matrices, make_norm, normalise
 from transduce.model.model import Matrices, Model
 from transduce.model.positions import Positions
 from transduce.model.shapes import Float, Int
@@ -109,15 +109,7 @@ class Transformer(Model):
         }
 
     def matrices(self) -> Matrices:
-        """W^Q, W^K and W^V are stacked in one parameter, as are both halves of a gated feed-forward layer."""
-        stacked: Matrices = {}
-        for module in self.modules():
-            if isinstance(module, MultiHeadAttention):
-                stacked[module.stacked.weight] = module.widths
-            elif isinstance(module, FeedForward) and module.gated:
-                stacked[module.inner.weight] = 2 * [module.outer.in_features]
-        inside = [parameter for layer in [*self.encoder, *self.decoder] for parameter in layer.parameters()]
-        return {matrix: stacked.get(matrix, [matrix.shape[0]]) for matrix in inside if matrix.dim() == 2}
+        return layer_matrices([*self.encoder, *self.decoder])
 
     def begin(self, memory: Memory) -> DecoderState:
         """The state before the first target token; the encoder's output is projected here, once."""

@@ -34,21 +34,15 @@ def write_card(folder: RunFolder, config: Config, summary: RunSummary) -> None:
     """Write the model card: usage, scores with signatures, data, training cost and settings."""
     name = folder.path.resolve().name
     languages = " -> ".join(config.data.languages) or "sequence -> sequence"
+    text = config.data.task == "text"
     lines = [
-        f"# {name}: {languages}",
+        f"# {name}: {'language model' if text else languages}",
         "",
         f"{config.model.title} of {summary.parameters / 1e6:.1f} M parameters, trained with Transduce {__version__}.",
         "",
         "## Use",
         "",
-        "```",
-        f"transduce translate {name} < input > output",
-        "```",
-        "",
-        "```python",
-        "import transduce",
-        f'transduce.load("{name}").translate(["..."])',
-        "```",
+        *_usage(name, text),
         "",
         "## Scores on the validation data",
         "",
@@ -59,8 +53,7 @@ def write_card(folder: RunFolder, config: Config, summary: RunSummary) -> None:
         "## Data",
         "",
         *(f"- {line}" for line in summary.data),
-        f"- vocabulary: {summary.source_size:,} source and {summary.target_size:,} target ids"
-        + (" (one vocabulary for both)" if config.data.joint else ""),
+        f"- vocabulary: {_vocabulary(config, summary)}",
         "",
         "## Training",
         "",
@@ -74,6 +67,20 @@ def write_card(folder: RunFolder, config: Config, summary: RunSummary) -> None:
         "",
     ]
     write_text(folder.card, "\n".join(lines))
+
+
+def _usage(name: str, text: bool) -> list[str]:
+    command, call = f"transduce translate {name} < input > output", f'transduce.load("{name}").translate(["..."])'
+    if text:
+        command, call = f'transduce generate {name} --prompt "..."', f'transduce.generate("{name}", "...")'
+    return ["```", command, "```", "", "```python", "import transduce", call, "```"]
+
+
+def _vocabulary(config: Config, summary: RunSummary) -> str:
+    if config.data.task == "text":
+        return f"{summary.target_size:,} ids"
+    joint = " (one vocabulary for both)" if config.data.joint else ""
+    return f"{summary.source_size:,} source and {summary.target_size:,} target ids{joint}"
 
 
 def flops(config: Config, summary: RunSummary) -> float:

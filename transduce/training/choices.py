@@ -14,6 +14,7 @@ from transduce.config import (
     Config,
     Counts,
     FitRequest,
+    Fitted,
     Layers,
     SideCounts,
     all_settings,
@@ -21,11 +22,13 @@ from transduce.config import (
     build,
     differences,
     fit,
+    fit_text,
     from_toml,
     merge,
     to_toml,
 )
 from transduce.data import Scan, absolute_setting, find, found_setting
+from transduce.device import choose_device
 from transduce.errors import RunError, SettingError
 from transduce.training.request import RequestedSettings
 from transduce.training.shard_settings import refuse_unsupported
@@ -77,8 +80,9 @@ def settings_of_new(
     """
     asked, counted = merge(*requested.layers), counts(scanned, requested.config.data.languages)
     around = FitRequest.of(merge(_as_layers(start.config) if start else {}, asked) | {"train": asked["train"]})
-    fitted = fit(counted, around, time_for(requested.config.train, counted, around, begun))
-    fitted = replace(fitted, layer=_of_family(fitted.layer, (start or requested).config.model.family))
+    fitted = _fitted(scanned, counted, requested, around, begun)
+    if not reads_text(requested.config):
+        fitted = replace(fitted, layer=_of_family(fitted.layer, (start or requested).config.model.family))
     taken = _taken_from(start, requested, fitted.layer) if start else {}
     alone = with_absolute_paths(assemble(fitted.layer, taken, {"data": asked["data"]}))
     config = with_absolute_paths(build(fitted.layer, taken, *requested.layers, {"data": found}))
@@ -92,6 +96,19 @@ def settings_of_new(
     if start:
         _say_what_changes(start.config, config, requested.start_from, say)
     return config
+
+
+def reads_text(config: Config) -> bool:
+    """Whether a run trains a language model, on text without sources."""
+    return config.data.task == "text"
+
+
+def _fitted(scanned: Scan, counted: Counts, requested: RequestedSettings, around: FitRequest, begun: float) -> Fitted:
+    train = requested.config.train
+    if not reads_text(requested.config):
+        return fit(counted, around, time_for(train, counted, around, begun))
+    device = choose_device(train.device, train.precision, train.threads)
+    return fit_text(scanned.target.characters + scanned.pairs, device.kind == "cuda", around)
 
 
 def _overridden(

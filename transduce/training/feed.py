@@ -6,13 +6,13 @@ a thread too.
 
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, Generic
 
 from transduce.config import Config
 from transduce.data import Mixture, Windows
-from transduce.data.batches import Batch, Pairs, Planned, Planner
+from transduce.data.batches import Batch, CutText, Pairs, Planned, Planner
 from transduce.text import Vocabularies
 from transduce.threads import prefetch
 from transduce.training.shards import Share
@@ -47,11 +47,23 @@ class TrainingData:
         return EpochSize(max(1, round(sum(self.mixture.seen))), *both)
 
     def pairs(self, epoch: int) -> Pairs:
-        """The training pairs; with subword sampling, they are segmented anew in each epoch."""
-        sampling = self.config.data.subword_sampling
+        """The training pairs; text is cut anew in each epoch, and with subword sampling pairs are segmented anew."""
+        sampling, seed = self.config.data.subword_sampling, self.config.train.seed
+        if isinstance(self.train, CutText):
+            return self.train.at_epoch(seed, epoch)
         if not sampling:
             return self.train
-        return self.train.resampled(self.vocabularies, sampling, self.config.train.seed, epoch)
+        return self.train.resampled(self.vocabularies, sampling, seed, epoch)
+
+    @property
+    def one_per_row(self) -> bool:
+        """Whether each training pair has a row to itself."""
+        return isinstance(self.train, CutText) and self.train.one_per_row
+
+    @property
+    def validation_lines(self) -> int:
+        """How many lines a whole validation translates; of text, how many windows it predicts."""
+        return len(self.valid_texts.sources) or len(self.valid.target_lengths)
 
 
 @dataclass(frozen=True)
@@ -104,7 +116,10 @@ def planned_windows(
 ) -> Iterator[PlannedWindow[Planned]]:
     """Plan one window after the other, forever."""
     for epoch in count(begin.epoch):
-        pairs, number = training_data.pairs(epoch), windows.count(epoch)
+        pairs = training_data.pairs(epoch)
+        if isinstance(pairs, CutText):  # not every epoch has as many
+            windows = replace(windows, mixture=Mixture.of(pairs.groups, ()))
+        number = windows.count(epoch)
         for window in range(begin.window if epoch == begin.epoch else 0, number):
             steps = windows.plan(planner, pairs, epoch, window)
             yield PlannedWindow(pairs, steps, epoch, window, ends_epoch=window + 1 == number)

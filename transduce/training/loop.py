@@ -133,7 +133,8 @@ class Trainer:
             raise SettingError(
                 f"train.layout = pages: models of the family {self.model.config.family} need train.layout=padded"
             )
-        return Paging(self.config.tokens_per_batch, positions, self.config.seed, width, self.config.shards)
+        packed = not self.training_data.one_per_row
+        return Paging(self.config.tokens_per_batch, positions, self.config.seed, width, self.config.shards, packed)
 
     def _make_windows(self) -> Windows:
         """Plan an epoch of a large corpus in windows; a run keeps the size of its windows."""
@@ -340,14 +341,14 @@ class Trainer:
         self.clock.costs.step = self._time_step()
         self.clock.costs.validation = self.time_validation(TIMED_LINES)
         if self.config.minutes:  # also on resume: starting again took time
-            lines = len(self.training_data.valid_texts.sources)
+            lines = self.training_data.validation_lines
             plan = self.clock.first_plan(self.clock.costs.validation / lines, lines)
             self._revised(self._plan_of_first(lambda: plan) or plan)
 
     def replan(self, spent: float) -> None:
         """Plan a budget in minutes again from better costs, as of `spent` seconds into it."""
         if plan := self.clock.plan:
-            lines = len(self.training_data.valid_texts.sources)
+            lines = self.training_data.validation_lines
             self.clock.costs.validation *= min(plan.lines, lines) / lines
             self.progress.plan = revise(plan, self.progress.step, spent, self.clock.costs)
 
@@ -376,6 +377,8 @@ class Trainer:
     def time_validation(self, lines: int) -> float:
         """Seconds per validation of all lines, measured on a few of them."""
         texts, pairs = self.training_data.valid_texts, self.training_data.valid
+        if not texts.sources:
+            return time_validation(self.translator, pairs, texts, 0)
         few = texts.first(lines)
         share = len(few.sources) / len(texts.sources)
         # A budget in minutes limits the pairs for the loss together with the lines.
@@ -440,7 +443,8 @@ class Trainer:
         validation = validate(self.translator, self.training_data.valid, texts, limit, **shared)  # type: ignore[arg-type]
         self.clock.costs.validation = time.perf_counter() - begun
         all_lines = len(self.training_data.valid_texts.sources)
-        return replace(validation, by_loss=ranks_by_loss(self.config, len(texts.sources), all_lines))
+        by_loss = validation.by_loss or ranks_by_loss(self.config, len(texts.sources), all_lines)
+        return replace(validation, by_loss=by_loss)
 
     def _average(self) -> None:
         """Write and validate `averaged`, the mean of the last checkpoints (section 6.1)."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from transduce.checkpoint import RunFolder, steps_saved, write_bytes, write_text
-from transduce.config import Config, DataConfig, language_tag, notes_on_old_names, refuse_removed
+from transduce.config import Config, DataConfig, DecoderConfig, language_tag, notes_on_old_names, refuse_removed
 from transduce.data import (
     Corpus,
     EmptyCorpus,
@@ -22,6 +22,8 @@ from transduce.data import (
     Rules,
     Scan,
     Store,
+    TextCorpus,
+    TextWindows,
     absolute_setting,
     cache_folder,
     data_warnings,
@@ -35,10 +37,11 @@ from transduce.data import (
     scan,
     without_pipes,
 )
+from transduce.data.batches import Pairs
 from transduce.errors import DamagedFile, DataError, RunError, SettingError
 from transduce.memory import peak_resident
 from transduce.text import Vocabularies
-from transduce.training.choices import Say, settings_of_new, settings_of_resumed
+from transduce.training.choices import Say, reads_text, settings_of_new, settings_of_resumed
 from transduce.training.feed import TrainingData
 from transduce.training.output_limit import fit_output_limit
 from transduce.training.request import RequestedSettings
@@ -55,6 +58,8 @@ from transduce.translator import (
 from transduce.translator.evaluation import TestSet, merges_references
 
 HELD_OUT_PAIRS = 1_000
+HELD_OUT_LINES = 10_000  # of text
+NO_TEXTS = TestSet([], [])  # a language model translates nothing
 VALIDATION_SAMPLE = 10_000  # at most this many validation pairs are searched for in the training data
 
 
@@ -133,14 +138,13 @@ def _prepare_new(folder: RunFolder, requested: RequestedSettings, say: Say, begu
         start = open_folder(requested.start_from) if requested.start_from else None
         data = requested.config.data
         corpora = _corpora(data, Path(scratch), infers=True)
-        for line in describe_columns(corpora.train):
+        for line in [] if reads_text(requested.config) else describe_columns(corpora.train):
             say(line)
         if not data.valid and not corpora.hold_out:
             corpora = _hold_out(corpora, say)
         scanned = _scan(corpora, data, say)
         config = settings_of_new(scanned.train, requested, start, _found(corpora, data), say, begun)
-        warnings = data_warnings(scanned.train, scanned.valid, config.data)
-        for warning in [*warnings, *inspect(scanned.train, config.data)]:
+        for warning in [] if reads_text(config) else _warnings(scanned, config.data, inspect):
             say(warning)
         cache = cache_folder(config.data.cache)
         say(
@@ -154,11 +158,17 @@ def _prepare_new(folder: RunFolder, requested: RequestedSettings, say: Say, begu
         with warming_up(config):
             both = start.vocabularies if start else learn_vocabularies(scanned.train, config.data, cache, notify=say)
             prepared = _prepared(config, both, corpora, scanned, say)
-    training_data = _with_output_limit(prepared.training_data, requested, say)
+    training_data = prepared.training_data
+    if not reads_text(config):
+        training_data = _with_output_limit(training_data, requested, say)
     seconds = time.perf_counter() - caching_begun
     return replace(
         prepared, training_data=training_data, start=start, caching_seconds=seconds, reading_peak=reading_peak
     )
+
+
+def _warnings(scanned: "_Scans", data: DataConfig, inspect: Inspect) -> list[str]:
+    return [*data_warnings(scanned.train, scanned.valid, data), *inspect(scanned.train, data)]
 
 
 def _check_symbols(data: DataConfig, start: ModelFolder) -> None:
@@ -195,9 +205,7 @@ def prepare_elsewhere(config: Config, both: Vocabularies, names: tuple[str, str]
     with tempfile.TemporaryDirectory() as scratch:
         corpora = _corpora(config.data, Path(scratch))
         prepared = _prepared(config, both, corpora, _scan_both(corpora, config.data), lambda text: None)
-    stores = prepared.training_data.train, prepared.training_data.valid
-    assert all(isinstance(store, Store) for store in stores)
-    paths = tuple(Path(store.path) for store in stores)  # type: ignore[attr-defined]
+    paths = tuple(store_of(pairs).path for pairs in (prepared.training_data.train, prepared.training_data.valid))
     for path, name, kind in zip(paths, names, ("training", "validation"), strict=True):
         if path.name != name:
             raise DataError(
@@ -244,11 +252,14 @@ class _Scans:
 
 def _corpora(data: DataConfig, scratch: Path, infers: bool = False) -> _Corpora:
     if not data.train:
-        raise SettingError("no training data: give --train SOURCE TARGET or --train FILE.tsv")
+        raise SettingError("no training data: give --train SOURCE TARGET, --train FILE.tsv, or --text FILE")
     train, valid = groups_from_setting(data.train), groups_from_setting(data.valid)
     plain = without_pipes((*train, *valid), scratch)
-    corpus = replace(Corpus.of(plain[: len(train)], data), tags=data.tags, placeholders=data.placeholders)
-    if infers and not data.layout:
+    if data.task == "text":
+        corpus: Corpus = TextCorpus(plain[: len(train)])
+    else:
+        corpus = replace(Corpus.of(plain[: len(train)], data), tags=data.tags, placeholders=data.placeholders)
+    if infers and not data.layout and data.task != "text":
         corpus = replace(corpus, columns=infer_columns(plain, data.languages))
     if valid:
         return _Corpora(corpus, replace(corpus, groups=plain[len(train) :], tags=data.tags_of_valid))
@@ -266,8 +277,12 @@ def _split(train: Corpus, hold_out: int) -> _Corpora:
 
 
 def _hold_out(corpora: _Corpora, say: Say) -> _Corpora:
-    """Without validation data, hold out about a thousand training pairs, but at most a tenth of them."""
+    """Without validation data, hold out about a thousand training pairs, or the end of a text, but at most a tenth."""
     pairs = scan(corpora.train, sample_pairs=1).pairs
+    if isinstance(corpora.train, TextCorpus):
+        every = max(10, pairs // HELD_OUT_LINES)
+        say(f"no validation text given: holding out the last 1/{every} of the lines of each file (data.hold_out)")
+        return _split(corpora.train, every)
     every = max(10, pairs // HELD_OUT_PAIRS)
     say(f"no validation data given: holding out about one training pair in {every} (data.hold_out)")
     return _split(corpora.train, every)
@@ -281,12 +296,17 @@ def _scan(corpora: _Corpora, data: DataConfig, say: Say) -> _Scans:
         if not corpora.hold_out:
             raise
         pairs = scan(_split(corpora.train, 0).train, sample_pairs=1).pairs  # an empty corpus raises an error of its own
+        if isinstance(corpora.train, TextCorpus):
+            raise DataError(
+                f"too little text ({pairs:,} lines) to hold any out for validation: give --valid-text"
+            ) from None
         raise DataError(
             f"too few different sources ({pairs:,} pair{'s' * (pairs != 1)}) to hold any out for validation: "
             "give validation data with --valid"
         ) from None
+    text = isinstance(corpora.train, TextCorpus)
     for name, scanned in (("training", scans.train), ("validation", scans.valid)):
-        say(f"{name} data: {scanned.pairs:,} pairs{_oddities(scanned)}")
+        say(f"{name} data: {scanned.pairs:,} {'lines' if text else 'pairs'}{_oddities(scanned, text)}")
     return scans
 
 
@@ -297,14 +317,15 @@ def _scan_both(corpora: _Corpora, data: DataConfig) -> _Scans:
     except DataError:
         scan(corpora.train, sample_pairs=1)  # errors in the training data are reported first
         raise
-    pairs = () if corpora.hold_out else zip(*valid.sample, strict=True)
+    text = isinstance(corpora.train, TextCorpus)
+    pairs = () if corpora.hold_out or text else zip(*valid.sample, strict=True)
     return _Scans(scan(corpora.train, sample_pairs=data.vocabulary_sample, look_for=pairs), valid)
 
 
-def _oddities(scanned: Scan) -> str:
+def _oddities(scanned: Scan, text: bool) -> str:
+    of_pairs = {"empty": scanned.empty, "source equal to target": scanned.identical}
     counts = {
-        "empty": scanned.empty,
-        "source equal to target": scanned.identical,
+        **({} if text else of_pairs),
         "carriage returns removed": scanned.carriage_returns,
         "byte order marks removed": scanned.byte_order_marks,
         "blank lines skipped": scanned.blank,
@@ -313,6 +334,8 @@ def _oddities(scanned: Scan) -> str:
 
 
 def _prepared(config: Config, both: Vocabularies, corpora: _Corpora, scanned: _Scans, say: Say) -> Prepared:
+    if isinstance(corpora.train, TextCorpus):
+        return _prepared_text(config, both, corpora, scanned, say)
     cache = cache_folder(config.data.cache)
     train = open_or_build(corpora.train, scanned.train, both, Rules.for_training(config.data), cache, notify=say)
     measured = Rules.for_validation(longest_target(config.model))
@@ -336,6 +359,49 @@ def _prepared(config: Config, both: Vocabularies, corpora: _Corpora, scanned: _S
         about_data=about,
         content={"train": scanned.train.content, "valid": scanned.valid.content},
     )
+
+
+def _prepared_text(config: Config, both: Vocabularies, corpora: _Corpora, scanned: _Scans, say: Say) -> Prepared:
+    """The same for a language model, which keeps every line."""
+    cache = cache_folder(config.data.cache)
+    train = open_or_build(corpora.train, scanned.train, both, Rules(), cache, notify=say)
+    valid = open_or_build(corpora.valid, scanned.valid, both, Rules(), cache, notify=say)
+    about = [f"training: {train.report.text_summary()}", f"validation: {valid.report.text_summary()}"]
+    for line in [*about, *train.report.warnings()]:
+        say(line)
+    return Prepared(
+        training_data=TrainingData(
+            config, both, training_pairs(config, train), validation_pairs(config, valid), NO_TEXTS
+        ),
+        start=None,
+        about_data=about,
+        content={"train": scanned.train.content, "valid": scanned.valid.content},
+    )
+
+
+def training_pairs(config: Config, store: Store) -> Pairs:
+    """The training pairs in a store; of a text, the windows of the first epoch."""
+    return (
+        validation_pairs(config, store)
+        if not reads_text(config)
+        else _windows(config, store).at_epoch(config.train.seed, 0)
+    )
+
+
+def validation_pairs(config: Config, store: Store) -> Pairs:
+    return _windows(config, store) if reads_text(config) else store
+
+
+def _windows(config: Config, store: Store) -> TextWindows:
+    assert isinstance(config.model, DecoderConfig), "settings are checked before data are read"
+    return TextWindows(store, config.model.context, config.data.documents)
+
+
+def store_of(pairs: Pairs) -> Store:
+    """The store that pairs, or windows of text, are read from."""
+    store = pairs.store if isinstance(pairs, TextWindows) else pairs
+    assert isinstance(store, Store)
+    return store
 
 
 def _with_output_limit(training_data: TrainingData, requested: RequestedSettings, say: Say) -> TrainingData:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from transduce.config import PRESETS, Config, Layers, assemble, check_ranges, from_toml, settings_layer
-from transduce.data import Files, groups_of, groups_to_setting
+from transduce.data import Files, groups_of, groups_to_setting, paths_of
 from transduce.errors import SettingError
 from transduce.training.shard_settings import refuse_unsupported
 
@@ -25,6 +25,8 @@ class TrainingRequest:
 
     train: Files | None = None
     valid: Files | None = None
+    text: Files | None = None  # text files, for a language model; instead of pairs
+    valid_text: Files | None = None
     languages: Iterable[str] | None = None  # source and target
     preset: str = ""
     config: str | Path = ""  # a TOML file
@@ -82,12 +84,27 @@ def language_codes(given: Iterable[str] | None) -> tuple[str, ...]:
 
 
 def _data_layer(request: TrainingRequest) -> Layers:
+    if request.text is not None or request.valid_text is not None:
+        return _text_layer(request)
     options: dict[str, Any] = {
         "train": groups_to_setting(groups_of(request.train)),
         "valid": groups_to_setting(groups_of(request.valid)),
         "languages": language_codes(request.languages),
     }
     return {"data": {key: value for key, value in options.items() if value}}
+
+
+def _text_layer(request: TrainingRequest) -> Layers:
+    """Every file of text is a corpus of its own."""
+    if request.train or request.valid:
+        raise SettingError("--text and --valid-text are for language models: leave out --train and --valid")
+    options = {
+        "train": paths_of(request.text),
+        "valid": paths_of(request.valid_text),
+        "languages": language_codes(request.languages),
+        "task": "text",
+    }
+    return {"model": {"family": "decoder"}, "data": {key: value for key, value in options.items() if value}}
 
 
 def _without_auto(layer: Mapping[str, Mapping[str, Any]]) -> Layers:

@@ -12,6 +12,7 @@ from transduce.errors import DamagedFile
 from transduce.model import make_model, stored_tensors
 from transduce.run_lock import alone_in
 from transduce.training.card import RunSummary, draw_curves, write_card
+from transduce.training.choices import reads_text
 from transduce.training.clock import duration
 from transduce.training.loop import Trainer
 from transduce.training.prepare import Inspect, Prepared, no_findings, prepare
@@ -20,7 +21,7 @@ from transduce.training.rendezvous import Launch
 from transduce.training.report import Reporter, SilentReporter
 from transduce.training.request import TrainingRequest, requested_settings
 from transduce.training.result import Result
-from transduce.translator import better_weights, load_weights
+from transduce.translator import better_weights, load_weights, read_config
 
 
 def train(
@@ -60,10 +61,16 @@ def train(
 
 
 def _say_finished(folder: RunFolder, result: Result, reporter: Reporter) -> None:
+    text = reads_text(read_config(folder))
+    search, following = (
+        ("", f'generate {result.run} --prompt "..."')
+        if text
+        else (" with greedy search", f"translate {result.run} < input > output")
+    )
     reporter.say(
-        f"finished {result.steps:,} steps in {duration(result.seconds)}: {result.metric} {result.score:.2f} on "
-        f"{result.lines:,} validation lines with greedy search (weights: {result.weights}; {result.signature})\n"
-        f"next: transduce translate {result.run} < input > output"
+        f"finished {result.steps:,} steps in {duration(result.seconds)}: {result.metric} {result.score:.{4 if text else 2}f} on "
+        f"{result.lines:,} validation lines{search} (weights: {result.weights}; {result.signature})\n"
+        f"next: transduce {following}"
     )
     if size := freed_by_deleting(folder.checkpoints):
         reporter.say(

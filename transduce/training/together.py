@@ -24,7 +24,7 @@ from transduce.text import Vocabularies, Vocabulary
 from transduce.training.feed import TrainingData
 from transduce.training.joined import Joined, Lost
 from transduce.training.loop import Stopped
-from transduce.training.prepare import Prepared, prepare, prepare_elsewhere
+from transduce.training.prepare import Prepared, prepare, prepare_elsewhere, store_of, training_pairs, validation_pairs
 from transduce.training.processes import Processes
 from transduce.training.rendezvous import Launch, Meeting
 from transduce.training.report import Reporter, SilentReporter
@@ -141,13 +141,11 @@ def _described(prepared: Prepared) -> dict[str, Any]:
     """What other processes need to open the same data."""
     data = prepared.training_data
     both = data.vocabularies
-    assert isinstance(data.train, Store)
-    assert isinstance(data.valid, Store)
     return {
         "shards": data.config.train.shards,
         "config": to_toml(data.config),
         "vocabularies": [base64.b64encode(one.model).decode() for one in (both.source, both.target)],
-        "stores": [str(data.train.path), str(data.valid.path)],
+        "stores": [str(store_of(pairs).path) for pairs in (data.train, data.valid)],
         "texts": asdict(data.valid_texts),
     }
 
@@ -160,7 +158,8 @@ def _received(meeting: Meeting, described: dict[str, Any]) -> Prepared:
     if not (train.is_dir() and valid.is_dir()):
         train, valid = _prepared_here(meeting, lambda: prepare_elsewhere(config, both, (train.name, valid.name)))
     texts = TestSet(**described["texts"])
-    return Prepared(TrainingData(config, both, Store(train), Store(valid), texts), None, [])
+    pairs = training_pairs(config, Store(train)), validation_pairs(config, Store(valid))
+    return Prepared(TrainingData(config, both, *pairs, texts), None, [])
 
 
 def _prepared_here(meeting: Meeting, build_stores: Callable[[], tuple[Path, Path]]) -> tuple[Path, Path]:

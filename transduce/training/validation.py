@@ -8,8 +8,9 @@ import numpy as np
 import torch
 
 from transduce.config import TrainConfig
+from transduce.data import TextWindows
 from transduce.data.batches import Ids, Pairs, in_order, make_batch
-from transduce.metrics import Scores
+from transduce.metrics import Score, Scores
 from transduce.text import Vocabulary
 from transduce.training.loss import batch_loss
 from transduce.training.processes import Alone, Processes
@@ -75,10 +76,11 @@ def ranks_by_loss(train: TrainConfig, lines: int, all_lines: int) -> bool:
 def time_validation(translator: Translator, pairs: Pairs, texts: TestSet, loss_pairs: int) -> float:
     """Seconds to validate these lines, and the loss of so many pairs, with a model that has learned when to stop."""
     begun = time.perf_counter()
-    limits = reference_lengths(texts, translator.vocabularies.target)
-    request = translator.request(beam=1, figures="none")
-    outputs = [translation.text for translation in translator.stream(texts.sources, request, at_most=limits)]
-    score_texts(outputs, texts, translator.config, ter=False, main=main_metric(translator.config.train))
+    if texts.sources:
+        limits = reference_lengths(texts, translator.vocabularies.target)
+        request = translator.request(beam=1, figures="none")
+        outputs = [translation.text for translation in translator.stream(texts.sources, request, at_most=limits)]
+        score_texts(outputs, texts, translator.config, ter=False, main=main_metric(translator.config.train))
     cross_entropy(translator, pairs, loss_pairs)
     return time.perf_counter() - begun
 
@@ -96,7 +98,11 @@ def validate(
     """Measure the loss on the pairs (at most `limit`, if given) and the metrics on `texts`, with greedy search.
 
     The lines and batches are cut into blocks, which are shared out among the processes; their number does not change the result.
+    A language model has no lines to translate: its loss is also given in bits per byte.
     """
+    if isinstance(pairs, TextWindows):
+        loss = cross_entropy(translator, pairs, limit, blocks=blocks, processes=processes)
+        return ValidationResult(loss, _bits_per_byte(pairs, loss), [], lines=pairs.store.report.pairs, by_loss=True)
     outputs, at_limit = _translate(translator, texts, blocks, processes)
     shown = [SampleOutput(s, o, r[0]) for s, o, r in zip(texts.sources, outputs, texts.references, strict=True)]
     return ValidationResult(
@@ -106,6 +112,14 @@ def validate(
         outputs_at_limit=at_limit,
         lines=len(outputs),
     )
+
+
+def _bits_per_byte(windows: TextWindows, loss: float) -> Scores:
+    """The loss as a figure that does not depend on the vocabulary."""
+    report = windows.store.report
+    value = loss / math.log(2) * report.target_tokens / report.target_bytes
+    signature = f"context:{windows.context}|stride:{windows.context}|documents:{windows.documents}"
+    return Scores((Score("bits per byte", value, signature, higher_is_better=False),))
 
 
 def _translate(translator: Translator, texts: TestSet, blocks: int, processes: Processes) -> tuple[list[str], int]:

@@ -4,7 +4,9 @@ Importable without torch. `transduce/model/families.py` is the other table: it s
 """
 
 from transduce.config.models.convolutional import ByteNetConfig, ConvS2SConfig
+from transduce.config.models.decoder import DecoderConfig
 from transduce.config.models.feed_forward import FeedForwardConfig
+from transduce.config.models.layers import LayersConfig
 from transduce.config.models.model import ModelConfig, Refusal
 from transduce.config.models.recurrent import GnmtConfig, RecurrentConfig, RnnConfig, Seq2seqConfig
 from transduce.config.models.transformer import TransformerConfig
@@ -13,6 +15,7 @@ FAMILIES: dict[str, type[ModelConfig]] = {
     "transformer": TransformerConfig,
     "ff": FeedForwardConfig,
     "seq2seq": Seq2seqConfig,
+    "decoder": DecoderConfig,
     "rnn": RnnConfig,
     "gnmt": GnmtConfig,
     "convs2s": ConvS2SConfig,
@@ -23,8 +26,10 @@ __all__ = [
     "FAMILIES",
     "ByteNetConfig",
     "ConvS2SConfig",
+    "DecoderConfig",
     "FeedForwardConfig",
     "GnmtConfig",
+    "LayersConfig",
     "ModelConfig",
     "RecurrentConfig",
     "Refusal",

@@ -38,6 +38,11 @@ class ModelConfig:
         return None
 
     @property
+    def reads_text(self) -> bool:
+        """Whether the family learns from running text instead of pairs."""
+        return False
+
+    @property
     def has_dropout(self) -> bool:
         return self.dropout > 0
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from transduce.model.kernels.attention import attend, attend_backward
+from transduce.model.kernels.causal import Attended, attend_causally, attend_causally_backward
 from transduce.model.kernels.feed_forward import cut_product, relu_product
 from transduce.model.kernels.randomness import sample_seed
 from transduce.model.kernels.residual import (
@@ -66,6 +67,15 @@ def self_attention(
     """Self-attention of `x`, with residual and norm as in `feed_forward`."""
     return _SelfAttention.apply(  # type: ignore[no-any-return]
         x, stacked, bias, output.weight, output.bias, output.gain, output.shift, options, segment, heads, causal
+    )
+
+
+def causal_attention(
+    x: Tensor, stacked: Tensor, bias: Tensor, output: OutputParameters, options: ResidualOptions, heads: int
+) -> Tensor:
+    """Causal self-attention in rows of any width, each a single sequence, with residual and norm as in `feed_forward`."""
+    return _CausalAttention.apply(  # type: ignore[no-any-return]
+        x, stacked, bias, output.weight, output.bias, output.gain, output.shift, options, heads
     )
 
 
@@ -147,6 +157,34 @@ class _SelfAttention(Function):
         d_stacked = through.t() @ y
         dx = _begin_backward(ctx, dx, through, stacked)
         return dx.view_as(gradient), d_stacked, d_stacked_bias, d_weight, d_bias, *ctx.of_norm, *(4 * [None])
+
+
+class _CausalAttention(Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, stacked: Tensor, stacked_bias: Tensor, weight: Tensor, bias: Tensor, gain: Tensor,
+        shift: Tensor, options: ResidualOptions, heads: int,
+    ) -> Tensor:  # fmt: skip
+        y = _begin(ctx, x.flatten(0, -2), gain, shift, options)
+        product = torch.addmm(stacked_bias, y, stacked.t()).view(*x.shape[:-1], -1)
+        attended = attend_causally(product, heads)
+        ctx.save_for_backward(y, stacked, product, attended.heads, weight)
+        ctx.heads, ctx.rest = heads, attended.rest
+        z = attended.joined.flatten(0, -2) @ weight.t()
+        return _finish(ctx, x, z, OutputParameters(weight, bias, gain, shift), options)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        y, stacked, product, heads, weight = ctx.saved_tensors
+        attended = Attended(heads, ctx.rest)
+        dx, dz, d_bias = _finish_backward(ctx, gradient)
+        d_weight = dz.t() @ attended.joined.flatten(0, -2)
+        of_attended = (dz @ weight).view(*gradient.shape[:-1], -1)
+        through = attend_causally_backward(of_attended, product, attended, ctx.heads).flatten(0, -2)
+        d_stacked = through.t() @ y
+        d_stacked_bias = through.sum(0, dtype=torch.float32).to(stacked.dtype)
+        dx = _begin_backward(ctx, dx, through, stacked)
+        return dx.view_as(gradient), d_stacked, d_stacked_bias, d_weight, d_bias, *ctx.of_norm, None, None
 
 
 class _SourceAttention(Function):
