@@ -1,5 +1,6 @@
 """Language models: the decoder alone, text cut into windows, and runs trained on text."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,15 +10,18 @@ import torch
 
 import transduce
 from transduce.checkpoint import read_tensors
+from transduce.cli.main import main
 from transduce.config import DecoderConfig, build
 from transduce.data import Store, TextCorpus, TextWindows, open_or_build, scan
 from transduce.data.batches import Batching, make_batch
 from transduce.data.pages import Paging
 from transduce.data.store import Rules
+from transduce.data.text_windows import document_ends, strided_windows
 from transduce.errors import DataError, SettingError
 from transduce.model import Decoder, Sequences, Tokens
 from transduce.text import EOS, Vocabularies, Vocabulary, train_vocabulary
 from transduce.training.loss import batch_loss
+from transduce.translator.language_model import GenerationRequest, LanguageModel, Speller
 
 pytestmark = pytest.mark.usefixtures("few_threads")
 
@@ -237,6 +241,146 @@ def test_a_resumed_run_is_the_run_that_was_never_stopped(tmp_path: Path) -> None
 
 def test_the_line_break_is_the_end_of_a_sentence(store: Store) -> None:
     assert store.target_ids[len("to be or not")] == EOS
+
+
+# --- measuring -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def model(trained: Path) -> LanguageModel:
+    return transduce.load_language_model(trained, device="cpu", threads=1)
+
+
+def nats_by_hand(model: LanguageModel, ids: list[int], begin: int, end: int) -> list[float]:
+    """-log p of each token from `begin` on, one after the other, given at most the tokens since `begin`."""
+    state, nats = model.model.begin(None), []
+    before = [model.vocabulary.pad, *ids][begin]
+    for token in ids[begin:end]:
+        with torch.no_grad():
+            logits = model.model.step(torch.tensor([before]), state)
+        nats.append(-float(logits.log_softmax(-1)[0, token]))
+        before = token
+    return nats
+
+
+@pytest.mark.numerics
+def test_the_figures_are_those_of_a_computation_by_hand(model: LanguageModel) -> None:
+    text = "alpha beta\ngamma delta alpha\nbeta"
+    ids = [token for line in model.vocabulary.encode(text.split("\n")) for token in line]
+    assert len(ids) == len(text) + 1 == 34
+    whole = [nats for begin in (0, 16, 32) for nats in nats_by_hand(model, ids, begin, begin + 16)]
+    strided = [*nats_by_hand(model, ids, 0, 16)]
+    for begin in (6, 12, 18):
+        strided += nats_by_hand(model, ids, begin, begin + 16)[16 - 6 :]
+    for stride, nats in ((0, whole), (6, strided)):
+        score = model.score(text, stride)
+        assert score.nats == pytest.approx(sum(nats), rel=1e-4)
+        assert score.bits_per_byte == pytest.approx(sum(nats) / np.log(2) / 34, rel=1e-4)
+        assert score.nats_per_token == pytest.approx(sum(nats) / 34, rel=1e-4)
+        assert score.perplexity_per_word == pytest.approx(np.exp(sum(nats) / 6), rel=1e-3)
+        assert (score.tokens, score.bytes, score.words, score.unknown) == (34, 34, 6, 0)
+    assert score.signature == "context:16|stride:6|documents:file"
+    assert transduce.score_text(model, [text, text]).nats == pytest.approx(2 * sum(whole), rel=1e-4)
+
+
+@pytest.mark.parametrize("documents", ["line", "blank-line", "file"])
+@pytest.mark.parametrize("stride", [1, 3, 7])
+def test_strided_windows_cover_every_token_once(documents: Any, stride: int) -> None:
+    ends = document_ends(np.array([5, 1, 9, 4, 1, 20]), [3, 3], documents)
+    windows = strided_windows(ends, 7, stride)
+    assert [token for _, new, end in windows for token in range(new, end)] == list(range(40))
+    assert all(end - begin <= 7 for begin, _, end in windows)
+
+
+def test_the_command_line_prints_both_strides(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = str(trained.parent / "text.txt")
+    assert main(["score", str(trained), "--text", text, "--device", "cpu", "--threads", "1", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [one["stride"] for one in found] == [16, 8]
+    assert found[1]["bits_per_byte"] < found[0]["bits_per_byte"]
+    assert main(["score", str(trained), "--text", text, "--device", "cpu", "--threads", "1", "--stride", "16"]) == 0
+    assert f"{found[0]['bits_per_byte']:.4f} bits per byte" in capsys.readouterr().out
+
+
+# --- generating ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.numerics
+def test_greedy_text_is_the_most_probable_token_each_time(model: LanguageModel) -> None:
+    """Longer than the context: half of it is dropped whenever it is full."""
+    ids = [model.vocabulary.pad, *model.vocabulary.encode(["alp"])[0][:-1]]
+    window = list(ids)
+    for _ in range(40):
+        with torch.no_grad():
+            logits = model.model.project(model.model.decode(Tokens.padded([window], 0), None))[0, -1]
+        logits[1] = -torch.inf
+        ids.append(int(logits.argmax()))
+        window = [*window, ids[-1]] if len(window) < 16 else ids[-8:]
+    assert model.generate("alp", max_tokens=40) == [spelt(model.vocabulary, ids[4:])]
+
+
+def spelt(vocabulary: Vocabulary, ids: list[int]) -> str:
+    return "".join({"</s>": "\n", "▁": " "}.get(piece, piece) for piece in vocabulary.pieces(ids))
+
+
+def test_samples_are_reproducible_and_stream_as_they_are_returned(model: LanguageModel) -> None:
+    request = GenerationRequest(sampling=True, n=3, seed=5, top_p=0.95, temperature=1.2, max_tokens=30)
+    texts = model.generate("beta\nga", request)
+    assert texts == model.generate("beta\nga", request)
+    assert texts != model.generate("beta\nga", request, seed=6)
+    assert len(set(texts)) == 3
+    parts = list(model.stream("beta\nga", request))
+    assert [sum(map(len, (part[row] for part in parts))) for row in range(3)] == [30, 30, 30]
+    assert all(text.lstrip("\n")[0] in "m" for text in model.generate("ga", sampling=True, n=3, top_k=1, max_tokens=3))
+
+
+@pytest.mark.parametrize(
+    ("documents", "text", "taken"), [("line", "ob", 3), ("blank-line", "ob\n\n", 4), ("file", "ob\n\nth", 6)]
+)
+def test_a_text_ends_with_its_document(characters: Vocabulary, documents: str, text: str, taken: int) -> None:
+    first, second = (characters.encode([line])[0] for line in ("ob", "th"))
+    speller, parts = Speller(characters, [], documents), []
+    for token in [*first, EOS, *second[:-1]]:
+        if not speller.ended:
+            parts.append(speller.take(token))
+    assert "".join(parts) == text
+    assert len(parts) == taken
+
+
+def test_the_command_line_generates(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    common = ["generate", str(trained), "--device", "cpu", "--threads", "1", "--prompt", "alpha", "--max-tokens", "8"]
+    assert main(common) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("alpha")
+    assert main([*common, "--json"]) == 0
+    assert "alpha" + json.loads(capsys.readouterr().out)["texts"][0] + "\n" == printed
+    assert main([*common, "--sample", "--n", "2"]) == 0
+    assert "--- 2 ---" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["generate", "RUN", "--temperature", "2"], "--temperature has no effect without --sample"),
+        (["generate", "RUN", "--n", "2"], "n = 2: without sampling all texts would be the same: add --sample"),
+        (["generate", "RUN", "--max-tokens", "0"], "max_tokens = 0: must be at least 1"),
+        (["generate", "RUN", "--sample", "--seed", "-1"], "seed = -1: must be at least 0"),
+        (["score", "RUN"], "give a SOURCE and a TARGET file, or --text FILE"),
+        (["score", "RUN", "a", "--text", "b"], "give one of the two"),
+        (
+            ["score", "RUN", "--text", "TEXT", "--stride", "17"],
+            "stride = 17: must be at least 1 and at most the context of 16",
+        ),
+        (["score", "RUN", "--text", "/dev/null"], "the text is empty"),
+        (["translate", "RUN"], "a language model does not translate: use `transduce generate`"),
+    ],
+)
+def test_mistakes_on_the_command_line(
+    arguments: list[str], message: str, trained: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = {"RUN": str(trained), "TEXT": str(trained.parent / "text.txt")}
+    assert main([*(names.get(one, one) for one in arguments), "--device", "cpu"]) == 2
+    assert message in capsys.readouterr().err
 
 
 # --- refusals ------------------------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from transduce.tracking import Cleaning, RunDifference, RunStatus
     from transduce.training import Result, RunPlan, Settings
     from transduce.translator.evaluation import Evaluation
+    from transduce.translator.language_model import LanguageModel, TextScore
 
 __all__ = [
     "LoadOptions",
@@ -45,13 +46,16 @@ __all__ = [
     "doctor",
     "evaluate",
     "export",
+    "generate",
     "import_model",
     "load",
+    "load_language_model",
     "plan",
     "report",
     "run_difference",
     "runs",
     "score",
+    "score_text",
     "serve",
     "shortlist",
     "train",
@@ -275,6 +279,98 @@ def score(model: Model, sources: Sequence[str], targets: Sequence[str], *, to: s
         [-0.71]
     """
     return _opened(model, to).score(sources, targets)
+
+
+# --- language models ---------------------------------------------------------------------------------------------
+
+
+def load_language_model(
+    folder: str | Path,
+    *,
+    weights: Weights = "auto",
+    device: Literal["auto", "cpu", "cuda"] = "auto",
+    threads: int = 0,
+) -> "LanguageModel":
+    """Load a language model, which was trained with `train(text=...)`.
+
+    Args:
+        folder: The run folder.
+        weights: Which weights of the run; "auto" is the better validated of "best" and "averaged".
+        device: "auto" is a GPU if there is one.
+        threads: CPU threads; 0 means one for each core.
+
+    Returns:
+        A language model with the methods `generate`, `stream` and `score`.
+
+    Example:
+        >>> model = transduce.load_language_model("runs/shakespeare")
+        >>> model.score("To be, or not to be").bits_per_byte
+        2.4
+    """
+    tune_idle_threads()
+    from transduce.translator.language_model import LanguageModel
+
+    return LanguageModel.load(folder, weights=weights, device=device, threads=threads)
+
+
+def generate(
+    model: "str | Path | LanguageModel",
+    prompt: str = "",
+    *,
+    sampling: bool = False,
+    temperature: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    seed: int = 1,
+    n: int = 1,
+    max_tokens: int = 200,
+) -> list[str]:
+    """Continue a prompt. To generate more than once, call `load_language_model` and its `generate`.
+
+    Args:
+        model: A run folder or a language model.
+        prompt: The beginning of a document; empty for a new document.
+        sampling: Sample from the model instead of taking the most probable token each time.
+        temperature: Below 1, probable tokens become more probable; above 1, less.
+        top_k: Sample from the `top_k` most probable tokens; 0 means all.
+        top_p: Sample from the most probable tokens whose probabilities sum to `top_p`.
+        seed: Another seed gives other samples.
+        n: How many texts.
+        max_tokens: The most tokens of each text.
+
+    Returns:
+        The texts, without the prompt.
+
+    Example:
+        >>> transduce.generate("runs/shakespeare", "ROMEO:", sampling=True, top_p=0.9)
+    """
+    loaded = load_language_model(model) if isinstance(model, str | Path) else model
+    return loaded.generate(
+        prompt,
+        sampling=sampling,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        seed=seed,
+        n=n,
+        max_tokens=max_tokens,
+    )
+
+
+def score_text(model: "str | Path | LanguageModel", texts: str | Sequence[str], *, stride: int = 0) -> "TextScore":
+    """How well a language model predicts one or several texts: bits per byte, nats per token and perplexity per word.
+
+    Args:
+        model: A run folder or a language model.
+        texts: A text, or several.
+        stride: Tokens from one window to the next; 0 is the context, so that windows do not overlap.
+
+    Example:
+        >>> transduce.score_text("runs/shakespeare", "To be, or not to be").nats_per_token
+        1.7
+    """
+    loaded = load_language_model(model) if isinstance(model, str | Path) else model
+    return loaded.score(texts, stride)
 
 
 def attention(model: Model, source: str, target: str | None = None, *, output: str | Path = "") -> Attention:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from transduce import api
 from transduce.cli.arguments import Options, load, print_json, search_request
+from transduce.cli.generating import score_text
 from transduce.cli.notices import Notices
 from transduce.config import DataConfig
 from transduce.data import Corpus, Group, describe_columns, read_pairs, without_pipes
@@ -108,6 +109,12 @@ def _report(evaluation: "Evaluation") -> dict[str, Any]:
 
 
 def score(options: Options) -> int:
+    if options.text and options.files:
+        raise SettingError("--text is for language models and FILE is for translators: give one of the two")
+    if options.text:
+        return score_text(options)
+    if not options.files or options.stride is not None:
+        raise SettingError("give a SOURCE and a TARGET file, or --text FILE (with --stride N) for a language model")
     if options.quantization and options.engine != "ct2":
         raise SettingError("--quantization has no effect on the torch engine: add --engine ct2, or leave it out")
     with _plain_files(options.files) as files:

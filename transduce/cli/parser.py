@@ -96,7 +96,13 @@ def make_parser() -> Parser:
         "compare systems on a test set: is the difference real, and where is it",
         COMPARED,
     )
-    add("measuring", "score", _score, "print the log-probability of given pairs, one per line")
+    add(
+        "measuring",
+        "score",
+        _score,
+        "print the log-probability of given pairs, or how well a language model predicts text",
+    )
+    add("generating", "generate", _generate, "continue a prompt with a language model", STREAMED)
     add("measuring", "attention", _attention, "draw the attention weights for a sentence")
     add("exchanging", "export", _export, "export a model for another runtime", EXPORT)
     add("training", "distill", _distill, "train a small, fast model on the translations of a large one", TEACHER)
@@ -145,6 +151,7 @@ COMPARED = (
     "The first system is the baseline. Run folders are translated once and kept in the cache. p-values are those of sacreBLEU's "
     "paired tests. The exit status is 3 if --fail-if-worse finds a loss."
 )
+STREAMED = "The text is printed as it is written, until its document ends or --max-tokens are written."
 EXPORT = "The export is kept only if the other runtime gives the same translations on sample sentences."
 RERUN = "Rerun the command to resume."
 TEACHER = (
@@ -454,12 +461,33 @@ def _score(parser: Parser) -> None:
         parser, "engine: auto is torch, which scores with the weights as they were trained, without quantization"
     )
     add_columns(parser)
-    parser.add_argument(
-        "files", nargs="+", metavar="FILE", help="a SOURCE and a TARGET file, or one .tsv or .jsonl file; - is stdin"
+    add = parser.add_argument
+    add("files", nargs="*", metavar="FILE", help="a SOURCE and a TARGET file, or one .tsv or .jsonl file; - is stdin")
+    add(
+        "--text",
+        nargs="+",
+        metavar="FILE",
+        default=[],
+        help="text files instead of pairs, for a language model: bits per byte, nats per token and perplexity per word",
     )
-    parser.add_argument(
-        "--json", action="store_true", help="print a JSON object for each pair, with the log-probability of each token"
+    add(
+        "--stride",
+        type=int,
+        metavar="N",
+        help="tokens from one window of the text to the next (default: both the model's context and half of it)",
     )
+    add("--json", action="store_true", help="print a JSON object for each pair, with the log-probability of each token")
+
+
+def _generate(parser: Parser) -> None:
+    add = parser.add_argument
+    add("run", help="run folder of the language model")
+    add_loading(parser)
+    add("--prompt", default="", help="the beginning of the text (default: none, a new document)")
+    add_sampling(parser)
+    add("--n", type=int, default=1, metavar="N", help="how many texts; needs --sample (default: 1)")
+    add("--max-tokens", type=int, default=200, metavar="N", help="most tokens of each text (default: 200)")
+    add("--json", action="store_true", help="print all texts as one JSON object, without the prompt")
 
 
 def _attention(parser: Parser) -> None:

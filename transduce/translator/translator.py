@@ -51,6 +51,10 @@ class Translator:
     def load(folder: str | Path, options: LoadOptions | None = None) -> "Translator":
         """The translator of a run folder. An engine is loaded when it is first needed, or by `ready`."""
         opened, options = open_folder(folder), options or LoadOptions()
+        if opened.config.data.task == "text":
+            raise SettingError(
+                f"{folder}: a language model does not translate: use `transduce generate` or `transduce score --text`"
+            )
         engines = FolderEngines(opened, options, longest_source(opened.config.model))
         translator = Translator(engines, opened.vocabularies, opened.config)
         return translator.to(options.to) if options.to else translator

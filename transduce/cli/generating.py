@@ -1,0 +1,89 @@
+"""The commands of language models: generate, and score for text."""
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from transduce import api
+from transduce.cli.arguments import Options, print_json
+from transduce.data import read_lines, without_pipes
+from transduce.errors import SettingError
+
+if TYPE_CHECKING:
+    from transduce.translator.language_model import GenerationRequest, LanguageModel, TextScore
+
+SAMPLING = ("temperature", "top_k", "top_p", "seed")
+
+
+def generate(options: Options) -> int:
+    request = _request(options)
+    model = _load(options)
+    if options.json:
+        texts = model.generate(options.prompt, request)
+        print_json({"prompt": options.prompt, "texts": texts, **asdict(request)})
+    elif request.n == 1:
+        _print_as_it_comes(model, options.prompt, request)
+    else:
+        for number, text in enumerate(model.generate(options.prompt, request), 1):
+            print(f"--- {number} ---\n{options.prompt}{text}")
+    return 0
+
+
+def _print_as_it_comes(model: "LanguageModel", prompt: str, request: "GenerationRequest") -> None:
+    print(prompt, end="", flush=True)
+    for parts in model.stream(prompt, request):
+        print(parts[0], end="", flush=True)
+    print()
+
+
+def _request(options: Options) -> "GenerationRequest":
+    from transduce.translator.language_model import GenerationRequest
+
+    for name in SAMPLING:
+        if not options.sample and getattr(options, name) is not None:
+            raise SettingError(
+                f"--{name.replace('_', '-')} has no effect without --sample: add --sample, or leave it out"
+            )
+    given = {name: getattr(options, name) for name in SAMPLING}
+    return GenerationRequest(n=1).but(
+        sampling=options.sample or None, **given, n=options.n, max_tokens=options.max_tokens
+    )
+
+
+def score_text(options: Options) -> int:
+    """Print the figures of the whole text: in windows that do not overlap and in overlapping ones, or at the given stride."""
+    with TemporaryDirectory() as scratch:
+        files = [path for group in without_pipes(tuple((f,) for f in options.text), Path(scratch)) for path in group]
+        texts = ["".join(f"{line}\n" for line in read_lines(path)) for path in files]
+    model = _load(options)
+    strides = [options.stride] if options.stride else [model.context, max(1, model.context // 2)]
+    found = [model.score(texts, stride) for stride in strides]
+    if found[0].unknown:
+        print(
+            f"warning: {found[0].unknown:,} of {found[0].tokens:,} tokens are not in the vocabulary, so the figures are too good",
+            file=sys.stderr,
+        )
+    if options.json:
+        print_json([_as_dict(score) for score in found])
+    else:
+        print("\n".join(map(_line, found)))
+    return 0
+
+
+def _line(score: "TextScore") -> str:
+    return (
+        f"{score.bits_per_byte:.4f} bits per byte  {score.nats_per_token:.4f} nats per token  "
+        f"perplexity per word {score.perplexity_per_word:.2f}  ({score.signature}; {score.bytes:,} bytes, "
+        f"{score.tokens:,} tokens, {score.words:,} words)"
+    )
+
+
+def _as_dict(score: "TextScore") -> dict[str, Any]:
+    figures = ("bits_per_byte", "nats_per_token", "perplexity_per_word", "signature")
+    return {name: getattr(score, name) for name in figures} | asdict(score)
+
+
+def _load(options: Options) -> "LanguageModel":
+    return api.load_language_model(options.run, weights=options.weights, device=options.device, threads=options.threads)

@@ -1,0 +1,318 @@
+"""A language model: measures texts and continues prompts.
+
+A line break is `</s>` in ids. What a document is, and so where a generated text ends, is the setting `data.documents` that the
+model was trained with.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from transduce.config import Config, DecoderConfig
+from transduce.data.text_windows import Offsets, document_ends, strided_windows
+from transduce.device import Device, choose_device
+from transduce.errors import DataError, SettingError
+from transduce.model import Decoder, Sequences, Tokens
+from transduce.search import check_sampling
+from transduce.search.sampling import sample_tokens
+from transduce.search.streaming import continuations
+from transduce.search.walk import Choose, greedy
+from transduce.text import EOS, UNKNOWN, Vocabulary
+from transduce.translator.folder import ModelFolder, open_folder
+
+POSITIONS = {"cpu": 8_192, "cuda": 131_072}  # of the windows that are measured at once
+MOST_TOKENS = 1_000_000
+MOST_TEXTS = 1_000
+
+
+@dataclass(frozen=True)
+class TextScore:
+    """How well a language model predicts a text: the whole of it, line breaks included."""
+
+    nats: float
+    tokens: int
+    bytes: int
+    words: int  # whatever stands between blanks
+    unknown: int  # tokens that are not in the vocabulary: what they stand for is not predicted
+    context: int
+    stride: int  # tokens from one window to the next; each is predicted from at least context - stride tokens before it
+    documents: str
+
+    @property
+    def bits_per_byte(self) -> float:
+        return self.nats / math.log(2) / self.bytes
+
+    @property
+    def nats_per_token(self) -> float:
+        return self.nats / self.tokens
+
+    @property
+    def perplexity_per_word(self) -> float:
+        return math.exp(min(700.0, self.nats / max(1, self.words)))
+
+    @property
+    def signature(self) -> str:
+        """What the figures depend on besides model and text."""
+        return f"context:{self.context}|stride:{self.stride}|documents:{self.documents}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerationRequest:
+    """How to continue a prompt: with the most probable tokens, or by sampling."""
+
+    sampling: bool = False
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int = 1
+    n: int = 1
+    max_tokens: int = 200
+
+    def __post_init__(self) -> None:
+        for name, value, most in (("n", self.n, MOST_TEXTS), ("max_tokens", self.max_tokens, MOST_TOKENS)):
+            if not 1 <= value <= most:
+                raise SettingError(f"{name} = {value}: must be at least 1 and at most {most:,}")
+        if not 0 <= self.seed < 2**63:
+            raise SettingError(f"seed = {self.seed}: must be at least 0 and below 2^63")
+        if self.sampling:
+            check_sampling(self.n, self.temperature, self.top_k, self.top_p)
+        elif self.n > 1:
+            raise SettingError(f"n = {self.n}: without sampling all texts would be the same: add --sample")
+
+    def but(self, **changes: float | bool | None) -> "GenerationRequest":
+        """A copy with changes; None keeps a value."""
+        return replace(self, **{name: value for name, value in changes.items() if value is not None})  # type: ignore[arg-type]
+
+    def choice(self, device: torch.device) -> Choose:
+        """How the next tokens are chosen; the random numbers begin anew with each call."""
+        if not self.sampling:
+            return greedy
+        draws = torch.Generator(device).manual_seed(self.seed)
+        return partial(sample_tokens, temperature=self.temperature, top_k=self.top_k, top_p=self.top_p, generator=draws)
+
+
+class LanguageModel:
+    """A trained language model. `transduce.load_language_model` returns one.
+
+    Example:
+        >>> model = transduce.load_language_model("runs/shakespeare")
+        >>> model.generate("ROMEO:", sampling=True, top_p=0.9)
+        ['\\nI would I were thy bird.']
+    """
+
+    def __init__(self, model: Decoder, vocabulary: Vocabulary, config: Config, device: Device) -> None:
+        self.model, self.vocabulary, self.config, self.device = (
+            model.to(device.torch).eval(),
+            vocabulary,
+            config,
+            device,
+        )
+
+    @staticmethod
+    def load(
+        folder: str | Path, *, weights: str = "auto", device: Literal["auto", "cpu", "cuda"] = "auto", threads: int = 0
+    ) -> "LanguageModel":
+        opened = open_language_model(folder)
+        model = opened.model(weights)
+        assert isinstance(model, Decoder), "settings are checked when they are read"
+        return LanguageModel(model, opened.vocabularies.target, opened.config, choose_device(device, threads=threads))
+
+    @property
+    def context(self) -> int:
+        """The most tokens that the next one is predicted from."""
+        return self.model.config.context
+
+    # --- measuring -------------------------------------------------------------------------------------------------
+
+    def score(self, texts: str | Sequence[str], stride: int = 0) -> TextScore:
+        """Measure the whole of one or several texts.
+
+        Args:
+            texts: A text, or several. With `data.documents = "file"`, each is a document.
+            stride: Tokens from one window to the next. By default the context, so that windows do not overlap. A smaller stride
+                predicts every token from at least `context - stride` tokens, and takes longer.
+
+        Example:
+            >>> transduce.load_language_model("runs/shakespeare").score("To be, or not to be").bits_per_byte
+            2.4
+        """
+        stride = stride or self.context
+        if not 1 <= stride <= self.context:
+            raise SettingError(
+                f"stride = {stride}: must be at least 1 and at most the context of {self.context} tokens"
+            )
+        files = [_lines(text) for text in ([texts] if isinstance(texts, str) else texts)]
+        lines = [line for file in files for line in file]
+        if not lines:
+            raise DataError("the text is empty: there is nothing to measure")
+        encoded = self.vocabulary.encode(lines, every_core=True)
+        ids = np.fromiter((token for line in encoded for token in line), np.int64)
+        lengths = np.array([len(line) for line in encoded])
+        ends = document_ends(lengths, [len(file) for file in files], self.config.data.documents)
+        return TextScore(
+            nats=self._nats(ids, ends, stride),
+            tokens=len(ids),
+            bytes=sum(len(line.encode()) + 1 for line in lines),
+            words=sum(len(line.split()) for line in lines),
+            unknown=int((ids == UNKNOWN).sum()),
+            context=self.context,
+            stride=stride,
+            documents=self.config.data.documents,
+        )
+
+    def _nats(self, ids: Offsets, ends: Offsets, stride: int) -> float:
+        """The negative log-probability of all tokens."""
+        windows = strided_windows(ends, self.context, stride)
+        starts = {0, *ends.tolist()}
+        rows = max(1, POSITIONS[self.device.kind] // self.context)
+        total = 0.0
+        for begin in range(0, len(windows), rows):
+            part = windows[begin : begin + rows]
+            texts = [ids[first:end] for first, _, end in part]
+            inputs = [
+                [self.vocabulary.pad if first in starts else int(ids[first - 1]), *text[:-1].tolist()]
+                for (first, _, _), text in zip(part, texts, strict=True)
+            ]
+            lost = self._token_nats(inputs, texts)
+            total += sum(
+                float(row[new - first : end - first].sum()) for row, (first, new, end) in zip(lost, part, strict=True)
+            )
+        return total
+
+    @torch.inference_mode()
+    def _token_nats(self, inputs: Sequence[list[int]], labels: Sequence[Offsets]) -> Tensor:
+        """-log p of each label [rows, positions]; beyond the end of a row there is no meaning."""
+        padded = Tokens.padded(inputs, self.vocabulary.pad).to(self.device.torch)
+        wanted = Tokens.padded(labels, 0).ids.to(self.device.torch)
+        with self.device.mixed_precision():
+            hidden = self.model.decode(Sequences(padded.ids, padded.position, padded.segment), None)
+            logits = self.model.project(hidden)
+        return -logits.float().log_softmax(-1).gather(-1, wanted[..., None])[..., 0].double().cpu()
+
+    # --- generating ------------------------------------------------------------------------------------------------
+
+    def generate(
+        self,
+        prompt: str = "",
+        request: GenerationRequest | None = None,
+        *,
+        sampling: bool | None = None,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        seed: int | None = None,
+        n: int | None = None,
+        max_tokens: int | None = None,
+    ) -> list[str]:
+        """Continue a prompt; the texts returned do not repeat it.
+
+        Args:
+            prompt: The beginning of a document; empty for a new document.
+            request: All settings at once.
+            sampling: Sample from the model instead of taking the most probable token each time.
+            temperature: Below 1, probable tokens become more probable; above 1, less.
+            top_k: Sample from the `top_k` most probable tokens; 0 means all.
+            top_p: Sample from the most probable tokens whose probabilities sum to `top_p`.
+            seed: Another seed gives other samples; the same seed, prompt and `n` give the same ones.
+            n: How many texts.
+            max_tokens: The most tokens of each text.
+
+        Example:
+            >>> transduce.load_language_model("runs/shakespeare").generate("ROMEO:", sampling=True, n=3)
+        """
+        given = {
+            "sampling": sampling, "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed, "n": n,
+            "max_tokens": max_tokens,
+        }  # fmt: skip
+        request = (request or GenerationRequest()).but(**given)
+        texts = [""] * request.n
+        for parts in self.stream(prompt, request):
+            texts = [text + part for text, part in zip(texts, parts, strict=True)]
+        return texts
+
+    def stream(self, prompt: str, request: GenerationRequest) -> Iterator[list[str]]:
+        """Continue a prompt piece by piece: what each of the `n` texts grows by, empty for those that have ended."""
+        beginning, unfinished = self._encode_prompt(prompt)
+        spellers = [Speller(self.vocabulary, unfinished, self.config.data.documents) for _ in range(request.n)]
+        window = _SlidingWindow(self, [self.vocabulary.pad, *beginning, *unfinished], request.n)
+        choose = request.choice(self.device.torch)
+        for tokens in continuations(window.step, window.logits, choose, request.max_tokens, never=(UNKNOWN,)):
+            yield [speller.take(token) for speller, token in zip(spellers, tokens.tolist(), strict=True)]
+            if all(speller.ended for speller in spellers):
+                return
+
+    def _encode_prompt(self, prompt: str) -> tuple[list[int], list[int]]:
+        """The ids of the prompt's whole lines, and those of its last line, which goes on."""
+        *lines, last = prompt.split("\n")
+        whole = [token for line in self.vocabulary.encode(lines) for token in line] if lines else []
+        return whole, self.vocabulary.encode([last])[0][:-1]
+
+
+class _SlidingWindow:
+    """The tokens that the next one is predicted from: at most the context, of which half is dropped whenever it is full."""
+
+    def __init__(self, model: LanguageModel, tokens: list[int], rows: int) -> None:
+        self.model, self.most = model, model.context
+        self.tokens = torch.tensor(tokens, device=model.device.torch).expand(rows, -1)
+        self.logits = self._begin(self.tokens[:, -self.most :])
+
+    def step(self, newest: Tensor) -> Tensor:
+        """The logits after one more token of each row."""
+        self.tokens = torch.cat([self.tokens[:, -self.most :], newest[:, None]], dim=1)
+        if self.state.length == self.most:
+            return self._begin(self.tokens[:, -max(1, self.most // 2) :])
+        with torch.inference_mode(), self.model.device.mixed_precision():
+            return self.model.model.step(newest, self.state)
+
+    def _begin(self, tokens: Tensor) -> Tensor:
+        network = self.model.model
+        self.state = network.begin(None)
+        with torch.inference_mode(), self.model.device.mixed_precision():
+            return network.project(network.extend(tokens, self.state)[:, -1])
+
+
+class Speller:
+    """Turns the tokens of one text into characters as they come."""
+
+    def __init__(self, vocabulary: Vocabulary, line: list[int], documents: str) -> None:
+        self.vocabulary, self.line, self.documents = vocabulary, list(line), documents
+        self.shown = vocabulary.decode([line])[0]
+        self.ended = False
+
+    def take(self, token: int) -> str:
+        """What the text grows by; nothing while a character is spelt in bytes, or after the end of the document."""
+        if self.ended:
+            return ""
+        if token == EOS:
+            return self._end_line()
+        self.line.append(token)
+        text = self.vocabulary.decode([self.line])[0]
+        if text.endswith("\ufffd") or not text.startswith(self.shown):
+            return ""
+        grown, self.shown = text[len(self.shown) :], text
+        return grown
+
+    def _end_line(self) -> str:
+        rest = self.vocabulary.decode([self.line])[0][len(self.shown) :]
+        self.ended = self.documents == "line" or (self.documents == "blank-line" and not self.line)
+        self.line, self.shown = [], ""
+        return rest + ("" if self.documents == "line" else "\n")
+
+
+def open_language_model(folder: str | Path) -> ModelFolder:
+    """The folder of a language model; any other model is refused."""
+    opened = open_folder(folder)
+    if not isinstance(opened.config.model, DecoderConfig):
+        raise SettingError(f"{folder}: this model translates and is no language model; train one with --text")
+    return opened
+
+
+def _lines(text: str) -> list[str]:
+    return text.removesuffix("\n").split("\n") if text else []
