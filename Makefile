@@ -6,6 +6,8 @@ READY := $(VENV)/.ready
 DEV := $(VENV)/.dev
 # Twice quiet: pip prints errors, and no warnings or notices.
 PIP := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check
+# Several tests at a time: most of them keep a single core busy.
+PARALLEL := -n auto --maxprocesses 4 --dist worksteal
 
 # Idle worker threads that spin for long steal the cores from those that work.
 export OMP_WAIT_POLICY ?= PASSIVE
@@ -35,14 +37,14 @@ demo: setup
 	@$(BIN)/transduce demo
 
 test: $(DEV)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(PARALLEL)
 
 test-full: $(DEV)
-	$(BIN)/python -m pytest -m 'not gpu'
+	$(BIN)/python -m pytest $(PARALLEL) -m 'not gpu'
 
 # The marked tests as other processors would run them, and with other numbers of threads.
 test-numerics: $(DEV)
-	@$(BIN)/python tests/numerics.py
+	@$(BIN)/python tests/numerics.py $(PARALLEL)
 
 lint: $(DEV)
 	$(BIN)/ruff check .

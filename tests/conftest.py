@@ -2,8 +2,10 @@
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -43,6 +45,7 @@ install_import_hook([f"transduce.model.{name}" for name in CHECKED], "beartype.b
 # --- what was skipped ------------------------------------------------------------------------------------------
 
 DESELECTED: list[str] = []  # why tests of the whole suite were left out by their marks
+TALLY_OF_WORKERS: Counter[str] = Counter()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -75,9 +78,13 @@ def pytest_terminal_summary(terminalreporter: "pytest.TerminalReporter") -> None
         terminalreporter.line(f"{REQUIRE} failed: tests of these groups were skipped: {', '.join(missing)}", red=True)
 
 
+def _tally() -> Counter[str]:
+    """What tests/test_every_setting.py counted in this process, where it ran."""
+    return Counter(getattr(sys.modules.get("test_every_setting"), "TALLY", {}))
+
+
 def _print_tally(reporter: "pytest.TerminalReporter") -> None:
-    """What tests/test_every_setting.py counted, where it ran."""
-    if tally := getattr(sys.modules.get("test_every_setting"), "TALLY", None):
+    if tally := _tally() + TALLY_OF_WORKERS:
         reporter.section("values of settings")
         for what, count in sorted(tally.items()):
             reporter.line(f"{what}: {count}")
@@ -85,7 +92,17 @@ def _print_tally(reporter: "pytest.TerminalReporter") -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Fail the run if a required group was skipped."""
+    """Fail the run if a required group was skipped; a worker of pytest-xdist sends what it counted."""
+    if (output := getattr(session.config, "workeroutput", None)) is not None:
+        output.update(deselected=DESELECTED, tally=dict(_tally()))
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if exitstatus == 0 and reporter and _skipped(reporter).missing(required(os.environ.get(REQUIRE, ""))):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take what a worker counted; every worker leaves the same tests out."""
+    if found := getattr(node, "workeroutput", {}):
+        DESELECTED[:] = found["deselected"]
+        TALLY_OF_WORKERS.update(found["tally"])

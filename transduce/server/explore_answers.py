@@ -107,6 +107,7 @@ class AttentionView(View):
     positions: PositionalEncoding
     masks: AttentionMasks
     off: list[tuple[str, int, int]] = Field(description="The heads that are switched off: [part, layer, head].")
+    can_switch_off: bool = Field(description="Whether heads of this model can be switched off.")
 
 
 class Candidate(View):
