@@ -166,11 +166,36 @@ def test_an_error_of_ours_is_logged_without_words(
         raise ValueError(SECRET)
 
     monkeypatch.setattr("transduce.translator.Translator.stream", fail)
-    answer = Client(service).post("/translate", {"q": SECRET, "source": "en", "target": "de"})
+    client = Client(service, **{"x-request-id": "from-the-proxy"})
+    answer = client.post("/translate", {"q": SECRET, "source": "en", "target": "de"})
     assert refused(answer, 500) == "internal server error"
     shown = capfd.readouterr()
     assert "ValueError at" in shown.err
+    assert "(request from-the-proxy)" in shown.err
     assert SECRET not in shown.out + shown.err + answer.text
+
+
+@pytest.mark.parametrize("path", ["/health/live", "/nowhere"])
+def test_every_response_has_the_id_of_its_request(client: Client, path: str) -> None:
+    given = client.get(path, headers={"x-request-id": "3f2a-7.c_9"})
+    assert given.headers.get_list("x-request-id") == ["3f2a-7.c_9"]
+    made = {
+        client.get(path, headers={"x-request-id": unsafe}).headers["x-request-id"]
+        for unsafe in ("", "a b", "a;b", "a" * 129)
+    }
+    assert len(made) == 4
+    assert all(len(one) == 32 for one in made)
+
+
+def test_refusals_have_the_id_of_their_request(client: Client) -> None:
+    answer = client.get("/health", headers={"host": "evil.example", "x-request-id": "refused-1"})
+    assert (answer.status_code, answer.headers["x-request-id"]) == (403, "refused-1")
+
+
+@pytest.mark.parametrize("header", ["x-forwarded-host", "forwarded", "x-original-host"])
+def test_what_a_proxy_claims_about_the_host_is_not_trusted(client: Client, header: str) -> None:
+    answer = client.get("/health", headers={"host": "evil.example", header: "localhost"})
+    assert answer.status_code == 403
 
 
 # --- who leaves, what is counted, what is documented -----------------------------------------------------------

@@ -1,5 +1,6 @@
 """Keys: made, kept, checked, and how often each may ask."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from serving import Client, client, make_service, refused, run, service, symbols
 
 from transduce.errors import DataError, SettingError
 from transduce.server.keys import add_key
+from transduce.server.refusals import TooManyRequests
+from transduce.server.settings import ServerSettings
 
 
 def test_keys(run: Path, tmp_path: Path) -> None:
@@ -46,6 +49,44 @@ def test_a_rate_fills_up_again(monkeypatch: pytest.MonkeyPatch) -> None:
     assert bucket.take() == 1
     clock = 1.5
     assert (bucket.take(), bucket.take()) == (0, 0.5)
+
+
+def test_replicas_divide_the_rate_of_a_key(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from transduce.server import keys
+
+    clock = 0.0
+    monkeypatch.setattr(keys.time, "monotonic", lambda: clock)
+    path = tmp_path / "keys.jsonl"
+    secret = add_key(path, "one", 120)
+    replicas = [keys.Keyring.read(str(path), replicas=4) for _ in range(4)]
+
+    def admitted(ring: keys.Keyring, requests: int) -> int:
+        count = 0
+        for _ in range(requests):
+            with suppress(TooManyRequests):
+                ring.admit(secret)
+                count += 1
+        return count
+
+    assert [admitted(ring, 200) for ring in replicas] == [30] * 4
+    clock = 30.0
+    assert [admitted(ring, 200) for ring in replicas] == [15] * 4
+
+
+def test_a_rate_below_the_number_of_replicas_is_still_admitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    from transduce.server import keys
+
+    clock = 0.0
+    monkeypatch.setattr(keys.time, "monotonic", lambda: clock)
+    bucket = keys.Bucket(2 / 4)
+    assert (bucket.take(), bucket.take()) == (0, 120)
+    clock = 120.0
+    assert bucket.take() == 0
+
+
+def test_the_number_of_replicas_is_checked() -> None:
+    with pytest.raises(SettingError, match=r"--replicas 0: must be from 1 to 10,000"):
+        ServerSettings(replicas=0)
 
 
 @pytest.mark.parametrize(

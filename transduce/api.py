@@ -1033,6 +1033,7 @@ def serve(
     allowed_hosts: Sequence[str] = (),
     keys: str | Path = "",
     open: bool = False,
+    replicas: int = 1,
     batch_lines: int = 16,
     queue_requests: int = 128,
     characters: int = 50_000,
@@ -1047,6 +1048,7 @@ def serve(
         allowed_hosts: Host names under which clients reach the server, besides localhost and IP addresses.
         keys: A file of API keys; only requests with a key are then answered.
         open: Accept requests from other machines without keys.
+        replicas: How many servers a proxy divides the requests among; each admits its share of a key's rate.
         batch_lines: The maximum number of lines in a batch.
         queue_requests: The maximum number of requests at a time; further ones are refused.
         characters: The maximum number of characters in the texts of a request.
@@ -1066,6 +1068,7 @@ def serve(
         allowed_hosts=tuple(allowed_hosts),
         keys=str(keys),
         open=open,
+        replicas=replicas,
         batch_lines=batch_lines,
         queue_requests=queue_requests,
         characters=characters,

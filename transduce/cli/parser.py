@@ -671,6 +671,13 @@ def _serve(parser: Parser) -> None:
     add("--keys", default="", metavar="FILE", help="require an API key from this file (`transduce key` creates keys)")
     add("--open", action="store_true", help="accept requests from other machines without keys")
     add(
+        "--replicas",
+        type=int,
+        default=1,
+        metavar="N",
+        help="servers that share the requests behind a proxy; each admits 1/N of a key's rate (default: 1)",
+    )
+    add(
         "--batch",
         type=int,
         default=16,

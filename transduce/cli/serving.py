@@ -15,6 +15,7 @@ def serve(options: Options) -> int:
         allowed_hosts=options.allow_host,
         keys=options.keys,
         open=options.open,
+        replicas=options.replicas,
         batch_lines=options.batch,
         queue_requests=options.queue,
         characters=options.characters,

@@ -37,17 +37,18 @@ def refused(refusal: Refusal) -> Response:
     return JSONResponse(Refused(error=str(refusal)).model_dump(), refusal.status, headers)
 
 
-def failed(error: Exception) -> Response:
+def failed(error: Exception, request_id: str) -> Response:
     """The response to a request on which the server itself failed."""
-    log_failure(error)
+    log_failure(error, request_id)
     return JSONResponse(Refused(error="internal server error").model_dump(), 500)
 
 
-def log_failure(error: BaseException | None) -> None:
+def log_failure(error: BaseException | None, request_id: str = "") -> None:
     """Log where an error happened, but not its message, which could contain a user's text."""
     place = traceback.extract_tb(error.__traceback__)[-1:] if error else []
     where = f" at {place[0].filename}:{place[0].lineno}" if place else ""
-    print(f"transduce: internal error: {type(error).__name__}{where}", file=sys.stderr)
+    during = f" (request {request_id})" if request_id else ""
+    print(f"transduce: internal error: {type(error).__name__}{where}{during}", file=sys.stderr)
 
 
 def handle_errors(app: FastAPI) -> None:
@@ -70,8 +71,8 @@ def handle_errors(app: FastAPI) -> None:
         return Response(status_code=499)  # only the metrics see it
 
     @app.exception_handler(Exception)
-    async def fail(_: HttpRequest, error: Exception) -> Response:
-        return failed(error)
+    async def fail(http: HttpRequest, error: Exception) -> Response:
+        return failed(error, http.scope["request_id"])
 
     @app.exception_handler(HTTPException)
     async def refuse_route(_: HttpRequest, error: HTTPException) -> Response:

@@ -1,6 +1,8 @@
-"""The client of a request: the API key it sent, and whether it is still connected."""
+"""The client of a request: the API key and the id it sent, and whether it is still connected."""
 
 import asyncio
+import re
+import uuid
 from collections.abc import Coroutine
 from typing import TypeVar
 
@@ -17,6 +19,12 @@ def presented_key(headers: Headers) -> str:
     """The API key in the headers of a request, or an empty string."""
     scheme, _, key = headers.get("authorization", "").partition(" ")
     return key.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
+
+
+def request_id(headers: Headers) -> str:
+    """The id that a proxy or client gave the request, if it is safe to print; otherwise a new one."""
+    given = headers.get("x-request-id", "")
+    return given if re.fullmatch(r"[A-Za-z0-9._-]{1,128}", given) else uuid.uuid4().hex
 
 
 async def cancel_on_disconnect(http: HttpRequest, metrics: Metrics, work: Coroutine[object, object, Result]) -> Result:

@@ -60,35 +60,39 @@ def _read(path: Path, number: int, line: str) -> Key:
 
 
 class Bucket:
-    """A token bucket: it holds the requests of one minute and is refilled continuously."""
+    """A token bucket: it holds the requests of one minute, at least one, and is refilled continuously."""
 
-    def __init__(self, requests_per_minute: int) -> None:
-        self.capacity = self.left = float(requests_per_minute)
+    def __init__(self, requests_per_minute: float) -> None:
+        self.requests_per_s = requests_per_minute / 60
+        self.capacity = self.left = max(1.0, requests_per_minute)
         self.filled = time.monotonic()
 
     def take(self) -> float:
         """Take one request and return 0; if the bucket is empty, return the seconds until the next one."""
         now = time.monotonic()
-        self.left = min(self.capacity, self.left + (now - self.filled) * self.capacity / 60)
+        self.left = min(self.capacity, self.left + (now - self.filled) * self.requests_per_s)
         self.filled = now
         if self.left < 1:
-            return (1 - self.left) * 60 / self.capacity
+            return (1 - self.left) / self.requests_per_s
         self.left -= 1
         return 0
 
 
 class Keyring:
-    """The keys of a server. Call `admit` in the event loop only: buckets have no locks."""
+    """The keys of a server, one of several `replicas` that admit equal shares of a key's rate.
 
-    def __init__(self, keys: list[Key]) -> None:
-        self._buckets = [(key, Bucket(key.requests_per_minute)) for key in keys]
+    Call `admit` in the event loop only: buckets have no locks.
+    """
+
+    def __init__(self, keys: list[Key], replicas: int = 1) -> None:
+        self._buckets = [(key, Bucket(key.requests_per_minute / replicas)) for key in keys]
 
     @staticmethod
-    def read(path: str) -> "Keyring":
+    def read(path: str, replicas: int = 1) -> "Keyring":
         keys = read_keys(Path(path)) if path else []
         if path and not keys:
             raise DataError(f"{path}: contains no keys; create one with `transduce key {path} NAME`")
-        return Keyring(keys)
+        return Keyring(keys, replicas)
 
     @property
     def is_needed(self) -> bool:

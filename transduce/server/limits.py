@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 
 from transduce.server.answers import failed, refused
+from transduce.server.client import request_id
 from transduce.server.metrics import Metrics
 from transduce.server.queue import Queue
 from transduce.server.refusals import ClientDisconnected, Forbidden, PayloadTooLarge, Refusal, RequestTimeout
@@ -39,7 +40,7 @@ SAFE = [
 
 
 class Gate:
-    """An application behind the limits; it adds security headers to every response and counts it."""
+    """An application behind the limits; it gives every request an id, adds headers to every response and counts it."""
 
     def __init__(self, app: App, settings: ServerSettings, queue: Queue, metrics: Metrics) -> None:
         self.app, self.settings, self.queue, self.metrics = app, settings, queue, metrics
@@ -48,7 +49,8 @@ class Gate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
-        sender = ResponseSender(send)
+        scope["request_id"] = request_id(Headers(scope=scope))
+        sender = ResponseSender(send, scope["request_id"])
         began = time.perf_counter()
         try:
             await self._pass(scope, receive, sender)
@@ -58,7 +60,7 @@ class Gate:
             await refused(refusal)(scope, receive, sender)
         except Exception as error:
             if not sender.status:
-                await failed(error)(scope, receive, sender)
+                await failed(error, scope["request_id"])(scope, receive, sender)
         finally:
             self._count(scope, sender.status, time.perf_counter() - began)
         return None
@@ -125,15 +127,16 @@ class Gate:
 
 
 class ResponseSender:
-    """Sends a response, adds the security headers and remembers the status."""
+    """Sends a response, adds the security headers and the id of the request, and remembers the status."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, request_id: str) -> None:
         self.send, self.status = send, 0
+        self.headers = [*SAFE, (b"x-request-id", request_id.encode())]
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            message["headers"] = [*message.get("headers", []), *SAFE]
+            message["headers"] = [*message.get("headers", []), *self.headers]
         await self.send(message)
 
 

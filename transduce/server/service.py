@@ -83,7 +83,7 @@ class Service:
 
     def __init__(self, settings: ServerSettings, models: Models, metrics: Metrics) -> None:
         self.settings, self.models, self.metrics = settings, models, metrics
-        self.keys = Keyring.read(settings.keys)
+        self.keys = Keyring.read(settings.keys, settings.replicas)
         self.queue = Queue(settings, metrics, models.loading.threads or available_cores())
         self.detector = Detector()
         self._detector_waiters = asyncio.Semaphore(max(1, settings.queue_requests // DETECTOR_SHARE))

@@ -16,6 +16,7 @@ class ServerSettings:
     allowed_hosts: tuple[str, ...] = ()  # allowed Host headers besides localhost and IP addresses
     keys: str = ""  # the file of API keys; empty: no keys are needed
     open: bool = False  # allow other machines without API keys
+    replicas: int = 1  # servers among which a proxy divides the requests; each admits its share of a key's rate
 
     # limits of a request
     header_bytes: int = 16_384
@@ -48,6 +49,7 @@ class ServerSettings:
             ("--batch", self.batch_lines, 10_000),
             ("--queue", self.queue_requests, 100_000),
             ("--characters", self.characters, 100_000_000),
+            ("--replicas", self.replicas, 10_000),
         ):
             if not 1 <= value <= most:
                 raise SettingError(f"{option} {value}: must be from 1 to {most:,}")
