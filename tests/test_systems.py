@@ -144,16 +144,34 @@ def test_no_two_files_are_one_where_capitals_do_not_count(tmp_path: Path, monkey
     assert clashes(tmp_path) == []
 
 
+@pytest.fixture
+def quota(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file with the CPU limit of a container; there is none until a test writes it."""
+    monkeypatch.setattr(cores, "CPU_QUOTA", tmp_path / "cpu.max")
+    return tmp_path / "cpu.max"
+
+
 @pytest.mark.parametrize("count", [3, None])
-def test_cores_are_counted_on_every_system(count: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cores_are_counted_on_every_system(count: int | None, quota: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: count)
     assert cores.available_cores() == (count or 1)
 
 
-def test_cores_this_process_may_not_use_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cores_this_process_may_not_use_are_not_counted(quota: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 5}, raising=False)
     assert cores.available_cores() == 2
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"), [("200000 100000", 2), ("150000 100000", 2), ("50000 100000", 1), ("max 100000", 8), ("", 8)]
+)
+def test_a_container_has_the_cores_of_its_limit(
+    limit: str, expected: int, quota: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)), raising=False)
+    quota.write_text(f"{limit}\n")
+    assert cores.available_cores() == expected
 
 
 def test_one_place_counts_cores() -> None:

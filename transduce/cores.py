@@ -3,8 +3,12 @@
 Also what CUDA's libraries must find in the environment before they start.
 """
 
+import math
 import os
 import sys
+from pathlib import Path
+
+CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")  # "QUOTA PERIOD" in a container with a limit, else "max PERIOD" or no file
 
 # Idle OpenMP threads that spin for long take cores from threads that work; threads that sleep at once take longer to wake up
 # than a small model's products take to compute. Spinning for a few microseconds was 1.6 times faster than either (docs/log.md).
@@ -16,10 +20,21 @@ REPEATABLE = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
 
 
 def available_cores() -> int:
-    """The number of cores that this process may use, where the system reports it (Linux); otherwise all cores."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """The number of cores that this process may use, where the system reports it (Linux); otherwise all cores.
+
+    A container with a CPU limit still sees every core of its machine, and a thread for each would be slowed down.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores, _container_cores() or cores)
+
+
+def _container_cores() -> int:
+    """The CPU limit of the container in whole cores, rounded up; 0 if there is none."""
+    try:
+        quota, period = CPU_QUOTA.read_text().split()
+        return math.ceil(int(quota) / int(period))
+    except (OSError, ValueError):  # "max" is no number
+        return 0
 
 
 def thread_refusal(threads: int) -> str:
