@@ -6,15 +6,22 @@ RUN_A and RUN_B are two systems, best two seeds of one recipe. Their outputs are
 neither of the two new systems is better, and both tests compare them. Repeated 200 times, p < .05 should come in about 5 % of
 the cases. Counted for sacreBLEU's p and for the two-sided p that the verdict uses.
 
+    python benchmarks/compare_alarms.py --seeds DATA --name multi30k-seeds
+
+trains the two systems first: seeds 1 and 2 of the preset tiny, 2,000 steps each (`--steps`), on Multi30k in the folder DATA (train, valid and
+test_2016_flickr, .en and .de). The runs stay in `--runs`, and a second command continues with them.
+
 `--name` names the result: benchmarks/results/compare-alarms-NAME.json.
 """
 
 import argparse
 import time
+from pathlib import Path
 
 import numpy as np
 from facts import write_result
 
+import transduce
 from transduce.comparison.comparing import first_config, outputs_of
 from transduce.comparison.measures import Measure, make_measures
 from transduce.comparison.request import CompareRequest
@@ -24,10 +31,13 @@ from transduce.comparison.test_lines import read_test_lines
 
 PACKAGES = ["numpy", "sacrebleu"]
 TESTS: tuple[Test, ...] = ("bootstrap", "randomization")
+SEEDS = (1, 2)
 
 
 def main() -> None:
     options = parse()
+    if options.seeds:
+        use_seeds(options)
     request = CompareRequest(
         systems=options.systems, source=options.source, references=options.reference, metrics=options.metrics
     )
@@ -43,6 +53,21 @@ def main() -> None:
     command = f"python benchmarks/compare_alarms.py --name {options.name} --metrics {' '.join(lines.task.names)} ..."
     facts = {"sentences": len(outputs[0]), "repetitions": options.repetitions, "samples": options.samples}
     print(write_result(f"compare-alarms-{options.name}", command, PACKAGES, **facts, alarms=figures))
+
+
+def use_seeds(options: argparse.Namespace) -> None:
+    """Train two seeds, unless they are trained already, and compare them on the test set."""
+    train, valid, test = (
+        tuple(str(options.seeds / f"{name}.{side}") for side in ("en", "de"))
+        for name in ("train", "valid", "test_2016_flickr")
+    )
+    options.systems = [str(options.runs / f"seed-{seed}") for seed in SEEDS]
+    options.source, options.reference = test[0], [test[1]]
+    for run, seed in zip(options.systems, SEEDS, strict=True):
+        settings = {"train.seed": seed}
+        transduce.train(
+            run, train=train, valid=valid, languages=("en", "de"), preset="tiny", settings=settings, steps=options.steps
+        )
 
 
 def alarms(measure: Measure, outputs: list[list[str]], test: Test, options: argparse.Namespace) -> dict[str, float]:
@@ -64,15 +89,21 @@ def alarms(measure: Measure, outputs: list[list[str]], test: Test, options: argp
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("systems", nargs=2)
-    parser.add_argument("--source", required=True)
+    parser.add_argument("systems", nargs="*")
+    parser.add_argument("--source")
+    parser.add_argument("--seeds", type=Path, metavar="DATA", help="train two seeds on Multi30k in this folder first")
+    parser.add_argument("--runs", type=Path, default=Path("runs/alarms"), help="where --seeds keeps its runs")
+    parser.add_argument("--steps", type=int, default=2_000, help="of each seed")
     parser.add_argument("--reference", action="append", default=[])
     parser.add_argument("--metrics", nargs="+", default=[])
     parser.add_argument("--sentences", type=int, default=0, help="use only the first ones of the test set")
     parser.add_argument("--repetitions", type=int, default=200)
     parser.add_argument("--samples", type=int, default=1_000)
     parser.add_argument("--name", default="multi30k")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if not options.seeds and (len(options.systems) != 2 or not options.source):
+        parser.error("give two systems and --source, or --seeds DATA")
+    return options
 
 
 if __name__ == "__main__":

@@ -138,3 +138,10 @@ def test_a_run_that_would_end_early_goes_on() -> None:
 )
 def test_a_validation_translates_what_the_budget_allows(per_line: float, most: int, lines: int) -> None:
     assert lines_for(5, per_line, most) == pytest.approx(lines, abs=1)
+
+
+def test_a_run_without_an_average_ends_sooner() -> None:
+    costs = {
+        averages: Costs(step=1, validation=5, checkpoint=2, closing=3, averages=averages) for averages in (True, False)
+    }
+    assert (costs[True].ending, costs[False].ending) == (2 * 5 + 3 * 2 + 3, 5 + 2 * 2 + 3)

@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 
 from transduce.config import TrainConfig
 from transduce.training.plan import (
-    FINAL_CHECKPOINTS,
-    FINAL_VALIDATIONS,
     Costs,
     Plan,
     end_of_training,
@@ -142,8 +140,8 @@ class Clock:
         return Forecast(
             last_step=self.last_step,
             steps=steps,
-            validations=validations + FINAL_VALIDATIONS,
-            checkpoints=checkpoints + FINAL_CHECKPOINTS,
+            validations=validations + costs.final_validations,
+            checkpoints=checkpoints + costs.final_checkpoints,
             seconds=seconds,
             costs=replace(costs),
         )

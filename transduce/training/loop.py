@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,7 @@ from transduce.translator import Translator, load_weights
 
 POSITIONS = {"cpu": 2_048, "cuda": 131_072}  # per side and batch; on a CPU, what fits its caches is fastest
 TIMED_BATCHES = 3  # the fastest one counts: the first ones allocate memory
+TIMED_STEPS, ENOUGH_SECONDS = 8, 1.0  # on a CPU, so many steps are timed, or as many as take this long
 TIMED_LINES = 32  # of the validation data, translated to measure how long a validation takes
 BYTES_PER_SECOND = 2e8  # writing to disk: an estimate until the first checkpoint is saved
 CLOSING_SECONDS = {"cpu": 2.0, "cuda": 5.0}  # to write the model card and the curves, and to exit
@@ -91,7 +93,8 @@ class Trainer:
         self.windows = self._make_windows()
         self._measure_epoch()
         checkpoint = 12 * self.parameters / BYTES_PER_SECOND
-        costs = Costs(step=1.0, validation=0.0, checkpoint=checkpoint, closing=CLOSING_SECONDS[device.kind])
+        closing, averages = CLOSING_SECONDS[device.kind], self.config.average > 1
+        costs = Costs(step=1.0, validation=0.0, checkpoint=checkpoint, closing=closing, averages=averages)
         self.clock = Clock(self.config, self.progress, self.steps_per_epoch, costs, command_begun)
         self.learning_rate = self.gradient_norm = 0.0
 
@@ -338,7 +341,8 @@ class Trainer:
 
     def plan_budget(self) -> None:
         """Measure what a step and a validation take, and plan a budget in minutes from that; see also `replan`."""
-        self.clock.costs.step = self._time_step()
+        plain = self.device.kind == "cpu" and self.share is None
+        self.clock.costs.step = self._time_first_steps() if plain else self._time_step()
         self.clock.costs.validation = self.time_validation(TIMED_LINES)
         if self.config.minutes:  # also on resume: starting again took time
             lines = self.training_data.validation_lines
@@ -351,6 +355,23 @@ class Trainer:
             lines = self.training_data.validation_lines
             self.clock.costs.validation *= min(plan.lines, lines) / lines
             self.progress.plan = revise(plan, self.progress.step, spent, self.clock.costs)
+
+    def _time_first_steps(self) -> float:
+        """Seconds per step: those of the gradients of the first steps, which are thrown away.
+
+        On a CPU the largest batch says too little: its long sentences take up to half as much time again for each position.
+        """
+        seconds, tokens = 0.0, 0
+        with self.fed() as fed:
+            for data in islice(fed, TIMED_STEPS):
+                begun = time.perf_counter()
+                for batch in data.batches:
+                    self.update.add(batch, data.target_tokens)
+                self.update.forget()
+                seconds, tokens = seconds + time.perf_counter() - begun, tokens + data.target_tokens
+                if seconds > ENOUGH_SECONDS:
+                    break
+        return seconds / tokens * self.tokens_per_step
 
     def _time_step(self) -> float:
         """Seconds per step: those of the largest batch, by how many positions it has and how many a mean step has.

@@ -58,11 +58,20 @@ class Costs:
     validation: float
     checkpoint: float
     closing: float = 2.0  # to write the model card and the curves, and to exit
+    averages: bool = True  # whether the mean of the last checkpoints is validated and written at the end
+
+    @property
+    def final_validations(self) -> int:
+        return FINAL_VALIDATIONS if self.averages else FINAL_VALIDATIONS - 1
+
+    @property
+    def final_checkpoints(self) -> int:
+        return FINAL_CHECKPOINTS if self.averages else FINAL_CHECKPOINTS - 1
 
     @property
     def ending(self) -> float:
         """Seconds from the last step to the end of the command."""
-        return FINAL_VALIDATIONS * self.validation + FINAL_CHECKPOINTS * self.checkpoint + self.closing
+        return self.final_validations * self.validation + self.final_checkpoints * self.checkpoint + self.closing
 
 
 def end_of_training(plan: Plan, costs: Costs) -> float:

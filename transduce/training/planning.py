@@ -242,7 +242,8 @@ def disk_figures(trainer: Trainer) -> DiskFigures:
     weights = _bytes(tensors) + HEADER * len(tensors)
     state = _optimizer_size(trainer) + 3 * HEADER * len(tensors) + (weights if trainer.config.ema else 0)
     forecast, average = trainer.clock.forecast(), trainer.config.average
-    checkpoints = max(1, forecast.checkpoints - 2)  # distinct steps: the last one is saved twice, and averaged
+    # Distinct steps: the last one is saved twice, and may be averaged.
+    checkpoints = max(1, forecast.checkpoints - forecast.costs.final_checkpoints + 1)
     averaged = min(average, checkpoints)
     other = OTHER_FILES + LOGGED * forecast.last_step // trainer.config.log_every
     full = min(3, checkpoints + 1)
