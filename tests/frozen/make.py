@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 import transduce
-from transduce.demo import read_dictionary, split_dictionary, write_splits
+from transduce.pronunciations import read_dictionary, split_dictionary, write_splits
 
 KEPT = ("config.toml", "data.json", "source.spm", "target.spm", "best.safetensors")
 SETTINGS = """
