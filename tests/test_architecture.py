@@ -32,7 +32,7 @@ DOCUMENTS += sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/deci
 # From the bottom up. A part may import those of lower rows, never one of its own row: they are independent.
 LEVELS = [
     ["errors", "cores", "placeholders"],
-    ["config", "device", "edit_rate", "files", "memory", "threads", "scripts", "environment"],
+    ["config", "device", "edit_rate", "files", "memory", "threads", "scripts", "environment", "pronunciations"],
     ["text", "model", "search", "metrics", "tensor_file", "documents"],
     ["continuous"],
     ["data", "checkpoint"],

@@ -83,6 +83,7 @@ def make_parser() -> Parser:
         arguments(command)
 
     add("training", "demo", _demo, "train, score and use a small model on the CMU pronouncing dictionary")
+    add("training", "paper", _paper, "measure the paper's three tables in small, and write them to one page", TABLES)
     add("training", "train", _train, "train a model, or resume a run", RESUME)
     add("examining", "doctor", _doctor, "look for problems in training, validation and test data", EXIT_STATUS)
     add("training", "plan", _plan, "predict the time, memory and disk of a training run", REHEARSAL)
@@ -126,6 +127,10 @@ def make_parser() -> Parser:
     return parser
 
 
+TABLES = (
+    "Compares kinds of layers (Table 1), the Transformer with recurrent, convolutional and other models (Table 2), and the Transformer with "
+    "variations of itself (Table 3), on the CMU pronouncing dictionary and on random sequences. Rerun the command to resume."
+)
 RESUME = (
     "Settings that are not given are fitted to the data. Rerun the command to resume; with --steps or --epochs the result "
     "is bit-identical to an uninterrupted run."
@@ -171,6 +176,13 @@ ROUTES = "The server offers LibreTranslate's API, an API of its own under /v1, a
 
 def _demo(parser: Parser) -> None:
     parser.add_argument("folder", nargs="?", default="demo", help="folder for data and model (default: demo)")
+
+
+def _paper(parser: Parser) -> None:
+    parser.add_argument(
+        "folder", nargs="?", default="paper", help="folder for the data, the results and paper.html (default: paper)"
+    )
+    parser.add_argument("--minutes", type=float, default=10.0, help="about how long to measure (default: 10)")
 
 
 def _plan(parser: Parser) -> None:

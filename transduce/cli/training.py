@@ -1,4 +1,4 @@
-"""The commands that make models and training data: demo, train, plan, distill, backtranslate, average, shortlist."""
+"""The commands that make models and training data: demo, paper, train, plan, distill, backtranslate, average, shortlist."""
 
 import os
 import sys
@@ -19,6 +19,13 @@ def demo(options: Options) -> int:
     from transduce.demo import run_demo
 
     run_demo(Path(options.folder))
+    return 0
+
+
+def paper(options: Options) -> int:
+    from transduce.paper.showing import run_paper
+
+    run_paper(Path(options.folder), options.minutes)
     return 0
 
 

@@ -1,0 +1,316 @@
+"""Table 2 of the paper, ours: the Transformer and its rivals on the same data, in the same time, under the same loop, search and scores.
+
+    python benchmarks/rivals.py --seconds-left 570 --out $OUT      whatever is missing; again until nothing is left
+    python benchmarks/rivals.py --only rnn gnmt --tasks multi30k   some rows
+    python benchmarks/rivals.py --significance                     paired tests, from the outputs of all sessions
+    python benchmarks/rivals.py --report                           writes docs/rivals.md and its plots
+
+Multi30k (published tokenisation): three learning rates of 20 s for each system, the best on the validation data by three seeds of
+40 s. Europarl De-En: two minutes, one seed, the rate carried over. Equal FLOPs: two shorter Transformer runs with the FLOPs of the
+cheapest rival and of the one in the middle. Reversal of random sequences: 30 s, one seed. Budgets are those of the whole training command, after a warm-up that prepares data and compiles kernels.
+"""
+
+import argparse
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from cells import (
+    DOCS,
+    TASKS,
+    Session,
+    begin,
+    options,
+    outputs_of,
+    read_results,
+    replace_part,
+    table,
+    without_bpe,
+)
+from facts import RESULTS, write_result
+
+import transduce
+from transduce.paper.cells import Cell, read_lines
+from transduce.paper.plots import Plot, draw, for_document
+from transduce.paper.results import Figures, Results, mean_and_spread
+from transduce.paper.rivals import BASELINE, PUBLISHED, SYSTEMS, System, available_systems
+
+NAME = "rivals"
+RATE, TRIES = 1e-3, (0.5, 1.0, 2.0)  # of the Transformer, and how much lower and higher the others are tried
+SHAPES = {"multi30k": (256, 3), "europarl": (512, 6), "reversal": (128, 2)}  # width and layers of the Transformer
+TUNING_S, SEEDS = 20.0, (1, 2, 3)
+BUDGETS = {"multi30k": (40.0, SEEDS), "europarl": (120.0, (1,)), "reversal": (30.0, (1,))}
+TITLES = {"multi30k": "Multi30k En-De", "europarl": "Europarl De-En", "reversal": "Reversing random sequences"}
+BEAMS = {"multi30k": 5, "europarl": 4, "reversal": 1}
+LONG_SENTENCES = ("seq2seq", "rnn", BASELINE)
+
+
+def main() -> None:
+    chosen = options(__doc__ or "", BUDGETS, add)
+    if chosen.report:
+        write_page(read_results(NAME, chosen.out))
+    elif chosen.significance:
+        print(compare(read_results(NAME, chosen.out), chosen))
+    else:
+        finished = run(begin(NAME, chosen), chosen.tasks)
+        print("finished" if finished else "time is up: run this command again")
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--significance", action="store_true", help="test the outputs of all sessions against the Transformer's"
+    )
+
+
+# --- cells --------------------------------------------------------------------------------------------------------
+
+
+def run(session: Session, tasks: list[str]) -> bool:
+    """Whatever is missing; False if time ended first. Rates are tried on Multi30k, whatever the tasks."""
+    systems = available_systems()[::-1]  # the Transformer first
+    return (
+        all(session.run(tuning(system)) for system in systems)
+        and all(session.run(tests(system, task, session.results)) for task in tasks for system in systems)
+        and session.run(equal_flops(session.results) if "multi30k" in tasks else ())
+    )
+
+
+def tuning(system: System) -> Iterator[Cell]:
+    for factor in TRIES:
+        yield make_cell(system, "multi30k", f"rate x {factor:g}", factor, seconds=TUNING_S, tested=False)
+
+
+def tests(system: System, task: str, results: Results) -> Iterator[Cell]:
+    """The cells of the table, with the learning rate that was best on Multi30k's validation data."""
+    factor = best_factor(system.name, results)
+    seconds, seeds = BUDGETS[task]
+    for seed in seeds if factor else ():
+        yield make_cell(system, task, "test", factor, seconds=seconds, seed=seed)
+
+
+def equal_flops(results: Results) -> Iterator[Cell]:
+    """Two Transformers that stop at the FLOPs of the cheapest rival, and of the one in the middle."""
+    system, ours = SYSTEMS[-1], results.find(task="multi30k", system=BASELINE, purpose="test")
+    per_step = mean(one["flops"] / one["steps"] for one in ours) if ours else 0.0
+    for rival, flops in chosen_flops(results):
+        yield make_cell(
+            system, "multi30k", f"FLOPs of {rival}", best_factor(BASELINE, results), steps=round(flops / per_step)
+        )
+
+
+def chosen_flops(results: Results) -> list[tuple[str, float]]:
+    """The cheapest and the middle one of the rivals that had fewer FLOPs than the Transformer in the same time."""
+    spent = {one["system"]: one["flops"] for one in results.find(task="multi30k", purpose="test", seed=1)}
+    cheaper = sorted((flops, name) for name, flops in spent.items() if flops < spent.get(BASELINE, 0.0))
+    picked = dict.fromkeys((0, len(cheaper) // 2)) if cheaper else ()
+    return [(cheaper[n][1], cheaper[n][0]) for n in picked]
+
+
+def make_cell(system: System, task: str, purpose: str, factor: float, **others: Any) -> Cell:
+    settings = (*system.shaped(*SHAPES[task]), f"train.learning_rate={rate_of(system, factor):g}")
+    return Cell(task=task, system=system.name, purpose=purpose, settings=settings, **others)
+
+
+def rate_of(system: System, factor: float) -> float:
+    return factor * system.learning_rate(RATE)
+
+
+def best_factor(system: str, results: Results) -> float:
+    """The best try on the validation data; 0 if not all have been made."""
+    tried = {factor: results.find(task="multi30k", system=system, purpose=f"rate x {factor:g}") for factor in TRIES}
+    if not all(tried.values()):
+        return 0.0
+    return max(TRIES, key=lambda factor: tried[factor][0]["valid"])
+
+
+# --- significance -------------------------------------------------------------------------------------------------
+
+
+def compare(results: Results, chosen: argparse.Namespace) -> Path:
+    """Each system against the Transformer, with all seeds, by the paired bootstrap of `transduce compare`."""
+    found = {task: compare_on(task, results, chosen) for task in ("multi30k", "europarl")}
+    return write_result("rivals-significance", "python benchmarks/rivals.py --significance", ["sacrebleu"], tasks=found)
+
+
+def compare_on(task: str, results: Results, chosen: argparse.Namespace) -> dict[str, Figures]:
+    keys = {
+        s.name: [one["key"] for one in results.find(task=task, system=s.name, purpose="test")] for s in SYSTEMS[::-1]
+    }
+    files = {name: [path for key in of if (path := outputs_of(chosen.out, key)).exists()] for name, of in keys.items()}
+    texts = [f"{name}={','.join(map(str, paths))}" for name, paths in files.items() if paths]
+    if len(texts) < 2 or not files.get(BASELINE):
+        return {}
+    with tempfile.TemporaryDirectory() as folder:
+        source, target = undone(TASKS[task](chosen.data).test, Path(folder))
+        compared = transduce.compare(
+            texts, source=source, references=target, metrics=["bleu"], merge="separate", quiet=True
+        )
+    main = compared.main
+    return {
+        one.name: {"difference": round(one.test.difference, 2), "p": one.test.p_corrected, "verdict": main.verdict(one)}
+        for one in main.systems
+        if one.test
+    } | {"signature": {"text": main.signature}}
+
+
+def undone(test, folder: Path) -> tuple[Path, Path]:
+    """The test set with its BPE undone, as the outputs have been kept."""
+    paths = folder / "source", folder / "reference"
+    for path, original in zip(paths, (test.source, test.target), strict=True):
+        path.write_text("".join(f"{line}\n" for line in without_bpe(read_lines(original))), encoding="utf-8")
+    return paths
+
+
+# --- the page -----------------------------------------------------------------------------------------------------
+
+
+def write_page(results: Results) -> None:
+    page = DOCS / "rivals.md"
+    page.write_text(replaced(page.read_text(encoding="utf-8"), results, significance()), encoding="utf-8")
+    for task in TASKS:
+        if results.find(task=task, purpose="test"):
+            svg = draw([cost_plot(task, results), curves_plot(task, results), length_plot(task, results)], columns=3)
+            (DOCS / "images" / f"rivals-{task}.svg").write_text(for_document(svg), encoding="utf-8")
+
+
+def significance() -> dict[str, dict[str, Figures]]:
+    path = RESULTS / "rivals-significance.json"
+    return json.loads(path.read_text())["tasks"] if path.exists() else {}
+
+
+def replaced(text: str, results: Results, tested: dict[str, dict[str, Figures]]) -> str:
+    parts = [part for task in TASKS for part in task_parts(task, results, tested.get(task, {}))]
+    measured = "\n\n".join(parts) or "Not measured yet."
+    return replace_part(replace_part(text, "published", NAME, published_table()), "measured", NAME, measured)
+
+
+def published_table() -> str:
+    def cell(value: float | None) -> str:
+        return "" if value is None else f"{value:g}"
+
+    rows = [
+        (p.model, p.system, cell(p.en_de), cell(p.en_fr), cell(p.flops_en_de), cell(p.flops_en_fr)) for p in PUBLISHED
+    ]
+    return table(("paper, Table 2", "here", "En-De BLEU", "En-Fr BLEU", "En-De FLOPs", "En-Fr FLOPs"), rows)
+
+
+def task_parts(task: str, results: Results, tested: dict[str, Figures]) -> Iterator[str]:
+    cells = results.find(task=task, purpose="test")
+    if not cells:
+        return
+    (seconds, seeds), last = BUDGETS[task], cells[-1]
+    yield f"## {TITLES[task]}: {seconds:g} s each"
+    yield f"{len(seeds)} seed{'s' * (len(seeds) > 1)}, on {last['hardware']}. {last['metric']}: `{last['signature']}`, beam {BEAMS[task]}."
+    yield systems_table(task, results, tested)
+    yield f"![score over FLOPs, training loss over time, score by source length](images/rivals-{task}.svg)"
+    if task == "multi30k" and (shorter := flops_rows(results)):
+        yield "The Transformer at equal FLOPs:"
+        yield table(
+            ("Transformer stopped at", "FLOPs", "seconds", "its BLEU", "BLEU of that rival in the full time"), shorter
+        )
+    yield f"{last['metric']} by the length of the source, in words:"
+    yield length_table(task, results)
+
+
+def systems_table(task: str, results: Results, tested: dict[str, Figures]) -> str:
+    header = (
+        *("system", "what", "M parameters", "score", "against the Transformer", "FLOPs", "training s", "tuning s"),
+        *("training, target tokens/s", "greedy, sentences/s", "learning rate"),
+    )
+    rows = []
+    for system in SYSTEMS:
+        cells = results.find(task=task, system=system.name, purpose="test")
+        if cells:
+            rows.append(system_row(system, cells, results, tested.get(system.name)))
+    return table(header, rows)
+
+
+def system_row(system: System, cells: list[Figures], results: Results, tested: Figures | None) -> tuple[str, ...]:
+    tuned = [
+        one["training_s"]
+        for factor in TRIES
+        for one in results.find(task="multi30k", system=system.name, purpose=f"rate x {factor:g}")
+    ]
+    against = f"{tested['difference']:+.2f}, p = {tested['p']:.3f}: {tested['verdict']}" if tested else ""
+
+    def middle(name: str) -> float:
+        return mean(one[name] for one in cells)
+
+    factor = best_factor(system.name, results)
+    edge = " (at the edge)" if factor in (TRIES[0], TRIES[-1]) else ""
+    return (
+        system.name,
+        system.about,
+        f"{middle('parameters_m'):.1f}",
+        mean_and_spread([one["score"] for one in cells]),
+        against,
+        f"{middle('flops'):.1e}",
+        f"{middle('training_s'):.0f}",
+        f"{sum(tuned):.0f}",
+        f"{middle('train_tokens_per_s'):,.0f}",
+        f"{middle('greedy_sentences_per_s'):,.0f}",
+        f"{rate_of(system, factor):g}{edge}",
+    )
+
+
+def flops_rows(results: Results) -> list[tuple[str, ...]]:
+    found = [one for one in results.find(task="multi30k", system=BASELINE) if one["purpose"].startswith("FLOPs of ")]
+    return [
+        (one["purpose"].replace("FLOPs", "the FLOPs"), f"{one['flops']:.1e}", f"{one['training_s']:.0f}", f"{one['score']:.2f}",
+         mean_and_spread([r["score"] for r in results.find(task="multi30k", system=one["purpose"].removeprefix("FLOPs of "), purpose="test")]))
+        for one in found
+    ]  # fmt: skip
+
+
+def length_table(task: str, results: Results) -> str:
+    by_system = {
+        name: lengths(task, name, results) for name in [s.name for s in SYSTEMS] if lengths(task, name, results)
+    }
+    groups = list(next(iter(by_system.values())))
+    return table(
+        ("system", *(f"{low} to {below - 1}" if below < 1_000 else f"{low} or more" for low, below in groups)),
+        [(name, *(f"{mean(found[group]):.1f}" for group in groups)) for name, found in by_system.items()],
+    )
+
+
+def lengths(task: str, system: str, results: Results) -> dict[tuple[int, int], list[float]]:
+    """The scores of the seeds, by lengths."""
+    found: dict[tuple[int, int], list[float]] = {}
+    for one in results.find(task=task, system=system, purpose="test"):
+        for group in one["by_length"]:
+            found.setdefault((group["from"], group["below"]), []).append(group["score"])
+    return found
+
+
+def cost_plot(task: str, results: Results) -> Plot:
+    """Every system is a point; the Transformer at equal FLOPs makes it a line."""
+    series = {}
+    for system in SYSTEMS:
+        cells = [one for one in results.find(task=task, system=system.name) if not one["purpose"].startswith("rate")]
+        points = sorted({one["purpose"]: (one["flops"], one["score"]) for one in cells}.values())
+        if points:
+            series[system.name] = points
+    return Plot("score over training FLOPs", "FLOPs", "score", series, log_x=True, names_at_points=True)
+
+
+def curves_plot(task: str, results: Results) -> Plot:
+    cells = {one["system"]: one["curve"] for one in results.find(task=task, purpose="test", seed=1)}
+    series = {system.name: [(x, y) for x, y in cells[system.name]] for system in SYSTEMS if system.name in cells}
+    return Plot("training loss over time", "seconds", "cross-entropy per token", series)
+
+
+def length_plot(task: str, results: Results) -> Plot:
+    series = {
+        name: [(low, mean(scores)) for (low, _), scores in lengths(task, name, results).items()]
+        for name in LONG_SENTENCES
+    }
+    return Plot(
+        "BLEU by source length", "words, at least", "BLEU", {name: points for name, points in series.items() if points}
+    )
+
+
+if __name__ == "__main__":
+    main()

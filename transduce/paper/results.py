@@ -1,0 +1,44 @@
+"""Finished cells, one line of JSON each, so that a table can be made in several sessions."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from transduce.paper.cells import Cell
+
+Figures = dict[str, Any]
+
+
+@dataclass
+class Results:
+    """The finished cells of a table: those of earlier sessions, and a file for those of this one."""
+
+    path: Path
+    lines: list[Figures] = field(default_factory=list)
+
+    @staticmethod
+    def read(path: Path, *others: Path) -> "Results":
+        """Cells from all files; new ones are added to the first."""
+        texts = [one.read_text(encoding="utf-8") for one in dict.fromkeys((*others, path)) if one.exists()]
+        return Results(path, [json.loads(line) for text in texts for line in text.split("\n") if line])
+
+    def find(self, **wanted: Any) -> list[Figures]:
+        """The cells whose figures have these values; the newest for each key."""
+        newest = {line["key"]: line for line in self.lines}
+        return [one for one in newest.values() if all(one.get(name) == value for name, value in wanted.items())]
+
+    def has(self, cell: Cell) -> bool:
+        return any(line["key"] == cell.key for line in self.lines)
+
+    def add(self, figures: Figures) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.lines.append(figures)
+        with open(self.path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(figures) + "\n")
+
+
+def mean_and_spread(values: list[float]) -> str:
+    """The mean, and the lowest and the highest where there are several."""
+    mean = f"{sum(values) / len(values):.2f}"
+    return mean if len(values) == 1 else f"{mean} ({min(values):.2f} to {max(values):.2f})"

@@ -1,0 +1,190 @@
+"""`transduce paper`: small versions of the paper's three tables, measured on this machine, on one page.
+
+Everything is scaled to a budget in minutes. Models learn to pronounce English (CMU dictionary); a finished cell is not trained again.
+"""
+
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from transduce.errors import SettingError
+from transduce.metrics import Score, score_outputs
+from transduce.paper.cells import Cell, Lines, Scorer, Task, TestFiles, by_length, run_cell, warm_up
+from transduce.paper.complexity import PATHS, Stopwatch, Timing, measure_constant, measure_grid, measure_path
+from transduce.paper.dot_products import measure_all
+from transduce.paper.layers import KINDS
+from transduce.paper.page import PageData, write_page
+from transduce.paper.results import Figures, Results
+from transduce.paper.reversal import LONGEST, symbols_right, write_reversal
+from transduce.paper.reversal import SETTINGS as REVERSAL_SETTINGS
+from transduce.paper.rivals import BASELINE, System, available_systems
+from transduce.paper.variations import BASE, Shape, available_rows
+from transduce.pronunciations import read_dictionary, split_dictionary
+
+MINUTES = 10.0
+SHARES = {"layers": 0.08, "rivals": 0.40, "variations": 0.34, "reversal": 0.18}  # of the budget
+AROUND_A_CELL_S = 6.0  # to warm up, to translate and to score
+LEAST_S = 2.0  # of training
+SHAPE = Shape(d_model=64, heads=4, layers=2, dropout=0.0)
+TELLING = (
+    *(BASE, "1 head", "d_k 4", "1 layer", "d_model 32", "no label smoothing", "learned positions", "no positions"),
+    *("unscaled dot products", "additive attention", "BatchNorm"),
+)
+REVERSING = ("seq2seq", "rnn", "convs2s", BASELINE)
+TEST_WORDS, VALID_WORDS = 1_000, 200
+SHARED = (
+    "train.tokens_per_batch=1024 train.schedule=linear train.warmup_steps=50 train.clip_norm=1.0 "
+    "train.label_smoothing=0.1 train.average=0 train.log_every=10 train.steps=0 train.epochs=0 search.beam=1"
+)
+RATE = 2e-3  # of the Transformer
+LENGTHS = [16 * 2**i for i in range(7)]
+WIDTHS = [64, 128, 256]
+GROUPS = range(1, LONGEST + 11, 10)  # of lengths
+TITLES = {"rivals": "Table 2", "variations": "Table 3", "reversal": "Long sequences"}
+
+
+def run_paper(folder: Path, minutes: float = MINUTES) -> Path:
+    """Measure what is missing, and write `paper.html`."""
+    if not minutes > 0:
+        raise SettingError(f"minutes = {minutes:g}: must be more than 0")
+    begun = time.perf_counter()
+    tasks = {"rivals": pronunciation(folder / "data"), "reversal": reversal(folder / "data")}
+    tasks["variations"] = tasks["rivals"]
+    results = Results.read(folder / "cells.jsonl")
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    with Progress(
+        TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=console, transient=True
+    ) as bar:
+        show = Showing(console, bar, results)
+        timings, constant = show.layers(60 * minutes * SHARES["layers"])
+        for table, cells in all_cells(60 * minutes).items():
+            show.cells(table, cells, tasks[table])
+    data = PageData(
+        results=results,
+        timings=timings,
+        constant=constant,
+        paths=[measure_path(name, n) for name in PATHS for n in (16, 64)],
+        products=measure_all(),
+        rows=available_rows(SHAPE),
+        minutes=(time.perf_counter() - begun) / 60,
+    )
+    page = folder / "paper.html"
+    write_page(data, page)
+    print(f"{page}  the paper's tables as measured here ({data.minutes:.1f} minutes)")
+    return page
+
+
+# --- data ---------------------------------------------------------------------------------------------------------
+
+
+def pronunciation(folder: Path) -> Task:
+    """English words and their first pronunciations."""
+    splits = split_dictionary(read_dictionary())
+    chosen = {"train": None, "valid": VALID_WORDS, "test": TEST_WORDS}
+    for split, count in chosen.items():
+        first = dict(reversed(splits[split]))  # the first of several pronunciations
+        every = max(1, len(first) // count) if count else 1
+        _write(folder / f"words.{split}", list(first.items())[::every][:count])
+    return _task("words", folder, "words.{}", (*SHARED.split(), "data.task=symbols", "data.joint=false"), words_right)
+
+
+def reversal(folder: Path) -> Task:
+    write_reversal(folder / "reversal")
+    return _task("reversal", folder / "reversal", "{}", (*SHARED.split(), *REVERSAL_SETTINGS), symbols)
+
+
+def _task(name: str, folder: Path, pattern: str, settings: tuple[str, ...], score: Scorer) -> Task:
+    train, valid, test = (
+        TestFiles(folder / f"{pattern.format(split)}.source", folder / f"{pattern.format(split)}.target")
+        for split in ("train", "valid", "test")
+    )
+    return Task(name, [(str(train.source), str(train.target))], valid, test, settings, score)
+
+
+def _write(stem: Path, pairs: list[tuple[str, str]]) -> None:
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    for number, side in enumerate(("source", "target")):
+        Path(f"{stem}.{side}").write_text("".join(f"{pair[number]}\n" for pair in pairs), encoding="utf-8")
+
+
+def words_right(outputs: Lines, references: Lines) -> Score:
+    return score_outputs(outputs, [[reference] for reference in references], ["exact-match"]).main
+
+
+def symbols(outputs: Lines, references: Lines) -> Score:
+    return Score("symbols right", symbols_right(outputs, references), "by place", higher_is_better=True)
+
+
+# --- cells --------------------------------------------------------------------------------------------------------
+
+
+def all_cells(seconds: float) -> dict[str, list[Cell]]:
+    """The cells of each table, with equal budgets within a table."""
+    systems = {system.name: system_settings(system, joint=False) for system in available_systems()}
+    reversing = {
+        system.name: system_settings(system, joint=True) for system in available_systems() if system.name in REVERSING
+    }
+    shape = (*SHAPE.settings, f"train.learning_rate={RATE}", "model.tie=target")
+    rows = {row.key: (*shape, *row.settings) for row in available_rows(SHAPE) if row.name in TELLING}
+    tables = {"rivals": systems, "variations": rows, "reversal": reversing}
+    return {table: list(_cells(table, named, seconds)) for table, named in tables.items()}
+
+
+def system_settings(system: System, joint: bool) -> tuple[str, ...]:
+    rate = f"train.learning_rate={system.learning_rate(RATE):g}"
+    return (*system.shaped(SHAPE.d_model, SHAPE.layers, joint), rate, "model.dropout=0.0")
+
+
+def _cells(table: str, named: dict[str, tuple[str, ...]], seconds: float) -> Iterator[Cell]:
+    each = max(LEAST_S, seconds * SHARES[table] / max(1, len(named)) - AROUND_A_CELL_S)
+    for name, settings in named.items():
+        yield Cell(task=table, system=name, purpose="test", settings=settings, seconds=each)
+
+
+@dataclass
+class Showing:
+    """Measures, and shows how far it is."""
+
+    console: Console
+    bar: Progress
+    results: Results
+
+    def layers(self, seconds: float) -> tuple[list[Timing], list[Timing]]:
+        """Table 1 on this CPU, with one thread."""
+        threads, sizes = torch.get_num_threads(), len(KINDS) * len(LENGTHS) * (len(WIDTHS) + 1)
+        watch = Stopwatch("cpu", seconds=seconds / sizes / 2)
+        task = self.bar.add_task("Table 1: layers", total=sizes)
+        torch.set_num_threads(1)
+        try:
+            grid = measure_grid(watch, LENGTHS, WIDTHS, 1, lambda timing: self.bar.advance(task))
+            constant = measure_constant(
+                watch, LENGTHS, WIDTHS[-1], 2 * LENGTHS[-1], lambda timing: self.bar.advance(task)
+            )
+        finally:
+            torch.set_num_threads(threads)
+        return grid, constant
+
+    def cells(self, table: str, cells: list[Cell], task: Task) -> None:
+        shown = self.bar.add_task(f"{TITLES[table]}: ", total=len(cells))
+        for cell in cells:
+            self.bar.update(shown, description=f"{TITLES[table]}: {cell.system}")
+            if not self.results.has(cell):
+                figures = self._train(cell, task)
+                self.console.print(
+                    f"{TITLES[table]}: {cell.system}: {figures['metric']} {figures['score']:.1f}", markup=False
+                )
+            self.bar.advance(shown)
+
+    def _train(self, cell: Cell, task: Task) -> Figures:
+        with tempfile.TemporaryDirectory() as folder:
+            warm_up(cell, task, Path(folder) / "warm-up")
+            done = run_cell(cell, task, Path(folder) / "run")
+        figures = done.figures | {"by_length": by_length(done.outputs, task, GROUPS)}
+        self.results.add(figures)
+        return figures
