@@ -294,3 +294,30 @@ def test_equal_sides_are_kept_in_symbols() -> None:
     assert "10 pairs whose source equals their target are kept; to leave them out, set data.identical=drop" in " ".join(
         fitted.reasons
     )
+
+
+def test_several_gpus_get_larger_steps_and_say_why() -> None:
+    counts = Counts(5_000_000, WORDS, WORDS)
+    one, eight, many = (fit(counts, FitRequest(gpus=gpus)) for gpus in (1, 8, 1024))
+    assert eight.layer["train"]["tokens_per_batch"] == 8 * one.layer["train"]["tokens_per_batch"]
+    assert eight.layer["train"]["learning_rate"] == pytest.approx(
+        8**0.25 * one.layer["train"]["learning_rate"], rel=0.02
+    )
+    assert eight.layer["train"]["epochs"] == one.layer["train"]["epochs"]
+    assert many.layer["train"]["tokens_per_batch"] <= 402_000
+    assert any(reason.startswith("8 GPUs: steps 8 times as large as on one GPU") for reason in eight.reasons)
+    assert not any("GPU" in reason for reason in one.reasons)
+    steps = [fit(counts, FitRequest(gpus=gpus, steps=1_000)).layer["train"] for gpus in (1, 8)]
+    assert [one["warmup_steps"] for one in steps] == [50, 100]
+
+
+def test_too_few_steps_or_a_given_size_keep_steps_as_they_are() -> None:
+    counts = Counts(29_000, WORDS, WORDS)
+    small, one = (fit(counts, FitRequest(gpus=gpus)) for gpus in (64, 1))
+    times = small.layer["train"]["tokens_per_batch"] // one.layer["train"]["tokens_per_batch"]
+    assert times < 8
+    tiny = fit(Counts(1_000, WORDS, WORDS), FitRequest(gpus=64))
+    assert any("64 GPUs: steps as on one GPU, because larger ones" in reason for reason in tiny.reasons)
+    given = fit(counts, FitRequest(gpus=8, tokens_per_batch=5_000))
+    assert any("8 GPUs: each step is divided among them (train.tokens_per_batch was given)" in r for r in given.reasons)
+    assert given.layer["train"]["learning_rate"] == one.layer["train"]["learning_rate"]

@@ -30,7 +30,7 @@ from transduce.training.report import StepReport, _line
 from transduce.training.request import requested_settings
 from transduce.training.run import make_trainer
 from transduce.training.stopping import StopSignals
-from transduce.training.together import _described, _received, training_processes, usual_shards, with_shards
+from transduce.training.together import _described, _received, for_processes, training_processes, usual_shards
 
 pytestmark = pytest.mark.skipif(
     not torch.distributed.is_available(), reason="PyTorch was built without torch.distributed"
@@ -203,9 +203,10 @@ def test_a_new_run_has_as_many_shards_as_processes() -> None:
     assert [usual_shards(count, gpu) for count in (2, 3, 8)] == [2, 2, 8]
     assert [usual_shards(count, cpu) for count in (2, 8)] == [4, 8]
     given = requested_settings(TrainingRequest(settings=["train.shards=2", "train.device=cpu"]))
-    assert with_shards(given, 8) is given
+    assert for_processes(given, 8) == given
+    assert for_processes(given, 12, on_gpus=True).gpus == 8
     usual = requested_settings(TrainingRequest(settings=["train.device=cpu"]))
-    assert build(*with_shards(usual, 2).layers).train.shards == 4
+    assert build(*for_processes(usual, 2).layers).train.shards == 4
 
 
 def test_a_process_knows_itself_by_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,6 +80,7 @@ def settings_of_new(
     """
     asked, counted = merge(*requested.layers), counts(scanned, requested.config.data.languages)
     around = FitRequest.of(merge(_as_layers(start.config) if start else {}, asked) | {"train": asked["train"]})
+    around = replace(around, gpus=requested.gpus)
     fitted = _fitted(scanned, counted, requested, around, begun)
     if not reads_text(requested.config):
         fitted = replace(fitted, layer=_of_family(fitted.layer, (start or requested).config.model.family))

@@ -24,7 +24,7 @@ from transduce.training.request import TrainingRequest, requested_settings
 from transduce.training.run import make_trainer
 from transduce.training.run_plan import RunPlan
 from transduce.training.scaling import Budget, Cluster, ClusterFigures, Steps, cluster_figures
-from transduce.training.together import with_shards
+from transduce.training.together import for_processes
 
 STEPS, WARM_UP_STEPS = 12, 2
 MOST_SECONDS = 60.0  # for the steps; a slow machine makes fewer of them
@@ -51,7 +51,7 @@ def plan_run(
     with TemporaryDirectory() as scratch:
         folder = RunFolder(Path(run) if run else Path(scratch, "run"))
         if cluster and not folder.config.exists():
-            requested = with_shards(requested, cluster.processes)
+            requested = for_processes(requested, cluster.processes, on_gpus=True)
         prepared = prepare_data(folder, requested, reporter.say, begun, inspect)
         restart_peak()
         # `train` will find the vocabularies and the ids in the cache, so the time to make them does not count.

@@ -43,6 +43,7 @@ class RequestedSettings:
     layers: tuple[Layers, ...]
     origins: tuple[str, ...]  # where each layer comes from, in words
     config: Config  # nothing is fitted to the data yet
+    gpus: int = 1  # that will train together, to which settings are fitted too
 
     @property
     def start_from(self) -> str:

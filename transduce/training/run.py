@@ -51,7 +51,7 @@ def train(
     if launch.count > 1:
         from transduce.training.together import train_together
 
-        result = train_together(folder, requested, reporter, begun, launch, run_training)
+        result = train_together(folder, requested, reporter, begun, launch, run_training, inspect)
         reporter = reporter if launch.number == 0 else SilentReporter()
     else:
         with alone_in(folder):
@@ -103,15 +103,10 @@ def make_trainer(
         f"model: {trainer.parameters / 1e6:.2f} M parameters on {device.name}{', bf16' if device.bf16 else ''}; "
         f"{trainer.steps_per_epoch:,} steps per epoch, {100 * trainer.padding:.1f} % padding"
     )
-    if (
-        device.kind == "cuda"
-        and config.train.shards == 1
-        and torch.cuda.device_count() > 1
-        and not trainer.progress.step
-    ):
+    if device.kind == "cuda" and config.train.shards == 1 and not trainer.progress.step:
         reporter.say(
-            f"this run can use only one of the {torch.cuda.device_count()} GPUs, now and later: to share it among several "
-            f"with torchrun, start a new run with train.shards={torch.cuda.device_count()}"
+            "this run can use only one GPU, now and later: to share it among several with torchrun, start a new run with "
+            f"train.shards={max(2, torch.cuda.device_count())} or more"
         )
     return trainer
 

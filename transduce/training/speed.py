@@ -4,7 +4,7 @@ A recipe for a budget in minutes is chosen from this before training. Knows sett
 """
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -32,6 +32,7 @@ TIMING_SHARE, TIMING_SECONDS = 0.01, 2.0  # time to measure: share of the budget
 SECONDS_PER_PAIR = 45e-6  # to learn a vocabulary and to tokenise
 STARTING_SECONDS = {"cpu": 3.0, "cuda": 6.0}  # the model's first steps, in which a GPU also compiles kernels
 TRAINING_SHARE = 0.9  # of the remaining time; the rest is for validations and checkpoints
+GPU_SHARE = 0.9  # of the speed of a GPU that is left if several share the work (docs/scaling.md)
 LEAST_SHARE = 0.2  # of the budget, however long preparing the data takes
 POSITIONS = 1_024  # per side of one batch: close to what a CPU trains with, and quick even on a slow one
 FEW_POSITIONS = 128  # to warm up
@@ -63,11 +64,15 @@ def time_for(train: TrainConfig, counts: Counts, requested: FitRequest, begun: f
     if not requested.minutes:
         return Time(measure_cpu(device)) if device.kind == "cpu" and may_take_long(counts, requested) else None
     seconds = 60 * requested.minutes
-    machine = (
-        gpu_machine(matrix_flops(device)) if device.kind == "cuda" else measure_cpu(device, TIMING_SHARE * seconds)
-    )
+    machine = _gpus(device, requested.gpus) if device.kind == "cuda" else measure_cpu(device, TIMING_SHARE * seconds)
     left = seconds - (time.perf_counter() - begun) - counts.pairs * SECONDS_PER_PAIR - STARTING_SECONDS[device.kind]
     return Time(machine, max(LEAST_SHARE * seconds, TRAINING_SHARE * left))
+
+
+def _gpus(device: Device, count: int) -> Machine:
+    """Several GPUs like this one; they lose some time to communication and to waiting for each other."""
+    one = gpu_machine(matrix_flops(device))
+    return replace(one, weights_per_second=one.weights_per_second * count * GPU_SHARE) if count > 1 else one
 
 
 def measure_cpu(device: Device, seconds: float = TIMING_SECONDS) -> Machine:

@@ -24,7 +24,16 @@ from transduce.text import Vocabularies, Vocabulary
 from transduce.training.feed import TrainingData
 from transduce.training.joined import Joined, Lost
 from transduce.training.loop import Stopped
-from transduce.training.prepare import Prepared, prepare, prepare_elsewhere, store_of, training_pairs, validation_pairs
+from transduce.training.prepare import (
+    Inspect,
+    Prepared,
+    no_findings,
+    prepare,
+    prepare_elsewhere,
+    store_of,
+    training_pairs,
+    validation_pairs,
+)
 from transduce.training.processes import Processes
 from transduce.training.rendezvous import Launch, Meeting
 from transduce.training.report import Reporter, SilentReporter
@@ -37,14 +46,20 @@ Train = Callable[[Prepared, Processes, Reporter, int], Result]
 
 
 def train_together(
-    folder: RunFolder, requested: RequestedSettings, reporter: Reporter, begun: float, launch: Launch, train: Train
+    folder: RunFolder,
+    requested: RequestedSettings,
+    reporter: Reporter,
+    begun: float,
+    launch: Launch,
+    train: Train,
+    inspect: Inspect = no_findings,
 ) -> Result:
     """Train a run as one of several processes; all of them return the same result."""
     claim_gpu(launch)
     meeting = Meeting(launch)
     if launch.number == 0:
         with alone_in(folder):
-            return _lead(meeting, folder, requested, reporter, begun, train)
+            return _lead(meeting, folder, requested, reporter, begun, train, inspect)
     try:
         return _follow(meeting, train)
     except Stopped as stopped:
@@ -72,24 +87,37 @@ def usual_shards(count: int, device: Device) -> int:
     return max(4, processes) if device.kind == "cpu" else processes
 
 
-def with_shards(requested: RequestedSettings, count: int) -> RequestedSettings:
-    """The request for a new run with the number of shards that suits these processes, unless it was given."""
+def for_processes(requested: RequestedSettings, count: int, on_gpus: bool = False) -> RequestedSettings:
+    """The request for a new run of `count` processes: shards for them, unless their number was given, and how many GPUs they have."""
+    train = requested.config.train
+    device = choose_device(train.device, train.precision, train.threads)
+    if on_gpus or device.kind == "cuda":
+        requested = replace(requested, gpus=training_processes(count, count))
     if any("shards" in layer.get("train", {}) for layer in requested.layers):
         return requested
-    train = requested.config.train
-    shards = usual_shards(count, choose_device(train.device, train.precision, train.threads))
-    config = replace(requested.config, train=replace(requested.config.train, shards=shards))
-    layers = (*requested.layers, {"train": {"shards": shards}})
-    return RequestedSettings(layers, (*requested.origins, "the number of processes"), config)
+    shards = usual_shards(count, device)
+    return replace(
+        requested,
+        layers=(*requested.layers, {"train": {"shards": shards}}),
+        origins=(*requested.origins, "the number of processes"),
+        config=replace(requested.config, train=replace(train, shards=shards)),
+    )
 
 
 def _lead(
-    meeting: Meeting, folder: RunFolder, requested: RequestedSettings, reporter: Reporter, begun: float, train: Train
+    meeting: Meeting,
+    folder: RunFolder,
+    requested: RequestedSettings,
+    reporter: Reporter,
+    begun: float,
+    train: Train,
+    inspect: Inspect,
 ) -> Result:
     launch = meeting.launch
     try:
         new = not folder.config.exists()
-        prepared = prepare(folder, with_shards(requested, launch.count) if new else requested, reporter.say, begun)
+        wanted = for_processes(requested, launch.count) if new else requested
+        prepared = prepare(folder, wanted, reporter.say, begun, inspect)
     except BaseException as error:
         meeting.tell("prepared", {"error": type(error).__name__})
         raise
