@@ -7,7 +7,19 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from transduce.config import Config, DataConfig, Setting, TransformerConfig, all_settings, check
+from transduce.config import (
+    Config,
+    DataConfig,
+    FeedForwardConfig,
+    GnmtConfig,
+    ModelConfig,
+    RnnConfig,
+    Seq2seqConfig,
+    Setting,
+    TransformerConfig,
+    all_settings,
+    check,
+)
 from transduce.config.support import Supports
 from transduce.errors import SettingError
 
@@ -16,6 +28,13 @@ TINY = TransformerConfig(
     d_model=32, d_ff=32, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, max_positions=128
 )
 SHORT = DataConfig(max_length=16)
+# Tiny models of other families, in which one setting is changed at a time.
+TINY_OTHERS: dict[str, ModelConfig] = {
+    "ff": FeedForwardConfig(family="ff", d_model=16, d_ff=20),
+    "seq2seq": Seq2seqConfig(family="seq2seq", d_model=16, num_encoder_layers=1, num_decoder_layers=1),
+    "rnn": RnnConfig(family="rnn", d_model=16, d_embedding=0, d_readout=0),
+    "gnmt": GnmtConfig(family="gnmt", d_model=16, num_encoder_layers=2, num_decoder_layers=2),
+}
 # A second value, where twice the default is too large for a test, wrong, or no number.
 OTHERS: dict[str, Any] = {
     "model.d_model": 64, "model.d_ff": 48, "model.num_heads": 1, "model.num_encoder_layers": 2,
@@ -74,6 +93,13 @@ def changed(*those: Change) -> TransformerConfig:
     model = replace(TINY, **{one.key: value for one, value in those})
     check(replace(Config(), model=model, data=SHORT))
     return model
+
+
+def values_of_other(one: Setting) -> list[Any]:
+    """The values to try in a tiny model of another family: of numbers, one other and the lower bound."""
+    if one.choices or one.kind is bool:
+        return values_of(one)
+    return list(dict.fromkeys([OTHERS.get(one.name, 0.3 if one.kind is float else 3), one.kind(one.about.least)]))
 
 
 def refusal(*those: Change) -> str:

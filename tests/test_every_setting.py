@@ -8,6 +8,7 @@ import random
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,16 +18,27 @@ import pytest
 import torch
 from agreement import assert_hypotheses_agree, assert_translations_agree
 from folders import WORDS, vocabularies, write_model
-from setting_values import Change, changed, changes, label, pairs_of_changes, refusal, values_of
+from setting_values import (
+    SHORT,
+    TINY_OTHERS,
+    Change,
+    changed,
+    changes,
+    label,
+    pairs_of_changes,
+    refusal,
+    values_of,
+    values_of_other,
+)
 
 import transduce
-from transduce.config import Setting, TransformerConfig, all_settings
+from transduce.config import Config, ModelConfig, Setting, TransformerConfig, all_settings, check
 from transduce.continuous import BeamOptions
 from transduce.continuous import decoder as slots
 from transduce.cores import thread_refusal
 from transduce.device import Device
 from transduce.errors import TransduceError
-from transduce.model import IGNORED, Tokens, Transformer, fused, kernels
+from transduce.model import IGNORED, Model, Tokens, Transformer, as_transformer, fused, kernels, make_model
 from transduce.search import Hypothesis, length_penalty
 from transduce.text import EOS, Vocabularies
 from transduce.translator import Translation, ct2_spec
@@ -86,7 +98,7 @@ def sentences(count: int = 12) -> list[list[int]]:
     return [[*(draw.randrange(2, both().source.pad) for _ in range(draw.randint(2, 6))), EOS] for _ in range(count)]
 
 
-def loss_of(model: Transformer, count: int | None = None) -> torch.Tensor:
+def loss_of(model: Model, count: int | None = None) -> torch.Tensor:
     """Of some pairs: targets are the sources backwards."""
     pad, sources = both().source.pad, sentences()[:count]
     targets = [[*source[-2::-1], EOS] for source in sources]
@@ -97,8 +109,12 @@ def loss_of(model: Transformer, count: int | None = None) -> torch.Tensor:
 
 def trained(config: TransformerConfig, steps: int = 2) -> Transformer:
     """A model after a few steps of gradient descent."""
+    return as_transformer(trained_model(config, steps))
+
+
+def trained_model(config: ModelConfig, steps: int = 2) -> Model:
     torch.manual_seed(1)
-    model = Transformer(config, both().source.size, both().target.size).train()
+    model = make_model(config, both().source.size, both().target.size).train()
     for _ in range(steps):
         model.zero_grad()
         loss = loss_of(model)
@@ -246,6 +262,36 @@ def refused(call: Callable[[], object]) -> str:
             raise
         return reason
     return ""
+
+
+# --- other families --------------------------------------------------------------------------------------------
+
+
+def of_other_families() -> list[Any]:
+    return [
+        pytest.param(family, one, id=f"{family} {one.name}")
+        for family in TINY_OTHERS
+        for one in all_settings(family)
+        if one.section == "model" and one.key != "family"
+    ]
+
+
+@pytest.mark.parametrize(("family", "one"), of_other_families())
+def test_every_setting_of_another_family(family: str, one: Setting) -> None:
+    """Each value trains and translates, and an output scores what the search says; or the value is refused."""
+    for value in values_of_other(one):
+        TALLY["walked"] += 1
+        config = replace(TINY_OTHERS[family], **{one.key: value})
+        if reason := refused(lambda config=config: check(replace(Config(), model=config, data=SHORT))):  # type: ignore[misc]
+            assert one.name in reason
+            TALLY["refused"] += 1
+            continue
+        engine = TorchEngine(trained_model(config), CPU, both().source.pad, both().target.pad, EOS)
+        outputs = [found[0] for found in searched(engine)]
+        scored = engine.score(sentences()[:COUNT], [[*output.tokens, EOS] for output in outputs])
+        for output, log_probs in zip(outputs, scored, strict=True):
+            assert sum(log_probs) == pytest.approx(output.log_probability, abs=1e-3)
+        TALLY["trained and translated the same"] += 1
 
 
 # --- exports ---------------------------------------------------------------------------------------------------

@@ -56,13 +56,17 @@ class Inside:
         """The decoder's input for a target: the start token, then every target token except the last."""
         return [self.start, *target[:-1]]
 
-    @torch.inference_mode()
     def see(self, pair: Pair) -> Seen:
-        """One forward pass over all positions of the pair."""
+        """One forward pass over all positions of the pair, watched; a model without attention is refused."""
         with watch(self.model) as maps:
-            memory = self.model.encode(self.tokens(pair.source))
-            hidden = self.model.decode(self.tokens(self.decoder_input(pair.target)), memory)
-        return Seen(maps, self.model.project(hidden)[0].float().log_softmax(-1))
+            return Seen(maps, self.log_probs(pair))
+
+    @torch.inference_mode()
+    def log_probs(self, pair: Pair) -> Tensor:
+        """Log-probabilities of every token at each target position, [Q, V]."""
+        memory = self.model.encode(self.tokens(pair.source))
+        hidden = self.model.decode(self.tokens(self.decoder_input(pair.target)), memory)
+        return self.model.project(hidden)[0].float().log_softmax(-1)
 
     def tokens(self, ids: Ids) -> Tokens:
         """A batch of one sentence; it has no padding, so any padding id will do."""

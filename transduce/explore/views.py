@@ -146,7 +146,7 @@ def _translated(translator: Translator, inside: Inside, source: Ids) -> list[int
 def _output(translator: Translator, inside: Inside, source: Ids, one: Hypothesis, alternatives: int) -> View:
     vocabulary = translator.vocabularies.target
     target = [*one.tokens, EOS]
-    log_probs = inside.see(Pair(source, target)).log_probs
+    log_probs = inside.log_probs(Pair(source, target))
     return {
         "text": vocabulary.decode([one.tokens])[0],
         "score": round(one.score, 4),

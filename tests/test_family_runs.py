@@ -1,0 +1,121 @@
+"""Runs of the families without convolutions through the public interface: what holds for Transformers holds for them."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import transduce
+from transduce.errors import SettingError
+from transduce.explore.views import attention_view, translate_view, tree_view
+from transduce.training.loop import Trainer
+
+FAMILIES = ["ff", "seq2seq", "rnn", "gnmt"]
+ATTENTIVE = ["rnn", "gnmt"]
+SETTINGS = {
+    "model.d_model": 16, "model.dropout": 0.1, "train.device": "cpu", "train.threads": 2, "train.tokens_per_batch": 200,
+    "train.validate_lines": 2, "train.validate_every": 6, "train.checkpoint_every": 3, "train.average": 0,
+    "search.max_extra": 3,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Words and the same words spelled backwards."""
+    draw = np.random.default_rng(1)
+    words = ["".join(draw.choice(list("abcdef"), draw.integers(2, 6))) for _ in range(160)]
+    path = tmp_path_factory.mktemp("pairs") / "pairs.tsv"
+    path.write_text("".join(f"{' '.join(word)}\t{' '.join(reversed(word))}\n" for word in words), encoding="utf-8")
+    return str(path)
+
+
+def train(run: Path, family: str, pairs: str) -> None:
+    transduce.train(run, train=pairs, steps=6, settings=SETTINGS | {"model.family": family}, quiet=True)
+
+
+@pytest.fixture(scope="module")
+def runs(pairs: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("runs")
+    for family in (*FAMILIES, "transformer"):
+        train(folder / family, family, pairs)
+    return {family: folder / family for family in (*FAMILIES, "transformer")}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_family_translates_scores_and_is_evaluated(family: str, runs: dict[str, Path]) -> None:
+    model = transduce.load(runs[family], device="cpu")
+    texts = ["a b c", "d", "f e d c b a"]
+    for options in ({"beam": 1}, {"beam": 3}):
+        assert len(model.translate(texts, **options)) == 3
+    assert len(model.sample(texts, n=2, seed=1)) == 3
+    assert model.evaluate(texts, ["c b a", "d", "a b c d e f"]).sentences == 3
+    assert model.score(["a b c"], ["c b a"])[0] < 0
+    assert "A Transformer" not in (runs[family] / "README.md").read_text()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_families_translate_together(family: str, runs: dict[str, Path]) -> None:
+    for other in ("transformer", "rnn"):
+        together = transduce.load(runs[family], device="cpu", engine="torch", ensemble=[runs[other]])
+        assert len(together.translate(["a b c"], beam=2)) == 1
+
+
+@pytest.mark.parametrize("family", ATTENTIVE)
+def test_recurrent_attention_is_shown(family: str, runs: dict[str, Path], tmp_path: Path) -> None:
+    seen = transduce.attention(runs[family], "a b c", "c b a", output=tmp_path / "picture.png")
+    (weights,) = seen.maps.cross
+    assert weights.shape == (1, 1, 4, 4)
+    assert (tmp_path / "picture.png").stat().st_size > 1_000
+    view = attention_view(transduce.load(runs[family], device="cpu", engine="torch"), "a b c")
+    assert (len(view["maps"]["cross"]), view["maps"]["encoder"], view["masks"]["encoder"]) == (1, [], [])
+    assert not view["can_switch_off"]
+    json.dumps(view)
+
+
+@pytest.mark.parametrize("family", ATTENTIVE)
+def test_heads_of_other_families_are_not_switched_off(family: str, runs: dict[str, Path]) -> None:
+    with pytest.raises(SettingError, match="only heads of Transformers can be switched off"):
+        attention_view(transduce.load(runs[family], device="cpu", engine="torch"), "a b", off=[["cross", 0, 0]])
+
+
+@pytest.mark.parametrize("family", ["ff", "seq2seq"])
+def test_families_without_attention_refuse_to_show_it(family: str, runs: dict[str, Path]) -> None:
+    with pytest.raises(SettingError, match=rf"^model\.family = {family}: this model has no attention$"):
+        transduce.attention(runs[family], "a b c")
+    model = transduce.load(runs[family], device="cpu", engine="torch")
+    assert len(tree_view(model, "a b c", beam=2)["outputs"]) >= 1
+    with pytest.raises(SettingError, match="no attention"):
+        attention_view(model, "a b c")
+    assert translate_view(model, "a b c", n_best=1)["outputs"]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_exports_refuse_other_families(family: str, runs: dict[str, Path], tmp_path: Path) -> None:
+    for to in ("hf", "ct2", "onnx"):
+        with pytest.raises(SettingError, match=rf"model\.family = \"?{family}"):
+            transduce.export(runs[family], tmp_path / to, to, quiet=True)  # type: ignore[arg-type]
+
+
+class Killed(BaseException):
+    """Nothing catches it, so that nothing is saved."""
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_killed_run_ends_with_the_same_weights(
+    family: str, runs: dict[str, Path], pairs: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed after step 4, one step after its checkpoint; on two threads and with dropout."""
+    after = Trainer._after_step
+
+    def die(trainer: Trainer) -> None:
+        after(trainer)
+        if trainer.progress.step == 4:
+            raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "_after_step", die)
+        with pytest.raises(Killed):
+            train(tmp_path / "run", family, pairs)
+    transduce.train(tmp_path / "run", quiet=True)
+    assert (tmp_path / "run/last.safetensors").read_bytes() == (runs[family] / "last.safetensors").read_bytes()
