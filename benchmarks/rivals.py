@@ -211,8 +211,9 @@ def task_parts(task: str, results: Results, tested: dict[str, Figures]) -> Itera
         yield table(
             ("Transformer stopped at", "FLOPs", "seconds", "its BLEU", "BLEU of that rival in the full time"), shorter
         )
-    yield f"{last['metric']} by the length of the source, in words:"
-    yield length_table(task, results)
+    if any(one["by_length"] for one in cells):
+        yield f"{last['metric']} by the length of the source, in words:"
+        yield length_table(task, results)
 
 
 def systems_table(task: str, results: Results, tested: dict[str, Figures]) -> str:

@@ -125,8 +125,12 @@ def test_a_session_runs_what_is_missing(tmp_path: Path, monkeypatch: pytest.Monk
     again = session(tmp_path, monkeypatch)
     assert rivals.run(again, ["multi30k"])
     assert len(again.results.lines) == len(first.results.lines)
-    table = rivals.systems_table("multi30k", first.results, {})
-    assert all(f"| {system.name} |" in table for system in available_systems())
+    written = (cells.DOCS / "rivals.md").read_text(encoding="utf-8")
+    tested = {"multi30k": {"rnn": {"difference": -1.0, "p": 0.01, "verdict": "worse"}}}
+    page = rivals.replaced(written, first.results, tested)
+    assert all(f"| {system.name} |" in page for system in available_systems())
+    assert "-1.00, p = 0.010: worse" in page
+    assert "| system | 1 to 7 |" in page
     assert rivals.best_factor("no such system", first.results) == 0.0
 
 
