@@ -17,6 +17,8 @@ from transduce.model.feed_forward_baseline import (
 from transduce.model.model import Model
 from transduce.model.recurrent import Gnmt, RnnSearch, Seq2seq
 from transduce.model.recurrent.cost import recurrent_activations, recurrent_flops
+from transduce.model.speech import SpeechModel
+from transduce.model.speech.cost import speech_activations, speech_flops
 from transduce.model.transformer import Transformer
 
 
@@ -38,6 +40,7 @@ FAMILIES = {
     "decoder": Family(Decoder, decoder_flops, decoder_activations),
     "convs2s": Family(ConvS2S, convs2s_flops, convs2s_activations),
     "bytenet": Family(ByteNet, bytenet_flops, bytenet_activations),
+    "speech": Family(SpeechModel, speech_flops, speech_activations),
 }
 
 

@@ -77,6 +77,11 @@ class Model(nn.Module, ABC):
         return linear(hidden, *self.classes)
 
     @property
+    def never(self) -> tuple[int, ...]:
+        """Columns of the result of `step` that a search must not choose."""
+        return ()
+
+    @property
     def classes(self) -> OutputLayer:
         """The matrix and the bias of `project`."""
         return self.output_embedding.weight[: self.target_pad], self.output_bias

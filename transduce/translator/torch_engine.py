@@ -93,7 +93,8 @@ class TorchEngine:
         order = sorted(range(len(sources)), key=lambda n: -len(sources[n]))
         begin = 0
         while begin < len(order):
-            rows = max(1, self.POSITIONS[self.device.kind] // (len(sources[order[begin]]) * beam))
+            positions = -(-len(sources[order[begin]]) // self.model.config.shortens)
+            rows = max(1, self.POSITIONS[self.device.kind] // (positions * beam))
             yield order[begin : begin + rows]
             begin += rows
 
@@ -103,7 +104,7 @@ class TorchEngine:
         predictor = self._predictor
         source = collate(block.sources, self.source_pad).to(self.device.torch)
         penalty = length_penalty(request.length_penalty, request.alpha)
-        never = () if request.allow_unknown else (UNKNOWN,)
+        never = (*self.model.never, *(() if request.allow_unknown else (UNKNOWN,)))
         with self.device.mixed_precision():
             state = predictor.begin(predictor.encode(source))
             common: dict[str, Any] = {

@@ -9,6 +9,7 @@ from transduce.config.models.feed_forward import FeedForwardConfig
 from transduce.config.models.layers import LayersConfig
 from transduce.config.models.model import ModelConfig, Refusal
 from transduce.config.models.recurrent import GnmtConfig, RecurrentConfig, RnnConfig, Seq2seqConfig
+from transduce.config.models.speech import SpeechConfig
 from transduce.config.models.transformer import TransformerConfig
 
 FAMILIES: dict[str, type[ModelConfig]] = {
@@ -20,6 +21,7 @@ FAMILIES: dict[str, type[ModelConfig]] = {
     "gnmt": GnmtConfig,
     "convs2s": ConvS2SConfig,
     "bytenet": ByteNetConfig,
+    "speech": SpeechConfig,
 }
 
 __all__ = [
@@ -35,5 +37,6 @@ __all__ = [
     "Refusal",
     "RnnConfig",
     "Seq2seqConfig",
+    "SpeechConfig",
     "TransformerConfig",
 ]

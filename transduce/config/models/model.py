@@ -17,6 +17,7 @@ class ModelConfig:
     """What every family of models has; each family adds settings of its own."""
 
     title: ClassVar[str] = "A model"  # what a model card calls it
+    shortens: ClassVar[int] = 1  # how many tokens or frames of a source become one position
 
     family: str = setting("transformer", "The kind of model.", inherited="always")
     d_model: int = setting(512, "Width of embeddings and hidden states.", least=1, most=100_000, inherited="always")

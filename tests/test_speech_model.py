@@ -1,0 +1,185 @@
+"""The speech family: CTC against torch's, its prefixes against brute force, and what padding and caches must not change."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import ctc_loss as torch_ctc_loss
+
+from transduce.audio.features import BINS
+from transduce.config import SpeechConfig, build
+from transduce.device import Device
+from transduce.errors import SettingError
+from transduce.model import Frames, Tokens, make_model
+from transduce.model.losses import IGNORED
+from transduce.model.speech import SpeechModel
+from transduce.model.speech.ctc import ctc_loss
+from transduce.model.speech.prefixes import Prefixes
+from transduce.text import EOS
+from transduce.translator.engine import SearchBlock, SearchRequest
+from transduce.translator.torch_engine import TorchEngine
+
+PAD = 7
+
+
+def tiny(**changes: object) -> SpeechModel:
+    torch.manual_seed(0)
+    shape = {
+        "d_model": 16,
+        "d_ff": 32,
+        "num_heads": 2,
+        "num_encoder_layers": 2,
+        "num_decoder_layers": 1,
+        "dropout": 0.0,
+    }
+    model = make_model(SpeechConfig(family="speech", **(shape | changes)), BINS, PAD + 1)  # type: ignore[arg-type]
+    assert isinstance(model, SpeechModel)
+    return model.eval()
+
+
+def sounds(*lengths: int) -> list[np.ndarray]:
+    draw = np.random.default_rng(1)
+    return [draw.normal(size=(length, BINS)).astype(np.float32) for length in lengths]
+
+
+# --- CTC ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def batch() -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Rows of different lengths: repeated labels, no labels, one frame, and more labels than frames."""
+    torch.manual_seed(3)
+    log_probs = torch.randn(6, 9, 5).log_softmax(-1)
+    labels = torch.tensor([[0, 1, 2], [2, 2, 2], [1, 3, 0], [0, 0, 0], [3, 3, 1], [1, 2, 3]])
+    return log_probs, torch.tensor([9, 9, 7, 4, 1, 2]), labels, torch.tensor([3, 3, 2, 0, 1, 3])
+
+
+def test_the_loss_is_that_of_torch(batch: tuple[Tensor, Tensor, Tensor, Tensor]) -> None:
+    log_probs, frames, labels, counts = batch
+    ours = ctc_loss(log_probs, frames, labels, counts, 4)
+    options = {"blank": 4, "reduction": "none", "zero_infinity": True}
+    torchs = torch_ctc_loss(log_probs.transpose(0, 1), labels, frames, counts, **options)  # type: ignore[arg-type]
+    torch.testing.assert_close(ours, torchs)
+    assert float(ours[5]) == 0.0  # three labels do not fit into two frames
+
+
+def test_the_gradient_is_that_of_torch(batch: tuple[Tensor, Tensor, Tensor, Tensor]) -> None:
+    _, frames, labels, counts = batch
+    torch.manual_seed(4)
+    one = torch.randn(6, 9, 5, requires_grad=True)
+    other = one.detach().clone().requires_grad_()
+    weights = torch.arange(1.0, 7.0)
+    (ctc_loss(one.log_softmax(-1), frames, labels, counts, 4) * weights).sum().backward()
+    options = {"blank": 4, "reduction": "none", "zero_infinity": True}
+    of_torch = torch_ctc_loss(other.log_softmax(-1).transpose(0, 1), labels, frames, counts, **options)  # type: ignore[arg-type]
+    (of_torch * weights).sum().backward()
+    torch.testing.assert_close(one.grad, other.grad, atol=1e-5, rtol=1e-4)
+    assert one.grad is not None
+    assert float(one.grad[5].abs().sum()) == 0.0
+
+
+# --- prefixes ----------------------------------------------------------------------------------------------------
+
+
+def spelt(path: tuple[int, ...], blank: int) -> tuple[int, ...]:
+    """What an alignment says: repeated labels merged, blanks removed."""
+    return tuple(p for n, p in enumerate(path) if p != blank and (n == 0 or path[n - 1] != p))
+
+
+@pytest.mark.parametrize("prefix", [(), (1,), (2, 1), (1, 1), (2, 2, 1)])
+def test_prefix_probabilities_are_sums_over_all_alignments(prefix: tuple[int, ...]) -> None:
+    torch.manual_seed(5)
+    frames, blank = 5, 3
+    log_probs = torch.randn(2, frames + 2, 4).double().log_softmax(-1)  # class 0 is the end, which no frame says here
+    log_probs[..., 0] = -1e30
+    log_probs = log_probs.log_softmax(-1)
+    found = Prefixes.at_start(log_probs, torch.tensor([frames, frames]), end=EOS)
+    for label in prefix:
+        found = found.extended(torch.tensor([label, label]), EOS)
+    texts: dict[tuple[int, ...], float] = {}
+    for path in product(range(1, 4), repeat=frames):
+        p = float(sum(log_probs[0, t, c] for t, c in enumerate(path)).exp())  # type: ignore[union-attr]
+        texts[spelt(path, blank)] = texts.get(spelt(path, blank), 0.0) + p
+    for label in (1, 2):
+        wanted = sum(p for text, p in texts.items() if text[: len(prefix) + 1] == (*prefix, label))
+        np.testing.assert_allclose(float(found.scores[0, label].exp()), wanted, rtol=1e-6, atol=1e-12)
+    np.testing.assert_allclose(float(found.scores[0, EOS].exp()), texts.get(prefix, 0.0), rtol=1e-6, atol=1e-12)
+
+
+# --- the model ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("changes", [{"convolution": 0}, {"convolution": 3}, {"convolution": 3, "positions": "rotary"}])
+def test_padding_is_invisible(changes: dict[str, object]) -> None:
+    model, (short, long) = tiny(**changes), sounds(21, 40)
+    alone, together = model.encode(Frames.padded([short])), model.encode(Frames.padded([short, long]))
+    assert alone.hidden.shape[1] == 6  # a quarter, rounded up
+    torch.testing.assert_close(together.hidden[0, :6], alone.hidden[0], atol=1e-5, rtol=1e-4)
+    assert together.segment[0].tolist() == [1] * 6 + [0] * 4
+
+
+@pytest.mark.parametrize("ctc_search", [0.0, 0.4])
+def test_token_by_token_is_all_at_once(ctc_search: float) -> None:
+    model, source = tiny(ctc_search=ctc_search), Frames.padded(sounds(30, 44))
+    ids = torch.tensor([[PAD, 3, 4, 4], [PAD, 5, 3, 6]])
+    memory = model.encode(source)
+    at_once = model.project(model.decode(Tokens.of_lengths(ids, torch.tensor([4, 4])), memory)).log_softmax(-1)
+    state = model.begin(memory)
+    for column in range(4):
+        found = model.step(ids[:, column], state).log_softmax(-1)
+        if not ctc_search:
+            torch.testing.assert_close(found, at_once[:, column], atol=1e-5, rtol=1e-4)
+        else:  # normalising has changed nothing: the share of `<pad>` is what is missing
+            torch.testing.assert_close(found.exp().sum(-1), torch.ones(2))
+            assert bool((found[:, :PAD].exp().sum(-1) < 1 + 1e-5).all())
+
+
+def test_the_loss_adds_ctc_to_that_of_the_decoder() -> None:
+    source = Frames.padded(sounds(30, 44))
+    labels = torch.tensor([[3, 4, EOS], [5, EOS, IGNORED]])
+    target = Tokens.of_lengths(torch.tensor([[PAD, 3, 4], [PAD, 5, PAD]]), torch.tensor([3, 2]))
+    with_ctc, without = tiny(ctc_weight=0.4, ctc_search=0.0), tiny(ctc_weight=0.0, ctc_search=0.0)
+    without.load_state_dict({k: v for k, v in with_ctc.state_dict().items() if not k.startswith("ctc.")})
+    one, other = with_ctc.loss(source, target, labels, 0.1), without.loss(source, target, labels, 0.1)
+    memory = with_ctc.encode(source)
+    log_probs = with_ctc.ctc_log_probs(memory).transpose(0, 1)
+    ctc = torch_ctc_loss(
+        log_probs, torch.tensor([3, 4, 5]), torch.tensor([8, 11]), torch.tensor([2, 1]), PAD, reduction="sum"
+    )
+    torch.testing.assert_close(one.minimised, 0.6 * other.minimised + 0.4 * ctc, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(one.cross_entropy, other.cross_entropy)
+
+
+def test_the_engine_searches_with_both() -> None:
+    engine = TorchEngine(tiny(ctc_search=0.5), Device("cpu", bf16=False), PAD, PAD, EOS)
+    block = SearchBlock(sounds(30, 44, 52), [()] * 3)  # type: ignore[arg-type]
+    (found,) = engine.stream([block], SearchRequest(beam=3, n_best=2, max_extra=0))
+    assert all(PAD not in one.tokens for best in found for one in best)
+    (alone,) = engine.stream([block.only([1])], SearchRequest(beam=3, n_best=2, max_extra=0))
+    assert alone[0][0].tokens == found[1][0].tokens
+    assert abs(alone[0][0].score - found[1][0].score) < 1e-4
+
+
+def test_the_number_of_bins_is_that_of_the_features() -> None:
+    assert SpeechConfig.bins == BINS
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"d_model": 30}, "does not divide"),
+        ({"d_model": 12, "num_heads": 4}, "must be even"),
+        ({"convolution": 4}, "must be odd"),
+        ({"ctc_weight": 0.0}, "no CTC output"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(SettingError, match=message):
+        build({"model": {"family": "speech", **settings}})
+
+
+def test_r_drop_is_refused() -> None:
+    with pytest.raises(SettingError, match="without R-Drop"):
+        tiny().r_drop_loss(Frames.padded(sounds(9)), None, None, 0.0, 1.0)  # type: ignore[arg-type]

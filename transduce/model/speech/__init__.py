@@ -1,0 +1,5 @@
+"""Speech recognition: frames of sound through two convolutions into the layers of a Transformer, with CTC beside its decoder."""
+
+from transduce.model.speech.speech_model import SpeechModel
+
+__all__ = ["SpeechModel"]
