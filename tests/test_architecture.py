@@ -33,7 +33,7 @@ DOCUMENTS += sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/deci
 LEVELS = [
     ["errors", "cores", "placeholders"],
     ["config", "device", "edit_rate", "files", "memory", "threads", "scripts", "environment", "pronunciations"],
-    ["text", "model", "search", "metrics", "tensor_file", "documents"],
+    ["text", "model", "search", "metrics", "tensor_file", "documents", "audio"],
     ["continuous"],
     ["data", "checkpoint"],
     ["translator", "run_lock", "run_log"],
@@ -52,6 +52,7 @@ SEES_ONLY = {
     "search": {"errors"},
     "model": {"errors", "config"},
     "tensor_file": set(),
+    "audio": {"errors"},
     "documents": set(),
     "placeholders": set(),
     "continuous": {"errors", "config", "device", "threads", "model", "search"},

@@ -9,7 +9,7 @@ import pytest
 
 import transduce
 from transduce.cli.parser import make_parser
-from transduce.config import PRESETS, build, flatten
+from transduce.config import FAMILIES, all_settings
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -25,7 +25,7 @@ finally:
 GUIDES = [
     page for page in PAGES if page.parent.name == "how-to" or page.name in ("tutorial.md", "serving.md", "explorer.md")
 ]
-SETTINGS = set(flatten(build(PRESETS["base"])))
+SETTINGS = {one.name for family in FAMILIES for one in all_settings(family)}
 
 
 def test_the_command_line_reference_is_generated() -> None:

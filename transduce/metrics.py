@@ -4,6 +4,7 @@ BLEU, chrF and TER are sacreBLEU's. Error rates count tokens (phonemes, characte
 """
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -14,6 +15,8 @@ from transduce.edit_rate import EditRate, edit_rate
 from transduce.errors import DataError, SettingError
 from transduce.scripts import is_unspaced, script_of_language, script_of_texts
 
+SymbolUnits = Literal["word", "char"]
+
 ERROR_RATES_VERSION = 1  # increase when a definition below changes
 SACREBLEU = ("bleu", "chrf", "ter")
 ERROR_RATES = {  # option -> printed name
@@ -23,13 +26,16 @@ ERROR_RATES = {  # option -> printed name
     "wer": "WER",
     "exact-match": "exact match",
 }
-METRICS = (*SACREBLEU, *ERROR_RATES)
+TRANSCRIPT_RATES: dict[str, SymbolUnits] = {"word-error-rate": "word", "character-error-rate": "char"}
+TRANSCRIPT_TITLES = {"word-error-rate": "WER", "character-error-rate": "CER"}
+TRANSCRIPT_METRICS = tuple(TRANSCRIPT_RATES)
+METRICS = (*SACREBLEU, *ERROR_RATES, *TRANSCRIPT_RATES)
 SYMBOL_METRICS = ("token-error-rate", "sequence-error-rate", "exact-match")
 PRONUNCIATION_METRICS = ("per", "wer", "exact-match")
+_INSIDE_WORDS = "'’-"  # don't, well-known
 CHARACTER_SCRIPTS = ("Han", "Kana")  # TER can count their characters as words
 PHONEME_CHARACTERS = 4  # length of the longest phonemes in ARPAbet, IPA with diacritics, or X-SAMPA
 SCRIPT_LINES = 200  # references used to detect the script of a test set
-SymbolUnits = Literal["word", "char"]
 
 
 @dataclass(frozen=True)
@@ -104,6 +110,8 @@ def score_outputs(
     rates = _error_rates(hypotheses, references, units) if set(names) & ERROR_RATES.keys() else {}
 
     def score(name: str) -> Score:
+        if name in TRANSCRIPT_RATES:
+            return _transcript_rate(name, hypotheses, references)
         return rates[name] if name in rates else _sacrebleu(name, hypotheses, references, language)
 
     with ThreadPoolExecutor() as pool:  # TER runs in other processes; the other metrics run meanwhile
@@ -212,6 +220,36 @@ def _error_rates(
         name: Score(title, values.get(name, of_tokens), signature, higher_is_better=name == "exact-match")
         for name, title in ERROR_RATES.items()
     }
+
+
+def _transcript_rate(name: str, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Score:
+    """Word or character error rate of transcripts in percent: edits divided by the length of the references."""
+    counts = count_transcript_errors(hypotheses, references, TRANSCRIPT_RATES[name])
+    edits, tokens = (sum(count[column] for count in counts) for column in (0, 1))
+    signature = transcript_signature(references, TRANSCRIPT_RATES[name])
+    return Score(TRANSCRIPT_TITLES[name], 100 * edits / max(tokens, 1), signature, higher_is_better=False)
+
+
+def count_transcript_errors(
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]], units: SymbolUnits
+) -> list[tuple[int, int]]:
+    """The same as `count_errors` on normalised texts; characters include the spaces between words."""
+    accepted = [[normalised_transcript(text) for text in texts] for texts in references]
+    return count_errors([normalised_transcript(text) for text in hypotheses], accepted, units)
+
+
+def normalised_transcript(text: str) -> str:
+    """The text that is scored: NFKC, lower case, without punctuation except inside words, single spaces."""
+    text = unicodedata.normalize("NFKC", text).lower()
+    kept = "".join(" " if unicodedata.category(c)[0] in "PS" and c not in _INSIDE_WORDS else c for c in text)
+    words = (word.strip(_INSIDE_WORDS) for word in kept.split())
+    return " ".join(word for word in words if word)
+
+
+def transcript_signature(references: Sequence[Sequence[str]], units: SymbolUnits) -> str:
+    """The signature of the error rates of transcripts, with their normaliser."""
+    normaliser = "norm:nfkc+lower+no-punctuation"
+    return error_rate_signature(references, units).replace("case:mixed", normaliser)
 
 
 def count_errors(

@@ -88,6 +88,7 @@ def make_parser() -> Parser:
     add("examining", "doctor", _doctor, "look for problems in training, validation and test data", EXIT_STATUS)
     add("training", "plan", _plan, "predict the time, memory and disk of a training run", REHEARSAL)
     add("translating", "translate", _translate, "translate the lines of a file or of stdin", LINES)
+    add("transcribing", "transcribe", _transcribe, "turn recordings of speech into text", RECORDINGS)
     add("batches", "batch", _batch, "translate files of any size in shards, here or on many machines", SHARDS)
     add("measuring", "evaluate", _evaluate, "translate a test set and score the translations")
     add(
@@ -146,6 +147,10 @@ REHEARSAL = (
 LINES = (
     "Translations go to stdout, one per line. The model takes each line as one sentence; for lines of several sentences, add "
     "--split."
+)
+RECORDINGS = (
+    "Texts go to stdout, one line per file; with several files, each line begins with the file and a tab. Long recordings are cut "
+    "at silences. The exit status is 2 if a file could not be read; the others are transcribed all the same."
 )
 SHARDS = (
     "Rerun the command to resume: a finished shard is never translated again. Without --on ray, several machines can share "
@@ -329,6 +334,26 @@ def _translate(parser: Parser) -> None:
     )
     add("--json", action="store_true", help="print a JSON object for each line: texts, tokens, log-probabilities")
     add("--quiet", action="store_true", help="do not report cut lines, unknown tokens and the like")
+
+
+def _transcribe(parser: Parser) -> None:
+    add_model(parser)
+    add_engine(parser)
+    add_search(parser)
+    add = parser.add_argument
+    add(
+        "files",
+        nargs="+",
+        metavar="FILE",
+        help="recordings (wav, flac, ogg, opus, mp3), parts of them (talk.flac#t=10,20), or - for sound on stdin: a file, or "
+        "16-bit samples at 16 kHz",
+    )
+    add(
+        "--json",
+        action="store_true",
+        help="print a JSON object for each file: text, and segments with times and confidences",
+    )
+    add("--quiet", action="store_true", help="do not report which engine is used")
 
 
 def _batch(parser: Parser) -> None:

@@ -17,12 +17,16 @@ from transduce.metrics import (
     ERROR_RATES,
     METRICS,
     SACREBLEU,
+    TRANSCRIPT_RATES,
+    TRANSCRIPT_TITLES,
     SymbolUnits,
     count_edit_rate,
     count_errors,
+    count_transcript_errors,
     error_rate_signature,
     reference_streams,
     sacrebleu_metric,
+    transcript_signature,
 )
 
 Counts = NDArray[np.float64]  # [N, K]: N sentences, K counts of each; or the sums of sets of sentences
@@ -102,6 +106,21 @@ class ErrorRateMeasure(Measure):
         return f"{references}|{test}:{samples}|seed:{seed}|{rest}"
 
 
+class TranscriptMeasure(ErrorRateMeasure):
+    """Word or character error rate of normalised transcripts."""
+
+    def __init__(self, name: str, references: Sequence[Sequence[str]]) -> None:
+        self.name, self.references, self.units = name, references, TRANSCRIPT_RATES[name]
+        self.title, self.higher_is_better = TRANSCRIPT_TITLES[name], False
+
+    def count(self, outputs: Sequence[str]) -> Counts:
+        return np.array(count_transcript_errors(outputs, self.references, self.units), dtype=np.float64)
+
+    def signature(self, test: str, samples: int, seed: str) -> str:
+        references, _, rest = transcript_signature(self.references, self.units).partition("|")
+        return f"{references}|{test}:{samples}|seed:{seed}|{rest}"
+
+
 @dataclass(frozen=True)
 class Measures:
     """The measures of a comparison, the main one first, and the one by which sentences are compared."""
@@ -127,6 +146,8 @@ def make_measures(
     for name in dict.fromkeys((*names, sentence)):
         if name in SACREBLEU:
             made[name] = SacreBleuMeasure(name, references, language)
+        elif name in TRANSCRIPT_RATES:
+            made[name] = TranscriptMeasure(name, references)
         else:
             made[name] = ErrorRateMeasure(name, references, units)
     return Measures(tuple(made[name] for name in dict.fromkeys(names)), made[sentence])

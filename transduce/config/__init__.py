@@ -14,6 +14,7 @@ from transduce.config.models import (
     RecurrentConfig,
     RnnConfig,
     Seq2seqConfig,
+    SpeechConfig,
     TransformerConfig,
 )
 from transduce.config.old_names import Layers, notes_on_old_names, refuse_removed, without_removed
@@ -64,6 +65,7 @@ __all__ = [
     "Seq2seqConfig",
     "Setting",
     "SideCounts",
+    "SpeechConfig",
     "Time",
     "TrainConfig",
     "TransformerConfig",

@@ -16,7 +16,7 @@ from transduce.config.setting import Setting, rate, setting, settings_of
 from transduce.errors import SettingError
 from transduce.placeholders import KINDS, SYMBOLS
 
-Task = Literal["auto", "translation", "symbols", "text"]
+Task = Literal["auto", "translation", "symbols", "text", "speech"]
 Units = Literal["auto", "bpe", "unigram", "char", "word"]
 Normalization = Literal["nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity"]
 
@@ -61,6 +61,7 @@ class DataConfig:
             "symbols": "outputs are symbol sequences (sounds, letters of word forms) rather than running text: error rates "
             "and exact match",
             "text": "running text for a language model, set by --text: bits per byte",
+            "speech": "sources are recordings: word and character error rate; needs model.family=speech",
         },
         inherited="always",
     )
@@ -147,6 +148,26 @@ class DataConfig:
     max_length: int = setting(
         256, "Training pairs with a longer side are left out.", unit="tokens", least=1, most=1_000_000
     )
+    max_seconds: float = setting(
+        40.0,
+        "Speech: longer training recordings are left out.",
+        unit="seconds",
+        zero="any length",
+        least=0,
+        most=100_000,
+    )
+    speeds: tuple[str, ...] = setting(
+        (),
+        "Speech: in each epoch, a recording is heard at one of these speeds, such as 0.9,1,1.1; without any, as it is.",
+    )
+    frequency_masks: int = setting(
+        0, "Speech: bands of frequency that are masked in each training recording (SpecAugment).", least=0, most=100
+    )
+    frequency_mask_bins: int = setting(27, "Speech: the widest of these bands.", unit="mel bins", least=1, most=80)
+    time_masks: int = setting(
+        0, "Speech: stretches of time that are masked in each training recording (SpecAugment).", least=0, most=100
+    )
+    time_mask_share: float = rate(0.05, "Speech: the longest of these stretches, as a share of the recording.")
     identical: Literal["keep", "drop"] = setting(
         "keep",
         "What is done with training pairs whose source equals their target.",
@@ -265,7 +286,18 @@ class TrainConfig:
     )
     ema: float = rate(0.0, "Decay of an exponential moving average of the weights.", zero="no such average")
     best_metric: Literal[
-        "auto", "loss", "bleu", "chrf", "ter", "token-error-rate", "sequence-error-rate", "per", "wer", "exact-match"
+        "auto",
+        "loss",
+        "bleu",
+        "chrf",
+        "ter",
+        "token-error-rate",
+        "sequence-error-rate",
+        "per",
+        "wer",
+        "exact-match",
+        "word-error-rate",
+        "character-error-rate",
     ] = setting(
         "auto",
         "The validation metric that decides which checkpoint is the best, and when `train.patience` ends a run.",
@@ -280,6 +312,8 @@ class TrainConfig:
             "per": "the phoneme error rate, that is, the token error rate of pronunciations",
             "wer": "the share of words whose pronunciation is wrong; not the WER of speech recognition",
             "exact-match": "sequences without an error",
+            "word-error-rate": "the WER of speech recognition",
+            "character-error-rate": "the CER of speech recognition",
         },
     )
     patience: int = setting(
@@ -394,6 +428,7 @@ def check_ranges(config: Config) -> None:
         *_placeholder_refusals(config.data),
         *_column_refusals(config.data),
         *_family_refusals(config.model, config.data),
+        *_speed_refusals(config.data),
     ):
         if refused:
             raise SettingError(message)
@@ -492,11 +527,36 @@ def _text_refusals(model: ModelConfig, data: DataConfig) -> list[Refusal]:
     ]
 
 
+def _speed_refusals(data: DataConfig) -> list[Refusal]:
+    given = f"data.speeds = {','.join(data.speeds)}"
+    try:
+        wrong = [text for text in data.speeds if not 0.5 <= float(text) <= 2]
+    except ValueError:
+        return [(True, f"{given}: must be numbers")]
+    return [(bool(wrong), f"{given}: '{''.join(wrong[:1])}' is not between 0.5 and 2")]
+
+
 def _contradictions(config: Config) -> list[Refusal]:
     model, data, train = config.model, config.data, config.train
     return [
         *model.contradictions(data),
         *_text_refusals(model, data),
+        (
+            data.task == "speech" and model.family != "speech",
+            f'model.family = "{model.family}" cannot hear: recordings need model.family=speech',
+        ),
+        (
+            data.task in ("translation", "symbols") and model.family == "speech",
+            "model.family = speech: the training data has no column `audio`: give a manifest, or choose another family",
+        ),
+        (
+            data.task in ("translation", "symbols") and bool(data.speeds or data.frequency_masks or data.time_masks),
+            "data.speeds, data.frequency_masks and data.time_masks are for speech: leave them out",
+        ),
+        (
+            data.task == "speech" and (not data.joint or data.subword_sampling > 0),
+            "speech needs data.joint=true, since recordings have no vocabulary, and data.subword_sampling=0",
+        ),
         (
             bool(data.valid) and data.hold_out > 0,
             f"data.hold_out = {data.hold_out} with validation data: give one of the two",

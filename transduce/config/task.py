@@ -1,4 +1,4 @@
-"""Infer the task of a corpus (translation or symbols) and its units from counts of its lines.
+"""Infer the task of a corpus (translation, symbols or speech) and its units from counts of its lines.
 
 Sees only counts, never the data. `transduce/config/fitted.py` builds the rest of the recipe on the result.
 """
@@ -12,6 +12,7 @@ OFTEN = 10  # mean number of occurrences of a frequent token
 # per line to be treated as translation if `data.languages` names two languages.
 SENTENCE_WORDS = 3.0
 PHRASE_WORDS = 2.5
+MANY_UTTERANCES = 20_000  # with fewer, letters are learned better than subwords
 MANY_IDENTICAL = 0.05  # of all pairs: more than the usual share of untranslated lines in a parallel corpus
 
 
@@ -53,6 +54,7 @@ class Counts:
     features: bool = False  # whether there is a column of features
     languages: tuple[str, ...] = ()  # source and target, if given
     identical: int = 0  # pairs whose source equals their target
+    audio: bool = False  # whether sources are recordings
 
     @property
     def between_languages(self) -> bool:
@@ -72,6 +74,8 @@ class Counts:
 def infer_task(counts: Counts) -> tuple[str, str]:
     """The task and the reason: symbols if targets are few distinct tokens or single words, or if there are features."""
     target = counts.target
+    if counts.audio:
+        return "speech", "sources are recordings"
     if counts.features:
         return "symbols", "words come with features"
     unspaced = counts.source.unspaced or target.unspaced
@@ -94,6 +98,8 @@ def _about(counts: Counts) -> str:
 
 def infer_units(counts: Counts, task: str) -> tuple[str, str]:
     """The units of source and target: subwords for text, letters or whole symbols otherwise."""
+    if task == "speech":
+        return ("bpe", "bpe") if counts.pairs > MANY_UTTERANCES else ("char", "char")
     return _symbol_units(counts) if task == "symbols" else ("bpe", "bpe")
 
 

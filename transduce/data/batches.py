@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from transduce.config import DataConfig
 from transduce.model import IGNORED, Sequences, Source, Tokens, collate
 from transduce.text import Vocabularies
 
@@ -40,6 +41,13 @@ class Pairs(Protocol):
     def sources(self, numbers: Ids) -> Ids: ...  # of several pairs, end to end
     def targets(self, numbers: Ids) -> Ids: ...
     def resampled(self, vocabularies: Vocabularies, rate: float, seed: int, epoch: int) -> "Pairs": ...
+
+
+@runtime_checkable
+class Recordings(Protocol):
+    """Pairs whose sources are recordings, heard differently in each epoch."""
+
+    def augmented(self, data: DataConfig, seed: int, epoch: int) -> "Pairs": ...
 
 
 @runtime_checkable

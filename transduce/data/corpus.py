@@ -22,6 +22,14 @@ from zlib import crc32
 
 from transduce.config import DataConfig, language_tag
 from transduce.config.columns import Columns, feature_symbols
+from transduce.data.manifests import (
+    ManifestParser,
+    Utterance,
+    is_kaldi_folder,
+    kaldi_utterances,
+    keys_of,
+    names_recordings,
+)
 from transduce.errors import DataError, UnreadableFile
 from transduce.placeholders import Masker
 
@@ -45,6 +53,13 @@ class PairBlock:
     symbols: frozenset[str] = frozenset()  # of the features column
     blank: int = 0  # blank lines that were skipped
     group: int = 0  # the number of their group; a block never spans two groups
+    places: Sequence[str] = ()  # of recordings: the file and line that names each
+    names: Sequence[str] = ()  # of recordings: what identifies each, also after the files were moved
+
+    @property
+    def identities(self) -> Sequence[str]:
+        """What identifies the sources: the texts themselves, or the names of recordings."""
+        return self.names or self.source
 
 
 @dataclass(frozen=True)
@@ -88,22 +103,56 @@ class Corpus:
     def _part_of(self, block: PairBlock) -> PairBlock:
         """The pairs of this part, chosen by a hash of the source: equal sources (a word with two pronunciations) stay together."""
         wanted = self.part == "held out"
-        rows = [n for n, text in enumerate(block.source) if (crc32(text.encode()) % self.hold_out == 0) == wanted]
+        texts = block.identities
+        rows = [n for n, text in enumerate(texts) if (crc32(text.encode()) % self.hold_out == 0) == wanted]
         return replace(
             block,
             source=[block.source[n] for n in rows],
             target=[block.target[n] for n in rows],
+            places=[block.places[n] for n in rows] if block.places else (),
+            names=[block.names[n] for n in rows] if block.names else (),
             blank=0 if wanted else block.blank,  # counted once
         )
 
     def _group_blocks(self, group: Group) -> Iterator[PairBlock]:
-        parse = TableParser(self, group)
+        if is_kaldi_folder(group[0]):
+            yield _block_of(list(kaldi_utterances(group[0])))
+            return
+        parse = _manifest_parser(group) or TableParser(self, group)
         for sides in _lines_together(group):
             yield replace(
                 parse(sides[0].lines) if len(group) == 1 else PairBlock(sides[0].lines, sides[1].lines, 0, 0),
                 carriage_returns=sum(side.carriage_returns for side in sides),
                 byte_order_marks=sum(side.byte_order_marks for side in sides),
             )
+
+
+def is_manifest(group: Group) -> bool:
+    """Whether a group names recordings as sources."""
+    if len(group) != 1:
+        return False
+    if is_kaldi_folder(group[0]) or not is_table(group[0]):
+        return is_kaldi_folder(group[0])
+    first = (first_lines(group[0]) or [""])[0]
+    return names_recordings(keys_of(first) if kind_of(group) == "json" else first.split("\t"))
+
+
+def _manifest_parser(group: Group) -> Callable[[list[str]], PairBlock] | None:
+    if not is_manifest(group):
+        return None
+    parse = ManifestParser(group[0], kind_of(group))
+    return lambda lines: _block_of(parse(lines))
+
+
+def _block_of(utterances: list[Utterance]) -> PairBlock:
+    return PairBlock(
+        [str(one.recording) for one in utterances],
+        [one.text for one in utterances],
+        0,
+        0,
+        places=[one.place for one in utterances],
+        names=[one.name for one in utterances],
+    )
 
 
 def are_equal(source: str, target: str) -> bool:
@@ -150,7 +199,9 @@ def kind_of(group: Group) -> str:
     if len(group) == 1 and endings[0] in _TABLES:
         return _TABLES[endings[0]]
     if len(group) == 1 and Path(group[0]).is_dir():
-        raise DataError(f"{group[0]}: is a folder: give a source and a target file, or one .tsv or .jsonl file")
+        raise DataError(
+            f"{group[0]}: is a folder: give a source and a target file, one .tsv or .jsonl file, or a folder with wav.scp and text"
+        )
     if len(group) == 1:
         raise DataError(f"{group[0]}: a single file must be .tsv or .jsonl; otherwise give a source and a target file")
     if len(group) > 2:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from transduce.config.columns import Columns
-from transduce.data.corpus import Corpus, Group, first_lines, is_table, kind_of
+from transduce.data.corpus import Corpus, Group, first_lines, is_manifest, is_table, kind_of
 from transduce.errors import DataError
 
 MOST = 0.95  # share of the values that must look like features; a few may be written differently
@@ -21,7 +21,8 @@ _TAGS = re.compile(r"[\w.+/:=*{}()<>-]+(;[\w.+/:=*{}()<>-]+)*")
 
 def infer_columns(groups: Sequence[Group], languages: tuple[str, ...]) -> Columns | None:
     """The columns of these files, or None if they are the usual ones; files whose columns differ are an error."""
-    found = {group[0]: _infer(group, languages) for group in groups if len(group) == 1 and is_table(group[0])}
+    tables = [group for group in groups if len(group) == 1 and is_table(group[0]) and not is_manifest(group)]
+    found = {group[0]: _infer(group, languages) for group in tables}
     seen = [(path, columns) for path, columns in found.items() if columns]
     for path, columns in seen:
         if columns != seen[0][1]:
@@ -34,7 +35,7 @@ def infer_columns(groups: Sequence[Group], languages: tuple[str, ...]) -> Column
 
 def describe(corpus: Corpus) -> list[str]:
     """One line for each table that has more than two columns or a header line: which columns are used, and which are not."""
-    tables = [group for group in corpus.groups if len(group) == 1 and is_table(group[0])]
+    tables = [group for group in corpus.groups if len(group) == 1 and is_table(group[0]) and not is_manifest(group)]
     return [line for group in dict.fromkeys(tables) if (line := _described(group, corpus))]
 
 

@@ -55,6 +55,7 @@ class Scan:
     symbols: tuple[str, ...]  # of the features column
     sample: tuple[list[str], list[str]]  # sources and targets, evenly spread over the corpus
     found: frozenset[tuple[str, str]] = frozenset()  # the pairs of `look_for` that occur
+    audio: bool = False  # whether the sources are recordings
 
 
 @dataclass
@@ -93,12 +94,13 @@ def scan(corpus: Corpus, sample_pairs: int, look_for: Iterable[tuple[str, str]] 
     symbols: set[str] = set()
     content = hashlib.sha256()
     sample = _Sample(sample_pairs)
-    groups = [0] * len(corpus.groups)
+    groups, recordings = [0] * len(corpus.groups), 0
     for block in corpus.blocks():
         content.update(_fingerprint(block))
         sample.add(block)
         groups[block.group] += len(block.source)
         symbols |= block.symbols
+        recordings += len(block.places)
         if wanted:
             found |= wanted.intersection(zip(block.source, block.target, strict=True))
         counts["empty"] += sum(is_empty(*pair) for pair in zip(block.source, block.target, strict=True))
@@ -111,6 +113,10 @@ def scan(corpus: Corpus, sample_pairs: int, look_for: Iterable[tuple[str, str]] 
     if sample.seen == 0:
         names = " ".join(path for group in corpus.groups for path in group)
         raise EmptyCorpus(f"{names}: empty: there is not a single pair to learn from")
+    if 0 < recordings < sample.seen:
+        raise DataError(
+            "some of the training or validation files name recordings, and some do not: give one kind of files"
+        )
     if len(groups) > 1:  # blocks do not always show where a group ends
         content.update(repr(groups).encode())
     return Scan(
@@ -122,6 +128,7 @@ def scan(corpus: Corpus, sample_pairs: int, look_for: Iterable[tuple[str, str]] 
         symbols=tuple(sorted(symbols)),
         sample=(sample.source, sample.target),
         found=frozenset(found),
+        audio=recordings > 0,
         **counts,
     )
 
@@ -133,7 +140,7 @@ def is_empty(source: str, target: str) -> bool:
 def _fingerprint(block: PairBlock) -> bytes:
     """A digest of a block; the lengths are part of it because the texts are joined without separators."""
     digest = hashlib.sha256()
-    for side in (block.source, block.target):
+    for side in (block.identities, block.target):
         digest.update(np.fromiter(map(len, side), "<i8", len(side)).tobytes())
         digest.update("".join(side).encode())
     return digest.digest()

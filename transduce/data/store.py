@@ -76,6 +76,7 @@ class Report:
     empty: int = 0
     identical: int = 0
     too_long: int = 0
+    unusable: int = 0  # recordings that cannot be read
     source_tokens: int = 0
     target_tokens: int = 0
     source_unknown: int = 0
@@ -89,6 +90,7 @@ class Report:
     def summary(self) -> str:
         """One line for people; counts of 0 are not mentioned."""
         out = {"empty": self.empty, "identical": self.identical, "too long": self.too_long}
+        out["unusable recordings"] = self.unusable
         left_out = ", ".join(f"{count:,} {why}" for why, count in out.items() if count)
         unknown = self.source_unknown + self.target_unknown
         return (

@@ -63,4 +63,6 @@ def _vocabulary(
 
 def _lines(scan: Scan, sides: Sides) -> Iterable[str]:
     source, target = scan.sample
+    if scan.audio:
+        return target  # recordings have no letters
     return {"both": chain(source, target), "source": source, "target": target}[sides]

@@ -83,7 +83,7 @@ def settings_of_new(
     around = replace(around, gpus=requested.gpus)
     fitted = _fitted(scanned, counted, requested, around, begun)
     if not reads_text(requested.config):
-        fitted = replace(fitted, layer=_of_family(fitted.layer, (start or requested).config.model.family))
+        fitted = replace(fitted, layer=_of_family(fitted.layer, _family(scanned, requested, start)))
     taken = _taken_from(start, requested, fitted.layer) if start else {}
     alone = with_absolute_paths(assemble(fitted.layer, taken, {"data": asked["data"]}))
     config = with_absolute_paths(build(fitted.layer, taken, *requested.layers, {"data": found}))
@@ -122,6 +122,12 @@ def _overridden(
             by_origin.setdefault(requested.origin(name), []).append(f"{name}={new}")
     for origin, settings in by_origin.items():
         yield f"set by {origin}: {', '.join(settings)}"
+
+
+def _family(scanned: Scan, requested: RequestedSettings, start: ModelFolder | None) -> str:
+    """The family that was requested or fine-tuned; recordings are for the family `speech`."""
+    is_requested = any("family" in layer.get("model", {}) for layer in requested.layers)
+    return "speech" if scanned.audio and not (start or is_requested) else (start or requested).config.model.family
 
 
 def _of_family(layer: Layers, family: str) -> Layers:
@@ -198,6 +204,7 @@ def counts(scanned: Scan, languages: tuple[str, ...] = ()) -> Counts:
         features=bool(scanned.symbols),
         languages=languages,
         identical=scanned.identical,
+        audio=scanned.audio,
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any, Generic
 
 from transduce.config import Config
 from transduce.data import Mixture, Windows
-from transduce.data.batches import Batch, CutText, Pairs, Planned, Planner
+from transduce.data.batches import Batch, CutText, Pairs, Planned, Planner, Recordings
 from transduce.text import Vocabularies
 from transduce.threads import prefetch
 from transduce.training.shards import Share
@@ -47,10 +47,12 @@ class TrainingData:
         return EpochSize(max(1, round(sum(self.mixture.seen))), *both)
 
     def pairs(self, epoch: int) -> Pairs:
-        """The training pairs; text is cut anew in each epoch, and with subword sampling pairs are segmented anew."""
+        """The training pairs; text is cut and recordings are augmented anew in each epoch, subwords where they are sampled."""
         sampling, seed = self.config.data.subword_sampling, self.config.train.seed
         if isinstance(self.train, CutText):
             return self.train.at_epoch(seed, epoch)
+        if isinstance(self.train, Recordings):
+            return self.train.augmented(self.config.data, seed, epoch)
         if not sampling:
             return self.train
         return self.train.resampled(self.vocabularies, sampling, seed, epoch)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from transduce.checkpoint import RunFolder, steps_saved, write_bytes, write_text
 from transduce.config import Config, DataConfig, DecoderConfig, language_tag, notes_on_old_names, refuse_removed
@@ -56,6 +56,9 @@ from transduce.translator import (
     write_config,
 )
 from transduce.translator.evaluation import TestSet, merges_references
+
+if TYPE_CHECKING:
+    from transduce.data.speech_store import SpeechStore
 
 HELD_OUT_PAIRS = 1_000
 HELD_OUT_LINES = 10_000  # of text
@@ -168,7 +171,8 @@ def _prepare_new(folder: RunFolder, requested: RequestedSettings, say: Say, begu
 
 
 def _warnings(scanned: "_Scans", data: DataConfig, inspect: Inspect) -> list[str]:
-    return [*data_warnings(scanned.train, scanned.valid, data), *inspect(scanned.train, data)]
+    findings = [] if scanned.train.audio else inspect(scanned.train, data)
+    return [*data_warnings(scanned.train, scanned.valid, data), *findings]
 
 
 def _check_symbols(data: DataConfig, start: ModelFolder) -> None:
@@ -333,13 +337,33 @@ def _oddities(scanned: Scan, text: bool) -> str:
     return "".join(f", {count:,} {what}" for what, count in counts.items() if count)
 
 
+def _stores(
+    config: Config, both: Vocabularies, corpora: _Corpora, scanned: _Scans, say: Say
+) -> "tuple[Store | SpeechStore, Store | SpeechStore]":
+    cache, measured = cache_folder(config.data.cache), Rules.for_validation(longest_target(config.model))
+    train = open_or_build(corpora.train, scanned.train, both, Rules.for_training(config.data), cache, notify=say)
+    return train, open_or_build(corpora.valid, scanned.valid, both, measured, cache, notify=say)
+
+
+def _speech_stores(
+    config: Config, both: Vocabularies, corpora: _Corpora, scanned: _Scans, say: Say
+) -> "tuple[Store | SpeechStore, Store | SpeechStore]":
+    from transduce.data.speech_store import SpeechRules, hours_of, open_or_build_speech
+
+    if not scanned.valid.audio:
+        raise DataError("the training data names recordings, but the validation data does not: give two manifests")
+    cache, measured = cache_folder(config.data.cache), SpeechRules.for_validation(longest_target(config.model))
+    rules = SpeechRules.for_training(config.data)
+    train = open_or_build_speech(corpora.train, scanned.train, both.target, rules, cache, notify=say)
+    valid = open_or_build_speech(corpora.valid, scanned.valid, both.target, measured, cache, notify=say)
+    say(f"{hours_of(train):.2f} hours of training and {hours_of(valid):.2f} hours of validation recordings")
+    return train, valid
+
+
 def _prepared(config: Config, both: Vocabularies, corpora: _Corpora, scanned: _Scans, say: Say) -> Prepared:
     if isinstance(corpora.train, TextCorpus):
         return _prepared_text(config, both, corpora, scanned, say)
-    cache = cache_folder(config.data.cache)
-    train = open_or_build(corpora.train, scanned.train, both, Rules.for_training(config.data), cache, notify=say)
-    measured = Rules.for_validation(longest_target(config.model))
-    valid = open_or_build(corpora.valid, scanned.valid, both, measured, cache, notify=say)
+    train, valid = (_speech_stores if scanned.train.audio else _stores)(config, both, corpora, scanned, say)
     mixture = Mixture.of(train.groups, config.data.weights)
     mixture.check()
     names = [" ".join(Path(file).name for file in group) for group in groups_from_setting(config.data.train)]
@@ -400,7 +424,8 @@ def _windows(config: Config, store: Store) -> TextWindows:
 def store_of(pairs: Pairs) -> Store:
     """The store that pairs, or windows of text, are read from."""
     store = pairs.store if isinstance(pairs, TextWindows) else pairs
-    assert isinstance(store, Store)
+    if not isinstance(store, Store):
+        raise SettingError("speech is trained by one process: leave out torchrun")
     return store
 
 

@@ -9,6 +9,7 @@ from transduce.errors import DataError
 from transduce.metrics import (
     PRONUNCIATION_METRICS,
     SYMBOL_METRICS,
+    TRANSCRIPT_METRICS,
     Scores,
     SymbolUnits,
     are_phonemes,
@@ -161,6 +162,8 @@ def task_metrics(config: Config, test: TestSet, ter: bool = True) -> TaskMetrics
     if config.data.task == "symbols":
         names = PRONUNCIATION_METRICS if _is_pronunciation(config, test) else SYMBOL_METRICS
         return TaskMetrics(names, language, "word" if config.data.target_units == "word" else "char")
+    if config.data.task == "speech":
+        return TaskMetrics(TRANSCRIPT_METRICS, language, "word")
     in_words = bleu_tokenizer(language) == "13a"
     return TaskMetrics(translation_metrics(language, test.references, ter), language, "word" if in_words else "char")
 

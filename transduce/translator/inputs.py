@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from transduce.errors import DataError
 from transduce.translator.forms import LearnedLine
@@ -18,7 +18,7 @@ class LineBlock:
     """A block of lines as the model has learned such lines, and as ids. Empty lines are not searched."""
 
     lines: list[LearnedLine]
-    ids: list[list[int]]
+    ids: Sequence[Any]  # of each line its ids, or the features of a recording
     searched: list[int]  # the indices of the lines that are searched
     limits: list[int]  # for each searched line, the maximum number of tokens of its outputs
 

@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from transduce.config import Config, ModelConfig, language_tag
 from transduce.errors import DataError, SettingError
 from transduce.search import Hypothesis
 from transduce.text import EOS, UNKNOWN, Vocabularies
 from transduce.translator.alignment import Pairs, with_source_words, word_numbers, word_pairs
-from transduce.translator.engine import Engine, SearchBlock, SearchRequest
+from transduce.translator.engine import UNBOUNDED, Engine, SearchBlock, SearchRequest
 from transduce.translator.engines import Engines, FolderEngines, LoadOptions, OneEngine, torch_engine
 from transduce.translator.folder import open_folder
 from transduce.translator.forms import LineForms
@@ -45,7 +45,8 @@ class Translator:
     def __init__(self, engines: Engines, vocabularies: Vocabularies, config: Config) -> None:
         self.engines, self.vocabularies, self.config = engines, vocabularies, config
         self.forms = LineForms(config.data, vocabularies.source.language_tags)
-        self.longest_source = longest_source(config.model)
+        self.hears = config.data.task == "speech"  # sources are recordings, written as text
+        self.longest_source = UNBOUNDED if self.hears else longest_source(config.model)
 
     @staticmethod
     def load(folder: str | Path, options: LoadOptions | None = None) -> "Translator":
@@ -281,7 +282,7 @@ class Translator:
         if len(check_lines(sources)) != len(check_lines(targets)):
             raise DataError(f"{len(sources)} sources but {len(targets)} targets: give one target for each source")
         lines, texts = self.forms.learned_pairs(sources, targets)
-        encoded = self.vocabularies.source.encode([line.text for line in lines])
+        encoded = self._encoded([line.text for line in lines])
         given = self.vocabularies.target.encode(texts)
         engine = self.engines.scoring()
         scored = engine.score([self._cut(ids) for ids in encoded], [self._cut(ids) for ids in given])
@@ -309,6 +310,8 @@ class Translator:
 
     def source_ids(self, text: str) -> list[int]:
         """The ids of a line as the model takes them: cut if it is too long, `</s>` last."""
+        if self.hears:
+            raise SettingError("this model hears recordings, which are not tokens: this is available for text only")
         return self._cut(self.vocabularies.source.encode([self.forms.learned([text])[0].text])[0])
 
     def attention(self, source: str, target: str | None = None, *, picture: str | Path = "") -> Attention:
@@ -362,7 +365,7 @@ class Translator:
         while (block := inputs.next_lines())[0]:
             lines, paused = self.forms.learned(block[0]), block[1]
             texts = [line.text for line in lines]
-            ids = self.vocabularies.source.encode(texts, every_core=engine.spares_cores)
+            ids = self._encoded(texts, engine.spares_cores)
             begins = self.forms.masked_like(lines, inputs.next_prefixes(len(texts)))
             prefixes = [row[:-1] for row in self.vocabularies.target.encode(begins)]
             terms = self.forms.terms_masked_like(lines, inputs.next_terms(len(texts)))
@@ -398,7 +401,7 @@ class Translator:
                 outputs=these,
                 source_tokens=len(ids),
                 cut=max(0, len(ids) - self.longest_source),
-                unknown=ids.count(UNKNOWN),
+                unknown=0 if self.hears else ids.count(UNKNOWN),
                 newlines=sum(islice(newlines, count)),
                 outputs_at_limit=sum(output.at_limit for output in these),
                 lost=sum(line.restored(text).lost for text in best),
@@ -441,6 +444,14 @@ class Translator:
         asked = [of_piece[at] for at, token in zip(looks_at, one.tokens, strict=True) if token == UNKNOWN]
         mark = self.vocabularies.target.decode([[UNKNOWN]])[0].strip()
         return with_source_words(text, mark, [words[min(at, len(words) - 1)] for at in asked])
+
+    def _encoded(self, texts: Sequence[str], every_core: bool = False) -> Sequence[Any]:
+        """Sources as the model takes them: ids, or the features of the recordings that the texts name."""
+        if not self.hears:
+            return self.vocabularies.source.encode(list(texts), every_core=every_core)
+        from transduce.audio.utterances import features_of_source
+
+        return [features_of_source(text) for text in texts]
 
     def _cut(self, ids: list[int]) -> list[int]:
         return ids if len(ids) <= self.longest_source else [*ids[: self.longest_source - 1], EOS]

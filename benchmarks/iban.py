@@ -1,0 +1,112 @@
+"""Iban speech recognition: the recipe configs/iban.toml, trained in pieces, and its error rates on the test set.
+
+    python benchmarks/iban.py --run runs/iban --seconds 540                    # again until it is finished, then it scores
+    python benchmarks/iban.py --run runs/iban-plain --set model.convolution=0  # the encoder of the paper
+
+Needs soundfile. Training stops by SIGTERM after `--seconds` and resumes when the command is run again. The test set is scored once, when
+training is finished: all of it, and without the texts that also occur in the training data.
+"""
+
+import argparse
+import csv
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from facts import HERE, default_data, write_result
+
+import transduce
+from transduce.metrics import TRANSCRIPT_METRICS, score_outputs
+
+HELD_OUT = {"ibf_010", "ibm_010"}
+
+
+def main() -> None:
+    options = _options()
+    data, run = Path(options.data) / "iban", Path(options.run)
+    manifests = write_manifests(data, run.parent / "iban-manifests")
+    if not train(run, manifests, options):
+        print("not finished: run the same command again to resume")
+        sys.exit(3)
+    report(run, data, options)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", default=str(default_data()))
+    parser.add_argument("--run", default="runs/iban")
+    parser.add_argument("--config", default=str(HERE.parent / "configs" / "iban.toml"))
+    parser.add_argument("--seconds", type=float, default=0.0, help="stop training after so long; 0: train to the end")
+    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", dest="settings")
+    parser.add_argument("--beam", type=int, default=10)
+    parser.add_argument("--name", default="iban", help="of the result file")
+    return parser.parse_args()
+
+
+def read_table(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+
+
+def write_manifests(data: Path, folder: Path) -> dict[str, Path]:
+    """The training utterances without the validation speakers, and those of the validation speakers."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = read_table(data / "train.tsv")
+    parts = {
+        "train": [row for row in rows if row["speaker"] not in HELD_OUT],
+        "valid": [row for row in rows if row["speaker"] in HELD_OUT],
+    }
+    for name, part in parts.items():
+        lines = [f"{(data / row['audio']).resolve()}\t{row['text']}\t{row['speaker']}" for row in part]
+        (folder / f"{name}.tsv").write_text("\n".join(["audio\ttext\tspeaker", *lines]) + "\n", encoding="utf-8")
+    return {name: folder / f"{name}.tsv" for name in parts}
+
+
+def train(run: Path, manifests: dict[str, Path], options: argparse.Namespace) -> bool:
+    """Whether training is finished."""
+    command = [sys.executable, "-m", "transduce", "train", str(run), "--config", options.config]
+    command += ["--train", str(manifests["train"]), "--valid", str(manifests["valid"])]
+    for one in [f"data.cache={run.parent / 'iban-cache'}", *options.settings]:
+        command += ["--set", one]
+    begun = time.monotonic()
+    process = subprocess.Popen(command)
+    try:
+        code = process.wait(options.seconds or None)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGTERM)
+        code = process.wait()
+    record = run.parent / f"{run.name}-seconds.json"
+    spent = (json.loads(record.read_text()) if record.exists() else 0.0) + time.monotonic() - begun
+    record.write_text(json.dumps(spent))
+    if code not in (0, 128 + signal.SIGTERM, -signal.SIGTERM):
+        sys.exit(f"training failed with exit code {code}")
+    return code == 0
+
+
+def report(run: Path, data: Path, options: argparse.Namespace) -> None:
+    model = transduce.load(run)
+    rows, seen = read_table(data / "test.tsv"), {row["text"] for row in read_table(data / "train.tsv")}
+    files = [str((data / row["audio"]).resolve()) for row in rows]
+    begun = time.perf_counter()
+    outputs = model.translate(files, beam=options.beam)
+    seconds = time.perf_counter() - begun
+    new = [number for number, row in enumerate(rows) if row["text"] not in seen]
+    table = {}
+    for title, numbers in (("test set", list(range(len(rows)))), ("without texts of the training data", new)):
+        scores = score_outputs([outputs[n] for n in numbers], [[rows[n]["text"]] for n in numbers], TRANSCRIPT_METRICS)
+        table[title] = scores.as_dict() | {"utterances": len(numbers)}
+        print(f"{title} ({len(numbers)} utterances): {scores.with_signatures()}")
+    minutes = json.loads((run.parent / f"{run.name}-seconds.json").read_text()) / 60
+    print(f"{minutes:.1f} minutes of training with preparation; {seconds:.1f} s to transcribe the test set")
+    samples = [{"reference": rows[n]["text"], "output": outputs[n]} for n in range(0, len(rows), 60)]
+    write_result(
+        options.name, " ".join(sys.argv), ["torch", "numpy"],
+        settings=options.settings, minutes=minutes, seconds=seconds, beam=options.beam, scores=table, samples=samples,
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,366 @@
+"""Speech from manifest to transcript: what is read and left out, training that resumes, transcripts and their error rates."""
+
+import json
+import sys
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import transduce
+from transduce.audio.features import RATE
+from transduce.audio.recording import Recording
+from transduce.audio.silences import LONGEST_SECONDS, is_silent, pieces
+from transduce.audio.utterances import features_of
+from transduce.cli import main
+from transduce.config import DataConfig
+from transduce.data import Corpus, read_pairs
+from transduce.data.augmentation import Augmentation
+from transduce.data.speech_store import SpeechStore
+from transduce.errors import DataError, SettingError, TransduceError
+from transduce.metrics import normalised_transcript, score_outputs
+
+PITCH = {"low": 300.0, "mid": 900.0, "high": 2_500.0}
+TINY: dict[str, Any] = {
+    "model.d_model": 16, "model.d_ff": 32, "model.num_heads": 2, "model.num_encoder_layers": 1, "model.num_decoder_layers": 1,
+    "model.convolution": 3, "train.tokens_per_batch": 64, "train.device": "cpu", "train.validate_lines": 4,
+    "train.log_every": 1, "data.speeds": ("0.9", "1"), "train.average": 0, "model.family": "speech",
+}  # fmt: skip
+
+
+# --- manifests ---------------------------------------------------------------------------------------------------
+
+
+def pairs_in(*groups: tuple[str, ...]) -> list[tuple[Recording, str]]:
+    sources, targets = read_pairs(Corpus(groups))
+    return [(Recording.parse(source), target) for source, target in zip(sources, targets, strict=True)]
+
+
+def write_manifest(folder: Path, kind: str) -> tuple[str, ...]:
+    """The same two utterances in every format: a whole file of anna's, and a part of one of bert's."""
+    if kind == "tsv":
+        lines = ["audio\ttext\toffset\tduration\tspeaker", "a.wav\tone\t\t\tanna", "sub/b.wav\ttwo\t1.5\t2\tbert"]
+        (folder / "m.tsv").write_text("\n".join(lines) + "\n")
+    elif kind == "jsonl":
+        records: list[dict[str, Any]] = [
+            {"audio": "a.wav", "text": "one", "speaker": "anna"},
+            {"audio": "sub/b.wav", "text": "two", "offset": 1.5, "duration": 2, "speaker": "bert"},
+        ]
+        (folder / "m.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    elif kind == "nemo":
+        records = [
+            {"audio_filepath": "a.wav", "duration": 3.25, "text": "one", "speaker": "anna"},
+            {"audio_filepath": "sub/b.wav", "offset": 1.5, "duration": 2.0, "text": "two", "speaker": "bert"},
+        ]
+        (folder / "m.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    elif kind == "kaldi":
+        (folder / "wav.scp").write_text("r1 a.wav\nr2 sub/b.wav\n")
+        (folder / "segments").write_text("u1 r1 0 0\nu2 r2 1.5 3.5\n")
+        (folder / "text").write_text("u1 one\nu2 two\n")
+        (folder / "utt2spk").write_text("u1 anna\nu2 bert\n")
+        return (str(folder),)
+    return (str(folder / ("m.tsv" if kind == "tsv" else "m.jsonl")),)
+
+
+@pytest.mark.parametrize("kind", ["tsv", "jsonl", "nemo", "kaldi"])
+def test_every_manifest_names_the_same_recordings(tmp_path: Path, kind: str) -> None:
+    assert pairs_in(write_manifest(tmp_path, kind)) == [
+        (Recording(str(tmp_path / "a.wav"), speaker="anna"), "one"),
+        (Recording(str(tmp_path / "sub/b.wav"), 1.5, 3.5, "bert"), "two"),
+    ]
+
+
+def test_clips_of_common_voice_are_in_a_folder_beside_the_table(tmp_path: Path) -> None:
+    (tmp_path / "clips").mkdir()
+    (tmp_path / "cv.tsv").write_text("client_id\tpath\tsentence\tage\nx\ta.mp3\tHello.\t\n")
+    assert pairs_in((str(tmp_path / "cv.tsv"),)) == [(Recording(str(tmp_path / "clips/a.mp3"), speaker="x"), "Hello.")]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("m.tsv", "audio\ttext\na.wav\n", r"m\.tsv:2: 1 columns, but the first line names 2"),
+        ("m.tsv", "audio\ttext\n\tone\n", r"m\.tsv:2: no recording"),
+        ("m.tsv", "audio\ttext\toffset\na.wav\tone\tx\n", r"m\.tsv:2: offset is 'x', not a number of seconds"),
+        ("m.jsonl", '{"audio": "a.wav"}\n', r"m\.jsonl:1: no text"),
+        ("m.jsonl", '{"audio": "a.wav", "text": "one"}\n[]\n', r"m\.jsonl:2: each line must be one object"),
+    ],
+)
+def test_lines_that_name_no_utterance_are_refused(tmp_path: Path, name: str, content: str, message: str) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(DataError, match=message):
+        pairs_in((str(tmp_path / name),))
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("wav.scp", "r1 a.wav\n", r"text:2: no recording r2 in .*wav\.scp"),
+        ("wav.scp", "r1 a.wav\nr2 sox b.mp3 -t wav - |\n", "r2 is a command"),
+        ("segments", "u1 r1 0 0\nu2 r2\n", "text:2: its line in `segments` must be"),
+    ],
+)
+def test_folders_of_kaldi_that_do_not_fit_together_are_refused(
+    tmp_path: Path, file: str, content: str, message: str
+) -> None:
+    group = write_manifest(tmp_path, "kaldi")
+    (tmp_path / file).write_text(content)
+    with pytest.raises(DataError, match=message):
+        pairs_in(group)
+
+
+# --- augmentation ------------------------------------------------------------------------------------------------
+
+
+def test_masks_and_speeds_depend_on_seed_epoch_and_utterance_alone() -> None:
+    data = DataConfig(speeds=("0.9", "1", "1.1"), frequency_masks=2, time_masks=5, time_mask_share=0.2)
+    features = np.ones((200, 80), np.float16)
+    one, same = (Augmentation(data, 1, 4) for _ in range(2))
+    np.testing.assert_array_equal(one.masked(features, 7), same.masked(features, 7))
+    np.testing.assert_array_equal(one.speeds(50), same.speeds(50))
+    others = [Augmentation(data, 1, 5), Augmentation(data, 2, 4)]
+    assert all((other.masked(features, 7) != one.masked(features, 7)).any() for other in others)
+    assert all((other.speeds(50) != one.speeds(50)).any() for other in others)
+    assert (one.masked(features, 8) != one.masked(features, 7)).any()
+    assert set(one.speeds(50).tolist()) == {0, 1, 2}
+
+
+def test_masks_have_the_sizes_of_the_settings() -> None:
+    features, frequencies, times = np.ones((200, 80), np.float16), 0, 0
+    for utterance in range(50):
+        only = DataConfig(frequency_masks=1, frequency_mask_bins=10, time_masks=0)
+        hidden = (Augmentation(only, 1, 0).masked(features, utterance) == 0).all(0).sum()
+        frequencies = max(frequencies, int(hidden))
+        only = DataConfig(frequency_masks=0, time_masks=1, time_mask_share=0.1)
+        times = max(times, int((Augmentation(only, 1, 0).masked(features, utterance) == 0).all(1).sum()))
+    assert (frequencies, times) == (10, 20)
+    assert (features == 1).all()  # masks are made in a copy
+
+
+# --- training ----------------------------------------------------------------------------------------------------
+
+
+def write_corpus(folder: Path, name: str, count: int, seed: int) -> Path:
+    """Utterances of one to three tones, each of which stands for a word."""
+    soundfile, draw = pytest.importorskip("soundfile"), np.random.default_rng(seed)
+    lines = ["audio\ttext\tspeaker"]
+    for number in range(count):
+        words = draw.choice(list(PITCH), draw.integers(1, 4))
+        time = np.arange(RATE // 4) / RATE
+        sound = np.concatenate([np.sin(2 * np.pi * PITCH[word] * time) for word in words])
+        soundfile.write(folder / f"{name}{number}.wav", sound + 0.01 * draw.normal(size=len(sound)), RATE)
+        lines.append(f"{name}{number}.wav\t{' '.join(words)}\tanna")
+    (folder / f"{name}.tsv").write_text("\n".join(lines) + "\n")
+    return folder / f"{name}.tsv"
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("speech")
+    write_corpus(folder, "train", 24, 1)
+    write_corpus(folder, "valid", 4, 2)
+    return folder
+
+
+def train(corpus: Path, run: Path, steps: int, **more: Any) -> Any:
+    files = {"train": corpus / "train.tsv", "valid": corpus / "valid.tsv"}
+    settings = TINY | {"data.cache": str(corpus / "cache"), "train.checkpoint_every": 3} | more
+    return transduce.train(run, **files, steps=steps, settings=settings, quiet=True)
+
+
+@pytest.fixture(scope="module")
+def run(corpus: Path) -> Path:
+    train(corpus, corpus / "run", 6)
+    return corpus / "run"
+
+
+def test_a_resumed_run_is_bit_identical(corpus: Path, run: Path, tmp_path: Path) -> None:
+    train(corpus, tmp_path / "resumed", 3)
+    train(corpus, tmp_path / "resumed", 6)
+    one, other = (load_file(folder / "last.safetensors") for folder in (run, tmp_path / "resumed"))
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_recordings_are_transcribed_scored_and_searched_as_one(corpus: Path, run: Path) -> None:
+    translator = transduce.load(run, device="cpu")
+    files = [str(corpus / f"valid{number}.wav") for number in range(3)]
+    assert len(translator.translate(files, beam=2)) == 3
+    evaluation = translator.evaluate(files, ["low", "high", "mid"])
+    assert [score.name for score in evaluation.scores.all] == ["WER", "CER"]
+    assert "norm:nfkc+lower+no-punctuation" in evaluation.scores.main.signature
+    (score,) = translator.score(files[:1], ["low"])
+    assert score < 0
+    with pytest.raises(SettingError, match="hears recordings"):
+        translator.attention(files[0])
+
+
+def test_unusable_recordings_are_named_counted_and_left_out(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("soundfile")
+    (corpus / "broken.wav").write_text("no sound")
+    table = (corpus / "train.tsv").read_text() + "broken.wav\tlow\tanna\nmissing.wav\tlow\tanna\n"
+    table += f"train0.wav\t{'low ' * 60}\tanna\n"
+    (corpus / "bad.tsv").write_text(table)
+    settings = TINY | {"data.cache": str(corpus / "cache")}
+    transduce.train(corpus / "bad", train=corpus / "bad.tsv", valid=corpus / "valid.tsv", steps=1, settings=settings)
+    said = capsys.readouterr().err
+    assert f"{corpus}/bad.tsv:26: {corpus}/broken.wav: not a recording that can be read" in said.replace("\n", " ")
+    assert "bad.tsv:27" in said
+    assert "24 of 27 pairs (left out: 1 too long, 2 unusable recordings)" in said
+    with pytest.raises(DataError, match=r"bad\.tsv:26: .*broken\.wav: not a recording"):
+        transduce.train(corpus / "b", train=corpus / "train.tsv", valid=corpus / "bad.tsv", steps=1, settings=settings)
+
+
+def test_features_are_kept_in_16_bits_at_each_speed(corpus: Path, run: Path) -> None:
+    stores = [SpeechStore(path.parent) for path in (corpus / "cache").glob("store-*/features1.values")]
+    assert stores[0].speeds == (1.0, 0.9)
+    slow, plain = stores[0].at_speed(0, 1), stores[0].at_speed(0, 0)
+    assert slow.dtype == plain.dtype == np.float16
+    assert abs(len(slow) * 0.9 - len(plain)) < 2
+
+
+def test_features_do_not_depend_on_loudness_and_long_ones_not_on_the_microphone() -> None:
+    draw = torch.Generator().manual_seed(0)
+    sound = torch.randn(60 * RATE, generator=draw)
+    for part in (sound[:RATE], sound):
+        np.testing.assert_allclose(features_of(0.1 * part), features_of(part), atol=0.02)
+    muffled = torch.nn.functional.conv1d(sound[None, None], torch.tensor([[[0.5, 0.3, 0.2]]]), padding=1)[0, 0]
+    apart = [
+        np.abs(features_of(a).mean(0) - features_of(b).mean(0)).max()
+        for a, b in ((sound, muffled), (sound[:RATE], muffled[:RATE]))
+    ]
+    assert apart[0] < 0.3 < apart[1]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"model.family": "transformer"}, r"cannot hear: recordings need model\.family=speech"),
+        ({"data.speeds": ("fast",)}, "must be numbers"),
+        ({"data.speeds": ("3",)}, r"'3' is not between 0\.5 and 2"),
+        ({"data.joint": False}, r"speech needs data\.joint=true"),
+    ],
+)
+def test_settings_that_do_not_suit_speech_are_refused(
+    corpus: Path, tmp_path: Path, settings: dict[str, Any], message: str
+) -> None:
+    asked = {"train.device": "cpu", "data.cache": str(corpus / "cache"), **settings}
+    with pytest.raises(SettingError, match=message):
+        transduce.train(
+            tmp_path / "run", train=corpus / "train.tsv", valid=corpus / "valid.tsv", steps=1, settings=asked
+        )
+
+
+def test_speech_settings_without_recordings_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_text("".join(f"a {n}\tb {n}\n" for n in range(60)))
+    for settings, message in (
+        ({"data.time_masks": 1}, "are for speech"),
+        ({"model.family": "speech"}, "no column `audio`"),
+    ):
+        asked: dict[str, Any] = {"train.device": "cpu", "data.cache": str(tmp_path / "cache"), **settings}
+        with pytest.raises(SettingError, match=message):
+            transduce.train(tmp_path / "run", train=tmp_path / "pairs.tsv", steps=1, settings=asked, quiet=True)
+
+
+def test_validation_data_without_recordings_is_refused(corpus: Path, tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_text("a\tb\nc\td\n")
+    settings = TINY | {"data.cache": str(tmp_path / "cache")}
+    with pytest.raises(TransduceError, match="the validation data does not"):
+        transduce.train(
+            tmp_path / "r", train=corpus / "train.tsv", valid=tmp_path / "pairs.tsv", steps=1, settings=settings
+        )
+
+
+# --- transcribe --------------------------------------------------------------------------------------------------
+
+
+def test_long_recordings_are_cut_where_it_is_quiet_and_nothing_is_lost() -> None:
+    sound = torch.from_numpy(np.random.default_rng(0).normal(size=60 * RATE).astype(np.float32))
+    sound[12 * RATE : 12 * RATE + RATE // 2] = 0
+    found = pieces(sound)
+    assert found[0][0] == 0
+    assert found[-1][1] == 60
+    assert all(one[1] == other[0] for one, other in pairwise(found))
+    assert all(end - begin <= LONGEST_SECONDS for begin, end in found)
+    assert abs(found[0][1] - 12.25) < 0.3
+    assert is_silent(sound, 12.0, 12.5)
+    assert not is_silent(sound, 11.0, 12.5)
+
+
+def test_transcribe_prints_every_file_and_says_which_failed(
+    corpus: Path, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [str(corpus / "valid0.wav"), str(corpus / "missing.wav"), str(corpus / "valid1.wav")]
+    assert main(["transcribe", str(run), *files, "--device", "cpu", "--beam", "2", "--json"]) == 2
+    found = capsys.readouterr()
+    lines = [json.loads(line) for line in found.out.splitlines()]
+    assert [line["file"] for line in lines] == files
+    assert "missing.wav: no such file" in lines[1]["error"]
+    assert "missing.wav: no such file" in found.err
+    assert 0 < lines[0]["segments"][0]["confidence"] <= 1
+
+
+def test_transcribe_reads_raw_sound_from_a_pipe(
+    corpus: Path, run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    samples, _ = pytest.importorskip("soundfile").read(corpus / "valid0.wav", dtype="int16")
+    (tmp_path / "raw").write_bytes(samples.tobytes())
+    with (tmp_path / "raw").open() as raw:
+        monkeypatch.setattr(sys, "stdin", raw)
+        assert main(["transcribe", str(run), "-", "--device", "cpu", "--beam", "1"]) == 0
+    piped = capsys.readouterr().out
+    assert main(["transcribe", str(run), str(corpus / "valid0.wav"), "--device", "cpu", "--beam", "1"]) == 0
+    assert capsys.readouterr().out == piped
+
+
+def test_silence_has_no_text(corpus: Path, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("soundfile").write(corpus / "silence.wav", np.zeros(30 * RATE), RATE)
+    assert main(["transcribe", str(run), str(corpus / "silence.wav"), "--device", "cpu"]) == 0
+    assert capsys.readouterr().out == "\n"
+
+
+# --- error rates -------------------------------------------------------------------------------------------------
+
+OUTPUTS = ["the cat sat", "Hello, world!", "", "don't stop now", "a b c d"]
+REFERENCES = ["the cat sat down", "hello world", "nothing", "dont stop", "a x c"]
+
+
+def test_error_rates_are_those_of_jiwer() -> None:
+    jiwer = pytest.importorskip("jiwer")
+    scores = score_outputs(OUTPUTS, [[text] for text in REFERENCES], ("word-error-rate", "character-error-rate"))
+    outputs, references = ([normalised_transcript(text) for text in texts] for texts in (OUTPUTS, REFERENCES))
+    expected = [100 * jiwer.wer(references, outputs), 100 * jiwer.cer(references, outputs)]
+    np.testing.assert_allclose([score.value for score in scores.all], expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Hello,  World!", "hello world"),
+        ("don't – STOP", "don't stop"),
+        ("'well-known' (x)", "well-known x"),
+        ("ﬁne", "fine"),
+    ],
+)
+def test_transcripts_are_normalised_before_they_are_compared(text: str, expected: str) -> None:
+    assert normalised_transcript(text) == expected
+
+
+def test_error_rates_count_words_and_characters() -> None:
+    scores = score_outputs(["a b", "c"], [["a b"], ["c d"]], ("word-error-rate", "character-error-rate"))
+    assert [round(score.value, 2) for score in scores.all] == [25.0, 33.33]
+    assert scores.main.name == "WER"
+    assert not scores.main.higher_is_better
+
+
+def test_augmentation_does_not_change_a_store_that_has_none(corpus: Path, run: Path) -> None:
+    store = next(SpeechStore(path.parent) for path in (corpus / "cache").glob("store-*/features1.values"))
+    plain = replace(DataConfig(), speeds=(), frequency_masks=0, time_masks=0)
+    heard = store.augmented(plain, 1, 0)
+    np.testing.assert_array_equal(heard.source(0), store.source(0))
+    np.testing.assert_array_equal(heard.source_lengths, store.source_lengths)

@@ -1,0 +1,165 @@
+"""Manifests: files that pair recordings with texts. Each becomes pairs whose source is a recording, written as text.
+
+| format | recordings | texts |
+| --- | --- | --- |
+| TSV with a header, JSONL | `audio`, with optional `offset`, `duration` and `speaker` | `text` |
+| NeMo's JSONL | `audio_filepath`, `offset`, `duration` | `text` |
+| Common Voice's TSV | `path`, in the folder `clips` beside it; `client_id` | `sentence` |
+| a folder of Kaldi's | `wav.scp`, `segments`, `utt2spk` | `text` |
+
+Paths are relative to the manifest. Knows lines of text, and not what is in a recording.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from transduce.audio.recording import Recording
+from transduce.errors import DataError
+
+_AUDIO = ("audio", "audio_filepath", "path")
+_TEXT = ("text", "sentence", "transcript", "target")
+_SPEAKER = ("speaker", "client_id", "speaker_id")
+
+
+@dataclass(frozen=True)
+class Utterance:
+    """A recording with its text."""
+
+    recording: Recording
+    text: str
+    place: str  # file:line
+    name: str  # the recording as its manifest names it, wherever that lies, and its size: what identifies it
+
+
+def names_recordings(columns: Sequence[str]) -> bool:
+    """Whether a table with these columns is a manifest."""
+    return "audio" in columns or "audio_filepath" in columns or {"path", "sentence", "client_id"} <= set(columns)
+
+
+def keys_of(line: str) -> list[str]:
+    """The keys of a line of JSONL; none if it is not an object."""
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return []
+    return list(record) if isinstance(record, dict) else []
+
+
+def is_kaldi_folder(path: str) -> bool:
+    return Path(path, "wav.scp").is_file() and Path(path, "text").is_file()
+
+
+class ManifestParser:
+    """Turns the lines of a TSV or JSONL manifest into utterances, block by block."""
+
+    def __init__(self, path: str, kind: str) -> None:
+        self.path, self.kind, self.line, self.header = path, kind, 0, list[str]()
+
+    def __call__(self, lines: Sequence[str]) -> list[Utterance]:
+        return [utterance for line in lines for utterance in self._parse(line)]
+
+    def _parse(self, line: str) -> Iterator[Utterance]:
+        self.line += 1
+        where = f"{self.path}:{self.line}"
+        if self.kind == "json":
+            yield utterance(_record(line, where), self.path, where)
+        elif not self.header:
+            self.header = line.split("\t")
+        else:
+            fields = line.split("\t")
+            if len(fields) != len(self.header):
+                raise DataError(f"{where}: {len(fields)} columns, but the first line names {len(self.header)}")
+            yield utterance(dict(zip(self.header, fields, strict=True)), self.path, where)
+
+
+def utterance(record: Mapping[str, Any], manifest: str, where: str) -> Utterance:
+    """The utterance that a line of a manifest describes."""
+    audio, text = _first(record, _AUDIO), _first(record, _TEXT)
+    if not isinstance(audio, str) or not audio:
+        raise DataError(f"{where}: no recording: a line needs the path of one in `audio`")
+    if not isinstance(text, str):
+        raise DataError(f"{where}: no text: a line needs one in `text`")
+    begin, length = _seconds(record, "offset", where), _seconds(record, "duration", where)
+    speaker = str(_first(record, _SPEAKER) or "")
+    # NeMo's manifests give the duration of whole files too.
+    end = begin + length if length and ("audio_filepath" not in record or begin) else 0.0
+    folder = Path(manifest).absolute().parent
+    if "sentence" in record and "path" in record and (folder / "clips").is_dir():
+        audio = os.path.join("clips", audio)
+    return _utterance(folder, Recording(audio, begin, end, speaker), text, where)
+
+
+def kaldi_utterances(folder: str) -> Iterator[Utterance]:
+    """The utterances of a folder of Kaldi's, in the order of its `text`."""
+    sounds, segments, speakers = (_table(folder, name) for name in ("wav.scp", "segments", "utt2spk"))
+    for number, (key, text) in enumerate(_table(folder, "text").items(), 1):
+        where = f"{folder}/text:{number}"
+        path, begin, end = key, 0.0, 0.0
+        if segments:
+            path, begin, end = _segment(segments.get(key, ""), where)
+        if path not in sounds:
+            raise DataError(f"{where}: no recording {path} in {folder}/wav.scp")
+        if sounds[path].endswith("|"):
+            raise DataError(f"{folder}/wav.scp: {path} is a command: run it, and name the file that it writes")
+        recording = Recording(sounds[path], begin, end, speakers.get(key, ""))
+        yield _utterance(Path(folder).absolute(), recording, text, where)
+
+
+def _utterance(folder: Path, recording: Recording, text: str, where: str) -> Utterance:
+    path = str(folder / recording.path)
+    try:
+        size = os.path.getsize(path)
+    except OSError:
+        size = -1  # reading it will say why
+    whole = Recording(path, recording.begin, recording.end, recording.speaker)
+    return Utterance(whole, text, where, f"{recording} {size}")
+
+
+def _segment(line: str, where: str) -> tuple[str, float, float]:
+    fields = line.split()
+    try:
+        return fields[0], float(fields[1]), float(fields[2])
+    except (IndexError, ValueError):
+        raise DataError(f"{where}: its line in `segments` must be: utterance recording begin end") from None
+
+
+def _table(folder: str, name: str) -> dict[str, str]:
+    """The lines of a file of Kaldi's, by their first word."""
+    path = Path(folder, name)
+    if not path.exists():
+        return {}
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: cannot be read: {error}") from None
+    fields = [line.split(maxsplit=1) for line in lines if line.strip()]
+    return {key: rest[0].strip() if rest else "" for key, *rest in fields}
+
+
+def _record(line: str, where: str) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{where}: not JSON ({str(error)[:60]}): each line must be one object") from None
+    if not isinstance(record, dict):
+        raise DataError(f"{where}: each line must be one object")
+    return record
+
+
+def _first(record: Mapping[str, Any], names: Sequence[str]) -> Any:
+    return next((record[name] for name in names if name in record), None)
+
+
+def _seconds(record: Mapping[str, Any], name: str, where: str) -> float:
+    value = record.get(name)
+    try:
+        seconds = float(value or 0)
+    except (TypeError, ValueError):
+        seconds = -1.0
+    if not 0 <= seconds < 1e6:
+        raise DataError(f"{where}: {name} is '{value}', not a number of seconds")
+    return seconds

@@ -1,0 +1,275 @@
+"""The store of a speech corpus: the features of every recording at each speed, and the ids of its text.
+
+Built once on all cores and memory-mapped, as the store of texts is. Recordings that cannot be used are left out of training data,
+listed by file and line, and counted; in validation data they are an error, since every line of it is scored.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from transduce.audio.features import BINS, FRAME_SECONDS
+from transduce.audio.files import AudioError
+from transduce.audio.recording import Recording
+from transduce.audio.utterances import Features, features_at_speeds
+from transduce.config import DataConfig
+from transduce.config.models.speech import SHORTER
+from transduce.data import cache
+from transduce.data.augmentation import Augmentation
+from transduce.data.corpus import Corpus, PairBlock
+from transduce.data.ragged import Numbers, Ragged, RaggedWriter, Rows
+from transduce.data.scanning import Scan
+from transduce.data.store import STORE, Report, in_parallel
+from transduce.errors import DataError
+from transduce.files import write_durably
+from transduce.text import UNKNOWN, Vocabularies, Vocabulary
+
+FORMAT = 2  # since 2, short utterances share their statistics among bins
+LISTED = 20  # unusable recordings that are named; the others are counted
+_AT_ONCE = 32  # utterances that a core works on
+_META = "meta.json"
+_FEATURES = "<f2"
+
+
+@dataclass(frozen=True)
+class SpeechRules:
+    """What is left out, and what is computed."""
+
+    speeds: tuple[float, ...]  # the first one is 1
+    longest_seconds: float
+    longest_text: int  # tokens
+    strict: bool  # whether an unusable recording is an error
+
+    @staticmethod
+    def for_training(data: DataConfig) -> "SpeechRules":
+        others = tuple(speed for speed in map(float, data.speeds) if speed != 1.0)
+        return SpeechRules((1.0, *others), data.max_seconds, data.max_length, strict=False)
+
+    @staticmethod
+    def for_validation(longest_text: int) -> "SpeechRules":
+        return SpeechRules((1.0,), 0.0, longest_text, strict=True)
+
+
+class SpeechStore:
+    """Features and ids, in the order of the corpus."""
+
+    def __init__(self, path: Path) -> None:
+        meta = json.loads((path / _META).read_text())
+        self.path = path
+        self.report = Report(**meta["report"])
+        self.problems: list[str] = meta["problems"]
+        self.speeds: tuple[float, ...] = tuple(meta["speeds"])
+        self.groups: tuple[int, ...] = tuple(meta["groups"])
+        self.features = [Ragged(path, f"features{number}", _FEATURES) for number in range(len(self.speeds))]
+        self.ids = Ragged(path, "target", meta["target_type"])
+        self.source_lengths: NDArray[np.int32] = self.features[0].lengths // BINS
+        self.target_lengths: NDArray[np.int32] = self.ids.lengths
+
+    @property
+    def size(self) -> int:
+        """Bytes on disk."""
+        return sum(file.stat().st_size for file in self.path.iterdir())
+
+    def source(self, index: int) -> Numbers:
+        return self.at_speed(index, 0)  # type: ignore[return-value]
+
+    def at_speed(self, index: int, speed: int) -> Features:
+        """The features [N, 80] of an utterance."""
+        return self.features[speed][index].reshape(-1, BINS)  # type: ignore[return-value]
+
+    def target(self, index: int) -> Numbers:
+        return self.ids[index]
+
+    def sources(self, numbers: Numbers) -> Numbers:
+        return np.concatenate([self.source(int(number)) for number in numbers])
+
+    def targets(self, numbers: Numbers) -> Numbers:
+        return self.ids.take(numbers)
+
+    def augmented(self, data: DataConfig, seed: int, epoch: int) -> "AugmentedSpeech":
+        """The recordings as an epoch hears them."""
+        return AugmentedSpeech(self, Augmentation(data, seed, epoch))
+
+    def resampled(self, vocabularies: Vocabularies, rate: float, seed: int, epoch: int) -> "SpeechStore":
+        raise AssertionError("refused by the settings: texts of recordings are not segmented anew")
+
+
+class AugmentedSpeech:
+    """The recordings of a store at random speeds, with random masks."""
+
+    def __init__(self, store: SpeechStore, augmentation: Augmentation) -> None:
+        self.store, self.augmentation = store, augmentation
+        self.groups, self.target_lengths = store.groups, store.target_lengths
+        wanted = [store.speeds.index(float(speed)) for speed in augmentation.data.speeds] or [0]
+        self.speed = np.asarray(wanted)[augmentation.speeds(len(store.target_lengths))]
+        lengths = np.stack([ragged.lengths for ragged in store.features]) // BINS
+        self.source_lengths: NDArray[np.int32] = lengths[self.speed, np.arange(len(self.speed))]
+
+    @property
+    def size(self) -> int:
+        return self.store.size
+
+    def source(self, index: int) -> Numbers:
+        features = self.store.at_speed(index, int(self.speed[index]))
+        return self.augmentation.masked(features, index)  # type: ignore[return-value]
+
+    def target(self, index: int) -> Numbers:
+        return self.store.target(index)
+
+    def sources(self, numbers: Numbers) -> Numbers:
+        return np.concatenate([self.source(int(number)) for number in numbers])
+
+    def targets(self, numbers: Numbers) -> Numbers:
+        return self.store.targets(numbers)
+
+    def resampled(self, vocabularies: Vocabularies, rate: float, seed: int, epoch: int) -> "SpeechStore":
+        return self.store.resampled(vocabularies, rate, seed, epoch)
+
+
+def open_or_build_speech(
+    corpus: Corpus,
+    scan: Scan,
+    vocabulary: Vocabulary,
+    rules: SpeechRules,
+    folder: Path,
+    *,
+    notify: Callable[[str], None] = cache.to_stderr,
+) -> SpeechStore:
+    """The store of this corpus, from the cache in `folder` or built now; unusable recordings are reported both times."""
+    name = STORE + cache.entry_key("speech", FORMAT, scan.content, vocabulary.model, rules)
+
+    def build(path: Path) -> None:
+        notify(f"computing the features of {scan.pairs:,} recordings")
+        report = _write(
+            in_parallel(partial(_encode, vocabulary, rules), _pieces(corpus)), vocabulary, corpus, rules, path
+        )
+        if report.kept == 0:
+            raise DataError(f"no recording is left to train on: {report.summary()}")
+
+    store = SpeechStore(cache.open_or_write(folder, name, build, notify))
+    for problem in store.problems[:LISTED]:
+        notify(f"left out: {problem}")
+    if len(store.problems) > LISTED:
+        notify(f"left out: {len(store.problems) - LISTED:,} more recordings that cannot be used")
+    return store
+
+
+@dataclass(frozen=True)
+class _Encoded:
+    arrays: dict[str, Rows]
+    report: Report
+    problems: list[str]
+    group: int
+
+
+def _pieces(corpus: Corpus) -> Iterator[PairBlock]:
+    """The blocks of a corpus in pieces that are quick to compute."""
+    for block in corpus.blocks():
+        for begin in range(0, len(block.source), _AT_ONCE):
+            part = slice(begin, begin + _AT_ONCE)
+            yield replace(block, source=block.source[part], target=block.target[part], places=block.places[part])
+
+
+def _encode(vocabulary: Vocabulary, rules: SpeechRules, block: PairBlock) -> _Encoded:
+    sounds: list[list[Features]] = []
+    ids: list[list[int]] = []
+    problems: list[str] = []
+    reasons: list[str] = []
+    for source, target, place in zip(block.source, vocabulary.encode(block.target), block.places, strict=True):
+        try:
+            features = features_at_speeds(Recording.parse(source), rules.speeds, rules.longest_seconds)
+        except AudioError as error:
+            if rules.strict:
+                raise DataError(f"{place}: {error}") from None
+            problems.append(f"{place}: {error}")
+            reasons.append("too long" if error.reason == "too long" else "unusable")
+            continue
+        reason = _left_out(features[0], target, rules)
+        if reason:
+            reasons.append(reason)
+        else:
+            sounds.append(features)
+            ids.append(target)
+    return _encoded(sounds, ids, vocabulary, _report(block, ids, reasons), problems, block.group)
+
+
+def _left_out(features: Features, target: list[int], rules: SpeechRules) -> str:
+    """Why an utterance is left out, or nothing. A text needs at least one position of the encoder for each token."""
+    if len(target) == 1 and not rules.strict:
+        return "empty"
+    alignable = rules.strict or len(target) - 1 <= -(-len(features) // SHORTER)
+    return "" if len(target) <= rules.longest_text and alignable else "too long"
+
+
+def _report(block: PairBlock, ids: list[list[int]], reasons: list[str]) -> Report:
+    return Report(
+        pairs=len(block.source),
+        kept=len(ids),
+        empty=reasons.count("empty"),
+        too_long=reasons.count("too long"),
+        unusable=reasons.count("unusable"),
+    )
+
+
+def _encoded(
+    sounds: list[list[Features]],
+    ids: list[list[int]],
+    vocabulary: Vocabulary,
+    counts: Report,
+    problems: list[str],
+    group: int,
+) -> _Encoded:
+    by_speed = zip(*sounds, strict=True)
+    arrays = {f"features{number}": _rows(list(features)) for number, features in enumerate(by_speed)}
+    target = Rows.of_ids(ids, _id_type(vocabulary))
+    report = replace(
+        counts,
+        source_tokens=sum(len(features[0]) for features in sounds),
+        target_tokens=len(target.values),
+        target_unknown=int(np.count_nonzero(target.values == UNKNOWN)),
+    )
+    return _Encoded({**arrays, "target": target}, report, problems, group)
+
+
+def _rows(features: list[Features]) -> Rows:
+    lengths = np.fromiter((one.size for one in features), "<i4", len(features))
+    return Rows(np.concatenate([one.ravel() for one in features]).astype(_FEATURES), lengths)
+
+
+def _write(
+    pieces: Iterator[_Encoded], vocabulary: Vocabulary, corpus: Corpus, rules: SpeechRules, path: Path
+) -> Report:
+    report, problems, kept = Report(), list[str](), [0] * len(corpus.groups)
+    names = [*(f"features{number}" for number in range(len(rules.speeds))), "target"]
+    with ExitStack() as files:
+        writers = {name: files.enter_context(RaggedWriter(path, name)) for name in names}
+        for piece in pieces:
+            for name, rows in piece.arrays.items():
+                writers[name].append(rows)
+            report += piece.report
+            problems += piece.problems
+            kept[piece.group] += piece.report.kept
+    meta = {
+        "report": asdict(report),
+        "problems": problems,
+        "speeds": rules.speeds,
+        "groups": kept,
+        "target_type": _id_type(vocabulary),
+    }
+    write_durably(path / _META, json.dumps(meta, indent=1).encode())
+    return report
+
+
+def hours_of(store: SpeechStore) -> float:
+    """How long the recordings of a store are together."""
+    return float(store.source_lengths.sum()) * FRAME_SECONDS / 3600
+
+
+def _id_type(vocabulary: Vocabulary) -> str:
+    return "<u2" if vocabulary.size <= 1 << 16 else "<u4"
