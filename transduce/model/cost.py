@@ -5,6 +5,7 @@ and backward pass, and the products of attention. The paper instead multiplied G
 """
 
 from transduce.config import DecoderConfig, LayersConfig, TransformerConfig
+from transduce.config.models import MoeConfig
 
 
 def transformer_flops(
@@ -79,3 +80,22 @@ def decoder_activations(config: DecoderConfig, source_positions: int, target_pos
     attention, feed_forward, _ = _kept_per_layer(config, kept)
     per_position = config.num_decoder_layers * (attention + feed_forward) + (1 + kept) * config.d_model
     return per_position * target_positions
+
+
+def moe_flops(config: MoeConfig, classes: int, source_tokens: int, target_tokens: int, mean_length: float) -> float:
+    """As a Transformer, with the feed-forward networks of several experts, and gates and noise for each expert."""
+    feed_forward = config.d_model * config.d_ff * (3 if config.activation == "swiglu" else 2)
+    more = (config.experts_per_token - 1) * feed_forward + 2 * config.d_model * config.num_experts
+    layers = config.num_encoder_layers * source_tokens + config.num_decoder_layers * target_tokens
+    return transformer_flops(config, classes, source_tokens, target_tokens, mean_length) + 6.0 * layers * more
+
+
+def moe_activations(config: MoeConfig, source_positions: int, target_positions: int, masks: bool) -> int:
+    """As a Transformer, with slots for the tokens of every expert, their inner layers and what they return."""
+    slots = config.experts_per_token * config.expert_capacity
+    hidden = config.d_ff * {"relu": 1, "swiglu": 4}.get(config.activation, 2)
+    more = round(
+        (slots - 1) * hidden + (2 * slots + config.experts_per_token) * config.d_model + 8 * config.num_experts
+    )
+    layers = config.num_encoder_layers * source_positions + config.num_decoder_layers * target_positions
+    return transformer_activations(config, source_positions, target_positions, masks) + layers * more

@@ -7,13 +7,21 @@ from typing import Any
 from transduce.config import ModelConfig
 from transduce.model.convolutional import ByteNet, ConvS2S
 from transduce.model.convolutional.cost import bytenet_activations, bytenet_flops, convs2s_activations, convs2s_flops
-from transduce.model.cost import decoder_activations, decoder_flops, transformer_activations, transformer_flops
+from transduce.model.cost import (
+    decoder_activations,
+    decoder_flops,
+    moe_activations,
+    moe_flops,
+    transformer_activations,
+    transformer_flops,
+)
 from transduce.model.decoder import Decoder
 from transduce.model.feed_forward_baseline import (
     FeedForwardBaseline,
     feed_forward_activations,
     feed_forward_flops,
 )
+from transduce.model.mixture import MixtureOfExperts
 from transduce.model.model import Model
 from transduce.model.recurrent import Gnmt, RnnSearch, Seq2seq
 from transduce.model.recurrent.cost import recurrent_activations, recurrent_flops
@@ -41,6 +49,7 @@ FAMILIES = {
     "convs2s": Family(ConvS2S, convs2s_flops, convs2s_activations),
     "bytenet": Family(ByteNet, bytenet_flops, bytenet_activations),
     "speech": Family(SpeechModel, speech_flops, speech_activations),
+    "moe": Family(MixtureOfExperts, moe_flops, moe_activations),
 }
 
 

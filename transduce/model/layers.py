@@ -70,7 +70,8 @@ class FeedForward(nn.Module):
         nn.init.zeros_(self.inner.bias)
         nn.init.zeros_(self.outer.bias)
 
-    def forward(self, x: Float[Tensor, "R W D"]) -> Float[Tensor, "R W D"]:
+    def forward(self, x: Float[Tensor, "R W D"], segment: Int[Tensor, "R W"] | None = None) -> Float[Tensor, "R W D"]:
+        """`segment` is for experts, which take the place of this network and must not count padding."""
         return self.outer(self.dropout(self.hidden(x)))
 
     def hidden(self, x: Float[Tensor, "*positions D"]) -> Float[Tensor, "*positions F"]:
@@ -103,7 +104,7 @@ class EncoderLayer(nn.Module):
             return fused.feed(self.feed_forward, self.feed_forward_residual, x)
         segment = torch.ones_like(position) if keep is None else keep.query
         x = self.attention_residual(x, segment, lambda y: self.attention.to_self(y, position, keep, cache))
-        return self.feed_forward_residual(x, segment, self.feed_forward)
+        return self.feed_forward_residual(x, segment, lambda y: self.feed_forward(y, segment))
 
 
 class DecoderLayer(nn.Module):
@@ -134,7 +135,7 @@ class DecoderLayer(nn.Module):
         segment, to_memory = source_keep.query, self.source_attention.to_memory
         x = self.attention_residual(x, segment, lambda y: self.attention.to_self(y, position, keep, cache))
         x = self.source_attention_residual(x, segment, lambda y: to_memory(y, keys_values, source_keep))
-        return self.feed_forward_residual(x, segment, self.feed_forward)
+        return self.feed_forward_residual(x, segment, lambda y: self.feed_forward(y, segment))
 
 
 def layer_matrices(layers: Iterable[nn.Module]) -> Matrices:

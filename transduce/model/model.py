@@ -8,7 +8,8 @@ Axes: R rows, W target positions, D width of the hidden states, V target classes
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor, nn
@@ -105,6 +106,11 @@ class Model(nn.Module, ABC):
     def attentions(self) -> Mapping[str, Sequence[Attention]]:
         """The modules with attention, by use: encoder, decoder and cross. Each use may have none."""
         raise SettingError(f"model.family = {self.config.family}: this model has no attention")
+
+    @contextmanager
+    def counting(self) -> Iterator[dict[str, list[int]]]:
+        """Count what is worth a line in the log inside the context, such as the tokens of each expert; complete at its end."""
+        yield {}
 
     def matrices(self) -> Matrices:
         """The matrices inside the layers, which the Muon optimizer orthogonalises, with the heights of stacked ones."""

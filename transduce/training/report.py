@@ -222,6 +222,7 @@ class MetricsLogger:
                 "scores": validation.scores.as_dict(),
                 "outputs_at_limit": validation.outputs_at_limit,
                 "samples": samples,
+                **({"tokens_of_experts": dict(validation.counts)} if validation.counts else {}),
             }
         )
         self._plot(step, event, figures | {score.name: score.value for score in validation.scores.all})

@@ -2,7 +2,8 @@
 
 import math
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -42,6 +43,7 @@ class ValidationResult:
     samples: list[SampleOutput]
     outputs_at_limit: int = 0  # outputs that reached the length limit, and were probably cut there
     lines: int = 0  # translated lines, with greedy search
+    counts: Mapping[str, list[int]] = field(default_factory=dict)  # by what the model counts, such as tokens of experts
     by_loss: bool = False  # whether the loss, not the main score, decides which weights are better
 
     @property
@@ -105,12 +107,15 @@ def validate(
         return ValidationResult(loss, _bits_per_byte(pairs, loss), [], lines=pairs.store.report.pairs, by_loss=True)
     outputs, at_limit = _translate(translator, texts, blocks, processes)
     shown = [SampleOutput(s, o, r[0]) for s, o, r in zip(texts.sources, outputs, texts.references, strict=True)]
+    with translator.model.counting() as counts:
+        loss = cross_entropy(translator, pairs, limit, blocks=blocks, processes=processes)
     return ValidationResult(
-        loss=cross_entropy(translator, pairs, limit, blocks=blocks, processes=processes),
+        loss=loss,
         scores=score_texts(outputs, texts, translator.config, ter=False, main=main_metric(translator.config.train)),
         samples=shown[:: max(1, len(shown) // samples)][:samples],
         outputs_at_limit=at_limit,
         lines=len(outputs),
+        counts=counts,
     )
 
 

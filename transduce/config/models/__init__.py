@@ -8,6 +8,7 @@ from transduce.config.models.decoder import DecoderConfig
 from transduce.config.models.feed_forward import FeedForwardConfig
 from transduce.config.models.layers import LayersConfig
 from transduce.config.models.model import ModelConfig, Refusal
+from transduce.config.models.moe import MoeConfig
 from transduce.config.models.recurrent import GnmtConfig, RecurrentConfig, RnnConfig, Seq2seqConfig
 from transduce.config.models.speech import SpeechConfig
 from transduce.config.models.transformer import TransformerConfig
@@ -22,6 +23,7 @@ FAMILIES: dict[str, type[ModelConfig]] = {
     "convs2s": ConvS2SConfig,
     "bytenet": ByteNetConfig,
     "speech": SpeechConfig,
+    "moe": MoeConfig,
 }
 
 __all__ = [
@@ -33,6 +35,7 @@ __all__ = [
     "GnmtConfig",
     "LayersConfig",
     "ModelConfig",
+    "MoeConfig",
     "RecurrentConfig",
     "Refusal",
     "RnnConfig",
