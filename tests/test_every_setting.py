@@ -339,6 +339,12 @@ REFUSED = {
     "data.max_length=1": "no pair is left to train on",
     "train.epsilon=0.0": "train.epsilon = 0: Adam divides by it",
     "data.task=text": "learns from pairs, not from text",
+    "data.task=speech": "recordings need model.family=speech",
+    "data.speeds=('0.9', '1')": "are for speech",
+    "data.frequency_masks=1": "are for speech",
+    "data.frequency_masks=100": "are for speech",
+    "data.time_masks=1": "are for speech",
+    "data.time_masks=100": "are for speech",
     "data.documents=blank-line": "is for the text of a language model",
     "data.documents=line": "is for the text of a language model",
 }
