@@ -31,7 +31,7 @@ GROUPS = [
     Group("ray", r"'ray'", "pip install 'transduce[ray]'"),
     Group("server", "fastapi|httpx|granian|prometheus|libretranslatepy|schemathesis", "pip install 'transduce[dev]'"),
     Group("notebook", "nbclient|nbformat|ipykernel", "pip install 'transduce[dev]'"),
-    Group("speech", "soundfile|jiwer|librosa", "pip install 'transduce[dev]' librosa"),
+    Group("speech", "soundfile|jiwer", "pip install 'transduce[dev]'"),
     Group("detect", "lingua", "pip install 'transduce[detect]'"),
     Group("triton", "triton", "pip install triton, on Linux"),
     Group("gpu", "needs a GPU|marked gpu", "on a machine with a CUDA device: pytest -m gpu"),

@@ -535,7 +535,7 @@ def test_the_command_prints_json(tmp_path: Path, capsys: pytest.CaptureFixture[s
         (["--threshold", "smallest_ratio=9"], "--threshold: smallest_ratio 9 is above largest_ratio"),
         (["--reverse", "runs/other"], "--reverse needs --model"),
         (["--valid", "missing.de", "missing.en"], "missing.de: cannot be read: no such file"),
-        (["--valid", "."], ".: is a folder: give a source and a target file, or one .tsv or .jsonl file"),
+        (["--valid", "."], ".: is a folder: give a source and a target file, one .tsv or .jsonl file"),
         (["--write", "x", "--keep", "unmatched_number"], "--keep unmatched_number: no such rule, or none that can leave pairs out; did you mean unmatched_numbers?"),
         (["--write", "x", "--only", "unknown_characters"], "--only unknown_characters: no such rule, or none that can leave"),
         (["--keep", "drift"], "--keep and --only choose what --write leaves out: add --write DIR"),
