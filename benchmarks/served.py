@@ -104,6 +104,7 @@ class Connection(asyncio.Protocol):
         head, found, rest = self.buffer.partition(b"\r\n\r\n")
         if found and (self.bodiless or len(rest) >= _length(head)):
             self.buffer = b""
+            self.closed = b"\r\nconnection: close" in head.lower()  # the server takes no further request here
             self._answer(int(head[9:12]))
 
     def connection_lost(self, error: Exception | None) -> None:

@@ -35,6 +35,11 @@ GROUPS = [
     Group("detect", "lingua", "pip install 'transduce[detect]'"),
     Group("triton", "triton", "pip install triton, on Linux"),
     Group("gpu", "needs a GPU|marked gpu", "on a machine with a CUDA device: pytest -m gpu"),
+    Group(
+        "deploy",
+        "nginx|shellcheck|docker-compose|kubernetes_validate",
+        "apt-get install nginx docker-compose; pip install 'transduce[dev]'",
+    ),
     Group("slow", "marked slow", "make test-full"),
     Group("system", "this system|Linux|root|there is a GPU", "another operating system, user or machine"),
 ]
