@@ -61,12 +61,13 @@ def train(
 
 
 def _say_finished(folder: RunFolder, result: Result, reporter: Reporter) -> None:
-    text = reads_text(read_config(folder))
-    search, following = (
-        ("", f'generate {result.run} --prompt "..."')
-        if text
-        else (" with greedy search", f"translate {result.run} < input > output")
-    )
+    config = read_config(folder)
+    text, search = reads_text(config), " with greedy search"
+    following = f"translate {result.run} < input > output"
+    if text:
+        search, following = "", f'generate {result.run} --prompt "..."'
+    elif config.data.task == "speech":
+        following = f"transcribe {result.run} recording.wav"
     reporter.say(
         f"finished {result.steps:,} steps in {duration(result.seconds)}: {result.metric} {result.score:.{4 if text else 2}f} on "
         f"{result.lines:,} validation lines{search} (weights: {result.weights}; {result.signature})\n"

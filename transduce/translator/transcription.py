@@ -41,7 +41,7 @@ def transcribe(
 ) -> Iterator[Transcript]:
     """The transcript of each file, in order; a file that cannot be used has an error instead of a text."""
     if not translator.hears:
-        raise SettingError("this model translates text and hears no recordings: use `transduce translate`")
+        raise SettingError("this model translates text, not recordings: use `transduce translate`")
     for file in files:
         try:
             yield Transcript(file, _segments(translator, file, request or translator.request()))
