@@ -287,7 +287,7 @@ def test_missing_column(tmp_path):
 
 def test_empty_corpus(tmp_path):
     source, target = aligned(tmp_path, [])
-    assert error_of((source, target)) == f"{source} {target}: empty: there is not a single pair to learn from"
+    assert error_of((source, target)) == f"{source} {target}: empty: there is no pair to learn from"
 
 
 def test_groups_that_make_no_sense():

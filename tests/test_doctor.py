@@ -563,7 +563,7 @@ def test_the_page_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 def test_an_empty_corpus_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = run(capsys, "--train", *write(tmp_path, "train", []))
-    assert (code, "empty: there is not a single pair" in err) == (2, True)
+    assert (code, "empty: there is no pair" in err) == (2, True)
 
 
 def test_spaces_of_any_width_are_shown_as_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -417,6 +417,12 @@ def test_text_and_pairs_at_once_are_refused(tmp_path: Path) -> None:
         transduce.train(tmp_path / "run", text=[("a.txt", "b.txt")], quiet=True)
 
 
+def test_an_empty_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "empty.txt").write_text("")
+    with pytest.raises(DataError, match=r"empty\.txt: empty: there is no line of text to learn from"):
+        transduce.train(tmp_path / "run", text=tmp_path / "empty.txt", steps=1, quiet=True)
+
+
 def test_too_little_text_to_hold_any_out(tmp_path: Path) -> None:
     (tmp_path / "short.txt").write_text("one\ntwo\n")
     with pytest.raises(DataError, match=r"too little text \(2 lines\).*--valid-text"):

@@ -17,7 +17,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any, ClassVar, Literal
 from zlib import crc32
 
 from transduce.config import DataConfig, language_tag
@@ -66,6 +66,7 @@ class PairBlock:
 class Corpus:
     """The files that pairs are read from, and how to read them."""
 
+    unit: ClassVar = "pair"  # what it is made of, for messages
     groups: tuple[Group, ...]
     languages: tuple[str, ...] = ()  # keys of {"translation": {...}}; without them, the first two in order
     columns: Columns | None = None  # of TSV and JSONL; None: the first two, or the keys source and target

@@ -5,14 +5,14 @@ Nothing is written before this reading succeeds. It needs no more memory than th
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from operator import eq
 
 import numpy as np
 
-from transduce.data.corpus import Corpus, PairBlock, are_equal
+from transduce.data.corpus import Corpus, Group, PairBlock, are_equal
 from transduce.errors import DataError
 from transduce.scripts import count_scripts, main_script, unspaced_words
 
@@ -23,7 +23,11 @@ COVERED = 0.9995  # share of the text that the alphabet covers, as sentencepiece
 
 
 class EmptyCorpus(DataError):
-    """A corpus without pairs."""
+    """A corpus without a single pair, or without a line of text."""
+
+    def __init__(self, groups: Sequence[Group], unit: str = "pair") -> None:
+        names = " ".join(path for group in groups for path in group)
+        super().__init__(f"{names}: empty: there is no {unit} to learn from")
 
 
 @dataclass(frozen=True)
@@ -111,8 +115,7 @@ def scan(corpus: Corpus, sample_pairs: int, look_for: Iterable[tuple[str, str]] 
         characters[0] += _characters(block.source)
         characters[1] += _characters(block.target)
     if sample.seen == 0:
-        names = " ".join(path for group in corpus.groups for path in group)
-        raise EmptyCorpus(f"{names}: empty: there is not a single pair to learn from")
+        raise EmptyCorpus(corpus.groups, corpus.unit)
     if 0 < recordings < sample.seen:
         raise DataError(
             "some of the training or validation files name recordings, and some do not: give one kind of files"

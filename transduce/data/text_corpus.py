@@ -7,6 +7,7 @@ In the store every line ends in `</s>`, which stands for its line break. This mo
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import ClassVar
 
 from transduce.data.corpus import Corpus, Group, PairBlock, lines_of
 
@@ -14,6 +15,8 @@ from transduce.data.corpus import Corpus, Group, PairBlock, lines_of
 @dataclass(frozen=True)
 class TextCorpus(Corpus):
     """Text files. The held-out part is the end of each file: neighbouring lines of a text resemble each other too much."""
+
+    unit: ClassVar = "line of text"
 
     def blocks(self) -> Iterator[PairBlock]:
         """The lines of this part in order."""

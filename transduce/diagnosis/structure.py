@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from transduce.data import Group
+from transduce.data import EmptyCorpus, Group
 from transduce.diagnosis.analysis import Place, shown
 from transduce.diagnosis.findings import MOST_EXAMPLES, Example, Finding, Role
 from transduce.diagnosis.reading import Malformed, Surplus
@@ -33,8 +33,7 @@ class Structure:
         if self._examples:
             first = self._examples[0]
             return DataError(f"{first.file}:{first.line}: {first.detail}")
-        names = " ".join(path for group in self.groups for path in group)
-        return DataError(f"{names}: empty: there is not a single pair to learn from")
+        return EmptyCorpus(self.groups)
 
     def finish(self, pairs: int) -> list[Finding]:
         return [*map(self._unequal, self.surplus), *([self._malformed_lines(pairs)] if self.malformed else [])]
