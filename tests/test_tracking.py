@@ -95,6 +95,23 @@ def test_a_larger_budget_unfinishes_a_run(copied: RunFolder, runs: Path) -> None
     assert status_of(copied.path).steps == 8
 
 
+def test_a_finished_run_that_is_resumed_and_killed_is_stopped(copied: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even before its first new step, when the model card still has the last step of the log."""
+
+    def killed(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("transduce.training.loop.Trainer.try_largest", killed)
+    with pytest.raises(KeyboardInterrupt):
+        transduce.train(copied.path, steps=8, quiet=True)
+    assert read_events(copied.metrics)[-1] == {"event": "resumed", "step": 6}
+    stopped = status_of(copied.path)
+    assert (stopped.state, stopped.steps) == ("stopped", 6)
+    monkeypatch.undo()
+    transduce.train(copied.path, steps=8, quiet=True)
+    assert status_of(copied.path).state == "finished"
+
+
 def test_a_model_that_was_not_trained_here_is_finished(tmp_path: Path) -> None:
     [found] = transduce.runs(write_folder(tmp_path / "imported").parent)
     assert (found.state, found.steps, found.score) == ("finished", None, None)

@@ -175,13 +175,15 @@ def _check_vocabularies(folder: RunFolder, config: Config, about: Mapping[str, s
 def is_finished(folder: RunFolder) -> bool:
     """Whether training has ended; a model without a log, such as an imported one, was not trained here.
 
-    The log says so. Those of older versions do not, but their model card, which is written at the end, has the last step.
+    The log says so, and whether a finished run was resumed. Logs of older versions do not, but their model card, which is
+    written at the end, has the last step.
     """
     events, saved = last_events(folder.metrics), steps_saved(folder)
     if not events and not saved:
         return folder.weights(better_weights(folder)).exists()
-    if events and events[-1].get("event") == "finished":
-        return True
+    kinds = [event.get("event") for event in events]
+    if kinds[-1:] == ["finished"] or "resumed" in kinds:
+        return kinds[-1] == "finished"
     return _steps_of_card(folder) == max([*saved, *_steps_of(events)], default=0)
 
 

@@ -184,6 +184,8 @@ class Trainer:
             )
             return
         self.logger = make_logger(self.checkpoints.folder, self.progress, self.reporter, self.processes)
+        if self.checkpoints.folder.card.exists():  # it is written at the end of a run
+            self.logger.resumed(self.progress)
         self.clock.start()
         try:
             with StopSignals(once=self.processes.count == 1) as signals, self.fed() as fed:

@@ -229,6 +229,10 @@ class MetricsLogger:
         self.reporter.validated(event, step, validation, better)
         self._restart_clock()
 
+    def resumed(self, progress: RunProgress) -> None:
+        """Log that a run that had finished is trained further."""
+        self._write({"event": "resumed", "step": progress.step})
+
     def finished(self, progress: RunProgress) -> None:
         """Log the end of the run; a larger budget resumes at the last checkpoint, which is before this line."""
         self._write({"event": "finished", "step": progress.step, "seconds": round(progress.seconds, 1)})
