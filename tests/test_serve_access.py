@@ -103,7 +103,7 @@ def test_a_new_route_is_closed(guarded: Service, key: str) -> None:
         ("GET", "/v2/new"),
         ("GET", "/raw"),
         ("HEAD", "/raw"),
-        ("GET", "/mounted"),
+        ("GET", "/mounted/"),
         ("GET", "/mounted/health"),
         ("POST", "/health"),
         ("HEAD", "/health"),
@@ -112,7 +112,7 @@ def test_a_new_route_is_closed(guarded: Service, key: str) -> None:
         answer = ask(gate, method, path)
         assert (answer.status_code, "secret" in answer.text) == (401, False), (method, path)
         assert answer.headers["www-authenticate"] == "Bearer"
-        allowed = ask(gate, method, path, headers={"Authorization": f"Bearer {key}"}, follow_redirects=True)
+        allowed = ask(gate, method, path, headers={"Authorization": f"Bearer {key}"})
         assert allowed.status_code == 200, (method, path)
 
 
@@ -126,7 +126,7 @@ def test_unknown_paths_and_methods_say_nothing_without_a_key(guarded: Service, k
     assert (reference.status_code, reference.text) == (401, ask(app, "GET", path).text)
     for method in ("GET", "HEAD", "OPTIONS", "POST", "DELETE"):
         assert ask(app, method, path).status_code == 401
-    assert ask(app, "GET", path, headers={"X-API-Key": key}).status_code in (307, 404)
+    assert ask(app, "GET", path, headers={"X-API-Key": key}).status_code == 404
 
 
 def test_an_application_under_a_prefix_has_no_open_routes(guarded: Service) -> None:

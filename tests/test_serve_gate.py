@@ -36,6 +36,14 @@ def test_what_cannot_be_translated_is_said(client: Client) -> None:
     assert client.post("/v1/translate", {**both, "model": "en-de"}).status_code == 200
 
 
+@pytest.mark.parametrize("path", ["/health/", "/translate/", "/v1/models/"])
+def test_a_slash_at_the_end_is_not_redirected(client: Client, path: str) -> None:
+    """The server does not know whether a proxy in front of it has TLS, so it could redirect from https to http."""
+    answer = client.get(path, headers={"X-Forwarded-Proto": "https"})
+    assert "location" not in answer.headers
+    refused(answer, 404)
+
+
 @pytest.mark.parametrize(
     ("content", "reason"),
     [

@@ -48,6 +48,7 @@ def make_app(service: Service) -> Gate:
         openapi_url=None,  # added below like every other route
         docs_url=None,  # FastAPI's own pages load scripts from other sites
         redoc_url=None,
+        redirect_slashes=False,  # behind a proxy with TLS, the redirect of `/translate/` would point to http://
         lifespan=lambda _: _lifespan(service),
     )
     handle_errors(app)
