@@ -477,12 +477,13 @@ def copy(trained: Path, tmp_path: Path) -> Path:
 
 
 def kept(path: Path) -> list[str]:
-    return sorted(one.name for one in RunFolder(path).ct2.iterdir())
+    return sorted(one.name for one in RunFolder(path).ct2.iterdir() if one.name != ".gitignore")
 
 
 def test_it_is_made_once_and_again_when_the_weights_change(copy: Path) -> None:
     text = transduce.load(copy, engine="ct2").translate(["the cat sat"])
     (first,) = kept(copy)
+    assert (RunFolder(copy).ct2 / ".gitignore").read_text() == "*\n"
     written = (RunFolder(copy).ct2 / first / "model.bin").stat().st_mtime_ns
     assert first.startswith("best-int8-")
     assert transduce.load(copy, engine="ct2").translate(["the cat sat"]) == text
@@ -578,7 +579,7 @@ def test_weights_that_do_not_fit_are_refused_by_name(copy: Path) -> None:
     write_config(RunFolder(copy), dataclasses.replace(config, model=dataclasses.replace(config.model, d_ff=256)))
     with pytest.raises(RunError, match=r"feed_forward.inner.bias has shape \[128\], but this model needs \[256\]"):
         transduce.load(copy, engine="ct2")
-    assert not list(RunFolder(copy).ct2.iterdir())
+    assert kept(copy) == []
 
 
 # --- the command line ------------------------------------------------------------------------------------------

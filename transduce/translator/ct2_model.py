@@ -1,9 +1,9 @@
-"""A model folder's CTranslate2 form, made once and kept inside it: `RUN/ct2/`. Needs no torch.
+"""The weights of a model folder in CTranslate2's format: converted once and kept in `RUN/ct2/`. Needs no torch.
 
-Its name holds a hash of everything it was made from, so new weights, settings or versions make a new one, and the old
-one goes. Its files are hashed whenever it is opened, since they are the weights that CPUs really use; a damaged one is
-built again from the model's own weights, which carry their own hash. Where the model folder cannot be written to it lives
-in a temporary folder for as long as it is needed.
+The name of the converted model contains a hash of everything it was made from. New weights, settings or versions make a new one,
+which replaces the old one. Its files are hashed whenever it is opened, because they are the weights that CPUs use; a damaged one
+is built again from the weights of the model folder, which have a hash of their own. If the model folder cannot be written to,
+the converted model is in a temporary folder and is removed at the end. Git ignores the folder.
 """
 
 import hashlib
@@ -32,18 +32,18 @@ LARGEST_MANIFEST = 100_000  # bytes
 
 @dataclass(frozen=True)
 class Ct2Model:
-    """A folder that CTranslate2 loads; a temporary one is there for as long as this is."""
+    """A folder that CTranslate2 loads; a temporary one is removed together with this object."""
 
     path: Path
 
 
 def stored_as(quantization: Quantization) -> str:
-    """What is on the disk: numpy has no bfloat16, so those weights are rounded when they are loaded."""
+    """The number format of the files: numpy has no bfloat16, so CTranslate2 rounds such weights when it loads them."""
     return "int8" if quantization == "int8" else "float32"
 
 
 def open_model(opened: ModelFolder, which: str, quantization: Quantization, say: Say) -> Ct2Model:
-    """The CTranslate2 form of these weights: the one kept in the folder, or a new one."""
+    """The converted model of these weights: the one kept in the folder, or a new one."""
     weights = opened.weights(which)
     key = _key(opened, weights)
     kept = opened.folder.ct2 / f"{weights.stem}-{stored_as(quantization)}-{key[:16]}"
@@ -58,13 +58,13 @@ def open_model(opened: ModelFolder, which: str, quantization: Quantization, say:
         scratch = Path(tempfile.mkdtemp(prefix="transduce-ct2-"))
         model = Ct2Model(scratch)
         weakref.finalize(model, shutil.rmtree, scratch, ignore_errors=True)
-        say(f"{opened.folder.ct2}: cannot be written ({error.strerror}); the ct2 model is in {scratch} meanwhile")
+        say(f"{opened.folder.ct2}: cannot be written ({error.strerror}); the model for the ct2 engine is kept in {scratch} for now")
         _build(opened, weights, quantization, scratch, key)
         return model
 
 
 def find_damage(path: Path, key: str) -> str:
-    """What is wrong with a kept folder: empty where every file of it is as it was written, and made from `key`."""
+    """What is wrong with a kept folder; empty if every file is as it was written, and made from `key`."""
     try:
         return _compare(path, key)
     except OSError as error:
@@ -109,8 +109,9 @@ def _key(opened: ModelFolder, weights: Path) -> str:
 
 
 def _keep(opened: ModelFolder, weights: Path, quantization: Quantization, kept: Path, key: str) -> Ct2Model:
-    """Build beside its name, then take the name: whole or not there, whoever else does the same."""
+    """Build the model under a temporary name and rename it, so that it is complete or absent even if several processes build it."""
     kept.parent.mkdir(exist_ok=True)
+    (kept.parent / ".gitignore").write_text("*\n")  # a model folder in a repository stays clean
     temporary = kept.with_name(f".{kept.name}.{os.getpid()}")
     try:
         temporary.mkdir(exist_ok=True)
