@@ -31,6 +31,7 @@ from transduce.training.run_plan import (
     gpu_fits,
     size,
 )
+from transduce.translator.evaluation import TestSet
 
 SMALL = """
 model.d_model=32 model.d_ff=64 model.num_heads=2 model.num_encoder_layers=1 model.num_decoder_layers=1
@@ -113,6 +114,24 @@ def test_the_folder_is_optional_and_the_cache_is_filled(
     assert all(gpu["fits"] for gpu in figures["memory"]["gpus"])
     parts = figures["memory"]["here"]
     assert parts["total"] == sum(value for name, value in parts.items() if name != "total")
+
+
+@pytest.mark.parametrize(("seconds_per_line", "timed"), [(0.001, 300), (0.1, 32)])
+def test_a_validation_is_timed_on_as_many_lines_as_take_a_while(
+    seconds_per_line: float, timed: int, files: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch has a cost of its own, so a few lines say too little about many; slow lines are not timed for long."""
+    asked = []
+
+    def seconds(translator: object, pairs: object, texts: TestSet, loss_pairs: int) -> float:
+        asked.append(len(texts.sources))
+        return 0.1 + seconds_per_line * len(texts.sources)
+
+    monkeypatch.setattr("transduce.training.loop.time_validation", seconds)
+    given = {"train": files["train"], "valid": files["train"], "settings": [*SMALL, "data.references=separate"]}
+    planned = transduce.plan(**given, steps=24, quiet=True)  # type: ignore[arg-type]
+    assert max(asked) == timed
+    assert planned.budget.validation_seconds == pytest.approx(0.1 + seconds_per_line * 300, rel=0.05)
 
 
 def test_a_plan_in_minutes_fills_them(files: dict[str, str]) -> None:

@@ -45,7 +45,8 @@ from transduce.translator import Translator, load_weights
 POSITIONS = {"cpu": 2_048, "cuda": 131_072}  # per side and batch; on a CPU, what fits its caches is fastest
 TIMED_BATCHES = 3  # the fastest one counts: the first ones allocate memory
 TIMED_STEPS, ENOUGH_SECONDS = 8, 1.0  # on a CPU, so many steps are timed, or as many as take this long
-TIMED_LINES = 32  # of the validation data, translated to measure how long a validation takes
+TIMED_LINES, MORE_LINES = 32, 4  # a validation is timed on so many lines, and then on so many times more until it takes long enough
+VALIDATING_SECONDS = 0.5  # long enough for the plan that `train` prints
 BYTES_PER_SECOND = 2e8  # writing to disk: an estimate until the first checkpoint is saved
 CLOSING_SECONDS = {"cpu": 2.0, "cuda": 5.0}  # to write the model card and the curves, and to exit
 DIVERGED = (
@@ -345,7 +346,7 @@ class Trainer:
         """Measure what a step and a validation take, and plan a budget in minutes from that; see also `replan`."""
         plain = self.device.kind == "cpu" and self.share is None
         self.clock.costs.step = self._time_first_steps() if plain else self._time_step()
-        self.clock.costs.validation = self.time_validation(TIMED_LINES)
+        self.clock.costs.validation = self.time_validation(VALIDATING_SECONDS)
         if self.config.minutes:  # also on resume: starting again took time
             lines = self.training_data.validation_lines
             plan = self.clock.first_plan(self.clock.costs.validation / lines, lines)
@@ -397,17 +398,28 @@ class Trainer:
         epoch = self.training_data.epoch_size
         return (epoch.source_tokens + epoch.target_tokens) / (1 - self.padding) / self.steps_per_epoch
 
-    def time_validation(self, lines: int) -> float:
-        """Seconds per validation of all lines, measured on a few of them."""
+    def time_validation(self, enough_seconds: float) -> float:
+        """Seconds per validation of all lines, measured on as many of them as take so long.
+
+        Few lines say too little: they leave most of a batch empty, so that each of them takes several times as long.
+        """
         texts, pairs = self.training_data.valid_texts, self.training_data.valid
         if not texts.sources:
             return time_validation(self.translator, pairs, texts, 0)
+        time_validation(self.translator, pairs, texts.first(TIMED_LINES), TIMED_LINES)  # warms up the engine
+        lines = TIMED_LINES
+        while (seconds := self._time_lines(lines)) < enough_seconds and lines < len(texts.sources):
+            lines *= MORE_LINES
+        return seconds * max(1.0, len(texts.sources) / lines)
+
+    def _time_lines(self, lines: int) -> float:
+        """Seconds to validate so many lines, with their share of the pairs for the loss."""
+        texts, pairs = self.training_data.valid_texts, self.training_data.valid
         few = texts.first(lines)
         share = len(few.sources) / len(texts.sources)
         # A budget in minutes limits the pairs for the loss together with the lines.
         loss_pairs = LOSS_PAIRS * len(few.sources) if self.config.minutes else len(pairs.source_lengths) * share
-        time_validation(self.translator, pairs, texts.first(TIMED_LINES), TIMED_LINES)  # warms up the engine
-        return time_validation(self.translator, pairs, few, math.ceil(loss_pairs)) / share
+        return time_validation(self.translator, pairs, few, math.ceil(loss_pairs))
 
     def _pause(self, plan: Plan) -> None:
         """Measure the pace, validate if the plan says so, revise the plan, and save a checkpoint."""

@@ -28,7 +28,7 @@ from transduce.training.together import for_processes
 
 STEPS, WARM_UP_STEPS = 12, 2
 MOST_SECONDS = 60.0  # for the steps; a slow machine makes fewer of them
-LINES = 256  # of the validation data, translated to measure how long a validation takes
+VALIDATING_SECONDS = 3.0  # of a validation; a longer one is timed on a part of its lines
 EXITING = 1.0  # seconds from the last line to the end of the process
 SMALLEST_TRY = 1_024  # positions: a batch smaller than this is not tried after a lack of memory
 
@@ -109,7 +109,7 @@ def _rehearsed(trainer: Trainer, prepared: Prepared, scratch: Path, reporter: Re
     if trainer.clock.forecast().steps:
         reporter.say(f"rehearsing {STEPS} steps, a validation and a checkpoint")
         costs.step = seconds_per_step(trainer)
-        costs.validation = trainer.time_validation(LINES)
+        costs.validation = trainer.time_validation(VALIDATING_SECONDS)
         costs.checkpoint = seconds_per_checkpoint(trainer, scratch)
         costs.closing = seconds_to_close(trainer, RunFolder(scratch))
         trainer.replan(starting + trainer.progress.spent)
