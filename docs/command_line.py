@@ -70,7 +70,7 @@ def table(group: argparse._ArgumentGroup) -> str:
     title = group.title or "options"
     heading = "argument" if title.startswith("positional") else "option"
     rows = [f"| {names(action)} | {meaning(action)} |" for action in shown(group)]
-    opening = [f"\n**{title.capitalize()}**: {plain(group.description)}."] if group.description else []
+    opening = [f"\n**{title[0].upper() + title[1:]}**: {plain(group.description)}."] if group.description else []
     return "\n".join([*opening, "", f"| {heading} | meaning |", "| --- | --- |", *rows])
 
 

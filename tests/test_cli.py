@@ -68,6 +68,52 @@ def test_a_line_in_is_a_line_out(model: Path) -> None:
     assert "1 line is not valid UTF-8" in said
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("ab\n" * 300, ""),
+        (
+            "привет, мир\n" * 300,
+            "IN: 100% of the tokens in the first 100 lines (Cyrillic script) are unknown to this model",
+        ),
+        ("привет\n", "IN: 100% of the tokens in the first line (Cyrillic script) are unknown to this model"),
+        ("☃☃☃☃☃☃☃☃\n", ""),
+        ("", ""),
+    ],
+)
+def test_an_input_in_another_script_is_said_before_it_is_translated(
+    text: str, said: str, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "in").write_text(text)
+    command = ["translate", str(model), "--input", str(tmp_path / "in"), "--beam", "1", "--max-extra", "1"]
+    assert main(command) == 0
+    printed = capsys.readouterr()
+    assert printed.out.count("\n") == text.count("\n")
+    first = printed.err.partition("\n")[0]
+    assert ("unknown to this model" in first) == bool(said)
+    assert said.replace("IN", str(tmp_path / "in")) in first
+    assert main([*command, "--quiet"]) == 0
+    assert "unknown to this model" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("encoding", "said"),
+    [
+        (
+            "utf-16",
+            "the input: NUL bytes in the first 100 lines: this is not UTF-8 text, but perhaps UTF-16 or a binary file",
+        ),
+        ("latin-1", "the input: 100 of the first 100 lines are not valid UTF-8: convert the text first"),
+        ("utf-8", ""),
+    ],
+)
+def test_an_input_in_another_encoding_is_said_before_it_is_translated(encoding: str, said: str, model: Path) -> None:
+    done = pipe(["translate", str(model), "--beam", "1", "--max-extra", "1"], ("abé\n" * 200).encode(encoding))
+    assert done.returncode == 0, done.stderr
+    assert said in done.stderr.decode().partition("\n")[0]
+    assert bool(said) == ("the input:" in done.stderr.decode())
+
+
 def test_prefixes_and_terms_that_are_not_utf8_are_said(model: Path, tmp_path: Path) -> None:
     """As lines of the input are: what could not be read is not what was asked for."""
     (tmp_path / "prefixes").write_bytes(b"\xff\xfe\n\nA\xff\n")

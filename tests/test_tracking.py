@@ -95,7 +95,9 @@ def test_a_larger_budget_unfinishes_a_run(copied: RunFolder, runs: Path) -> None
     assert status_of(copied.path).steps == 8
 
 
-def test_a_finished_run_that_is_resumed_and_killed_is_stopped(copied: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finished_run_that_is_resumed_and_killed_is_stopped(
+    copied: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Even before its first new step, when the model card still has the last step of the log."""
 
     def killed(*arguments: object) -> None:

@@ -134,6 +134,12 @@ class Vocabulary:
         """The piece of each id, as attention maps and `--json` show it."""
         return list(map(self._names.__getitem__, ids))
 
+    def unknown_share(self, lines: Sequence[str]) -> float:
+        """The share of the tokens of these lines that the vocabulary does not have: `<unk>`, or bytes in its place."""
+        ids = [one for line in self.encode(lines) for one in line[:-1]]
+        unknown = sum(one == UNKNOWN or self._processor.is_byte(one) for one in ids)
+        return unknown / len(ids) if ids else 0.0
+
     def written(self, line: str) -> list[str]:
         """The pieces of a line as spelt in it, `</s>` last; an unknown piece is shown as its text, not as `<unk>`."""
         return [*self._processor.encode(line, out_type=str), "</s>"]

@@ -1,7 +1,7 @@
 """The command `translate`: lines in, translations out, in order."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 
 from transduce.cli.arguments import (
@@ -13,6 +13,7 @@ from transduce.cli.arguments import (
     print_json,
     search_request,
 )
+from transduce.cli.first_lines import looked_at
 from transduce.cli.lines import Lines
 from transduce.cli.notices import Notices
 from transduce.config.columns import Columns
@@ -35,7 +36,8 @@ def translate(options: Options) -> int:
         return _translate_split(translator, lines, request, options)
     prefixes = Lines(options.prefix) if options.prefix else None
     phrases = Lines(options.terms) if options.terms else None
-    sources, terms = _sources(lines, options) if options.columns else lines, map(_phrases, phrases) if phrases else None
+    sources = _looked_at(_sources(lines, options) if options.columns else lines, translator, options)
+    terms = map(_phrases, phrases) if phrases else None
     notices = Notices(translator.reads_features)
     for number, translation in enumerate(translator.stream(sources, request, prefixes, terms, lines.paused)):
         notices.add(translation)
@@ -66,7 +68,7 @@ def _check_split(options: Options) -> None:
 def _translate_split(translator: Translator, lines: Lines, request: SearchRequest, options: Options) -> int:
     """Translate lines of several sentences; a line in is a line out."""
     notices = Notices()
-    for line in translator.stream_split(lines, request, lines.paused):
+    for line in translator.stream_split(_looked_at(lines, translator, options), request, lines.paused):
         notices.add_all(line.sentences)
         if options.json:
             print_json(asdict(line))
@@ -78,6 +80,11 @@ def _translate_split(translator: Translator, lines: Lines, request: SearchReques
         notices.undecodable = lines.undecodable
         notices.print()
     return 0
+
+
+def _looked_at(lines: Iterable[str], translator: Translator, options: Options) -> Iterable[str]:
+    """The lines; unless people want no messages, or the lines name recordings, the first ones are examined."""
+    return lines if options.quiet or translator.hears else looked_at(lines, options.input, translator)
 
 
 def _request(translator: Translator, options: Options) -> SearchRequest:

@@ -45,7 +45,10 @@ from transduce.translator import Translator, load_weights
 POSITIONS = {"cpu": 2_048, "cuda": 131_072}  # per side and batch; on a CPU, what fits its caches is fastest
 TIMED_BATCHES = 3  # the fastest one counts: the first ones allocate memory
 TIMED_STEPS, ENOUGH_SECONDS = 8, 1.0  # on a CPU, so many steps are timed, or as many as take this long
-TIMED_LINES, MORE_LINES = 32, 4  # a validation is timed on so many lines, and then on so many times more until it takes long enough
+TIMED_LINES, MORE_LINES = (
+    32,
+    4,
+)  # a validation is timed on so many lines, and then on so many times more until it takes long enough
 VALIDATING_SECONDS = 0.5  # long enough for the plan that `train` prints
 BYTES_PER_SECOND = 2e8  # writing to disk: an estimate until the first checkpoint is saved
 CLOSING_SECONDS = {"cpu": 2.0, "cuda": 5.0}  # to write the model card and the curves, and to exit

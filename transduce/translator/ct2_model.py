@@ -58,7 +58,9 @@ def open_model(opened: ModelFolder, which: str, quantization: Quantization, say:
         scratch = Path(tempfile.mkdtemp(prefix="transduce-ct2-"))
         model = Ct2Model(scratch)
         weakref.finalize(model, shutil.rmtree, scratch, ignore_errors=True)
-        say(f"{opened.folder.ct2}: cannot be written ({error.strerror}); the model for the ct2 engine is kept in {scratch} for now")
+        say(
+            f"{opened.folder.ct2}: cannot be written ({error.strerror}); the model for the ct2 engine is kept in {scratch} for now"
+        )
         _build(opened, weights, quantization, scratch, key)
         return model
 
