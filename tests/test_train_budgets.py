@@ -1,0 +1,107 @@
+"""When a run ends: minutes, steps, epochs and early stopping."""
+
+import dataclasses
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+from small_runs import _cache, command, finished, log_of, reversal, run_training, trainer_of
+
+from transduce import checkpoint
+from transduce.checkpoint import RunFolder
+from transduce.cli import main
+from transduce.training.loop import Trainer
+
+
+def test_early_stopping(reversal: dict[str, str], tmp_path: Path) -> None:
+    result = run_training(
+        tmp_path / "early", reversal, "train.learning_rate=1e-9", "train.patience=2", "train.steps=400"
+    )
+    assert result.steps < 60
+
+
+PLANNED = ("train.steps=0", "train.validate_every=0", "train.checkpoint_every=0", "train.average=2")
+
+
+def plans_of(run: Path) -> list[dict[str, float]]:
+    return [line for line in log_of(run) if line["event"] == "plan"]  # type: ignore[misc]
+
+
+def test_minutes_are_the_time_of_the_whole_run(reversal: dict[str, str], tmp_path: Path) -> None:
+    """Never much longer; how exactly they are met is measured by benchmarks/budgets.py."""
+    run, begun = tmp_path / "minutes", time.perf_counter()
+    result = run_training(run, reversal, *PLANNED, "train.minutes=0.1")
+    assert 3 < time.perf_counter() - begun < 25
+    plans = plans_of(run)
+    assert len(plans) > 4  # made, and revised on the way
+    assert plans[-1]["last_step"] == pytest.approx(result.steps, rel=0.5)  # steps vary with what else the machine does
+    assert [plan["left"] for plan in plans] == sorted((plan["left"] for plan in plans), reverse=True)
+    saved = checkpoint.restore(checkpoint.checkpoint_path(RunFolder(run), result.steps)).progress
+    assert saved["plan"]["last_step"] == result.steps
+    assert run_training(run, reversal, *PLANNED, "train.minutes=0.1").steps == result.steps  # and is over
+
+
+def test_a_killed_run_keeps_its_plan(reversal: dict[str, str], tmp_path: Path) -> None:
+    """The plan stands in the checkpoint: what another clock would say does not change it."""
+    run = tmp_path / "killed"
+
+    def killed(trainer: Trainer) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Trainer, "_finish", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run_training(run, reversal, *PLANNED, "train.minutes=0.06")
+    folder = RunFolder(run)
+    planned = checkpoint.restore(checkpoint.checkpoint_path(folder, checkpoint.steps_saved(folder)[-1])).progress
+    trainer = trainer_of(run)
+    assert dataclasses.asdict(trainer.progress.plan) == planned["plan"]  # type: ignore[call-overload]
+    assert trainer.progress.spent == planned["spent"]
+
+
+def test_more_minutes_do_not_throw_the_rate_back_to_its_peak(reversal: dict[str, str], tmp_path: Path) -> None:
+    """Twice the time is half over: the learning rate goes on from about half its peak, as if it had been planned so."""
+    run = tmp_path / "more"
+    first = run_training(run, reversal, *PLANNED, "train.minutes=0.06", "train.log_every=1")
+    spent = checkpoint.restore(checkpoint.checkpoint_path(RunFolder(run), first.steps)).progress["spent"]
+    twice = f"train.minutes={2 * spent / 60 + 0.05}"  # however slow the machine was
+    second = run_training(run, reversal, *PLANNED, twice, "train.log_every=1")
+    assert second.steps > first.steps
+    rates = [line["learning_rate"] for line in log_of(run) if line["event"] == "train"]
+    assert max(rates[first.steps :]) < 0.8 * 3e-3  # type: ignore[type-var,operator]
+
+
+def test_a_run_by_steps_goes_on_by_minutes(finished: Path, reversal: dict[str, str], tmp_path: Path) -> None:
+    run = tmp_path / "minutes"
+    shutil.copytree(finished, run)
+    spent = checkpoint.restore(checkpoint.checkpoint_path(RunFolder(run), 24)).progress["spent"]
+    settings = f"train.minutes={spent / 60 + 0.1}"
+    assert run_training(run, reversal, "train.steps=0", settings).steps > 24
+
+
+def test_steps_that_end_before_the_minutes_keep_their_validations(reversal: dict[str, str], tmp_path: Path) -> None:
+    run = tmp_path / "both"
+    settings = ("train.steps=60", "train.minutes=30", "train.validate_every=0", "train.checkpoint_every=0")
+    run_training(run, reversal, *settings, "train.average=2")
+    assert [line["step"] for line in log_of(run) if line["event"] == "valid"] == [20, 40, 60]
+    assert (run / "averaged.safetensors").exists()
+
+
+def test_how_often_is_twenty_times_where_it_is_left_open(reversal: dict[str, str], tmp_path: Path) -> None:
+    run = tmp_path / "open"
+    run_training(run, reversal, "train.steps=41", "train.validate_every=0", "train.checkpoint_every=0")
+    assert [line["step"] for line in log_of(run) if line["event"] == "valid"] == [20, 40, 41]
+
+
+def test_a_fraction_of_an_epoch_is_at_least_a_step(reversal: dict[str, str], tmp_path: Path) -> None:
+    assert run_training(tmp_path / "epochs", reversal, "train.steps=0", "train.epochs=0.001").steps == 1
+
+
+def test_fewer_minutes_than_a_run_has_had_are_over(
+    finished: Path, reversal: dict[str, str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "shorter"
+    shutil.copytree(finished, run)
+    assert main([*command(run, reversal)[3:], "train.steps=0", "train.minutes=0.001"]) == 0
+    assert "already finished at step 24" in capfd.readouterr().err
