@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 
 import transduce
 from transduce.audio.features import RATE
+from transduce.audio.files import read_samples
 from transduce.audio.recording import Recording
 from transduce.audio.silences import LONGEST_SECONDS, is_silent, pieces
 from transduce.audio.utterances import features_of
@@ -24,6 +25,7 @@ from transduce.data.augmentation import Augmentation
 from transduce.data.speech_store import SpeechStore
 from transduce.errors import DataError, SettingError, TransduceError
 from transduce.metrics import normalised_transcript, score_outputs
+from transduce.translator.transcription import RecordingPieces
 
 PITCH = {"low": 300.0, "mid": 900.0, "high": 2_500.0}
 TINY: dict[str, Any] = {
@@ -198,6 +200,16 @@ def test_recordings_are_transcribed_scored_and_searched_as_one(corpus: Path, run
     assert score < 0
     with pytest.raises(SettingError, match="hears recordings"):
         translator.attention(files[0])
+
+
+def test_what_is_heard_in_memory_is_what_is_read_from_a_file(corpus: Path, run: Path) -> None:
+    translator, files = transduce.load(run, device="cpu"), [str(corpus / f"valid{number}.wav") for number in range(3)]
+    recordings = [RecordingPieces.of(read_samples(Recording(file))) for file in files]
+    heard = translator.hear([utterance for one in recordings for utterance in one.utterances])
+    read = list(translator.stream(files))
+    assert [one.outputs[0].tokens for one in heard] == [one.outputs[0].tokens for one in read]
+    assert [one.outputs[0].log_probability for one in heard] == [one.outputs[0].log_probability for one in read]
+    assert translator.hear([]) == []
 
 
 def test_unusable_recordings_are_named_counted_and_left_out(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 ZEROS = 16  # zero crossings of the sinc on each side
 ROLL_OFF = 0.94  # of half the lower rate: where the low-pass filter begins
-_OUTPUTS_AT_ONCE = 1 << 18  # bounds the memory for recordings of any length
+_PRODUCTS_AT_ONCE = 1 << 23  # of samples and weights; bounds the memory for recordings of any length and rate
 
 
 def resample(samples: Tensor, rate: int, new_rate: int) -> Tensor:
@@ -29,7 +29,7 @@ def resample(samples: Tensor, rate: int, new_rate: int) -> Tensor:
     needed = (blocks - 1) * step + int(first.max()) + weights.shape[1]
     padded = torch.nn.functional.pad(samples, (reach, max(0, needed - len(samples))))
     index = first[:, None] + reach + torch.arange(weights.shape[1])
-    at_once = max(1, _OUTPUTS_AT_ONCE // phases)
+    at_once = max(1, _PRODUCTS_AT_ONCE // weights.numel())
     parts = [
         (padded[(torch.arange(begin, min(begin + at_once, blocks)) * step)[:, None, None] + index] * weights).sum(-1)
         for begin in range(0, blocks, at_once)

@@ -1,16 +1,22 @@
 """Transcripts: the text of a recording of any length, piece by piece, with times and confidences."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from torch import Tensor
+
+from transduce.audio.features import RATE
 from transduce.audio.files import read_samples
 from transduce.audio.recording import Recording
 from transduce.audio.silences import is_silent, pieces
+from transduce.audio.utterances import Features, features_of
 from transduce.errors import DataError, SettingError
 from transduce.translator.engine import SearchRequest
 from transduce.translator.outputs import Translation
 from transduce.translator.translator import Translator
+
+Times = tuple[float, float]  # where a piece begins and ends, in seconds
 
 
 @dataclass(frozen=True)
@@ -50,15 +56,31 @@ def transcribe(
 
 
 def _segments(translator: Translator, file: str, request: SearchRequest) -> list[Segment]:
-    recording = Recording.parse(file)
-    samples = read_samples(recording)
-    times = pieces(samples)
-    heard = [piece for piece in times if not is_silent(samples, *piece)]
-    sources = [str(Recording(recording.path, recording.begin + a, recording.begin + b)) for a, b in heard]
-    if len(times) == 1:
-        sources = [file] * len(heard)
-    found = dict(zip(heard, translator.stream(sources, request), strict=True))
-    return [_segment(*piece, found.get(piece)) for piece in times]
+    recording = RecordingPieces.of(read_samples(Recording.parse(file)))
+    return recording.segments(translator.hear(recording.utterances, request))
+
+
+@dataclass(frozen=True)
+class RecordingPieces:
+    """A recording in pieces that a model can hear."""
+
+    seconds: float
+    times: list[Times]  # of all pieces
+    heard: list[Times]  # of the pieces that hold any sound
+    utterances: list[Features]  # of the same pieces
+
+    @staticmethod
+    def of(samples: Tensor) -> "RecordingPieces":
+        """The pieces of samples at 16 kHz."""
+        times = pieces(samples)
+        heard = [piece for piece in times if not is_silent(samples, *piece)]
+        utterances = [features_of(samples[round(begin * RATE) : round(end * RATE)]) for begin, end in heard]
+        return RecordingPieces(len(samples) / RATE, times, heard, utterances)
+
+    def segments(self, found: Sequence[Translation]) -> list[Segment]:
+        """All pieces with their texts; `found` are those of the pieces that hold sound."""
+        texts = dict(zip(self.heard, found, strict=True))
+        return [_segment(*piece, texts.get(piece)) for piece in self.times]
 
 
 def _segment(begin: float, end: float, heard: Translation | None) -> Segment:

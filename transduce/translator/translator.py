@@ -19,11 +19,12 @@ from transduce.translator.alignment import Pairs, with_source_words, word_number
 from transduce.translator.engine import UNBOUNDED, Engine, SearchBlock, SearchRequest
 from transduce.translator.engines import Engines, FolderEngines, LoadOptions, OneEngine, torch_engine
 from transduce.translator.folder import open_folder
-from transduce.translator.forms import LineForms
+from transduce.translator.forms import LearnedLine, LineForms
 from transduce.translator.inputs import InputLines, LineBlock, check_lines
 from transduce.translator.outputs import Attention, Output, Scored, Translation
 
 if TYPE_CHECKING:
+    from transduce.audio.utterances import Features
     from transduce.device import Device
     from transduce.model import Model
     from transduce.translator.evaluation import Evaluation
@@ -217,6 +218,16 @@ class Translator:
         wanted = (request or self.request()).but(constrained=terms is not None)
         for block, found in self._searched(InputLines.of(lines, prefixes, terms, paused, at_most), wanted):
             yield from self._translations(block, found, wanted)
+
+    def hear(self, utterances: Sequence["Features"], request: SearchRequest | None = None) -> list[Translation]:
+        """The texts of utterances that are in memory, given as the features of `transduce.audio.utterances`."""
+        wanted = request or self.request()
+        engine = self.engines.searching(wanted)
+        sources: Sequence[Any] = utterances
+        block = SearchBlock(sources, [()] * len(sources))
+        lines = [LearnedLine("", "")] * len(sources)
+        heard = LineBlock(lines, sources, list(range(len(lines))), wanted.limits(block, engine.longest))
+        return [one for found in engine.stream([block], wanted) for one in self._translations(heard, found, wanted)]
 
     def stream_split(
         self,
