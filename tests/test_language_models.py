@@ -21,7 +21,7 @@ from transduce.errors import DataError, SettingError
 from transduce.model import Decoder, Sequences, Tokens
 from transduce.text import EOS, Vocabularies, Vocabulary, train_vocabulary
 from transduce.training.loss import batch_loss
-from transduce.translator.language_model import GenerationRequest, LanguageModel, Speller
+from transduce.translator.language_model import GeneratedText, GenerationRequest, LanguageModel, Speller
 
 pytestmark = pytest.mark.usefixtures("few_threads")
 
@@ -347,6 +347,29 @@ def test_a_text_ends_with_its_document(characters: Vocabulary, documents: str, t
     assert len(parts) == taken
 
 
+@pytest.mark.parametrize("stop", [["obo"], ["bob"], ["o\n"], ["obx", "bobo", "z"], ["boboboc", "ro"], ["xyz"]])
+def test_a_text_ends_before_the_first_string_that_stops_it(characters: Vocabulary, stop: list[str]) -> None:
+    whole = "bboobobor\nobobo"
+    ids = [token for line in characters.encode(whole.split("\n")) for token in line][:-1]
+    text = GeneratedText(Speller(characters, [], "file"), stop)
+    shown = "".join(map(text.take, ids)) + text.held
+    ends = [whole.index(one) for one in stop if one in whole]
+    assert shown == whole[: min(ends, default=len(whole))]
+    assert text.ended == bool(ends)
+
+
+def test_stop_and_the_number_of_tokens(model: LanguageModel) -> None:
+    free = model.generate("ga", max_tokens=12)[0]
+    stop = free[6:8]
+    generation = model.generation("ga", GenerationRequest(max_tokens=12, stop=(stop,)))
+    assert "".join(parts[0] for parts in generation) == free[: free.index(stop)] == model.generate("ga", stop=[stop])[0]
+    assert generation.texts[0].tokens <= free.index(stop) + 2
+    assert generation.cut == 0
+    assert model.generation("g" * 2 * model.context, GenerationRequest()).cut == model.context + 1
+    with pytest.raises(SettingError, match="an empty string would end every text"):
+        GenerationRequest(stop=("a", ""))
+
+
 def test_the_command_line_generates(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     common = ["generate", str(trained), "--device", "cpu", "--threads", "1", "--prompt", "alpha", "--max-tokens", "8"]
     assert main(common) == 0
@@ -354,6 +377,8 @@ def test_the_command_line_generates(trained: Path, capsys: pytest.CaptureFixture
     assert printed.startswith("alpha")
     assert main([*common, "--json"]) == 0
     assert "alpha" + json.loads(capsys.readouterr().out)["texts"][0] + "\n" == printed
+    assert main([*common, "--stop", "zzz", printed[7:9]]) == 0
+    assert capsys.readouterr().out == printed[: printed.index(printed[7:9], 5)] + "\n"
     assert main([*common, "--sample", "--n", "2"]) == 0
     assert "--- 2 ---" in capsys.readouterr().out
 
@@ -364,6 +389,7 @@ def test_the_command_line_generates(trained: Path, capsys: pytest.CaptureFixture
         (["generate", "RUN", "--temperature", "2"], "--temperature has no effect without --sample"),
         (["generate", "RUN", "--n", "2"], "n = 2: without sampling all texts would be the same: add --sample"),
         (["generate", "RUN", "--max-tokens", "0"], "max_tokens = 0: must be at least 1"),
+        (["generate", "RUN", "--stop", ""], "stop: an empty string would end every text"),
         (["generate", "RUN", "--sample", "--seed", "-1"], "seed = -1: must be at least 0"),
         (["score", "RUN"], "give a SOURCE and a TARGET file, or --text FILE"),
         (["score", "RUN", "a", "--text", "b"], "give one of the two"),

@@ -324,6 +324,7 @@ def generate(
     seed: int = 1,
     n: int = 1,
     max_tokens: int = 200,
+    stop: Sequence[str] = (),
 ) -> list[str]:
     """Continue a prompt. To generate more than once, call `load_language_model` and its `generate`.
 
@@ -337,6 +338,7 @@ def generate(
         seed: Another seed gives other samples.
         n: How many texts.
         max_tokens: The most tokens of each text.
+        stop: Strings that end a text: it ends before the first of them.
 
     Returns:
         The texts, without the prompt.
@@ -354,6 +356,7 @@ def generate(
         seed=seed,
         n=n,
         max_tokens=max_tokens,
+        stop=stop,
     )
 
 

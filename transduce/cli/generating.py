@@ -48,7 +48,11 @@ def _request(options: Options) -> "GenerationRequest":
             )
     given = {name: getattr(options, name) for name in SAMPLING}
     return GenerationRequest(n=1).but(
-        sampling=options.sample or None, **given, n=options.n, max_tokens=options.max_tokens
+        sampling=options.sample or None,
+        **given,
+        n=options.n,
+        max_tokens=options.max_tokens,
+        stop=tuple(options.stop),
     )
 
 

@@ -524,6 +524,7 @@ def _generate(parser: Parser) -> None:
     add_sampling(parser)
     add("--n", type=int, default=1, metavar="N", help="how many texts; needs --sample (default: 1)")
     add("--max-tokens", type=int, default=200, metavar="N", help="most tokens of each text (default: 200)")
+    add("--stop", nargs="+", default=[], metavar="TEXT", help="end a text before the first of these strings")
     add("--json", action="store_true", help="print all texts as one JSON object, without the prompt")
 
 

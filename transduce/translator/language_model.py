@@ -74,6 +74,7 @@ class GenerationRequest:
     seed: int = 1
     n: int = 1
     max_tokens: int = 200
+    stop: tuple[str, ...] = ()  # a text ends before the first of these that it would contain
 
     def __post_init__(self) -> None:
         for name, value, most in (("n", self.n, MOST_TEXTS), ("max_tokens", self.max_tokens, MOST_TOKENS)):
@@ -81,12 +82,14 @@ class GenerationRequest:
                 raise SettingError(f"{name} = {value}: must be at least 1 and at most {most:,}")
         if not 0 <= self.seed < 2**63:
             raise SettingError(f"seed = {self.seed}: must be at least 0 and below 2^63")
+        if not all(self.stop):
+            raise SettingError("stop: an empty string would end every text before it begins: leave it out")
         if self.sampling:
             check_sampling(self.n, self.temperature, self.top_k, self.top_p)
         elif self.n > 1:
             raise SettingError(f"n = {self.n}: without sampling all texts would be the same: add --sample")
 
-    def but(self, **changes: float | bool | None) -> "GenerationRequest":
+    def but(self, **changes: float | bool | tuple[str, ...] | None) -> "GenerationRequest":
         """A copy with changes; None keeps a value."""
         return replace(self, **{name: value for name, value in changes.items() if value is not None})  # type: ignore[arg-type]
 
@@ -210,6 +213,7 @@ class LanguageModel:
         seed: int | None = None,
         n: int | None = None,
         max_tokens: int | None = None,
+        stop: Sequence[str] | None = None,
     ) -> list[str]:
         """Continue a prompt; the texts returned do not repeat it.
 
@@ -223,13 +227,14 @@ class LanguageModel:
             seed: Another seed gives other samples; the same seed, prompt and `n` give the same ones.
             n: How many texts.
             max_tokens: The most tokens of each text.
+            stop: Strings that end a text: it ends before the first of them.
 
         Example:
             >>> transduce.load_language_model("runs/shakespeare").generate("ROMEO:", sampling=True, n=3)
         """
         given = {
             "sampling": sampling, "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed, "n": n,
-            "max_tokens": max_tokens,
+            "max_tokens": max_tokens, "stop": None if stop is None else tuple(stop),
         }  # fmt: skip
         request = (request or GenerationRequest()).but(**given)
         texts = [""] * request.n
@@ -239,20 +244,79 @@ class LanguageModel:
 
     def stream(self, prompt: str, request: GenerationRequest) -> Iterator[list[str]]:
         """Continue a prompt piece by piece: what each of the `n` texts grows by, empty for those that have ended."""
+        return iter(self.generation(prompt, request))
+
+    def generation(self, prompt: str, request: GenerationRequest) -> "Generation":
+        """The same as an object that also counts tokens and knows which texts have ended; nothing is computed yet."""
         beginning, unfinished = self._encode_prompt(prompt)
-        spellers = [Speller(self.vocabulary, unfinished, self.config.data.documents) for _ in range(request.n)]
-        window = _SlidingWindow(self, [self.vocabulary.pad, *beginning, *unfinished], request.n)
-        choose = request.choice(self.device.torch)
-        for tokens in continuations(window.step, window.logits, choose, request.max_tokens, never=(UNKNOWN,)):
-            yield [speller.take(token) for speller, token in zip(spellers, tokens.tolist(), strict=True)]
-            if all(speller.ended for speller in spellers):
-                return
+        texts = [
+            GeneratedText(Speller(self.vocabulary, unfinished, self.config.data.documents), request.stop)
+            for _ in range(request.n)
+        ]
+        return Generation(self, [*beginning, *unfinished], texts, request)
 
     def _encode_prompt(self, prompt: str) -> tuple[list[int], list[int]]:
         """The ids of the prompt's whole lines, and those of its last line, which goes on."""
         *lines, last = prompt.split("\n")
         whole = [token for line in self.vocabulary.encode(lines) for token in line] if lines else []
         return whole, self.vocabulary.encode([last])[0][:-1]
+
+
+class Generation:
+    """The continuations of a prompt; iterate over it once for what each of its texts grows by."""
+
+    def __init__(
+        self, model: LanguageModel, prompt: list[int], texts: "list[GeneratedText]", request: GenerationRequest
+    ) -> None:
+        self.model, self.prompt, self.texts, self.request = model, prompt, texts, request
+
+    @property
+    def cut(self) -> int:
+        """How many tokens of the prompt the model does not see because its context is shorter."""
+        return max(0, len(self.prompt) + 1 - self.model.context)
+
+    def __iter__(self) -> Iterator[list[str]]:
+        request, device = self.request, self.model.device.torch
+        window = _SlidingWindow(self.model, [self.model.vocabulary.pad, *self.prompt], request.n)
+        steps = continuations(window.step, window.logits, request.choice(device), request.max_tokens, never=(UNKNOWN,))
+        for tokens in steps:
+            yield [text.take(token) for text, token in zip(self.texts, tokens.tolist(), strict=True)]
+            if all(text.ended for text in self.texts):
+                return
+        if any(text.held for text in self.texts):
+            yield [text.held for text in self.texts]
+
+
+class GeneratedText:
+    """One continuation: its characters as they come, up to the end of its document or to a string that stops it."""
+
+    def __init__(self, speller: "Speller", stop: Sequence[str] = ()) -> None:
+        self.speller, self.stop = speller, stop
+        self.held = ""  # the beginning of a string that may stop it
+        self.tokens = 0
+        self.stopped = False
+
+    @property
+    def ended(self) -> bool:
+        return self.stopped or self.speller.ended
+
+    def take(self, token: int) -> str:
+        """What the text grows by; nothing after its end."""
+        if self.ended:
+            return ""
+        self.tokens += 1
+        text = self.held + self.speller.take(token)
+        found = [text.find(stop) for stop in self.stop if stop in text]
+        self.stopped = bool(found)
+        shown = min(found) if found else len(text) if self.speller.ended else self._certain(text)
+        self.held = "" if self.stopped else text[shown:]
+        return text[:shown]
+
+    def _certain(self, text: str) -> int:
+        """How many characters are part of the text whatever comes next."""
+        longest = max((len(stop) for stop in self.stop), default=1) - 1
+        starts = range(max(0, len(text) - longest), len(text))
+        return next((at for at in starts if any(stop.startswith(text[at:]) for stop in self.stop)), len(text))
 
 
 class _SlidingWindow:
