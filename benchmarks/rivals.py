@@ -12,6 +12,7 @@ cheapest rival and of the one in the middle. Reversal of random sequences: 30 s,
 
 import argparse
 import json
+import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,7 +46,17 @@ TUNING_S, SEEDS = 20.0, (1, 2, 3)
 BUDGETS = {"multi30k": (40.0, SEEDS), "europarl": (120.0, (1,)), "reversal": (30.0, (1,))}
 TITLES = {"multi30k": "Multi30k En-De", "europarl": "Europarl De-En", "reversal": "Reversing random sequences"}
 BEAMS = {"multi30k": 5, "europarl": 4, "reversal": 1}
-LONG_SENTENCES = ("seq2seq", "rnn", BASELINE)
+LONG_SENTENCES = {  # the systems whose scores are drawn over the length of the source
+    "multi30k": ("seq2seq", "rnn", BASELINE),
+    "europarl": ("seq2seq", "rnn", BASELINE),
+    "reversal": ("seq2seq", "rnn", "convs2s", BASELINE),
+}
+REVERSAL = (
+    "The first symbol of a source is the last of its target. In `seq2seq`, the way from one to the other passes through every state "
+    "between them, and in `bytenet` through as many convolutions as it takes to span them. The other systems but `ff` attend to the source: the way "
+    "is one step, whatever the length. The score is the share of symbols that are right at their place."
+)
+UNITS = {"multi30k": "words", "europarl": "words", "reversal": "symbols"}  # of which lengths are counted
 
 
 def main() -> None:
@@ -143,10 +154,11 @@ def compare_on(task: str, results: Results, chosen: argparse.Namespace) -> dict[
     texts = [f"{name}={','.join(map(str, paths))}" for name, paths in files.items() if paths]
     if len(texts) < 2 or not files.get(BASELINE):
         return {}
+    tokenize = tokenizer_of(task, results)
     with tempfile.TemporaryDirectory() as folder:
         source, target = undone(TASKS[task](chosen.data).test, Path(folder))
         compared = transduce.compare(
-            texts, source=source, references=target, metrics=["bleu"], merge="separate", quiet=True
+            texts, source=source, references=target, metrics=["bleu"], tokenize=tokenize, merge="separate", quiet=True
         )
     main = compared.main
     return {
@@ -154,6 +166,13 @@ def compare_on(task: str, results: Results, chosen: argparse.Namespace) -> dict[
         for one in main.systems
         if one.test
     } | {"signature": {"text": main.signature}}
+
+
+def tokenizer_of(task: str, results: Results) -> str:
+    """The tokenizer by which the scores in the table were computed, from their signature."""
+    found = {re.search(r"\|tok:([^|]+)", one["signature"])[1] for one in results.find(task=task, purpose="test")}
+    assert len(found) == 1, f"scores of {task} by several tokenizers: {found}"
+    return found.pop()
 
 
 def undone(test, folder: Path) -> tuple[Path, Path]:
@@ -206,13 +225,15 @@ def task_parts(task: str, results: Results, tested: dict[str, Figures]) -> Itera
     yield f"{len(seeds)} seed{'s' * (len(seeds) > 1)}, on {last['hardware']}. {last['metric']}: `{last['signature']}`, beam {BEAMS[task]}."
     yield systems_table(task, results, tested)
     yield f"![score over FLOPs, training loss over time, score by source length](images/rivals-{task}.svg)"
+    if task == "reversal":
+        yield REVERSAL
     if task == "multi30k" and (shorter := flops_rows(results)):
         yield "The Transformer at equal FLOPs:"
         yield table(
             ("Transformer stopped at", "FLOPs", "seconds", "its BLEU", "BLEU of that rival in the full time"), shorter
         )
     if any(one["by_length"] for one in cells):
-        yield f"{last['metric']} by the length of the source, in words:"
+        yield f"{last['metric']} by the length of the source, in {UNITS[task]}:"
         yield length_table(task, results)
 
 
@@ -306,11 +327,15 @@ def curves_plot(task: str, results: Results) -> Plot:
 def length_plot(task: str, results: Results) -> Plot:
     series = {
         name: [(low, mean(scores)) for (low, _), scores in lengths(task, name, results).items()]
-        for name in LONG_SENTENCES
+        for name in LONG_SENTENCES[task]
     }
-    return Plot(
-        "BLEU by source length", "words, at least", "BLEU", {name: points for name, points in series.items() if points}
-    )
+    metric = metric_of(task, results)
+    drawn = {name: points for name, points in series.items() if points}
+    return Plot(f"{metric} by source length", f"{UNITS[task]}, at least", metric, drawn)
+
+
+def metric_of(task: str, results: Results) -> str:
+    return next((one["metric"] for one in results.find(task=task, purpose="test")), "score")
 
 
 if __name__ == "__main__":

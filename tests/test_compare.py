@@ -100,6 +100,23 @@ def test_scores_p_values_and_signatures_are_those_of_the_sacrebleu_command(files
         assert metric.signature in theirs
 
 
+@pytest.mark.parametrize("tokenizer", ["none", "intl", "char"])
+def test_a_tokenizer_is_that_of_the_sacrebleu_command(files: Path, tokenizer: str) -> None:
+    """The texts have full stops that are not separated, so that tokenizers differ."""
+    for name in "abc":
+        write(files / name, [f"{text}." for text in OUTPUTS[name]])
+    write(files / "reference", [f"{text} ." for text in REFERENCES])
+    theirs = sacrebleu(files, "--tokenize", tokenizer, "--format", "text", "-w", "4")
+    found = transduce.compare(
+        [files / name for name in "abc"], metrics=["bleu"], tokenize=tokenizer, samples=100, **test_set(files)
+    )
+    for system in found.main.systems:
+        assert f"{system.score:.4f}" in theirs
+    assert f"|tok:{tokenizer}|" in found.main.signature
+    plain = transduce.compare([files / name for name in "abc"], metrics=["bleu"], samples=100, **test_set(files))
+    assert (plain.main.systems[0].score == found.main.systems[0].score) == (tokenizer == "intl")
+
+
 def table_rows(text: str) -> list[str]:
     return [line for line in text.splitlines() if line.startswith("│") and re.search(r"│ +(Baseline: )?[abc] │", line)]
 
@@ -519,5 +536,7 @@ def test_a_test_set_without_references_is_refused(files: Path) -> None:
     write(files / "empty", [])
     with pytest.raises(DataError, match="the test set is empty"):
         transduce.compare([files / "a", files / "b"], source=files / "empty", references=files / "empty")
+    with pytest.raises(SettingError, match=r"tokenize = words: choose from 13a, none"):
+        transduce.compare([files / "a", files / "b"], tokenize="words", **test_set(files))
     with pytest.raises(TransduceError, match="unknown metric"):
         transduce.compare([files / "a", files / "b"], metrics=["blue"], **test_set(files))

@@ -3,6 +3,7 @@
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -132,6 +133,56 @@ def test_a_session_runs_what_is_missing(tmp_path: Path, monkeypatch: pytest.Monk
     assert "-1.00, p = 0.010: worse" in page
     assert "| system | 1 to 7 |" in page
     assert rivals.best_factor("no such system", first.results) == 0.0
+
+
+def test_scores_of_reversals_are_reported_by_length(tmp_path: Path) -> None:
+    """Made-up cells: the vector of seq2seq forgets, and attention does not."""
+    results = Results(tmp_path / "r.jsonl")
+    shares = {"seq2seq": (90.0, 20.0), "rnn": (99.0, 95.0), "convs2s": (98.0, 93.0), BASELINE: (99.5, 99.0)}
+    for system, (short, long) in shares.items():
+        groups = [{"from": 1, "below": 8, "score": short}, {"from": 30, "below": 40, "score": long}]
+        cell = {"key": system, "task": "reversal", "system": system, "purpose": "test", "metric": "symbols right"}
+        results.lines.append({**FIGURES, **cell, "by_length": groups})
+    page = rivals.replaced((cells.DOCS / "rivals.md").read_text(encoding="utf-8"), results, {})
+    assert "symbols right by the length of the source, in symbols:" in page
+    assert "| system | 1 to 7 | 30 to 39 |" in page
+    assert all(f"| {name} | {short:.1f} | {long:.1f} |" in page for name, (short, long) in shares.items())
+    assert "the way is one step, whatever the length" in page
+    plot = rivals.length_plot("reversal", results)
+    assert plot.series == {name: [(1, short), (30, long)] for name, (short, long) in shares.items()}
+    assert (plot.title, plot.y) == ("symbols right by source length", "symbols right")
+
+
+def test_significance_is_tested_with_the_tokenizer_of_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Made-up outputs with full stops that only BLEU's own tokenizer would separate."""
+    folder = tmp_path / "multi30k-bpe" / "en-de"
+    folder.mkdir(parents=True)
+    words = ["eins zwei drei vier .", "fünf sechs sieben acht .", "neun zehn elf zw@@ ölf ."]
+    for side in ("en", "de"):
+        (folder / f"test_2016_flickr.{side}").write_text("".join(f"{line}\n" for line in words), encoding="utf-8")
+    results = Results(tmp_path / "r.jsonl")
+    for system in ("rnn", BASELINE):
+        key = f"multi30k / {system} / test / seed 1"
+        outputs = [line.replace(" .", ".") if system == "rnn" else line for line in words]
+        score = cells.tokenised_bleu(outputs, words)
+        results.lines.append(
+            {
+                **FIGURES,
+                "key": key,
+                "system": system,
+                "purpose": "test",
+                "score": score.value,
+                "signature": score.signature,
+            }
+        )
+        cells.keep_outputs(cells.outputs_of(tmp_path, key), outputs)
+    found = rivals.compare_on("multi30k", results, SimpleNamespace(data=tmp_path, out=tmp_path))
+    assert "|tok:none|" in found["signature"]["text"]
+    scores = {one["system"]: one["score"] for one in results.lines}
+    assert found["rnn"]["difference"] == pytest.approx(scores["rnn"] - scores[BASELINE], abs=0.01)
+    assert found["rnn"]["difference"] < -1
 
 
 def test_no_cell_is_begun_that_would_not_end_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

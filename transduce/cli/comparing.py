@@ -16,6 +16,7 @@ def compare(options: Options) -> int:
         references=options.reference,
         labels=options.labels,
         language=options.language,
+        tokenize=options.tokenize,
         metrics=options.metrics,
         test=options.test,
         samples=options.samples,

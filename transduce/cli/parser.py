@@ -26,7 +26,7 @@ from transduce.cli.options import (
     add_workers,
 )
 from transduce.config import PRESETS
-from transduce.metrics import METRICS
+from transduce.metrics import BLEU_TOKENIZERS, METRICS
 
 FILES = (
     "two aligned text files, or one .tsv or .jsonl file; files may be compressed (.gz, .xz, .bz2), pipes, or - for stdin; "
@@ -449,6 +449,13 @@ def _compare(parser: Parser) -> None:
         help="a label for each line, such as its corpus, to give scores by label",
     )
     add("--language", metavar="CODE", default="", help="language of the outputs (default: that of the first run)")
+    add(
+        "--tokenize",
+        choices=BLEU_TOKENIZERS,
+        metavar="NAME",
+        default="",
+        help=f"tokenizer of BLEU: {', '.join(BLEU_TOKENIZERS)}; none for text that is tokenized already (default: by language)",
+    )
     add(
         "--metrics",
         nargs="+",

@@ -49,7 +49,8 @@ def compare(request: CompareRequest) -> Compared:
         )
     lines = read_test_lines(request, first_config(systems))
     outputs = [outputs_of(system, lines, request) for system in systems]
-    measures = make_measures(lines.task.names, lines.test.references, lines.task.language, lines.task.units)
+    task = lines.task
+    measures = make_measures(task.names, lines.test.references, task.language, task.units, request.tokenize)
     return Compared(systems, outputs, _Comparing(systems, lines, outputs, measures, request).result())
 
 
@@ -136,7 +137,8 @@ class _Comparing:
     def _tokenize(self) -> Tokenize:
         """The tokens of an output: BLEU's for running text, otherwise the symbols that error rates count."""
         if is_text(self.lines.task):
-            tokenizer = sacrebleu_metric("bleu", self.lines.test.references, self.lines.task.language).tokenizer
+            language, asked = self.lines.task.language, self.request.tokenize
+            tokenizer = sacrebleu_metric("bleu", self.lines.test.references, language, asked).tokenizer
             return lambda text: tokenizer(text.rstrip()).split()
         return str.split if self.lines.task.units == "word" else list
 

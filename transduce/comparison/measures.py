@@ -61,10 +61,10 @@ class Measure(ABC):
 class SacreBleuMeasure(Measure):
     """BLEU, chrF or TER, counted and scored by sacreBLEU."""
 
-    def __init__(self, name: str, references: Sequence[Sequence[str]], language: str) -> None:
+    def __init__(self, name: str, references: Sequence[Sequence[str]], language: str, tokenizer: str = "") -> None:
         self.name, self.references, self.language = name, references, language
         self.title, self.higher_is_better = TITLES[name], name != "ter"
-        self.metric: Any = sacrebleu_metric(name, references, language)
+        self.metric: Any = sacrebleu_metric(name, references, language, tokenizer)
         self.metric._ref_cache = self.metric._cache_references(reference_streams(references))
 
     def count(self, outputs: Sequence[str]) -> Counts:
@@ -135,7 +135,7 @@ class Measures:
 
 
 def make_measures(
-    names: Sequence[str], references: Sequence[Sequence[str]], language: str, units: SymbolUnits
+    names: Sequence[str], references: Sequence[Sequence[str]], language: str, units: SymbolUnits, tokenizer: str = ""
 ) -> Measures:
     """The named measures. Sentences are compared by chrF, since most sentences have a BLEU near 0; symbols by their edits."""
     for name in names:
@@ -145,7 +145,7 @@ def make_measures(
     sentence = "chrf" if set(names) & set(SACREBLEU) else "token-error-rate"
     for name in dict.fromkeys((*names, sentence)):
         if name in SACREBLEU:
-            made[name] = SacreBleuMeasure(name, references, language)
+            made[name] = SacreBleuMeasure(name, references, language, tokenizer)
         elif name in TRANSCRIPT_RATES:
             made[name] = TranscriptMeasure(name, references)
         else:

@@ -8,6 +8,7 @@ from typing import Literal
 from transduce.comparison.significance import SAMPLES, Test
 from transduce.comparison.systems import Search
 from transduce.errors import SettingError
+from transduce.metrics import check_tokenizer
 from transduce.translator import LoadOptions
 from transduce.translator.engines import Say, say_to_stderr
 
@@ -23,6 +24,7 @@ class CompareRequest:
     references: Sequence[str | Path] = ()
     labels: str | Path = ""  # a file with a label for each line
     language: str = ""  # of the outputs; by default that of the first run
+    tokenize: str = ""  # BLEU's tokenizer; by default that of the language
     metrics: Sequence[str] = ()  # by default those of the task
     test: Test = "bootstrap"
     samples: int | None = None  # None: sacreBLEU's default
@@ -35,6 +37,8 @@ class CompareRequest:
     def __post_init__(self) -> None:
         if self.test not in SAMPLES:
             raise SettingError(f"test = {self.test}: choose {' or '.join(SAMPLES)}")
+        if self.tokenize:
+            check_tokenizer(self.tokenize)
         if self.samples is not None and self.samples < LEAST_SAMPLES:
             raise SettingError(f"samples = {self.samples}: must be at least {LEAST_SAMPLES}")
 
