@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from transduce.config.models.model import ModelConfig, Refusal
+from transduce.config.models.tie import tie_refusal, tie_setting
 from transduce.config.old_names import Layers
 from transduce.config.setting import rate, setting
 
@@ -38,16 +39,7 @@ class ConvS2SConfig(ModelConfig):
     max_positions: int = setting(
         1024, "Positions that are learned.", unit="tokens", least=1, most=10_000_000, inherited="always"
     )
-    tie: Literal["all", "target", "none"] = setting(
-        "none",
-        "Which of the three embedding matrices (source, target, output) are the same matrix.",
-        choices={
-            "all": "all three; needs data.joint=true",
-            "target": "target and output",
-            "none": "each has its own, as in the paper",
-        },
-        inherited="always",
-    )
+    tie: Literal["all", "target", "none"] = tie_setting("none", paper="none")
 
     @property
     def encoder_shape(self) -> list[tuple[int, int]]:
@@ -91,7 +83,7 @@ class ConvS2SConfig(ModelConfig):
                 data.max_length > self.max_positions,
                 f"data.max_length = {data.max_length} is over model.max_positions = {self.max_positions}: raise the latter",
             ),
-            _tied(self.tie, data),
+            tie_refusal(self.tie, data),
         ]
 
 
@@ -118,16 +110,7 @@ class ByteNetConfig(ModelConfig):
         16, "Distance between these positions doubles from block to block up to this, and begins again at 1.",
         unit="tokens", least=1, most=100_000, inherited="always",
     )  # fmt: skip
-    tie: Literal["all", "target", "none"] = setting(
-        "none",
-        "Which of the three embedding matrices (source, target, output) are the same matrix.",
-        choices={
-            "all": "all three; needs data.joint=true",
-            "target": "target and output",
-            "none": "each has its own, as in the paper",
-        },
-        inherited="always",
-    )
+    tie: Literal["all", "target", "none"] = tie_setting("none", paper="none")
 
     @property
     def description(self) -> str:
@@ -150,15 +133,8 @@ class ByteNetConfig(ModelConfig):
         odd = self.d_model % 2 == 1
         return [
             (odd, f"model.d_model = {self.d_model}: blocks have half of it, so it must be even"),
-            _tied(self.tie, data),
+            tie_refusal(self.tie, data),
         ]
-
-
-def _tied(tie: str, data: "DataConfig") -> Refusal:
-    return (
-        tie == "all" and not data.joint,
-        'model.tie = "all" needs one vocabulary for both sides: set data.joint=true or model.tie="target"',
-    )
 
 
 def _refused_lists(config: ConvS2SConfig, lists: dict[str, Any]) -> list[Refusal]:

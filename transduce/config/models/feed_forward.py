@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from transduce.config.models.model import ModelConfig, Refusal
+from transduce.config.models.tie import tie_refusal, tie_setting
 from transduce.config.setting import rate, setting
 
 if TYPE_CHECKING:
@@ -37,25 +38,11 @@ class FeedForwardConfig(ModelConfig):
         inherited="always",
     )
     output_bias: bool = setting(True, "Whether the projection to the vocabulary has a bias.", inherited="always")
-    tie: Literal["all", "target", "none"] = setting(
-        "none",
-        "Which of the three embedding matrices (source, target, output) are the same matrix.",
-        choices={
-            "all": "all three; needs data.joint=true",
-            "target": "target and output",
-            "none": "each has its own",
-        },
-        inherited="always",
-    )
+    tie: Literal["all", "target", "none"] = tie_setting("none")
 
     @property
     def description(self) -> str:
         return f"ff: window {self.window}, d_model {self.d_model}"
 
     def contradictions(self, data: "DataConfig") -> list[Refusal]:
-        return [
-            (
-                self.tie == "all" and not data.joint,
-                'model.tie = "all" needs one vocabulary for both sides: set data.joint=true or model.tie="target"',
-            )
-        ]
+        return [tie_refusal(self.tie, data)]

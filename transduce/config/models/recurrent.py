@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from transduce.config.models.model import ModelConfig, Refusal
+from transduce.config.models.tie import tie_refusal, tie_setting
 from transduce.config.old_names import Layers
 from transduce.config.setting import rate, setting
 
@@ -12,12 +13,7 @@ if TYPE_CHECKING:
 
 CELLS = {"gru": "gated recurrent units (Cho et al. 2014)", "lstm": "long short-term memory"}
 
-TIES = {
-    "all": "all three; needs data.joint=true",
-    "target": "target and output",
-    "inputs": "source and target; needs data.joint=true",
-    "none": "each has its own",
-}
+TIES = ("all", "target", "inputs", "none")
 RATE = 0.5  # of the learning rate for a Transformer
 
 
@@ -39,12 +35,7 @@ class RecurrentConfig(ModelConfig):
     num_encoder_layers: int = _layers(1, "Recurrent layers of the encoder.")
     num_decoder_layers: int = _layers(1, "Recurrent layers of the decoder.")
     output_bias: bool = setting(True, "Whether the projection to the vocabulary has a bias.", inherited="always")
-    tie: Literal["all", "target", "inputs", "none"] = setting(
-        "none",
-        "Which of the three embedding matrices (source, target, output) are the same matrix.",
-        choices=TIES,
-        inherited="always",
-    )
+    tie: Literal["all", "target", "inputs", "none"] = tie_setting("none", TIES)
 
     @property
     def embedding_width(self) -> int:
@@ -73,10 +64,7 @@ class RecurrentConfig(ModelConfig):
 
     def contradictions(self, data: "DataConfig") -> list[Refusal]:
         return [
-            (
-                self.tie in ("all", "inputs") and not data.joint,
-                f'model.tie = "{self.tie}" needs one vocabulary for both sides: set data.joint=true or model.tie="target"',
-            ),
+            tie_refusal(self.tie, data),
             (
                 self.tie in ("all", "target") and self.output_width != self.embedding_width,
                 f'model.tie = "{self.tie}": embeddings of {self.embedding_width} values cannot be the output matrix, '
@@ -163,12 +151,7 @@ class GnmtConfig(RecurrentConfig):
         4, "LSTM layers of the encoder; the first one is bidirectional.", least=2, most=1_000, inherited="always"
     )
     num_decoder_layers: int = _layers(4, "LSTM layers of the decoder; all but the first one read the context.")
-    tie: Literal["all", "target", "inputs", "none"] = setting(
-        "inputs",
-        "Which of the three embedding matrices (source, target, output) are the same matrix.",
-        choices=TIES,
-        inherited="always",
-    )
+    tie: Literal["all", "target", "inputs", "none"] = tie_setting("inputs", TIES)
 
     @classmethod
     def fitted(cls, recipe: Layers) -> Layers:

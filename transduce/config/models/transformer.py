@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from transduce.config.models.layers import LayersConfig
 from transduce.config.models.model import Refusal
+from transduce.config.models.tie import tie_refusal, tie_setting
 from transduce.config.setting import setting
 
 if TYPE_CHECKING:
@@ -18,16 +19,7 @@ class TransformerConfig(LayersConfig):
     title: ClassVar[str] = "A Transformer"
 
     num_encoder_layers: int = setting(6, "Layers of the encoder.", least=1, most=1_000, inherited="always")
-    tie: Literal["all", "target", "none"] = setting(
-        "all",
-        "Which of the three embedding matrices (source, target, output) are the same matrix.",
-        choices={
-            "all": "all three, as in the paper; needs data.joint=true",
-            "target": "target and output",
-            "none": "each has its own",
-        },
-        inherited="always",
-    )
+    tie: Literal["all", "target", "none"] = tie_setting("all", paper="all")
 
     @property
     def description(self) -> str:
@@ -47,8 +39,5 @@ class TransformerConfig(LayersConfig):
                 self.positions == "learned" and data.max_length > self.max_positions,
                 f"data.max_length = {data.max_length} is over model.max_positions = {self.max_positions}: raise the latter",
             ),
-            (
-                self.tie == "all" and not data.joint,
-                'model.tie = "all" needs one vocabulary for both sides: set data.joint=true or model.tie="target"',
-            ),
+            tie_refusal(self.tie, data),
         ]
