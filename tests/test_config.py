@@ -1,5 +1,7 @@
 """Settings: how layers combine, what is refused and how, and what is fitted to the data."""
 
+import re
+
 import pytest
 
 from transduce.config import (
@@ -192,6 +194,19 @@ def test_whatever_is_fitted_works_and_is_explained(pairs: int, source: SideCount
     assert any(f"{pairs:,} pairs" in reason for reason in fitted.reasons)
     assert config.train.epochs > 0
     assert config.search.length_penalty == "power"  # what HF and CTranslate2 can express
+
+
+@pytest.mark.parametrize("family", [name for name in FAMILIES if name not in ("decoder", "speech")])
+def test_reasons_name_the_shape_of_the_family(family: str) -> None:
+    """Which is not that of the Transformer that the recipe is written for."""
+    fitted = fit(Counts(29_000, WORDS, WORDS), FitRequest(family=family))
+    config = build(fitted.layer)
+    assert config.model.family == family
+    shape = f"29,000 pairs: {config.model.description}, dropout {config.model.dropout}, 4,096 tokens a batch"
+    assert f"{shape}, 30 epochs, learning rate {config.train.learning_rate:g}" in fitted.reasons
+    for side in ("encoder", "decoder"):
+        layers = getattr(config.model, f"num_{side}_layers", None)
+        assert layers is None or re.search(rf"\b{layers}\b", config.model.description)
 
 
 def test_the_task_is_inferred() -> None:

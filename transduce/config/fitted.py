@@ -23,6 +23,7 @@ from transduce.config.budget import (
     for_size,
     learning_rate,
 )
+from transduce.config.models import FAMILIES
 from transduce.config.old_names import Layers
 from transduce.config.task import Counts, infer_task, infer_units, text_reasons, text_settings
 
@@ -99,6 +100,7 @@ class FitRequest:
     tokens_per_batch: int = 0
     vocabulary_size: int = 0
     gpus: int = 1  # that train together
+    family: str = "transformer"
 
     @property
     def budget(self) -> bool:
@@ -114,6 +116,7 @@ class FitRequest:
             joint=data.get("joint"),
             size=_requested_size(layers.get("model", {})),
             vocabulary_size=data.get("vocabulary_size", 0),
+            family=layers.get("model", {}).get("family", "transformer"),
             **units,
             **budget,
         )
@@ -153,11 +156,12 @@ def fit(counts: Counts, asked: FitRequest | None = None, time: Time | None = Non
     fitted = larger_steps(for_one, work, asked)
     larger = fitted.tokens_per_batch // for_one.tokens_per_batch
     layer = _layer(fitted, task, units, one, counts) | {"train": _training(fitted, work, asked, larger)}
+    layer = _of_family(layer, asked.family)
     if asked.minutes:
         layer["data"]["vocabulary_sample"] = min(
             MOST_SAMPLED, max(SAMPLE_PER_MINUTE, int(asked.minutes * SAMPLE_PER_MINUTE))
         )
-    reasons = [*_reasons(fitted, task, why, units, one, counts, asked), *_gpu_reasons(for_one, fitted, asked)]
+    reasons = [*_reasons(layer, fitted.epochs, why, counts, asked), *_gpu_reasons(for_one, fitted, asked)]
     return Fitted(layer, reasons, warnings)
 
 
@@ -305,6 +309,12 @@ def _layer(row: Row, task: str, units: tuple[str, str], joint: bool, counts: Cou
     return {"model": model, "data": data, "search": search}
 
 
+def _of_family(layer: Layers, family: str) -> Layers:
+    """The settings for a family of models: the recipe is written for the Transformer."""
+    of_family = FAMILIES[family].fitted(layer)
+    return {**of_family, "model": {**of_family["model"], "family": family}}
+
+
 def _training(row: Row, work: Work, asked: FitRequest, larger: int) -> dict[str, Any]:
     """Training settings, with warm-up, validations and checkpoints as shares of the expected steps.
 
@@ -328,16 +338,15 @@ def _training(row: Row, work: Work, asked: FitRequest, larger: int) -> dict[str,
     }
 
 
-def _reasons(
-    row: Row, task: str, why: str, units: tuple[str, str], joint: bool, counts: Counts, asked: FitRequest
-) -> list[str]:
-    vocabulary = "one vocabulary for both sides" if joint else "a vocabulary per side"
+def _reasons(layer: Layers, epochs: float, why: str, counts: Counts, asked: FitRequest) -> list[str]:
+    model, data, train = layer["model"], layer["data"], layer["train"]
+    vocabulary = "one vocabulary for both sides" if data["joint"] else "a vocabulary per side"
     time = f" in {_minutes(asked.minutes)}" if asked.minutes else ""
     return [
-        f"task {task}: {why}",
-        f"units {units[0]} -> {units[1]}, {vocabulary}",
-        f"{counts.pairs:,} pairs{time}: d_model {row.d_model}, {row.layers} + {row.layers} layers, dropout {row.dropout}, "
-        f"{row.tokens_per_batch:,} tokens a batch, {'about ' if time else ''}{row.epochs:g} epochs, "
-        f"learning rate {row.learning_rate:g}",
-        *text_reasons(counts, task),
+        f"task {data['task']}: {why}",
+        f"units {data['source_units']} -> {data['target_units']}, {vocabulary}",
+        f"{counts.pairs:,} pairs{time}: {FAMILIES[asked.family](**model).description}, dropout {model['dropout']}, "
+        f"{train['tokens_per_batch']:,} tokens a batch, {'about ' if time else ''}{epochs:g} epochs, "
+        f"learning rate {train['learning_rate']:g}",
+        *text_reasons(counts, data["task"]),
     ]

@@ -51,7 +51,7 @@ def fitted_names(family: str = "transformer") -> frozenset[str]:
     vocabulary, and the longest training targets raise the limit on outputs (`transduce/training/output_limit.py`).
     """
     side = SideCounts(tokens_per_line=1, distinct_tokens=1, characters_per_line=1)
-    layer = FAMILIES[family].fitted(fit(Counts(1, side, side), FitRequest(minutes=1.0)).layer)
+    layer = fit(Counts(1, side, side), FitRequest(minutes=1.0, family=family)).layer
     names = (f"{section}.{key}" for section, values in layer.items() for key in values)
     return frozenset({*names, "search.max_extra"})
 

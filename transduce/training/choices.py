@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from transduce.config import (
-    FAMILIES,
     Config,
     Counts,
     FitRequest,
@@ -80,10 +79,8 @@ def settings_of_new(
     """
     asked, counted = merge(*requested.layers), counts(scanned, requested.config.data.languages)
     around = FitRequest.of(merge(_as_layers(start.config) if start else {}, asked) | {"train": asked["train"]})
-    around = replace(around, gpus=requested.gpus)
+    around = replace(around, gpus=requested.gpus, family=_family(scanned, requested, start))
     fitted = _fitted(scanned, counted, requested, around, begun)
-    if not reads_text(requested.config):
-        fitted = replace(fitted, layer=_of_family(fitted.layer, _family(scanned, requested, start)))
     taken = _taken_from(start, requested, fitted.layer) if start else {}
     alone = with_absolute_paths(assemble(fitted.layer, taken, {"data": asked["data"]}))
     config = with_absolute_paths(build(fitted.layer, taken, *requested.layers, {"data": found}))
@@ -128,11 +125,6 @@ def _family(scanned: Scan, requested: RequestedSettings, start: ModelFolder | No
     """The family that was requested or fine-tuned; recordings are for the family `speech`."""
     is_requested = any("family" in layer.get("model", {}) for layer in requested.layers)
     return "speech" if scanned.audio and not (start or is_requested) else (start or requested).config.model.family
-
-
-def _of_family(layer: Layers, family: str) -> Layers:
-    """The fitted settings for a family of models: the recipe is written for the Transformer."""
-    return merge(FAMILIES[family].fitted(layer), {"model": {"family": family}})
 
 
 def _say_what_changes(old: Config, new: Config, start_from: str, say: Say) -> None:
