@@ -11,8 +11,9 @@ from transduce.config import TrainConfig, TransformerConfig
 from transduce.data.batches import Batch
 from transduce.device import Device
 from transduce.model import IGNORED, Tokens, Transformer
+from transduce.training.loss import batch_loss
 from transduce.training.optimizer import make_optimizer
-from transduce.training.update import GraphedUpdate, PlainUpdate
+from transduce.training.update import GraphedUpdate, PlainUpdate, TwinUpdate
 
 pytestmark = pytest.mark.numerics
 
@@ -89,6 +90,35 @@ def test_a_cpu_shares_out_the_rows_of_a_batch_and_adds_the_same() -> None:
     assert shared.added == pytest.approx(whole.added, rel=1e-5)
     for one, other in zip(whole.model.parameters(), shared.model.parameters(), strict=True):
         torch.testing.assert_close(one.grad, other.grad, atol=1e-6, rtol=1e-4)
+
+
+# --- by a copy in bfloat16 -------------------------------------------------------------------------------------
+
+
+def test_a_twin_adds_the_gradients_of_its_batches_and_moves_the_weights_in_float32() -> None:
+    """Against autograd on a copy in bfloat16; on a CPU, whose arithmetic is the same operation by operation."""
+    model = model_on("cpu")
+    twin = TwinUpdate(model, make_optimizer(model, TRAIN), TRAIN, Device("cpu", bf16=True))
+    copied, before = copy.deepcopy(model).to(torch.bfloat16), copy.deepcopy(model)
+    batches = [batch_of(3, seed) for seed in (1, 2)]
+    for batch in batches:
+        twin.add(batch, 84)
+    gradients = []
+    for batch in batches:
+        (batch_loss(copied, batch, TRAIN.label_smoothing, TRAIN).minimised / 84).backward()
+        gradients.append([parameter.grad.float() for parameter in copied.parameters()])
+        copied.zero_grad()
+    for parameter, one, other in zip(model.parameters(), *gradients, strict=True):
+        torch.testing.assert_close(parameter.grad, one + other, atol=1e-3, rtol=2e-2)
+    twin.apply(1e-4)
+    measured = twin.measured()
+    assert measured.finite
+    assert measured.loss > 0
+    assert any(not torch.equal(one, other) for one, other in zip(model.parameters(), before.parameters(), strict=True))
+    for master, worker in zip(model.parameters(), twin.twin.parameters(), strict=True):
+        assert master.dtype == torch.float32
+        assert torch.equal(worker, master.to(torch.bfloat16))
+    assert twin.measured().loss == 0
 
 
 # --- on a GPU --------------------------------------------------------------------------------------------------
