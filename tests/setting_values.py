@@ -20,6 +20,7 @@ from transduce.config import (
     all_settings,
     check,
 )
+from transduce.config.models import MinGruConfig
 from transduce.config.support import Supports
 from transduce.errors import SettingError
 
@@ -34,6 +35,9 @@ TINY_OTHERS: dict[str, ModelConfig] = {
     "seq2seq": Seq2seqConfig(family="seq2seq", d_model=16, num_encoder_layers=1, num_decoder_layers=1),
     "rnn": RnnConfig(family="rnn", d_model=16, d_embedding=0, d_readout=0),
     "gnmt": GnmtConfig(family="gnmt", d_model=16, num_encoder_layers=2, num_decoder_layers=2),
+    "mingru": MinGruConfig(
+        family="mingru", d_model=16, d_ff=20, num_heads=2, num_encoder_layers=1, num_decoder_layers=1
+    ),
 }
 # A second value, where twice the default is too large for a test, wrong, or no number.
 OTHERS: dict[str, Any] = {

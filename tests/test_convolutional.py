@@ -1,7 +1,6 @@
-"""Convolutional models: torch's own layers with copied weights, and what must hold of any model."""
+"""Convolutional models: torch's own layers with copied weights, what each position sees, sizes, and that they learn."""
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,47 +8,23 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-import transduce
-from tests.test_recurrent import accuracy_after
-from tests.test_seams import write_pairs
-from transduce.checkpoint import read_tensors
+from tests.families import BYTENET, CONVS2S, MODELS, PAD, accuracy_after, make
 from transduce.config import build
 from transduce.config.models import ByteNetConfig, ConvS2SConfig, ModelConfig
 from transduce.errors import DataError, SettingError
-from transduce.explore.views import attention_view
 from transduce.model import Model, Tokens, make_model, training_flops
 from transduce.model.convolutional.convs2s import ConvS2S, ScaledGradient
 from transduce.model.convolutional.neighbours import Past, causal, centred, with_neighbours
 from transduce.model.convolutional.weight_norm import NormedLinear
-from transduce.translator.picture import draw_attention
 
 pytestmark = [pytest.mark.numerics, pytest.mark.usefixtures("few_threads")]
 
-SIZE = 30
-PAD = SIZE - 1
-CONVS2S = ConvS2SConfig(
-    family="convs2s", d_model=12, num_encoder_layers=3, num_decoder_layers=2, dropout=0.0, max_positions=40
-)
-BYTENET = ByteNetConfig(
-    family="bytenet", d_model=12, num_encoder_layers=3, num_decoder_layers=4, largest_dilation=4, dropout=0.0
-)
-VARIANTS: dict[str, ModelConfig] = {
-    "convs2s": CONVS2S,
-    "convs2s, widths": dataclasses.replace(CONVS2S, num_encoder_layers=2, widths=("8", "16"), kernels=("3", "1")),
-    "convs2s, even kernels, tied": dataclasses.replace(CONVS2S, kernel_width=4, tie="all"),
-    "bytenet": BYTENET,
-    "bytenet, kernel 2, tied": dataclasses.replace(BYTENET, kernel_width=2, tie="target"),
-}
+VARIANTS = {name: config for name, config in MODELS.items() if config.family in ("convs2s", "bytenet")}
 
 
 @pytest.fixture(params=VARIANTS, ids=str)
 def model(request: pytest.FixtureRequest) -> Model:
     return make(VARIANTS[request.param])
-
-
-def make(config: ModelConfig) -> Model:
-    torch.manual_seed(1)
-    return make_model(config, SIZE, SIZE).eval()
 
 
 def sentences(*lengths: int, seed: int = 0) -> list[list[int]]:
@@ -95,11 +70,11 @@ def test_a_normed_layer_is_torchs_weight_norm() -> None:
 def test_a_convs2s_layer_is_torchs_convolution_and_glu() -> None:
     model = make(CONVS2S)
     assert isinstance(model, ConvS2S)
-    layer, theirs = model.encoder[0], nn.Conv1d(12, 24, 3, padding=1)
+    layer, theirs = model.encoder[0], nn.Conv1d(16, 32, 3, padding=1)
     with torch.no_grad():
-        theirs.weight.copy_(layer.convolution.product.weight.unflatten(1, (3, 12)).transpose(1, 2))
+        theirs.weight.copy_(layer.convolution.product.weight.unflatten(1, (3, 16)).transpose(1, 2))
         theirs.bias.copy_(layer.convolution.product.bias)
-        x = torch.randn(2, 7, 12)
+        x = torch.randn(2, 7, 16)
         expected = (x + nn.functional.glu(theirs(x.transpose(1, 2)), dim=1).transpose(1, 2)) * 0.5**0.5
         found = layer(x, torch.ones(2, 7, dtype=torch.long))
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
@@ -125,46 +100,7 @@ def test_variances_stay_what_they_are() -> None:
     assert 0.3 < float(x.var()) / before < 3
 
 
-# --- what must hold of any model -----------------------------------------------------------------------------------
-
-
-def test_token_by_token_is_all_at_once(model: Model) -> None:
-    source, targets = Tokens.padded(sentences(9, 4, 6), PAD), [[PAD, *row] for row in sentences(12, 12, 12, seed=2)]
-    whole = model.project(hidden(model, source, Tokens.padded(targets, PAD)))
-    with torch.no_grad():
-        state = model.begin(model.encode(source))
-        for place, column in enumerate(torch.tensor(targets).T):
-            torch.testing.assert_close(model.step(column, state), whole[:, place], atol=1e-4, rtol=1e-4)
-
-
-def test_the_state_follows_selected_rows(model: Model) -> None:
-    source, targets = Tokens.padded(sentences(9, 4, 6), PAD), torch.tensor([[PAD, 3, 4], [PAD, 5, 6], [PAD, 7, 8]])
-    with torch.no_grad():
-        state = model.begin(model.encode(source))
-        each = [model.step(column, state) for column in targets.T[:2]]
-        expected = model.step(targets.T[2], state)
-        again = model.begin(model.encode(source))
-        for column in targets.T[:2]:
-            model.step(column, again)
-        found = model.step(targets.T[2][[2, 0, 2]], again.select(torch.tensor([2, 0, 2])))
-    assert len(each) == 2
-    torch.testing.assert_close(found, expected[[2, 0, 2]], atol=1e-5, rtol=1e-5)
-
-
-def test_later_tokens_change_nothing_earlier(model: Model) -> None:
-    source, (target,) = Tokens.padded(sentences(8), PAD), sentences(10, seed=3)
-    one = hidden(model, source, Tokens.padded([target], PAD))[0]
-    other = hidden(model, source, Tokens.padded([[*target[:6], *sentences(4, seed=4)[0]]], PAD))[0]
-    assert torch.equal(one[:6], other[:6])
-    assert not torch.equal(one[6:], other[6:])
-
-
-def test_padding_is_invisible(model: Model) -> None:
-    sources, targets = sentences(9, 4, 6), sentences(5, 8, 3, seed=1)
-    together = hidden(model, Tokens.padded(sources, PAD), Tokens.padded(targets, PAD))
-    for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
-        alone = hidden(model, Tokens.padded([source], PAD), Tokens.padded([target], PAD))[0]
-        torch.testing.assert_close(together[row, : len(target)], alone, atol=1e-5, rtol=1e-5)
+# --- what a convolution sees ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", [name for name in VARIANTS if name.startswith("convs2s")])
@@ -232,63 +168,7 @@ def test_the_cost_is_what_torch_counts(model: Model) -> None:
     assert counter.get_total_flops() == training_flops(model.config, PAD, 16, 16, 8.0)
 
 
-# --- through the public functions ----------------------------------------------------------------------------------
-
-SMALL: dict[str, dict[str, Any]] = {
-    "convs2s": {"model.num_encoder_layers": 2, "model.num_decoder_layers": 2, "model.max_positions": 200},
-    "bytenet": {"model.num_encoder_layers": 2, "model.num_decoder_layers": 2},
-}
-USUAL = {
-    "model.d_model": 16, "train.device": "cpu", "train.threads": 1, "train.tokens_per_batch": 256,
-    "train.checkpoint_every": 2, "train.validate_every": 4, "train.validate_lines": 2, "data.max_length": 60,
-}  # fmt: skip
-
-
-@pytest.fixture(scope="module", params=SMALL)
-def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of four steps that was stopped after two and resumed."""
-    folder: Path = tmp_path_factory.mktemp(request.param)
-    settings = {"model.family": request.param, **USUAL, **SMALL[request.param]}
-    pairs = write_pairs(folder, 80)
-    transduce.train(folder / "run", train=pairs, steps=2, settings=settings, quiet=True)
-    transduce.train(folder / "run", steps=4, quiet=True)
-    transduce.train(folder / "whole", train=pairs, steps=4, settings=settings, quiet=True)
-    return folder
-
-
-def test_a_resumed_run_is_the_run_that_was_never_stopped(run: Path) -> None:
-    one, other = (read_tensors(run / name / "last.safetensors") for name in ("run", "whole"))
-    assert all(torch.equal(one[name], other[name]) for name in one)
-
-
-def test_a_run_translates_scores_and_joins_ensembles(run: Path) -> None:
-    translator = transduce.load(run / "run", device="cpu")
-    lines = ["a b c", "d e"]
-    assert len(translator.translate(lines, beam=1)) == len(translator.translate(lines, beam=3)) == 2
-    assert len(translator.translate(lines, translator.request(sampling=True))) == 2
-    assert all(score < 0 for score in translator.score(lines, ["c b a", "e d"]))
-    both = transduce.load(run / "run", device="cpu", ensemble=[run / "whole"])
-    assert both.translate(lines, beam=2) == translator.translate(lines, beam=2)
-
-
-def test_attention_is_shown_where_there_is_any(run: Path, tmp_path: Path) -> None:
-    translator = transduce.load(run / "run", device="cpu")
-    if translator.config.model.family == "bytenet":
-        with pytest.raises(SettingError, match=r"model\.family = bytenet: this model has no attention"):
-            translator.attention("a b c")
-        return
-    attention = translator.attention("a b c")
-    draw_attention(attention, tmp_path / "view.png")
-    assert [layer.shape[1] for layer in attention.maps.cross] == [1, 1]
-    torch.testing.assert_close(attention.maps.cross[0].sum(-1), torch.ones_like(attention.maps.cross[0][..., 0]))
-    view = attention_view(translator, "a b c")
-    assert not view["can_switch_off"]
-
-
-@pytest.mark.parametrize("to", ["ct2", "hf", "onnx"])
-def test_exports_refuse_in_one_line(run: Path, to: Any, tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match=r"model\.family"):
-        transduce.export(run / "run", tmp_path / "exported", to, quiet=True)
+# --- refusals -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,20 @@
-"""Runs of the families without convolutions through the public interface: what holds for Transformers holds for them."""
+"""Runs of every family through the public interface: what holds for Transformers holds for them."""
 
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
+import torch
 
 import transduce
+from tests.families import RUNS, write_pairs
+from transduce.config import FAMILIES as SETTINGS_OF
 from transduce.errors import SettingError
 from transduce.explore.views import attention_view, translate_view, tree_view
 from transduce.training.loop import Trainer
 
-FAMILIES = ["ff", "seq2seq", "rnn", "gnmt"]
-ATTENTIVE = ["rnn", "gnmt"]
+FAMILIES = list(RUNS)
+LAYERS_THAT_ATTEND = {"rnn": 1, "gnmt": 1, "convs2s": 2, "mingru": 1}
 SETTINGS = {
     "model.d_model": 16, "model.dropout": 0.1, "train.device": "cpu", "train.threads": 2, "train.tokens_per_batch": 200,
     "train.validate_lines": 2, "train.validate_every": 6, "train.checkpoint_every": 3, "train.average": 0,
@@ -22,16 +24,12 @@ SETTINGS = {
 
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Words and the same words spelled backwards."""
-    draw = np.random.default_rng(1)
-    words = ["".join(draw.choice(list("abcdef"), draw.integers(2, 6))) for _ in range(160)]
-    path = tmp_path_factory.mktemp("pairs") / "pairs.tsv"
-    path.write_text("".join(f"{' '.join(word)}\t{' '.join(reversed(word))}\n" for word in words), encoding="utf-8")
-    return str(path)
+    return write_pairs(tmp_path_factory.mktemp("pairs"), 160)
 
 
 def train(run: Path, family: str, pairs: str) -> None:
-    transduce.train(run, train=pairs, steps=6, settings=SETTINGS | {"model.family": family}, quiet=True)
+    settings = SETTINGS | {"model.family": family} | RUNS.get(family, {})
+    transduce.train(run, train=pairs, steps=6, settings=settings, quiet=True)
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +49,7 @@ def test_a_family_translates_scores_and_is_evaluated(family: str, runs: dict[str
     assert len(model.sample(texts, n=2, seed=1)) == 3
     assert model.evaluate(texts, ["c b a", "d", "a b c d e f"]).sentences == 3
     assert model.score(["a b c"], ["c b a"])[0] < 0
-    assert "A Transformer" not in (runs[family] / "README.md").read_text()
+    assert f"{SETTINGS_OF[family].title} of " in (runs[family] / "README.md").read_text()
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -61,25 +59,34 @@ def test_families_translate_together(family: str, runs: dict[str, Path]) -> None
         assert len(together.translate(["a b c"], beam=2)) == 1
 
 
-@pytest.mark.parametrize("family", ATTENTIVE)
-def test_recurrent_attention_is_shown(family: str, runs: dict[str, Path], tmp_path: Path) -> None:
+@pytest.mark.parametrize("family", LAYERS_THAT_ATTEND)
+def test_attention_to_the_source_is_shown(family: str, runs: dict[str, Path], tmp_path: Path) -> None:
     seen = transduce.attention(runs[family], "a b c", "c b a", output=tmp_path / "picture.png")
-    (weights,) = seen.maps.cross
-    assert weights.shape == (1, 1, 4, 4)
+    assert len(seen.maps.cross) == LAYERS_THAT_ATTEND[family]
+    for weights in seen.maps.cross:
+        assert weights.shape[2:] == (4, 4)
+        torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights[..., 0]))
     assert (tmp_path / "picture.png").stat().st_size > 1_000
     view = attention_view(transduce.load(runs[family], device="cpu", engine="torch"), "a b c")
-    assert (len(view["maps"]["cross"]), view["maps"]["encoder"], view["masks"]["encoder"]) == (1, [], [])
-    assert not view["can_switch_off"]
+    assert len(view["maps"]["cross"]) == LAYERS_THAT_ATTEND[family]
+    assert (view["maps"]["encoder"], view["masks"]["encoder"]) == ([], [])
+    assert view["can_switch_off"] == (family == "mingru")
     json.dumps(view)
 
 
-@pytest.mark.parametrize("family", ATTENTIVE)
-def test_heads_of_other_families_are_not_switched_off(family: str, runs: dict[str, Path]) -> None:
-    with pytest.raises(SettingError, match="only heads of Transformers can be switched off"):
+@pytest.mark.parametrize("family", ["rnn", "gnmt", "convs2s"])
+def test_attention_without_heads_is_not_switched_off(family: str, runs: dict[str, Path]) -> None:
+    with pytest.raises(SettingError, match="only heads of multi-head attention can be switched off"):
         attention_view(transduce.load(runs[family], device="cpu", engine="torch"), "a b", off=[["cross", 0, 0]])
 
 
-@pytest.mark.parametrize("family", ["ff", "seq2seq"])
+def test_heads_of_a_family_that_has_some_are_switched_off(runs: dict[str, Path]) -> None:
+    model = transduce.load(runs["mingru"], device="cpu", engine="torch")
+    one, other = (attention_view(model, "a b", "b a", off=off) for off in ([], [["cross", 0, 0], ["cross", 0, 1]]))
+    assert one["target"]["log_probabilities"] != other["target"]["log_probabilities"]
+
+
+@pytest.mark.parametrize("family", ["ff", "seq2seq", "bytenet"])
 def test_families_without_attention_refuse_to_show_it(family: str, runs: dict[str, Path]) -> None:
     with pytest.raises(SettingError, match=rf"^model\.family = {family}: this model has no attention$"):
         transduce.attention(runs[family], "a b c")

@@ -10,8 +10,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 import transduce
-from tests.test_recurrent import accuracy_after
-from tests.test_seams import write_pairs
+from tests.families import accuracy_after, write_pairs
 from transduce.checkpoint import read_tensors
 from transduce.config import build
 from transduce.config.models import MoeConfig

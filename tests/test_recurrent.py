@@ -1,4 +1,4 @@
-"""The recurrent families: the same result step by step, in company and by layers written out, and that they learn."""
+"""The recurrent families: layers written out, the sizes of the published models, costs, and that they learn."""
 
 import copy
 from dataclasses import replace
@@ -9,103 +9,22 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from tests.families import MODELS, PAD, SIZE, SOURCES, TARGETS, accuracy_after, logits, make, shifted
 from transduce.config import FeedForwardConfig, GnmtConfig, ModelConfig, RnnConfig, Seq2seqConfig
-from transduce.model import IGNORED, Model, Tokens, make_model, parameter_shapes, training_flops
+from transduce.model import Model, Tokens, make_model, parameter_shapes, training_flops
 from transduce.model.additive import additive_scores
 from transduce.model.recurrent.attention import SourceAttention
 from transduce.model.recurrent.layers import RecurrentLayer, reversed_rows
 
-SIZE = 12
-PAD = SIZE - 1
-SMALL: dict[str, Any] = {"d_model": 16, "dropout": 0.0}
-CONFIGS: dict[str, ModelConfig] = {
-    "ff": FeedForwardConfig(family="ff", d_ff=20, window=3, **SMALL),
-    "ff, separate": FeedForwardConfig(family="ff", d_ff=20, window=1, encoder="separate", tie="all", **SMALL),
-    "seq2seq": Seq2seqConfig(family="seq2seq", **SMALL | {"num_encoder_layers": 2, "num_decoder_layers": 2}),
-    "seq2seq, GRUs": Seq2seqConfig(
-        family="seq2seq",
-        cell="gru",
-        reverse_source=False,
-        tie="target",
-        num_encoder_layers=1,
-        num_decoder_layers=1,
-        **SMALL,
-    ),
-    "gnmt": GnmtConfig(family="gnmt", **SMALL),
-    "gnmt, 2 layers": GnmtConfig(family="gnmt", num_encoder_layers=2, num_decoder_layers=2, d_embedding=12, **SMALL),
-    "rnn": RnnConfig(family="rnn", d_embedding=12, d_readout=10, **SMALL),
-    "rnn, 2 layers of LSTMs, dot products": RnnConfig(
-        family="rnn", cell="lstm", attention="dot", num_encoder_layers=2, d_embedding=0, d_readout=0, tie="all", **SMALL
-    ),
-    "rnn, 1 decoder layer": RnnConfig(family="rnn", num_decoder_layers=1, output_bias=False, **SMALL),
-}
-SOURCES = [[3, 4, 5, 0], [6, 0], [1, 2, 3, 4, 5, 6, 0]]
-TARGETS = [[7, 8, 0], [9, 9, 9, 9, 0], [0]]
-
-
-def shifted(targets: list[list[int]]) -> Tokens:
-    return Tokens.padded([[PAD, *target[:-1]] for target in targets], PAD)
+CONFIGS = {name: config for name, config in MODELS.items() if config.family in ("ff", "seq2seq", "rnn", "gnmt")}
 
 
 @pytest.fixture(scope="module", params=CONFIGS)
 def model(request: pytest.FixtureRequest) -> Model:
-    torch.manual_seed(1)
-    return make_model(CONFIGS[request.param], SIZE, SIZE).eval()
+    return make(CONFIGS[request.param])
 
 
-@torch.no_grad()
-def logits(model: Model, sources: list[list[int]], targets: list[list[int]]) -> Tensor:
-    return model.project(model.decode(shifted(targets), model.encode(Tokens.padded(sources, PAD))))
-
-
-# --- what holds for every model ------------------------------------------------------------------------------------
-
-
-@torch.no_grad()
-def test_step_by_step_is_all_at_once(model: Model) -> None:
-    at_once, inputs = logits(model, SOURCES, TARGETS), shifted(TARGETS)
-    state = model.begin(model.encode(Tokens.padded(SOURCES, PAD)))
-    for position in range(inputs.width):
-        real = inputs.real[:, position]
-        stepped = model.step(inputs.ids[:, position], state)
-        torch.testing.assert_close(stepped[real], at_once[real, position], atol=1e-5, rtol=1e-5)
-
-
-@torch.no_grad()
-def test_a_state_keeps_the_rows_that_are_selected(model: Model) -> None:
-    state = model.begin(model.encode(Tokens.padded(SOURCES, PAD)))
-    first = model.step(torch.full((3,), PAD), state)
-    rows = torch.tensor([2, 2, 0])
-    again = model.step(torch.tensor([5, 6, 7]), state.select(rows))
-    other = model.begin(model.encode(Tokens.padded([SOURCES[row] for row in rows], PAD)))
-    torch.testing.assert_close(model.step(torch.full((3,), PAD), other), first[rows], atol=1e-5, rtol=1e-5)
-    torch.testing.assert_close(model.step(torch.tensor([5, 6, 7]), other), again, atol=1e-5, rtol=1e-5)
-
-
-def test_a_sentence_alone_is_the_sentence_in_a_batch(model: Model) -> None:
-    together = logits(model, SOURCES, TARGETS)
-    for row, (source, target) in enumerate(zip(SOURCES, TARGETS, strict=True)):
-        alone = logits(model, [source], [target])[0]
-        torch.testing.assert_close(alone, together[row, : len(target)], atol=1e-5, rtol=1e-5)
-
-
-def test_later_targets_change_nothing_earlier(model: Model) -> None:
-    one, other = (logits(model, SOURCES[:1], [[7, 8, last, 3, 0]]) for last in (4, 5))
-    assert torch.equal(one[:, :3], other[:, :3])
-    assert (one[:, 3] - other[:, 3]).abs().max() > 1e-4
-
-
-def test_every_source_token_matters(model: Model) -> None:
-    for position in range(3):
-        changed = [2 if at == position else token for at, token in enumerate(SOURCES[0])]
-        assert (logits(model, [changed], TARGETS[:1]) - logits(model, SOURCES[:1], TARGETS[:1])).abs().max() > 1e-5
-
-
-def test_every_weight_gets_a_gradient(model: Model) -> None:
-    labels = Tokens.padded(TARGETS, IGNORED).ids
-    model.loss(Tokens.padded(SOURCES, PAD), shifted(TARGETS), labels, 0.1).minimised.backward()
-    assert all(parameter.grad is not None for parameter in model.parameters())
-    model.zero_grad()
+# --- sizes and costs ------------------------------------------------------------------------------------------------
 
 
 def test_matrices_of_gates_are_stacked(model: Model) -> None:
@@ -240,30 +159,6 @@ def test_seq2seq_has_the_published_384_million_parameters() -> None:
 
 
 # --- must learn ----------------------------------------------------------------------------------------------------
-
-
-def accuracy_after(config: ModelConfig, steps: int, rate: float, reverse: bool) -> float:
-    """The share of right tokens, given the earlier ones, when words of three or four letters are copied or reversed."""
-    torch.manual_seed(1)
-    model = make_model(config, SIZE, SIZE).train()
-    optimizer = torch.optim.Adam(model.parameters(), rate)
-    for step in range(steps + 1):
-        ids = torch.randint(1, 6, (64, 3 + step % 2))
-        end = torch.zeros(64, 1, dtype=torch.long)
-        targets = torch.cat([ids.flip(1) if reverse else ids, end], 1)
-        lengths = torch.full((64,), targets.shape[1])
-        source = Tokens.of_lengths(torch.cat([ids, end], 1), lengths)
-        inputs = Tokens.of_lengths(torch.cat([torch.full((64, 1), PAD), targets[:, :-1]], 1), lengths)
-        if step == steps:
-            with torch.no_grad():
-                predicted = model.eval().project(model.decode(inputs, model.encode(source))).argmax(-1)
-            return float((predicted == targets).float().mean())
-        loss = model.loss(source, inputs, targets, 0.0).minimised / targets.numel()
-        optimizer.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-    raise AssertionError
 
 
 LEARNERS: dict[str, ModelConfig] = {

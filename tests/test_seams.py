@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 import transduce
+from tests.families import write_pairs
 from tests.tiny import batch_of
 from tests.tiny import make_model as tiny_transformer
 from transduce import config as settings
@@ -99,15 +100,6 @@ class Recurrent(Model):
     def step(self, tokens: Tensor, state: RecurrentState) -> Tensor:
         hidden, state.hidden = self.decoder(self.output_embedding(tokens[:, None]), state.hidden)
         return self.project(hidden[:, 0])
-
-
-def write_pairs(folder: Path, count: int = 240) -> str:
-    """Words and the same words spelled backwards."""
-    draw = np.random.default_rng(1)
-    words = ["".join(draw.choice(list("abcdef"), draw.integers(2, 6))) for _ in range(count)]
-    path = folder / "pairs.tsv"
-    path.write_text("".join(f"{' '.join(word)}\t{' '.join(reversed(word))}\n" for word in words), encoding="utf-8")
-    return str(path)
 
 
 def train_small(folder: Path, family: str, **more: Any) -> Any:

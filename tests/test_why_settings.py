@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 import transduce
+from tests.families import write_pairs
 from tests.test_model import SIZE, TINY, decoder_inputs, logits, make, sentences
-from tests.test_seams import write_pairs
 from tests.tiny import batch_of, make_model
 from transduce.checkpoint import read_tensors
 from transduce.config import TrainConfig

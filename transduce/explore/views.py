@@ -16,7 +16,7 @@ from transduce.explore.head_statistics import Kinds, head_statistics
 from transduce.explore.inside import Inside, Pair, Seen
 from transduce.explore.runs import training_view
 from transduce.explore.tree import Tree
-from transduce.model import Head, Transformer
+from transduce.model import Head, Transformer, has_heads
 from transduce.model.positions import Positions, sinusoids
 from transduce.model.tokens import Keep, keep_earlier, keep_same_sentence, keep_source
 from transduce.search import Hypothesis, length_penalty
@@ -82,7 +82,7 @@ def attention_view(
         "statistics": _statistics(seen, source_tokens, decoder_input_tokens),
         "positions": _positions(inside, pair),
         "masks": _masks(inside, pair),
-        "can_switch_off": isinstance(inside.model, Transformer),
+        "can_switch_off": has_heads(inside.model),
         "off": [[head.part, head.layer, head.number] for head in heads],
     }
 

@@ -1,15 +1,15 @@
 """Models: the Transformer of the paper and its variants, which see only ids and vectors."""
 
-from transduce.model.ablation import Head, without_heads
+from transduce.model.ablation import Head, has_heads, without_heads
 from transduce.model.attention import MultiHeadAttention
 from transduce.model.decoder import Decoder, TextState
 from transduce.model.ensemble import Ensemble
-from transduce.model.families import FAMILIES, Family, kept_activations, make_model, training_flops
+from transduce.model.families import FAMILIES, Family, kept_activations, make_model, register, training_flops
 from transduce.model.losses import IGNORED, Loss
 from transduce.model.model import Matrices, Model, State, has_running_statistics, stored_tensors
 from transduce.model.taps import AttentionMaps, watch
 from transduce.model.tokens import Frames, Sequences, Source, SourceItem, Tokens, collate
-from transduce.model.transformer import DecoderState, Memory, Transformer, as_transformer
+from transduce.model.transformer import DecoderState, Memory, Transformer, as_transformer, make_embedding
 from transduce.model.unfilled import parameter_shapes, unfilled_model
 
 __all__ = [
@@ -36,10 +36,13 @@ __all__ = [
     "Transformer",
     "as_transformer",
     "collate",
+    "has_heads",
     "has_running_statistics",
     "kept_activations",
+    "make_embedding",
     "make_model",
     "parameter_shapes",
+    "register",
     "stored_tensors",
     "training_flops",
     "unfilled_model",

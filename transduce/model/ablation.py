@@ -23,6 +23,11 @@ class Head:
     number: int
 
 
+def has_heads(model: Model) -> bool:
+    """Whether heads of this model, which must have attention, can be switched off."""
+    return any(isinstance(layer, MultiHeadAttention) for layers in model.attentions().values() for layer in layers)
+
+
 def without_heads(model: Model, heads: Sequence[Head] = ()) -> Model:
     """Copy the model with these heads switched off; all other parameters are shared with the original.
 
@@ -52,5 +57,7 @@ def _attention(model: Model, head: Head) -> MultiHeadAttention:
         raise SettingError(f"{head.part} layer {head.layer}: the model has layers 0 to {len(layers) - 1}")
     attention = layers[head.layer]
     if not isinstance(attention, MultiHeadAttention):
-        raise SettingError(f"model.family = {model.config.family}: only heads of Transformers can be switched off")
+        raise SettingError(
+            f"model.family = {model.config.family}: only heads of multi-head attention can be switched off"
+        )
     return attention

@@ -4,7 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from transduce.config import FAMILIES as SETTINGS
 from transduce.config import ModelConfig
+from transduce.errors import SettingError
 from transduce.model.convolutional import ByteNet, ConvS2S
 from transduce.model.convolutional.cost import bytenet_activations, bytenet_flops, convs2s_activations, convs2s_flops
 from transduce.model.cost import (
@@ -21,6 +23,7 @@ from transduce.model.feed_forward_baseline import (
     feed_forward_activations,
     feed_forward_flops,
 )
+from transduce.model.mingru import MinGru, mingru_activations, mingru_flops
 from transduce.model.mixture import MixtureOfExperts
 from transduce.model.model import Model
 from transduce.model.recurrent import Gnmt, RnnSearch, Seq2seq
@@ -50,7 +53,15 @@ FAMILIES = {
     "bytenet": Family(ByteNet, bytenet_flops, bytenet_activations),
     "speech": Family(SpeechModel, speech_flops, speech_activations),
     "moe": Family(MixtureOfExperts, moe_flops, moe_activations),
+    "mingru": Family(MinGru, mingru_flops, mingru_activations),
 }
+
+
+def register(name: str, settings: type[ModelConfig], family: Family) -> None:
+    """Make a family known to this process, under a name that is free; docs/adding-a-model.md shows how."""
+    if name in FAMILIES:
+        raise SettingError(f"model.family = {name}: there is a family of this name: choose another one")
+    SETTINGS[name], FAMILIES[name] = settings, family
 
 
 def make_model(config: ModelConfig, source_size: int, target_size: int) -> Model:

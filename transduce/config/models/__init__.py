@@ -7,6 +7,7 @@ from transduce.config.models.convolutional import ByteNetConfig, ConvS2SConfig
 from transduce.config.models.decoder import DecoderConfig
 from transduce.config.models.feed_forward import FeedForwardConfig
 from transduce.config.models.layers import LayersConfig
+from transduce.config.models.mingru import MinGruConfig
 from transduce.config.models.model import ModelConfig, Refusal
 from transduce.config.models.moe import MoeConfig
 from transduce.config.models.recurrent import GnmtConfig, RecurrentConfig, RnnConfig, Seq2seqConfig
@@ -24,6 +25,7 @@ FAMILIES: dict[str, type[ModelConfig]] = {
     "bytenet": ByteNetConfig,
     "speech": SpeechConfig,
     "moe": MoeConfig,
+    "mingru": MinGruConfig,
 }
 
 __all__ = [
@@ -34,6 +36,7 @@ __all__ = [
     "FeedForwardConfig",
     "GnmtConfig",
     "LayersConfig",
+    "MinGruConfig",
     "ModelConfig",
     "MoeConfig",
     "RecurrentConfig",
