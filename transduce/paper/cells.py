@@ -57,6 +57,9 @@ class Task:
     languages: tuple[str, ...] = ()
     most_lines: int | None = None  # of validation and test data; None for all
     length: Callable[[str], int] = words  # of a source
+    valid_groups: Sequence[
+        Sequence[str]
+    ] = ()  # the validation files as training reads them, if they differ from `valid`
 
     def lines(self, files: TestFiles) -> tuple[Lines, Lines]:
         """Sources and references."""
@@ -100,10 +103,21 @@ def is_available(settings: Sequence[str]) -> bool:
 
 def run_cell(cell: Cell, task: Task, folder: Path, reporter: Reporter | None = None) -> Finished:
     """Train a cell within its budget, and score it on the validation and on the test data."""
+    figures = train_cell(cell, task, folder, reporter)
+    translator = Translator.load(folder, LoadOptions(engine="torch"))
+    figures["valid"] = round(_validate(translator, task), 2)
+    tested = _test(translator, task) if cell.tested else Finished({}, [])
+    del translator
+    _free_memory()
+    return Finished(figures | tested.figures, tested.outputs)
+
+
+def train_cell(cell: Cell, task: Task, folder: Path, reporter: Reporter | None = None) -> dict[str, Any]:
+    """Train a cell within its budget; its figures are what a table says of the training."""
     begun = time.perf_counter()
     trained = train(folder, _request(cell, task), reporter=reporter)
     command_s = time.perf_counter() - begun
-    figures = {
+    return {
         "key": cell.key,
         "task": cell.task,
         "system": cell.system,
@@ -114,12 +128,6 @@ def run_cell(cell: Cell, task: Task, folder: Path, reporter: Reporter | None = N
         "command_s": round(command_s, 1),
         **_training_figures(folder, trained),
     }
-    translator = Translator.load(folder, LoadOptions(engine="torch"))
-    figures["valid"] = round(_validate(translator, task), 2)
-    tested = _test(translator, task) if cell.tested else Finished({}, [])
-    del translator
-    _free_memory()
-    return Finished(figures | tested.figures, tested.outputs)
 
 
 def warm_up(cell: Cell, task: Task, folder: Path) -> None:
@@ -134,7 +142,7 @@ def _request(cell: Cell, task: Task) -> TrainingRequest:
     budget = [f"train.minutes={cell.seconds / 60}"] if cell.seconds else [f"train.steps={cell.steps}"]
     return TrainingRequest(
         train=[tuple(group) for group in task.train],
-        valid=[(str(task.valid.source), str(task.valid.target))],
+        valid=[tuple(group) for group in task.valid_groups] or [(str(task.valid.source), str(task.valid.target))],
         languages=task.languages,
         settings=[*task.settings, *cell.settings, f"train.seed={cell.seed}", *budget],
     )

@@ -1,0 +1,207 @@
+"""benchmarks/records.py: tasks have the form that their recipes ask for, recipes are compared on validation data, cells resume, and votes elect."""
+
+import argparse
+import json
+import math
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from transduce.paper.cells import Task, is_available, read_lines
+from transduce.paper.results import Results
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+sys.path.insert(0, str(BENCHMARKS))
+try:
+    import cells
+    import record_tasks
+    import records
+finally:
+    sys.path.pop(0)
+
+TINY = "model.d_model=16 model.d_ff=16 model.num_heads=2 model.num_encoder_layers=1 model.num_decoder_layers=1"
+WORDS = {"abc": "A B C", "cab": "C A B", "bac": "B A C", "한": "H AN"}
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Tiny files in the places of the public ones."""
+    folder = tmp_path / "data"
+    files = {split: "".join(f"{word}\t{sounds}\n" for word, sounds in WORDS.items()) for split in record_tasks.SPLITS}
+    for track, languages in record_tasks.PRONOUNCED.items():
+        for language in languages:
+            for split, text in files.items():
+                write(folder / "sigmorphon2021-g2p" / track / language / f"{split}.tsv", text)
+    for name in ("train-high", "valid", "test"):
+        write(folder / "conll2017-inflection" / "german" / f"{name}.tsv", "gehen\tging\tV;PST\nsehen\tsah\tV;PST\n" * 4)
+    for split in record_tasks.SPLITS:
+        write(folder / "cmudict" / f"{split}.tsv", "a\tAH0\na\tEY1\nab\tAE1 B\n")
+    return folder
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def make(name: str, data: Path, form: record_tasks.Form | None = None) -> Task:
+    return record_tasks.make_task(name, form or record_tasks.Form(), data, data.parent / "files")
+
+
+# --- tasks ----------------------------------------------------------------------------------------------------------
+
+
+def test_inflection_has_features_as_symbols(data: Path) -> None:
+    task = make("inflection german", data, record_tasks.Form(both_ways=True))
+    assert read_lines(task.test.source)[0] == "gehen ;V;PST"
+    assert read_lines(task.test.target)[0] == "ging"
+    train = read_lines(Path(task.train[0][0]))
+    assert (train[0], train[8]) == ("gehen\tging\tV;PST", "ging\tgehen\tLEMMA;V;PST")
+    assert task.score(["ging", "x"], ["ging", "sah"]).value == 50.0
+
+
+def test_pronunciation_is_tagged_where_languages_are_learned_together(data: Path) -> None:
+    apart, together = make("g2p low ice", data), make("g2p low", data)
+    assert read_lines(apart.test.source) == list(WORDS)
+    assert len(together.train) == len(together.valid_groups) == 10
+    assert read_lines(together.test.source)[0] == ">>ady<< abc"
+    assert record_tasks.language_of(">>ady<< abc") == "ady"
+    assert record_tasks.language_of("abc") == ""
+    assert together.score(["A B C", "x"], ["A B C", "A"]).value == 50.0
+
+
+def test_forms_change_the_training_data(data: Path) -> None:
+    joined = make("g2p low ice", data, record_tasks.Form(joined=3))
+    lines = read_lines(Path(joined.train[0][0]))
+    assert len(lines) == 4 * len(WORDS)
+    assert all(" | " in line.split("\t")[1] for line in lines[len(WORDS) :])
+    decomposed = make("g2p medium kor", data, record_tasks.Form(decomposed=True))
+    assert [len(word) for word in read_lines(decomposed.test.source)] == [3, 3, 3, 3]
+    assert len(make("g2p low", data, record_tasks.Form(with_medium=True)).train) == 20
+    with_cmudict = make("g2p high eng_us", data, record_tasks.Form(with_cmudict=True))
+    assert "data.tags=eng_us,cmudict" in with_cmudict.settings
+    assert read_lines(with_cmudict.test.source)[0] == ">>eng_us<< abc"
+
+
+def test_cmudict_counts_any_pronunciation_without_stress(data: Path) -> None:
+    task = make("cmudict", data, record_tasks.Form(stress=False))
+    assert read_lines(Path(task.train[0][0])) == ["a\tAH", "a\tEY", "ab\tAE B"]
+    assert read_lines(task.test.target) == ["AH0\tEY1", "AE1 B"]
+    assert task.score(["EY", "AE2 B"], read_lines(task.test.target)).value == 0.0
+    assert task.score(["B", "AE B"], read_lines(task.test.target)).value == 50.0
+
+
+# --- recipes and cells ----------------------------------------------------------------------------------------------
+
+
+def test_every_recipe_is_a_setting_of_this_version(data: Path) -> None:
+    keys = [
+        c.key for r in records.RECORDS for recipe in r.recipes for p in ("tuning", "test") for c in r.cells(recipe, p)
+    ]
+    assert len(set(keys)) == len(keys)
+    for record in records.RECORDS:
+        for recipe in record.recipes:
+            (first, *_) = record.cells(recipe, "test")
+            task = () if record.name in ("multi30k", "inflection") else make(first.task, data, recipe.form).settings
+            assert is_available((*task, *first.settings)), recipe.name
+            assert records.find_cell(records.RECORDS, first.key) == first
+            assert records.record_of(first.task) is record
+
+
+def chosen(out: Path, data: Path, *arguments: str) -> argparse.Namespace:
+    given = {
+        "data": data,
+        "out": out,
+        "only": [],
+        "set": TINY.split(),
+        "lines": None,
+        "scale": 1e-4,
+        "recipe": "",
+        "side_by_side": 2,
+    }
+    return argparse.Namespace(**given, until=1e12)
+
+
+def line_of(cell: records.Cell, valid: float, higher: bool) -> records.Figures:
+    name = cell.task.removeprefix(records.record_of(cell.task).name).strip()
+    figures = {"key": cell.key, "task": cell.task, "system": cell.system, "purpose": cell.purpose, "seed": cell.seed}
+    scores = {"valid": valid, "valid_by_language": {name: valid}, "test_by_language": {name: valid}, "score": valid}
+    return (
+        figures
+        | scores
+        | {"higher_is_better": higher, "command_s": 1.0, "hardware": "h", "whole_s": 40.0, "at_once": 2}
+    )
+
+
+def test_the_best_recipe_on_validation_data_is_tested(tmp_path: Path, data: Path) -> None:
+    record, results = records.RECORDS[0], Results(tmp_path / "records.jsonl")
+    asked = chosen(tmp_path, data)
+    tuning = records.missing(record, results, asked)
+    assert {cell.purpose for cell in tuning} == {"tuning"}
+    assert len(tuning) == len(record.recipes) * len(record.tried_on)
+    assert records.best_recipe(record, results) is None
+    for cell in tuning:
+        results.lines.append(line_of(cell, 90.0 + (cell.system == record.recipes[1].name), higher=True))
+    assert records.best_recipe(record, results) == record.recipes[1]
+    tests = records.missing(record, results, asked)
+    assert len(tests) == len(record.languages) * record.seeds
+    assert {(cell.purpose, cell.system, cell.tested) for cell in tests} == {("test", record.recipes[1].name, True)}
+    assert (
+        records.missing(record, results, replace_recipe(asked, record.recipes[0].name))[0].system
+        == record.recipes[0].name
+    )
+    assert records.expected_s(record, results, at_once=2) == 45.0
+    results.lines += [line_of(cell, 96.0, higher=True) for cell in tests]
+    page = records.replaced((cells.DOCS / "records.md").read_text(encoding="utf-8"), results)
+    assert "| 96.00 (96.00 to 96.00), 5 seeds |" in page
+    assert f"| {record.recipes[1].name} | 91.00 |" in page
+
+
+def replace_recipe(asked: argparse.Namespace, name: str) -> argparse.Namespace:
+    return argparse.Namespace(**{**vars(asked), "recipe": name})
+
+
+def test_of_error_rates_the_lowest_is_the_best(tmp_path: Path, data: Path) -> None:
+    record, results = records.record_of("cmudict"), Results(tmp_path / "records.jsonl")
+    for cell in records.missing(record, results, chosen(tmp_path, data)):
+        results.lines.append(line_of(cell, 30.0 - (cell.system == record.recipes[-1].name), higher=False))
+    assert records.best_recipe(record, results) == record.recipes[-1]
+
+
+def test_a_vote_adds_probabilities() -> None:
+    members = [[[("a", math.log(0.6)), ("b", math.log(0.4))]], [[("b", math.log(0.5)), ("c", math.log(0.3))]]]
+    assert records.vote(members) == ["b"]
+    assert records.vote(members[:1]) == ["a"]
+    assert records.vote([[[]], [[]]]) == [""]
+
+
+def test_a_cell_is_trained_in_a_process_and_voted_on(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TRANSDUCE_CACHE", str(tmp_path / "cache"))
+    small = replace(records.record_of("g2p low ice"), languages=("ice",), seeds=2)
+    asked = replace_recipe(chosen(tmp_path / "out", data), "apart")
+    results = Results.read(tmp_path / "out" / "records.jsonl")
+    monkeypatch.setattr(cells, "RESULTS", tmp_path / "none")
+    assert records.run(small, results, asked), capsys.readouterr().out
+    assert [line["seed"] for line in sorted(results.lines, key=lambda line: line["seed"])] == [1, 2]
+    assert {line["at_once"] for line in results.lines} == {2}
+    records.add_votes(small, results, asked)
+    assert results.lines[-1]["members"] == 2
+    assert results.lines[-1]["test_by_language"].keys() == {"ice"}
+    assert records.run(small, results, asked)  # nothing is left to do
+    kept = json.loads(records.candidates_of(asked.out, results.lines[0]["key"]).read_text(encoding="utf-8"))
+    assert len(kept["test"]) == len(WORDS)
+
+
+def test_no_cell_is_begun_that_would_not_end_in_time(tmp_path: Path, data: Path) -> None:
+    late = argparse.Namespace(**{**vars(chosen(tmp_path, data)), "until": 0.0})
+    assert not records.run(records.record_of("cmudict"), Results(tmp_path / "records.jsonl"), late)
+    assert not (tmp_path / "logs").exists()
+
+
+def test_the_page_is_generated() -> None:
+    written = (cells.DOCS / "records.md").read_text(encoding="utf-8")
+    assert written == records.replaced(written, cells.read_results("records"))
