@@ -77,6 +77,25 @@ def test_several_folders_translate_together(tmp_path: Path, capsys: pytest.Captu
     assert printed.out.splitlines() == [f.text for f in found]
     assert "instead of ct2: it does not support ensembles" in printed.err
     assert main([*command, "--engine", "ct2"]) == 2
+    (tmp_path / "expected").write_text(printed.out)
+    scored_files = [str(tmp_path / "in"), str(tmp_path / "expected")]
+    capsys.readouterr()
+    evaluate = [
+        "evaluate",
+        str(one),
+        *scored_files,
+        "--beam",
+        "3",
+        "--threads",
+        "1",
+        "--metrics",
+        "exact-match",
+        "--json",
+    ]
+    assert main([*evaluate, "--ensemble", str(other)]) == 0
+    assert json.loads(capsys.readouterr().out)["scores"]["exact match"]["value"] == 100.0
+    assert main(evaluate) == 0
+    assert json.loads(capsys.readouterr().out)["scores"]["exact match"]["value"] < 100.0
 
 
 def test_an_ensemble_shares_its_vocabulary(tmp_path: Path) -> None:

@@ -37,6 +37,17 @@ def add_columns(parser: Parser) -> None:
     )
 
 
+def add_ensemble(parser: Parser) -> None:
+    """Models that translate together."""
+    parser.add_argument(
+        "--ensemble",
+        nargs="+",
+        default=[],
+        metavar="RUN",
+        help="further models with the same vocabularies; predictions are averaged",
+    )
+
+
 def add_budget(
     parser: Parser,
     minutes: str = "wall-clock time of the run from start to model card, summed over all commands that resumed it; the model is "

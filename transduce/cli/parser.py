@@ -14,6 +14,7 @@ from transduce.cli.options import (
     add_budget,
     add_columns,
     add_engine,
+    add_ensemble,
     add_loading,
     add_machine,
     add_model,
@@ -325,13 +326,7 @@ def _translate(parser: Parser) -> None:
     add("--alignments", choices=["pharaoh"], help="append word alignments: `text ||| 0-0 1-2` (source-output)")
     add("--shortlist", action="store_true", help=SHORTLIST)
     add("--replace-unknown", action="store_true", help="replace <unk> by the source word it is aligned with")
-    add(
-        "--ensemble",
-        nargs="+",
-        default=[],
-        metavar="RUN",
-        help="further models with the same vocabularies; predictions are averaged",
-    )
+    add_ensemble(parser)
     add("--json", action="store_true", help="print a JSON object for each line: texts, tokens, log-probabilities")
     add("--quiet", action="store_true", help="do not report cut lines, unknown tokens and the like")
 
@@ -412,6 +407,7 @@ def _evaluate(parser: Parser) -> None:
     )
     add_search(parser)
     add_columns(parser)
+    add_ensemble(parser)
     add(
         "--metrics",
         nargs="+",
