@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from transduce.training import Result, RunPlan, Settings
     from transduce.translator.evaluation import Evaluation
     from transduce.translator.language_model import LanguageModel, TextScore
+    from transduce.translator.word_search import WordWeights
+    from transduce.word_models import WordModel
 
 __all__ = [
     "LoadOptions",
@@ -50,6 +52,7 @@ __all__ = [
     "import_model",
     "load",
     "load_language_model",
+    "ngram",
     "plan",
     "report",
     "run_difference",
@@ -81,6 +84,7 @@ def load(
     quantization: Literal["int8", "bfloat16", "float32"] = "int8",
     shortlist: bool = False,
     ensemble: Sequence[str | Path] = (),
+    ngram: "bool | WordWeights" = False,
     lazy: bool = False,
     quiet: bool = False,
 ) -> Translator:
@@ -96,6 +100,7 @@ def load(
         quantization: Number format of the weights in the ct2 engine.
         shortlist: Consider only the output tokens that `transduce.shortlist` listed (ct2 engine only).
         ensemble: Run folders of further models with the same vocabularies that translate together with this one.
+        ngram: Use the n-gram model that `transduce.ngram` made for a speech model; weights replace those of the run.
         lazy: Load the weights when they are first needed instead of now.
         quiet: Print no messages to stderr.
 
@@ -116,6 +121,7 @@ def load(
         quantization=quantization,
         shortlist=shortlist,
         ensemble=tuple(map(str, ensemble)),
+        ngram=ngram,
         say=_reporting(quiet),
     )
     tune_idle_threads()
@@ -902,6 +908,50 @@ def shortlist(run: str | Path, train: Files | None = None, *, threads: int = 0, 
     with TemporaryDirectory() as scratch:
         pairs = without_pipes(groups_of(train), Path(scratch))
         return make_shortlist(run, pairs, options=LoadOptions(engine="torch", threads=threads, say=say), say=say)
+
+
+def ngram(
+    run: str | Path,
+    texts: Sequence[str | Path] = (),
+    *,
+    order: int = 3,
+    lexicon: str | Path = "",
+    arpa: str | Path = "",
+    valid: Files | None = None,
+    tune: bool = True,
+    device: Literal["auto", "cpu", "cuda"] = "auto",
+    threads: int = 0,
+    quiet: bool = False,
+) -> "WordModel":
+    """Give a speech model an n-gram model of words, with which `load(run, ngram=True)` writes fewer wrong words.
+
+    Args:
+        run: The run folder of a speech model.
+        texts: Plain text or manifests to learn from; by default the transcripts that the run was trained on.
+        order: The longest n-grams.
+        lexicon: A file with the words that may be written, one per line; by default any word.
+        arpa: A finished n-gram model to use instead of learning one.
+        valid: Manifests to tune the weights on; by default the validation data of the run.
+        tune: Whether to tune the weights.
+        device: Where they are tuned; "auto" is a GPU if there is one.
+        threads: CPU threads; 0 means one for each core.
+        quiet: Print nothing.
+
+    Returns:
+        The file that was written, the weights, and the word error rate that they reached.
+
+    Example:
+        >>> transduce.ngram("runs/iban", lexicon="lexicon.txt").weights
+        WordWeights(lm_weight=0.6, word_bonus=1.0, ctc_weight=0.4, prefixes=60)
+    """
+    tune_idle_threads()
+    from transduce.word_models import make_word_model
+
+    options = LoadOptions(engine="torch", device=device, threads=threads, say=_reporting(quiet))
+    return make_word_model(
+        run, [str(text) for text in texts], order=order, lexicon=lexicon, arpa=arpa, valid=groups_of(valid), tuned=tune,
+        options=options, say=options.say,
+    )  # fmt: skip
 
 
 # --- keeping track of runs ---------------------------------------------------------------------------------------

@@ -3,12 +3,15 @@
 import argparse
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 from transduce import api
+from transduce.checkpoint import RunFolder
 from transduce.errors import SettingError
 from transduce.translator import LoadOptions, SearchRequest, Translator
 from transduce.translator.engines import say_to_stderr
+from transduce.translator.word_search import WordWeights
 
 Options = argparse.Namespace
 
@@ -36,7 +39,20 @@ def _load_arguments(options: Options) -> dict[str, Any]:
         "quantization": options.quantization or "int8",
         "ensemble": tuple(getattr(options, "ensemble", ())),
         "shortlist": getattr(options, "shortlist", False),
+        "ngram": _ngram(options),
     }
+
+
+def _ngram(options: Options) -> bool | WordWeights:
+    """Whether the model's n-gram model is used, with the weights of the options in place of those of the run."""
+    given = {name: getattr(options, name, None) for name in ("lm_weight", "word_bonus", "ctc_weight")}
+    if not getattr(options, "ngram", False):
+        for name in (name for name, value in given.items() if value is not None):
+            raise SettingError(
+                f"--{name.replace('_', '-')} has no effect without --ngram: add --ngram, or leave it out"
+            )
+        return False
+    return WordWeights.read(RunFolder(Path(options.run))).but(**given)
 
 
 def search_request(translator: Translator, options: Options) -> SearchRequest:

@@ -160,6 +160,23 @@ def add_search(parser: Parser) -> None:
     )
 
 
+def add_ngram(parser: Parser) -> None:
+    """The n-gram model of a speech model."""
+    add = parser.add_argument
+    add(
+        "--ngram",
+        action="store_true",
+        help="speech: search with the n-gram model and lexicon that `transduce ngram` made for the run; the decoder rescores as "
+        "many texts as the beam has",
+    )
+    for option, of_what in (
+        ("--lm-weight", "of the n-gram model"),
+        ("--word-bonus", "added for each word"),
+        ("--ctc-weight", "share of CTC beside the decoder, from 0 to 1; with 1 the decoder is not used"),
+    ):
+        add(option, type=float, metavar="X", help=f"with --ngram: {of_what} (default: as tuned)")
+
+
 def add_sampling(parser: Parser) -> None:
     """How to sample."""
     add = parser.add_argument

@@ -18,6 +18,7 @@ from transduce.cli.options import (
     add_loading,
     add_machine,
     add_model,
+    add_ngram,
     add_sampling,
     add_search,
     add_settings,
@@ -111,6 +112,7 @@ def make_parser() -> Parser:
     add("training", "distill", _distill, "train a small, fast model on the translations of a large one", TEACHER)
     add("training", "backtranslate", _backtranslate, "translate target-language text to make training pairs", RERUN)
     add("training", "shortlist", _shortlist, "learn which output tokens a sentence is likely to need", FASTER)
+    add("training", "ngram", _ngram, "learn an n-gram model of words for a speech model, and tune its weights", WORDS)
     add("training", "average", _average, "average the weights of several models")
     add("exchanging", "import", _import, "import a Marian model, from Hugging Face or in Marian's own format")
     add("tracking", "runs", _runs, "list the runs under a folder, or compare two of them", STATES)
@@ -169,6 +171,7 @@ TEACHER = (
     f"{RERUN} --device, --threads, --engine, --quantization, --weights, --beam, --to, --workers and --on apply to the teacher only; use --set for the "
     "student, for example --set train.device=cpu train.threads=4."
 )
+WORDS = "`transcribe --ngram` and `evaluate --ngram` then use it: CTC prefix search with these words, rescored by the decoder."
 FASTER = "`translate --shortlist` is then faster on CPUs."
 STATES = (
     "A run is running, stopped (rerun its `transduce train` command to resume it), finished, or broken; what is wrong with a "
@@ -335,6 +338,7 @@ def _transcribe(parser: Parser) -> None:
     add_model(parser)
     add_engine(parser)
     add_search(parser)
+    add_ngram(parser)
     add = parser.add_argument
     add(
         "files",
@@ -406,6 +410,7 @@ def _evaluate(parser: Parser) -> None:
         help="a SOURCE file and one or more REFERENCE files; or one .tsv or .jsonl file; - is stdin",
     )
     add_search(parser)
+    add_ngram(parser)
     add_columns(parser)
     add_ensemble(parser)
     add(
@@ -641,6 +646,38 @@ def _shortlist(parser: Parser) -> None:
     )
     add("--threads", type=int, default=0, help=THREADS)
     add("--quiet", action="store_true", help="print only errors")
+
+
+def _ngram(parser: Parser) -> None:
+    add = parser.add_argument
+    add("run", help="run folder of a speech model")
+    add(
+        "texts",
+        nargs="*",
+        metavar="FILE",
+        help="text to learn from: plain text with one sentence per line, or manifests (default: the transcripts of the run's training data)",
+    )
+    add("--order", type=int, default=3, help="longest n-grams, from 1 to 6 (default: 3)")
+    add(
+        "--lexicon",
+        default="",
+        metavar="FILE",
+        help="the words that may be written, one per line; what follows a word is not used (default: any word)",
+    )
+    add("--arpa", default="", metavar="FILE", help="use this finished n-gram model instead of learning one")
+    add(
+        "--valid",
+        nargs="+",
+        action="append",
+        metavar="FILE",
+        default=[],
+        help="manifest to tune the weights on (default: the run's validation data)",
+    )
+    add("--no-tune", action="store_true", help="keep the default weights")
+    add("--device", choices=["auto", "cpu", "cuda"], default="auto", help="where the weights are tuned (default: auto)")
+    add("--threads", type=int, default=0, help=THREADS)
+    add("--quiet", action="store_true", help="print only errors")
+    add("--json", action="store_true", help=JSON_RESULT)
 
 
 def _average(parser: Parser) -> None:

@@ -1,4 +1,4 @@
-"""The commands that make models and training data: demo, paper, train, plan, distill, backtranslate, average, shortlist."""
+"""The commands that make models and training data: demo, paper, train, plan, distill, backtranslate, average, shortlist, ngram."""
 
 import os
 import sys
@@ -13,6 +13,7 @@ from transduce.cli.lines import Lines
 
 if TYPE_CHECKING:
     from transduce.training import Result
+    from transduce.word_models import WordModel
 
 
 def demo(options: Options) -> int:
@@ -141,6 +142,30 @@ def average(options: Options) -> int:
     folder = api.average(options.runs, options.output, weights=options.weights)
     print(f"{folder}: wrote the mean of {len(options.runs)} models", file=sys.stderr)
     return 0
+
+
+def ngram(options: Options) -> int:
+    made = api.ngram(
+        options.run, options.texts, order=options.order, lexicon=options.lexicon, arpa=options.arpa, valid=options.valid,
+        tune=not options.no_tune, device=options.device, threads=options.threads, quiet=options.quiet,
+    )  # fmt: skip
+    if options.json:
+        print_json(asdict(made) | {"file": str(made.file)})
+    elif not options.quiet:
+        print(_word_model(made), file=sys.stderr)
+        print(f"use it with `transduce transcribe {options.run} FILE --ngram`", file=sys.stderr)
+    return 0
+
+
+def _word_model(made: "WordModel") -> str:
+    weights = made.weights
+    about = (
+        f"{made.file}: {made.ngrams:,} n-grams, {made.words:,} words; "
+        f"--lm-weight {weights.lm_weight:g} --word-bonus {weights.word_bonus:g} --ctc-weight {weights.ctc_weight:g}"
+    )
+    if made.error_rate is None:
+        return about
+    return f"{about} have a WER of {made.error_rate:.2f} on {made.utterances} utterances (best among the texts found: {made.least_error_rate:.2f})"
 
 
 def shortlist(options: Options) -> int:

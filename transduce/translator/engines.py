@@ -18,11 +18,13 @@ from transduce.errors import MissingExtra, RunError, SettingError
 from transduce.text import EOS, Vocabularies
 from transduce.translator.engine import Engine, SearchRequest
 from transduce.translator.folder import ModelFolder, open_folder, shortlist_digest
+from transduce.translator.word_search import Words, WordWeights, words_digest
 
 if TYPE_CHECKING:
     from transduce.device import Device
     from transduce.model import Model
     from transduce.translator.ct2_engine import Ct2Engine
+    from transduce.translator.ctc_engine import CtcEngine
     from transduce.translator.torch_engine import TorchEngine
 
 Say = Callable[[str], None]
@@ -44,6 +46,9 @@ class LoadOptions:
     quantization: Literal["int8", "bfloat16", "float32"] = "int8"  # for the ct2 engine
     shortlist: bool = False  # whether the ct2 engine considers only the tokens in the shortlist of the model
     ensemble: tuple[str, ...] = ()  # run folders of further models of an ensemble
+    ngram: "bool | WordWeights" = (
+        False  # whether a speech model uses its n-gram model; weights replace those of the run
+    )
     say: Say = say_to_stderr  # called with each message
 
     def __post_init__(self) -> None:
@@ -55,6 +60,8 @@ class LoadOptions:
             )
         if self.engine == "ct2" and self.device == "cuda":
             raise SettingError("the ct2 engine runs on CPUs only: use device cpu, or engine torch")
+        if self.ngram and (self.engine == "ct2" or self.shortlist):
+            raise SettingError("an n-gram model needs the torch engine: leave out --engine ct2 and --shortlist")
 
 
 class Engines(Protocol):
@@ -139,6 +146,8 @@ class FolderEngines:
         others = [str(read_about(open_folder(o).weights(options.weights)).get("sha256", o)) for o in options.ensemble]
         if options.shortlist:
             others.append(shortlist_digest(self.folder.folder))
+        if options.ngram:
+            others += [words_digest(self.folder.folder), str(options.ngram)]
         return " ".join([of_weights, both.source.digest, both.target.digest, quantization, *others])
 
     @property
@@ -168,6 +177,14 @@ class FolderEngines:
         others = [self._other(path).model(self.options.weights) for path in self.options.ensemble]
         return torch_engine(self.folder.model(self.options.weights), device, self.folder.vocabularies, others)
 
+    @cached_property
+    def _with_words(self) -> "CtcEngine":
+        from transduce.translator.ctc_engine import CtcEngine
+
+        run, given = self.folder.folder, self.options.ngram
+        weights = given if isinstance(given, WordWeights) else WordWeights.read(run)
+        return CtcEngine(self.torch, Words.read(run, self.folder.vocabularies.target), weights)
+
     def _other(self, path: str) -> ModelFolder:
         other = open_folder(path)
         for side in ("source", "target"):
@@ -191,6 +208,8 @@ class FolderEngines:
 
     def searching(self, request: SearchRequest) -> Engine:
         """CTranslate2 if it can serve the request, else PyTorch; the reason for PyTorch is reported once."""
+        if self.options.ngram:
+            return self._with_words
         if self.options.engine == "torch" or not self._may_be_ct2():
             return self.torch
         reason = self._reason_against(request)
@@ -207,7 +226,9 @@ class FolderEngines:
 
     def concurrent(self, request: SearchRequest) -> bool:
         """Whether several threads may search with this request at once: only with CTranslate2."""
-        return self.options.engine != "torch" and self._may_be_ct2() and not self._reason_against(request)
+        options = self.options
+        never = options.engine == "torch" or bool(options.ngram) or not self._may_be_ct2()
+        return not never and not self._reason_against(request)
 
     def scoring(self) -> Engine:
         """PyTorch unless ct2 was chosen: it scores with the weights as they were trained, without quantization."""

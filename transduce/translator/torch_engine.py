@@ -41,7 +41,7 @@ class TorchEngine:
     def _in_batches(self, block: SearchBlock, request: SearchRequest, draws: torch.Generator) -> list[list[Hypothesis]]:
         self.model.eval()
         found: list[list[Hypothesis]] = [[] for _ in block.sources]
-        for numbers in self._batches(block.sources, request.width):
+        for numbers in self.batches(block.sources, request.width):
             for number, hypotheses in zip(numbers, self._search(block.only(numbers), request, draws), strict=True):
                 found[number] = hypotheses
         return found
@@ -82,13 +82,13 @@ class TorchEngine:
     ) -> list[list[T]]:
         self.model.eval()
         results: list[list[T]] = [[] for _ in sources]
-        for numbers in self._batches([max(s, t, key=len) for s, t in zip(sources, targets, strict=True)], beam=1):
+        for numbers in self.batches([max(s, t, key=len) for s, t in zip(sources, targets, strict=True)], beam=1):
             done = work([sources[n] for n in numbers], [targets[n] for n in numbers])
             for number, result in zip(numbers, done, strict=True):
                 results[number] = result
         return results
 
-    def _batches(self, sources: Sequence[Ids], beam: int) -> Iterator[list[int]]:
+    def batches(self, sources: Sequence[Ids], beam: int) -> Iterator[list[int]]:
         """Indices of sources of similar length, longest first, within the budget of positions."""
         order = sorted(range(len(sources)), key=lambda n: -len(sources[n]))
         begin = 0

@@ -1,0 +1,161 @@
+"""CTC prefix search: the most probable texts of the frames of a recording, with a guide that allows and scores tokens.
+
+An alignment gives each frame a token or the blank; repeated tokens are merged and blanks removed. The search keeps the prefixes that are
+best at each frame, and adds up the alignments of each prefix: those that end in a blank apart from those that end in its last token. A guide,
+such as a lexicon with a language model, says which tokens may follow a prefix and what they are worth. Knows no text and no model.
+
+Axes: T frames, C classes with the blank.
+"""
+
+import heapq
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+LEAST = 1e-4  # probability of a token at a frame below which it is not tried
+
+
+class Guide(Protocol):
+    """What the search knows of texts. A state belongs to a prefix; None says that there is no such text."""
+
+    def start(self) -> Any: ...
+
+    def extended(self, state: Any, token: int) -> Any | None: ...
+
+    def ended(self, state: Any) -> Any | None: ...
+
+    def score(self, state: Any) -> float:
+        """What is added to the log-probability of the frames."""
+        ...
+
+
+class NoGuide:
+    """Every text is allowed, and worth the same."""
+
+    def start(self) -> bool:
+        return True
+
+    def extended(self, state: bool, token: int) -> bool:
+        return True
+
+    def ended(self, state: bool) -> bool:
+        return True
+
+    def score(self, state: bool) -> float:
+        return 0.0
+
+
+@dataclass(frozen=True)
+class CtcHypothesis:
+    """A text with the log-probability of all its alignments, and the guide's state at its end."""
+
+    tokens: list[int]
+    log_probability: float
+    state: Any
+    score: float  # with what the guide adds
+
+
+class _Prefix:
+    """A prefix of the search. Its probabilities are relative to the sum of all prefixes at its frame."""
+
+    __slots__ = ("blank", "children", "label", "next_blank", "next_label", "parent", "rank", "state", "token", "worth")
+
+    def __init__(self, parent: "_Prefix | None", token: int, state: Any, worth: float) -> None:
+        self.parent, self.token, self.state, self.worth = parent, token, state, worth
+        self.blank = self.label = self.next_blank = self.next_label = self.rank = 0.0
+        self.children: dict[int, _Prefix | None] = {}
+
+    def child(self, token: int, guide: Guide) -> "_Prefix | None":
+        """The prefix with one more token; None where the guide allows no such text."""
+        if token not in self.children:
+            state = guide.extended(self.state, token)
+            self.children[token] = None if state is None else _Prefix(self, token, state, guide.score(state))
+        return self.children[token]
+
+    def tokens(self) -> list[int]:
+        prefix, found = self, list[int]()
+        while prefix.parent is not None:
+            found.append(prefix.token)
+            prefix = prefix.parent
+        return found[::-1]
+
+
+def prefix_search(
+    log_probs: NDArray[np.floating[Any]],
+    guide: Guide,
+    *,
+    beam: int,
+    n_best: int = 1,
+    never: tuple[int, ...] = (),
+    least: float = LEAST,
+) -> list[CtcHypothesis]:
+    """The best texts of the frames [T, C], best first; the last class is the blank, and `never` are tokens of no text.
+
+    There may be fewer than `n_best`, and none where the guide allows no text that the frames could spell.
+    """
+    start = guide.start()
+    root = _Prefix(None, -1, start, guide.score(start))
+    root.blank, live, scale = 1.0, [root], 0.0
+    for frame, blank, tokens in _frames(log_probs, never, least):
+        live = _kept(_reached(live, frame, blank, tokens, guide), beam)
+        total = sum(prefix.blank + prefix.label for prefix in live)
+        if not total:
+            return []
+        scale += math.log(total)
+        for prefix in live:
+            prefix.blank /= total
+            prefix.label /= total
+    return heapq.nlargest(n_best, _finished(live, guide, scale), key=attrgetter("score"))
+
+
+def _frames(
+    log_probs: NDArray[np.floating[Any]], never: tuple[int, ...], least: float
+) -> Iterator[tuple[list[float], float, list[int]]]:
+    """For each frame its probabilities, that of the blank, and the tokens worth trying."""
+    probabilities = np.exp(log_probs.astype(np.float64))
+    wanted = probabilities[:, :-1] >= least
+    wanted[:, list(never)] = False
+    for row, tokens in zip(probabilities, wanted, strict=True):
+        yield row.tolist(), float(row[-1]), tokens.nonzero()[0].tolist()
+
+
+def _reached(live: list[_Prefix], frame: list[float], blank: float, tokens: list[int], guide: Guide) -> list[_Prefix]:
+    """Every prefix that has an alignment to one frame more, with the sums of those alignments."""
+    reached: dict[int, _Prefix] = {}
+    for prefix in live:
+        whole = prefix.blank + prefix.label
+        reached[id(prefix)] = prefix
+        prefix.next_blank += whole * blank
+        if prefix.label:
+            prefix.next_label += prefix.label * frame[prefix.token]
+        for token in tokens:
+            child = prefix.child(token, guide)
+            if child is not None:
+                child.next_label += (prefix.blank if token == prefix.token else whole) * frame[token]
+                reached[id(child)] = child
+    return list(reached.values())
+
+
+def _kept(reached: list[_Prefix], beam: int) -> list[_Prefix]:
+    """The best prefixes, with their sums at the new frame; the sums of the others are forgotten."""
+    for prefix in reached:
+        prefix.blank, prefix.label = prefix.next_blank, prefix.next_label
+        prefix.next_blank = prefix.next_label = 0.0
+        whole = prefix.blank + prefix.label
+        prefix.rank = math.log(whole) + prefix.worth if whole else -math.inf
+    if len(reached) <= beam:
+        return reached
+    return heapq.nlargest(beam, reached, key=attrgetter("rank"))
+
+
+def _finished(live: list[_Prefix], guide: Guide, scale: float) -> Iterator[CtcHypothesis]:
+    for prefix in live:
+        state, whole = guide.ended(prefix.state), prefix.blank + prefix.label
+        if state is not None and whole:
+            log_probability = math.log(whole) + scale
+            yield CtcHypothesis(prefix.tokens(), log_probability, state, log_probability + guide.score(state))
