@@ -318,10 +318,11 @@ def test_the_run_folder_is_drawn_as_it_is() -> None:
     drawing = text.partition("## The run folder")[2].split("```")[1]
     drawn = set(re.findall(r"[\w-]+\.\w+|[\w-]+(?=/)", drawing)) - {"RUN"}
     folder = checkpoint.RunFolder(Path("RUN"))
-    named = [folder.config, folder.metrics, folder.data, folder.card, folder.checkpoints, folder.ct2]
+    named = [folder.config, folder.metrics, folder.data, folder.card, folder.checkpoints, folder.ct2, folder.ngram]
     named += [folder.vocabulary(side) for side in ("joint", "source", "target")]
     named += [folder.weights(which) for which in ("best", "last", "averaged")]
     written = {"curves.png", "tensorboard", "weights.safetensors", "optimizer.safetensors", "progress.json"}
+    written |= {"words.arpa", "lexicon.txt", "weights.json"}
     assert {name for name in written if f'"{name}"' not in SOURCE} == set()
     assert drawn == {path.name for path in named} | written | {checkpoint.checkpoint_path(folder, 12_000).name}
 

@@ -78,6 +78,11 @@ class RunFolder:
         return self.path / "shortlist.sha256"
 
     @property
+    def ngram(self) -> Path:
+        """The n-gram model of a speech model, with its lexicon and weights."""
+        return self.path / "ngram"
+
+    @property
     def made(self) -> Path:
         """A synthetic corpus that another model generated for this run."""
         return self.path / "made"

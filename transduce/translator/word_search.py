@@ -125,7 +125,7 @@ def words_digest(run: RunFolder) -> str:
 
 
 def _files(run: RunFolder) -> dict[str, Path]:
-    folder = run.path / "ngram"
+    folder = run.ngram
     return {"ngram": folder / "words.arpa", "lexicon": folder / "lexicon.txt", "weights": folder / "weights.json"}
 
 
