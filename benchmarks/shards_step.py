@@ -65,8 +65,8 @@ def plain() -> Callable[[list], None]:
 def sharded() -> Callable[[list], None]:
     torch.manual_seed(1)
     model, train, share = Transformer(MODEL, SIZE, SIZE), TrainConfig(shards=SHARDS), Share(SHARDS, at_once=THREADS)
-    adam = ShardedState(model, train, share, Alone()).adam
-    update = ShardedUpdate(model, adam, train, choose_device("cpu", "fp32", THREADS), share, Alone())
+    sliced = ShardedState(model, train, share, Alone()).sliced
+    update = ShardedUpdate(model, sliced, train, choose_device("cpu", "fp32", THREADS), share, Alone())
 
     def step(planned: list) -> None:
         update.begin(1)

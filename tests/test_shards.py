@@ -1,7 +1,10 @@
 """Shards: a step is the same, bit for bit, however many threads compute it."""
 
 import random
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +22,8 @@ from transduce.data.packing import Pages, Widths
 from transduce.data.pages import Paging
 from transduce.device import Device, _survives_bf16
 from transduce.errors import SettingError
-from transduce.training.optimizer import make_optimizer
+from transduce.training.exchange import Exchange, Single
+from transduce.training.optimizer import make_optimizer, optimizer_tensors
 from transduce.training.processes import Alone
 from transduce.training.shard_settings import SUPPORTS, refuse_unsupported
 from transduce.training.sharded_graphs import ShardedGraphedUpdate
@@ -86,6 +90,25 @@ def test_slices_are_aligned_and_hold_every_weight_once(count: int) -> None:
         assert bool((view == expected).all())
 
 
+@pytest.mark.parametrize("count", [1, 2, 8])
+def test_whole_weights_lie_within_one_slice(count: int) -> None:
+    shapes = tuple(torch.Size(shape) for shape in ([40, 50], [900], [30, 60], [8, 40], [30, 60], [77], [64, 64]))
+    whole = tuple(len(shape) == 2 and number > 0 for number, shape in enumerate(shapes))
+    slices = Slices(shapes, (True, False, True, True, True, False, True), count, whole)
+    number_of = {weight: number for number in range(count) for weight in slices.whole_weights(number)}
+    assert sorted(number_of) == [2, 3, 4, 6]
+    vector = torch.arange(slices.size, dtype=torch.float64)
+    for weight, view in enumerate(slices.views(vector)):
+        if number := number_of.get(weight):
+            assert number * slices.length <= int(view.min()) <= int(view.max()) < (number + 1) * slices.length
+    runs = [run for number in range(count) for run in slices.runs(number)]
+    divided = {element for run in runs for element in range(run.begin, run.end)}
+    views = slices.views(vector)
+    assert all({int(one) for one in views[weight].reshape(-1)} <= divided for weight in (0, 1, 5))
+    assert not any(int(one) in divided for weight in number_of for one in views[weight].reshape(-1))
+    assert len({float(one) for view in views for one in view.reshape(-1)}) == sum(s.numel() for s in shapes)
+
+
 # --- the plan ------------------------------------------------------------------------------------------------------
 
 
@@ -119,7 +142,7 @@ def test_a_shard_has_its_own_seed() -> None:
 def sharded(train: TrainConfig, at_once: int = 1, **model: object) -> ShardedUpdate:
     network, share = make_model(**model), Share(SHARDS, at_once=at_once)
     state = ShardedState(network, train, share, Alone())
-    return ShardedUpdate(network, state.adam, train, CPU, share, Alone())
+    return ShardedUpdate(network, state.sliced, train, CPU, share, Alone())
 
 
 def take_steps(update: ShardedUpdate | ShardedGraphedUpdate, count: int = 3, rate: float = 1e-2) -> dict[str, Tensor]:
@@ -133,24 +156,103 @@ def take_steps(update: ShardedUpdate | ShardedGraphedUpdate, count: int = 3, rat
 
 
 TRAIN = TrainConfig(shards=SHARDS, clip_norm=0.1, weight_decay=0.1, optimizer="adamw", epsilon=1e-6)
+MUON = replace(TRAIN, optimizer="muon")
+both_optimizers = pytest.mark.parametrize("train", [TRAIN, MUON], ids=["adamw", "muon"])
 
 
+@both_optimizers
 @pytest.mark.parametrize("threads", [1, 2, 4])
-def test_the_number_of_threads_changes_no_bit(threads: int) -> None:
+def test_the_number_of_threads_changes_no_bit(threads: int, train: TrainConfig) -> None:
     before = torch.get_num_threads()
-    expected = take_steps(sharded(TRAIN, dropout=0.1))
+    expected = take_steps(sharded(train, dropout=0.1))
     torch.set_num_threads(threads)
     try:
-        found = take_steps(sharded(TRAIN, at_once=threads, dropout=0.1))
+        found = take_steps(sharded(train, at_once=threads, dropout=0.1))
     finally:
         torch.set_num_threads(before)
     assert all(torch.equal(found[name], weight) for name, weight in expected.items())
 
 
-def test_shards_compute_the_plain_step() -> None:
-    update = sharded(TRAIN)
+class Hall:
+    """Where processes that are threads of this one meet to exchange vectors."""
+
+    def __init__(self, count: int) -> None:
+        self.barrier, self.brought = threading.Barrier(count, timeout=60), dict[int, Tensor]()
+
+    def exchanged(self, number: int, vector: Tensor) -> list[Tensor]:
+        self.brought[number] = vector.clone()
+        self.barrier.wait()
+        found = [self.brought[other] for other in range(self.barrier.parties)]
+        self.barrier.wait()
+        return found
+
+
+class ThreadProcesses(Alone):
+    """One of several processes, each of which is a thread."""
+
+    def __init__(self, number: int, hall: Hall) -> None:
+        self.number, self.count, self.hall = number, hall.barrier.parties, hall
+        self.exchange = Exchange(self, Single())
+
+    def all_to_all(self, parts: Tensor) -> Tensor:
+        return torch.stack([rows[self.number] for rows in self.hall.exchanged(self.number, parts)])
+
+    def gather(self, own: Tensor, out: Tensor) -> None:
+        out.copy_(self.whole(own))
+
+    def add_slices(self, vector: Tensor, out: Tensor) -> None:
+        out.copy_(self.exchange.added(vector))
+
+    def all_rows(self, rows: Tensor) -> Tensor:
+        return torch.cat(self.hall.exchanged(self.number, rows))
+
+    def gather_slices(self, vector: Tensor) -> None:
+        self.exchange.gather(vector.view(self.count, -1)[self.number], vector)
+
+    def whole(self, own: Tensor) -> Tensor:
+        return torch.cat(self.hall.exchanged(self.number, own))
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What one of several processes has in the end."""
+
+    weights: dict[str, Tensor]
+    optimizer: dict[str, Tensor]
+
+
+def by_processes(train: TrainConfig, count: int, steps: int = 3) -> list[Ended]:
+    """The steps, computed by several processes; half-way each loads the state that all have saved."""
+    hall = Hall(count)
+    models = [make_model(dropout=0.1) for _ in range(count)]
+
+    def run(number: int) -> Ended:
+        processes, share = ThreadProcesses(number, hall), Share(SHARDS, number, count)
+        state = ShardedState(models[number], train, share, processes)
+        update = ShardedUpdate(models[number], state.sliced, train, CPU, share, processes)
+        take_steps(update, 1)
+        state.restore(state.checkpoint({}))
+        weights = take_steps(update, steps)
+        return Ended(weights, {name: tensor.clone() for name, tensor in state.checkpoint({}).optimizer.items()})
+
+    with ThreadPoolExecutor(count) as threads:
+        return list(threads.map(run, range(count)))
+
+
+@both_optimizers
+def test_the_number_of_processes_changes_no_bit(train: TrainConfig) -> None:
+    (alone,) = by_processes(train, 1)
+    for count in (2, 4):
+        ended = by_processes(train, count)
+        assert all(torch.equal(one.weights[name], tensor) for one in ended for name, tensor in alone.weights.items())
+        assert all(torch.equal(ended[0].optimizer[name], tensor) for name, tensor in alone.optimizer.items())
+
+
+@both_optimizers
+def test_shards_compute_the_plain_step(train: TrainConfig) -> None:
+    update = sharded(train)
     model = make_model()
-    plain = PlainUpdate(model, make_optimizer(model, TRAIN), TRAIN, CPU)
+    plain = PlainUpdate(model, make_optimizer(model, train), train, CPU)
     step = [np.arange(9), np.arange(9, 12)]
     for _ in range(3):
         for numbers in step:
@@ -187,18 +289,15 @@ def test_what_is_not_a_number_is_not_applied() -> None:
     assert all(torch.equal(weight, before[name]) for name, weight in update.model.named_parameters())
 
 
-def test_a_checkpoint_does_not_depend_on_the_number_of_shards() -> None:
-    """Its names and shapes are those of torch's optimizer."""
-    train = TrainConfig(shards=SHARDS, ema=0.9)
-    update = sharded(train)
-    state = ShardedState(update.model, train, update.shards, Alone())
-    names = set(state.checkpoint({}).optimizer)
-    model = make_model()
-    optimizer = make_optimizer(model, train)
-    moments = {"step", "exp_avg", "exp_avg_sq"}
-    assert names == {f"{name}.{moment}" for name, _ in model.named_parameters() for moment in moments}
-    for name, parameter in model.named_parameters():
-        assert state.checkpoint({}).optimizer[f"{name}.exp_avg"].shape == optimizer.state[parameter]["exp_avg"].shape
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+def test_a_checkpoint_does_not_depend_on_the_number_of_shards(optimizer: Any) -> None:
+    """Its names and shapes are those of a run with one shard."""
+    train, model = TrainConfig(shards=SHARDS, ema=0.9, optimizer=optimizer), make_model()
+    state = ShardedState(model, train, Share(SHARDS), Alone())
+    plain = make_model()
+    expected = optimizer_tensors(make_optimizer(plain, train), plain)
+    saved = state.checkpoint({}).optimizer
+    assert {name: one.shape for name, one in saved.items()} == {name: one.shape for name, one in expected.items()}
 
 
 # --- graphs of a GPU -------------------------------------------------------------------------------------------------
@@ -210,7 +309,7 @@ STEADY = TrainConfig(shards=SHARDS, clip_norm=0.1, epsilon=1.0)  # so that what 
 def graphed(train: TrainConfig, device: Device, **model: object) -> ShardedGraphedUpdate:
     network, share = make_model(**model).to(device.torch), Share(SHARDS)
     state = ShardedState(network, train, share, Alone())
-    return ShardedGraphedUpdate(network, state.adam, train, device, share, Alone())
+    return ShardedGraphedUpdate(network, state.sliced, train, device, share, Alone())
 
 
 @pytest.fixture
@@ -308,22 +407,17 @@ def test_a_run_resumes_on_another_number_of_threads_to_the_same_weights(train_ru
 # --- what cannot be combined with shards -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"optimizer": "muon"}, r'train\.optimizer = "muon": not supported together with train\.shards = 4'),
-        ({"shards": 6}, r"train\.shards = 6: must be a power of two, such as 4"),
-    ],
-)
-def test_what_shards_do_not_know_is_refused_by_name(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(SettingError, match=message):
-        refuse_unsupported(build({"train": {"shards": 4} | settings}))
+def test_shards_must_be_a_power_of_two() -> None:
+    with pytest.raises(SettingError, match=r"train\.shards = 6: must be a power of two, such as 4"):
+        refuse_unsupported(build({"train": {"shards": 6}}))
 
 
-def test_sampled_segmentation_needs_one_shard() -> None:
-    with pytest.raises(SettingError, match=r"data\.subword_sampling = 0\.1: not supported"):
-        refuse_unsupported(build({"train": {"shards": 2}, "data": {"subword_sampling": 0.1}}))
-    refuse_unsupported(build({"train": {"optimizer": "muon"}, "data": {"subword_sampling": 0.1}}))
+def test_what_shards_do_not_know_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They know every choice of today, so one of them is taken away here."""
+    monkeypatch.setitem(SUPPORTS.values, "optimizer", ("adam",))
+    with pytest.raises(SettingError, match=r'train\.optimizer = "muon": not supported together with train\.shards = 4'):
+        refuse_unsupported(build({"train": {"shards": 4, "optimizer": "muon"}}))
+    refuse_unsupported(build({"train": {"optimizer": "muon"}}))
 
 
 def test_a_new_setting_of_training_is_refused_until_it_is_declared() -> None:

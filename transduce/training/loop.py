@@ -166,7 +166,7 @@ class Trainer:
         in_bf16 = self.device.kind == "cuda" and self.device.bf16 and not has_running_statistics(self.model)
         graphed = in_bf16 and self.progress.layout == "pages"
         if isinstance(self.state, ShardedState) and self.share is not None:
-            shared = self.model, self.state.adam, self.config, self.device, self.share, self.processes
+            shared = self.model, self.state.sliced, self.config, self.device, self.share, self.processes
             if not graphed:
                 return ShardedUpdate(*shared)
             return ShardedGraphedUpdate(*shared, one_batch=getattr(self.planner, "batches_per_shard", 0) == 1)

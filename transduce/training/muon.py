@@ -30,15 +30,16 @@ def orthogonalised(matrices: Tensor) -> Tensor:
 
 
 class Muon(Optimizer):
-    """Muon on `matrices`, `rest` on the other parameters, both at the learning rate of `param_groups`."""
+    """Muon on `matrices`, `rest` on the other parameters, if any, both at the learning rate of `param_groups`."""
 
-    def __init__(self, matrices: Matrices, weight_decay: float, rest: Optimizer) -> None:
+    def __init__(self, matrices: Matrices, weight_decay: float, rest: Optimizer | None = None) -> None:
         super().__init__([{"params": list(matrices), "weight_decay": weight_decay}], {"lr": 0.0})
         for parameter in matrices:
             self.state[parameter] = {"momentum": torch.zeros_like(parameter)}
         self.heights, self.rest = list(matrices.values()), rest
-        self.param_groups += rest.param_groups  # the same objects, so that a rate set here also applies there
-        self.state.update(rest.state)
+        if rest is not None:
+            self.param_groups += rest.param_groups  # the same objects, so that a rate set here also applies there
+            self.state.update(rest.state)
 
     @torch.no_grad()
     def step(self) -> None:  # type: ignore[override]
@@ -54,7 +55,8 @@ class Muon(Optimizer):
             torch._foreach_mul_(group["params"], 1 - group["lr"] * group["weight_decay"])
         torch._foreach_mul_(updates, group["lr"])
         torch._foreach_sub_(group["params"], updates)
-        self.rest.step()
+        if self.rest is not None:
+            self.rest.step()
 
     def _by_shape(self, updates: list[Tensor]) -> list[list[Tensor]]:
         """Views of all matrices, grouped by shape; tall ones are transposed."""

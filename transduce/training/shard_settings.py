@@ -13,7 +13,7 @@ _NUMBERS = (
 )  # fmt: skip
 _CHOICES: dict[str, Values] = {
     "layout": ("auto", "padded", "pages"),
-    "optimizer": ("adam", "adamw"),  # Muon stacks matrices, and how it multiplies them may change with their number
+    "optimizer": ("adam", "adamw", "muon"),
     "schedule": ("inverse_sqrt", "linear", "cosine", "constant"),
     "precision": ("auto", "fp32", "bf16"),
     "device": ("auto", "cpu", "cuda"),
@@ -27,6 +27,5 @@ def refuse_unsupported(config: Config) -> None:
     shards = config.train.shards
     if shards & (shards - 1):
         raise SettingError(f"train.shards = {shards}: must be a power of two, such as {1 << shards.bit_length() - 1}")
-    sampling = f"data.subword_sampling = {config.data.subword_sampling}" if config.data.subword_sampling else ""
-    if shards > 1 and (refused := SUPPORTS.refusal(config.train) or sampling):
+    if shards > 1 and (refused := SUPPORTS.refusal(config.train)):
         raise SettingError(f"{refused}: not supported together with train.shards = {shards}; set train.shards=1")

@@ -15,7 +15,7 @@ from transduce.device import Device
 from transduce.model import Model
 from transduce.training.processes import Processes
 from transduce.training.shards import Shard, Share, TreeSum, shard_seed
-from transduce.training.sliced_adam import SlicedAdam
+from transduce.training.sliced_optimizer import SlicedOptimizer
 from transduce.training.update import GraphedUpdate
 
 
@@ -25,25 +25,26 @@ class ShardedGraphedUpdate(GraphedUpdate):
     def __init__(
         self,
         model: Model,
-        adam: SlicedAdam,
+        sliced: SlicedOptimizer,
         config: TrainConfig,
         device: Device,
         share: Share,
         processes: Processes,
         one_batch: bool = False,  # whether no shard has several batches
     ) -> None:
-        super().__init__(model, adam, config, device)  # type: ignore[arg-type]
+        self.sliced = sliced
+        super().__init__(model, sliced, config, device)  # type: ignore[arg-type]
         # Such a gradient consists of bfloat16 numbers until others are added to it: half the bytes say the same.
         self.sends_bf16 = one_batch and len(share.own) == 1
-        self.adam, self.shards, self.processes, self.seed = adam, share, processes, 0
+        self.shards, self.processes, self.seed = share, processes, 0
         for parameter in self.masters:
-            parameter.grad = None  # Adam has the gradients of its slices
-        self.gradient = torch.zeros_like(adam.weights)  # of the current shard
-        self.more = torch.zeros_like(adam.weights)
-        self.tree = TreeSum(lambda: torch.zeros_like(adam.weights))
+            parameter.grad = None  # the optimizer has the gradients of its slices
+        self.gradient = torch.zeros_like(sliced.weights)  # of the current shard
+        self.more = torch.zeros_like(sliced.weights)
+        self.tree = TreeSum(lambda: torch.zeros_like(sliced.weights))
         # Both losses of each own shard and the squared norm of the slice of the same number; then those of all processes.
-        self.figures = torch.zeros(len(share.own), 3, dtype=torch.float64, device=adam.weights.device)
-        self.all_figures = torch.zeros(share.shards, 3, dtype=torch.float64, device=adam.weights.device)
+        self.figures = torch.zeros(len(share.own), 3, dtype=torch.float64, device=sliced.weights.device)
+        self.all_figures = torch.zeros(share.shards, 3, dtype=torch.float64, device=sliced.weights.device)
         self.stages: dict[str, Callable[[], None]] = {}
 
     def begin(self, seed: int) -> None:
@@ -72,11 +73,11 @@ class ShardedGraphedUpdate(GraphedUpdate):
     def apply(self, learning_rate: float) -> None:
         self.rate.fill_(learning_rate)
         total = self._total()
-        self.processes.add_slices(total.bfloat16() if self.sends_bf16 else total, self.adam.gradient)
+        self.processes.add_slices(total.bfloat16() if self.sends_bf16 else total, self.sliced.gradient)
         self._replay("norms", self._measure_slices)
         self.all_figures.copy_(self.processes.all_rows(self.figures))
         self._replay("update", self._update_slices)
-        self.processes.gather_slices(self.adam.weights)
+        self.processes.gather_slices(self.sliced.weights)
         self._replay("copy", lambda: torch._foreach_copy_(self.workers, self.masters))
         self.forget()
 
@@ -94,15 +95,21 @@ class ShardedGraphedUpdate(GraphedUpdate):
 
     def _measure_slices(self) -> None:
         """Each slice is a tensor of its own: how a sum is divided on a GPU may depend on the shape."""
-        for number, part in enumerate(self.adam.own_slices(self.adam.gradient)):
+        for number, part in enumerate(self.sliced.own_slices(self.sliced.gradient)):
             self.figures[number, 2] = torch.linalg.vector_norm(part).double().square()
 
     def _update_slices(self) -> None:
         norm = self.all_figures[:, 2].sum().sqrt()
         if self.config.clip_norm:
-            self.adam.gradient *= (self.config.clip_norm / (norm + 1e-6)).clamp(max=1.0).float()
+            self.sliced.gradient *= (self.config.clip_norm / (norm + 1e-6)).clamp(max=1.0).float()
         self.gradient_norm.copy_(norm)
         self.losses += self.all_figures[:, :2].sum(0).float()
         self.finite.logical_and_(norm.isfinite() & self.losses[0].isfinite())
-        for optimizer in self.adam.optimizers:
-            optimizer.step()
+        for number in range(len(self.shards.own)):
+            self.sliced.step(number)
+
+    def _size(self) -> int:
+        return self.sliced.slices.size
+
+    def _views(self, vector: Tensor) -> list[Tensor]:
+        return self.sliced.slices.views(vector)

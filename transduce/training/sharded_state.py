@@ -17,7 +17,7 @@ from transduce.errors import SettingError
 from transduce.model import Model, has_running_statistics
 from transduce.training.processes import Processes
 from transduce.training.shards import Share
-from transduce.training.sliced_adam import SlicedAdam
+from transduce.training.sliced_optimizer import SlicedOptimizer
 from transduce.training.state import TRAINED, TrainingState
 from transduce.translator import load_weights
 
@@ -31,8 +31,8 @@ class ShardedState(TrainingState):
                 f"model.family = {model.config.family}: a model with running statistics cannot be trained with "
                 f"train.shards = {share.shards}; set train.shards=1"
             )
-        self.adam, self.processes = SlicedAdam(model, config, share), processes
-        super().__init__(model, self.adam, config.ema)  # type: ignore[arg-type]
+        self.sliced, self.processes = SlicedOptimizer(model, config, share), processes
+        super().__init__(model, self.sliced, config.ema)  # type: ignore[arg-type]
         self.own_average: Tensor | None = None
 
     @torch.no_grad()
@@ -41,19 +41,21 @@ class ShardedState(TrainingState):
         if not self.decay:
             return
         if self.own_average is None:
-            self.own_average = self.adam.own_weights.clone()
+            self.own_average = self.sliced.own_weights.clone()
         threads = torch.get_num_threads()
         if self.own_average.device.type == "cpu":
             torch.set_num_threads(1)
-        for average, weights in zip(*map(self.adam.own_slices, (self.own_average, self.adam.own_weights)), strict=True):
+        for average, weights in zip(
+            *map(self.sliced.own_slices, (self.own_average, self.sliced.own_weights)), strict=True
+        ):
             average.lerp_(weights, 1 - self.decay)
         torch.set_num_threads(threads)
 
     def _collect_average(self) -> None:
         """Gather the moving average from all processes, before it is read."""
         if self.own_average is not None:
-            views = self.adam.slices.views(self.processes.whole(self.own_average))
-            self.average = dict(zip(self.adam.names, views, strict=True))
+            views = self.sliced.slices.views(self.processes.whole(self.own_average))
+            self.average = dict(zip(self.sliced.names, views, strict=True))
 
     @contextmanager
     def holding_kept(self) -> Iterator[None]:
@@ -64,15 +66,15 @@ class ShardedState(TrainingState):
     def checkpoint(self, progress: dict[str, Any]) -> Checkpoint:
         self._collect_average()
         trained = {TRAINED + name: tensor for name, tensor in self.trained.items()} if self.average else {}
-        return Checkpoint(self.kept, self.adam.tensors(self.processes.whole) | trained, progress)
+        return Checkpoint(self.kept, self.sliced.tensors(self.processes.whole) | trained, progress)
 
     def restore(self, saved: Checkpoint) -> None:
         trained: Tensors = {
             name.removeprefix(TRAINED): t for name, t in saved.optimizer.items() if name.startswith(TRAINED)
         }
         load_weights(self.model, trained or saved.weights, "the checkpoint")
-        self.adam.load(saved.optimizer)
+        self.sliced.load(saved.optimizer)
         if trained:
-            kept = self.adam.own_part([saved.weights[name] for name in self.adam.names])
-            self.own_average = kept.to(self.adam.weights.device, copy=True)
+            kept = self.sliced.own_part([saved.weights[name] for name in self.sliced.names])
+            self.own_average = kept.to(self.sliced.weights.device, copy=True)
             self._collect_average()

@@ -22,7 +22,7 @@ from transduce.training.loss import batch_loss
 from transduce.training.processes import Processes
 from transduce.training.replicas import make_replica
 from transduce.training.shards import Shard, Share, TreeSum, shard_seed
-from transduce.training.sliced_adam import SlicedAdam
+from transduce.training.sliced_optimizer import SlicedOptimizer
 from transduce.training.update import Measured
 
 T = TypeVar("T")
@@ -58,16 +58,22 @@ class ShardedUpdate:
     """Runs operation by operation, on any device."""
 
     def __init__(
-        self, model: Model, adam: SlicedAdam, config: TrainConfig, device: Device, share: Share, processes: Processes
+        self,
+        model: Model,
+        sliced: SlicedOptimizer,
+        config: TrainConfig,
+        device: Device,
+        share: Share,
+        processes: Processes,
     ) -> None:
-        self.model, self.adam, self.config, self.device = model, adam, config, device
+        self.model, self.sliced, self.config, self.device = model, sliced, config, device
         self.shards, self.processes = share, processes
         on_cpu = device.kind == "cpu"
         self.workers: OneThreadEach | InTurn = OneThreadEach(share.at_once) if on_cpu else InTurn()
         self.replicas = [make_replica(model) for _ in range(share.at_once)]
         if on_cpu:
             keep_freed_memory()
-        self.tree = TreeSum(lambda: torch.zeros_like(adam.weights))
+        self.tree = TreeSum(lambda: torch.zeros_like(sliced.weights))
         self.seed = 0
         self.added: list[Tensor] = []  # both losses of each own shard that is not applied yet
         self.losses, self.gradient_norm, self.finite = np.zeros(2), 0.0, True
@@ -101,7 +107,7 @@ class ShardedUpdate:
 
     @torch.no_grad()
     def _take_gradients(self, model: Model, vector: Tensor) -> None:
-        for parameter, view in zip(model.parameters(), self.adam.slices.views(vector), strict=True):
+        for parameter, view in zip(model.parameters(), self.sliced.slices.views(vector), strict=True):
             if parameter.grad is None:
                 view.zero_()
             else:
@@ -110,21 +116,21 @@ class ShardedUpdate:
 
     @torch.no_grad()
     def apply(self, learning_rate: float) -> None:
-        self.processes.add_slices(self.tree.total(), self.adam.gradient)
+        self.processes.add_slices(self.tree.total(), self.sliced.gradient)
         figures = self.processes.all_rows(self._figures())  # [shards, 3]
         self.losses += figures[:, :2].sum(0).numpy()
         self.gradient_norm = float(figures[:, 2].sum().sqrt())
         self.finite = self.finite and math.isfinite(self.gradient_norm) and math.isfinite(self.losses[0])
         if self.finite:  # a NaN or infinite gradient is never applied
-            for group in self.adam.param_groups:
+            for group in self.sliced.param_groups:
                 group["lr"] = learning_rate
             self.workers.map(self._update_slice, range(len(self.shards.own)))
-            self.processes.gather_slices(self.adam.weights)
+            self.processes.gather_slices(self.sliced.weights)
         self.forget()
 
     def _figures(self) -> Tensor:
         """Both losses of each own shard and the squared norm of the slice of the same number."""
-        slices = self.adam.own_slices(self.adam.gradient)
+        slices = self.sliced.own_slices(self.sliced.gradient)
         squares = self.workers.map(lambda part: torch.linalg.vector_norm(part).double().square().cpu(), slices)
         return torch.cat([torch.stack(self.added), torch.stack(squares)[:, None]], dim=1)
 
@@ -133,8 +139,8 @@ class ShardedUpdate:
         with torch.no_grad():
             if self.config.clip_norm:
                 scale = min(1.0, self.config.clip_norm / (self.gradient_norm + 1e-6))
-                self.adam.own_slices(self.adam.gradient)[number] *= scale
-            self.adam.optimizers[number].step()
+                self.sliced.own_slices(self.sliced.gradient)[number] *= scale
+            self.sliced.step(number)
 
     def forget(self) -> None:
         self.tree.clear()

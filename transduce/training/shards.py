@@ -8,6 +8,7 @@ cut into V slices, and each slice is updated by itself. So the number of threads
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -105,16 +106,25 @@ class Run:
 
 @dataclass(frozen=True)
 class Slices:
-    """All weights as one vector of `count` slices of equal length; each weight begins at an aligned element."""
+    """All weights as one vector of `count` slices of equal length; each weight begins at an aligned element.
+
+    Weights that are marked as `whole` do not cross the edge of a slice. They come after all others.
+    """
 
     shapes: tuple[torch.Size, ...]
     decayed: tuple[bool, ...]  # whether weight decay applies to each weight
     count: int
+    whole: tuple[bool, ...] = ()  # for each weight; empty: none of them is
 
-    @property
+    @cached_property
     def length(self) -> int:
         """The elements of one slice."""
-        return _aligned(-(-sum(map(_padded, self.shapes)) // self.count))
+        length = _aligned(-(-sum(map(_padded, self.shapes)) // self.count))
+        if any(self.whole):
+            length = max(length, *(_padded(self.shapes[weight]) for weight in self._weights(whole=True)))
+            while self._packed(length)[-1] > self.count * length:
+                length = _aligned(length + length // 100 + 1)
+        return length
 
     @property
     def size(self) -> int:
@@ -126,28 +136,60 @@ class Slices:
 
     def views(self, vector: Tensor) -> list[Tensor]:
         """Views of the vector in the shapes of the weights."""
-        return [vector[begin : begin + shape.numel()].view(shape) for begin, shape in self._places()]
+        places = zip(self.begins, self.shapes, strict=True)
+        return [vector[begin : begin + shape.numel()].view(shape) for begin, shape in places]
 
     def runs(self, number: int) -> Iterator[Run]:
-        """A slice cut where weight decay begins or ends."""
-        within = self.bounds(number)
-        changes = [begin for begin, decayed in self._changes() if within.start < begin < within.stop]
-        edges = [within.start, *changes, within.stop]
-        for begin, end in pairwise(edges):
+        """The part of a slice before its whole weights, cut where weight decay begins or ends."""
+        within, end = self.bounds(number), self._end_of_divided
+        changes = [begin for begin, decayed in self._changes() if within.start < begin < min(within.stop, end)]
+        edges = [within.start, *changes, min(within.stop, end)]
+        for begin, end in pairwise(edges) if edges[0] < edges[-1] else ():
             yield Run(begin, end, [decayed for at, decayed in self._changes() if at <= begin][-1])
 
-    def _places(self) -> Iterator[tuple[int, torch.Size]]:
-        begin = 0
-        for shape in self.shapes:
-            yield begin, shape
-            begin += _padded(shape)
+    def whole_weights(self, number: int) -> list[int]:
+        """The whole weights of a slice, by their numbers among all weights."""
+        within = self.bounds(number)
+        return [weight for weight in self._weights(whole=True) if within.start <= self.begins[weight] < within.stop]
+
+    @cached_property
+    def begins(self) -> list[int]:
+        """Where each weight begins."""
+        found = dict(zip(self._order, self._packed(self.length), strict=False))
+        return [found[weight] for weight in range(len(self.shapes))]
+
+    def _packed(self, length: int) -> list[int]:
+        """Where each weight begins in slices of this length, in the order of the vector; at last the end."""
+        begins, end = [], 0
+        for weight in self._order:
+            size = _padded(self.shapes[weight])
+            if self._is_whole(weight) and end % length + size > length:
+                end = -(-end // length) * length
+            begins.append(end)
+            end += size
+        return [*begins, end]
+
+    @cached_property
+    def _order(self) -> list[int]:
+        return [*self._weights(whole=False), *self._weights(whole=True)]
+
+    def _weights(self, whole: bool) -> list[int]:
+        return [weight for weight in range(len(self.shapes)) if self._is_whole(weight) == whole]
+
+    def _is_whole(self, weight: int) -> bool:
+        return bool(self.whole) and self.whole[weight]
+
+    @cached_property
+    def _end_of_divided(self) -> int:
+        """Where the whole weights begin; without any, the end of the vector."""
+        return min((self.begins[weight] for weight in self._weights(whole=True)), default=self.size)
 
     def _changes(self) -> list[tuple[int, bool]]:
         """Where a stretch of weights with or without decay begins."""
         found: list[tuple[int, bool]] = []
-        for (begin, _), decayed in zip(self._places(), self.decayed, strict=True):
-            if not found or found[-1][1] != decayed:
-                found.append((begin, decayed))
+        for weight in self._weights(whole=False):
+            if not found or found[-1][1] != self.decayed[weight]:
+                found.append((self.begins[weight], self.decayed[weight]))
         return found
 
 

@@ -144,8 +144,7 @@ class TwinUpdate:
         self.twin = copy.deepcopy(model).to(torch.bfloat16).train()
         self.masters: list[Tensor] = list(model.parameters())
         self.workers: list[Tensor] = list(self.twin.parameters())
-        size = sum(-(-p.numel() // self.ALIGNED) * self.ALIGNED for p in self.masters)
-        self.gradient = torch.zeros(size, device=device.torch)  # all gradients as one vector
+        self.gradient = torch.zeros(self._size(), device=device.torch)  # all gradients as one vector
         self.more = torch.zeros_like(self.gradient)  # the gradients of a batch after the first of a step
         for parameter, view in zip(self.masters, self._views(self.gradient), strict=True):
             parameter.grad = view
@@ -203,6 +202,10 @@ class TwinUpdate:
         self.finite.logical_and_(norm.isfinite() & self.losses[0].isfinite())
         self.optimizer.step()
         torch._foreach_copy_(self.workers, self.masters)
+
+    def _size(self) -> int:
+        """The elements of the vector of all gradients."""
+        return sum(-(-p.numel() // self.ALIGNED) * self.ALIGNED for p in self.masters)
 
     def _views(self, vector: Tensor) -> list[Tensor]:
         """Views of one vector in the shapes of the weights."""
