@@ -10,9 +10,14 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -20,17 +25,26 @@ import transduce
 from transduce.checkpoint import RunFolder, read_about, steps_saved
 from transduce.config import build
 from transduce.device import Device
-from transduce.errors import DataError, SettingError, TrainingError
-from transduce.training import SilentReporter, TrainingRequest
+from transduce.errors import SettingError, TrainingError
+from transduce.run_lock import alone_in
+from transduce.training import SilentReporter, TrainingRequest, rendezvous
 from transduce.training.joined import Joined
 from transduce.training.prepare import Prepared, prepare
 from transduce.training.processes import Alone
-from transduce.training.rendezvous import Launch
+from transduce.training.rendezvous import Launch, Meeting, OwnError
 from transduce.training.report import StepReport, _line
 from transduce.training.request import requested_settings
 from transduce.training.run import make_trainer
 from transduce.training.stopping import StopSignals
-from transduce.training.together import _described, _received, for_processes, training_processes, usual_shards
+from transduce.training.together import (
+    _described,
+    _received,
+    _sharing_samples,
+    for_processes,
+    training_processes,
+    usual_shards,
+)
+from transduce.training.waiting import DeviceClock, HostClock
 
 pytestmark = pytest.mark.skipif(
     not torch.distributed.is_available(), reason="PyTorch was built without torch.distributed"
@@ -42,6 +56,7 @@ model.dropout=0.1 train.tokens_per_batch=120 train.positions_per_microbatch=64 t
 train.checkpoint_every=3 train.average=2 train.learning_rate=3e-3 train.warmup_steps=5 train.shards=4 train.device=cpu
 train.schedule=inverse_sqrt train.ema=0.8
 """.split()
+SAMPLING = "data.subword_sampling=0.3 data.source_units=bpe data.target_units=bpe data.vocabulary_size=40".split()
 STEPS = 9
 
 
@@ -57,9 +72,9 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return paths
 
 
-def alone(run: Path, pairs: dict[str, str], steps: int = STEPS) -> dict[str, str]:
+def alone(run: Path, pairs: dict[str, str], steps: int = STEPS, *more: str) -> dict[str, str]:
     data = {"train": [(pairs["train"],)], "valid": [(pairs["valid"],)]}
-    transduce.train(run, **data, settings=[*SMALL, "train.threads=1"], steps=steps, quiet=True)  # type: ignore[arg-type]
+    transduce.train(run, **data, settings=[*SMALL, "train.threads=1", *more], steps=steps, quiet=True)  # type: ignore[arg-type]
     return hashes(run)
 
 
@@ -115,17 +130,31 @@ def test_the_number_of_processes_may_change_at_every_resume(
 
 
 @pytest.mark.slow
+def test_muon_and_sampled_segmentations_have_the_same_weights_on_any_number_of_processes(
+    pairs: dict[str, str], tmp_path: Path
+) -> None:
+    more = ("train.optimizer=muon", *SAMPLING)
+    straight = alone(tmp_path / "straight", pairs, 9, *more)
+    for processes, steps in ((4, 3), (2, 6), (4, 9)):
+        finished(torchrun(tmp_path / "run", pairs, processes, steps, *more))
+    assert hashes(tmp_path / "run") == straight
+
+
+@pytest.mark.slow
 def test_two_machines_of_two_processes_add_in_two_levels_to_the_same_weights(
     straight: dict[str, str], pairs: dict[str, str], tmp_path: Path
 ) -> None:
-    with socket.socket() as probe:
-        probe.bind(("localhost", 0))
-        address = f"localhost:{probe.getsockname()[1]}"
-    how = ("--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-endpoint", address)
+    how = ("--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-endpoint", free_address())
     machines = [torchrun(tmp_path / "run", pairs, 2, STEPS, how=how) for _ in range(2)]
     printed = "".join(finished(machine) for machine in machines)
     assert printed.count("4 processes on 2 machines share each step of 4 shards") == 1
     assert hashes(tmp_path / "run") == straight
+
+
+def free_address() -> str:
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        return f"localhost:{probe.getsockname()[1]}"
 
 
 def children(process: "subprocess.Popen[str]") -> list[int]:
@@ -139,6 +168,13 @@ def children(process: "subprocess.Popen[str]") -> list[int]:
 def _rank(pid: int) -> int | None:
     variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     return next((int(one[5:]) for one in variables if one.startswith(b"RANK=")), None)
+
+
+def wait_until(is_so: Callable[[], bool], timeout_s: float = 60) -> None:
+    until = time.monotonic() + timeout_s
+    while not is_so():
+        assert time.monotonic() < until
+        time.sleep(0.01)
 
 
 def wait_for_step(run: Path, step: int, timeout_s: float = 120) -> None:
@@ -163,6 +199,36 @@ def test_a_signal_to_one_process_stops_all_after_the_same_step(pairs: dict[str, 
     last = steps_saved(RunFolder(run))[-1]
     stopped = read_about(RunFolder(run).weights("last"))["sha256"]
     assert stopped == alone(tmp_path / "alone", pairs, last)["last"]
+
+
+@pytest.mark.slow
+@needs_proc
+def test_a_machine_may_join_and_leave_a_run(pairs: dict[str, str], tmp_path: Path) -> None:
+    """torchrun does not count these restarts, so only our own name of each start tells them apart."""
+    run = tmp_path / "run"
+    conf = "last_call_timeout=1,keep_alive_interval=1,keep_alive_max_attempt=3"
+    how = ("--nnodes", "1:2", "--rdzv-backend", "c10d", "--rdzv-endpoint", free_address(), "--rdzv-conf", conf)
+    how = (*how, "--max-restarts", "3")
+    first = torchrun(run, pairs, 2, 100_000, "train.checkpoint_every=50", how=how)
+    wait_for_step(run, 50)
+    before = children(first)
+    second = torchrun(run, pairs, 2, 100_000, "train.checkpoint_every=50", how=how)
+    wait_until(lambda: len(children(second)) == 2 and goes_on(run), 120)
+    assert not set(children(first)) & set(before)
+    for pid in [second.pid, *children(second)]:
+        os.kill(pid, signal.SIGKILL)
+    shared = children(first)
+    wait_until(lambda: bool(children(first)) and not set(children(first)) & set(shared) and goes_on(run), 120)
+    first.send_signal(signal.SIGTERM)
+    _, printed = first.communicate(timeout=120)
+    assert "4 processes on 2 machines share each step of 4 shards" in printed + second.communicate()[1]
+    last = steps_saved(RunFolder(run))[-1]
+    assert read_about(RunFolder(run).weights("last"))["sha256"] == alone(tmp_path / "alone", pairs, last)["last"]
+
+
+def goes_on(run: Path) -> bool:
+    """Whether the run has logged steps within the last second."""
+    return time.time() - (run / "metrics.jsonl").stat().st_mtime < 1
 
 
 @pytest.mark.slow
@@ -220,8 +286,88 @@ def test_a_process_knows_itself_by_its_environment(monkeypatch: pytest.MonkeyPat
         Launch.of_environment()
     for name, value in {"RANK": "3", "MASTER_ADDR": "x", "MASTER_PORT": "1", "LOCAL_RANK": "1"}.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "2")
-    assert Launch.of_environment() == Launch(3, 4, 1, 1, "2-4")
+    assert Launch.of_environment() == Launch(3, 4, 1, 1)
+
+
+# --- how processes meet ----------------------------------------------------------------------------------------------
+
+
+def meet(store: Any, launch: Launch, said: list[str]) -> Meeting:
+    return Meeting(launch, said.append, store)
+
+
+def all_meet(store: Any, count: int, said: list[str]) -> list[Meeting]:
+    with ThreadPoolExecutor(count) as threads:
+        return list(threads.map(lambda number: meet(store, Launch(number, count), said), range(count)))
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rendezvous, "SAY_AFTER_S", 0.02)
+    monkeypatch.setattr(rendezvous, "POLL_S", 0.01)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_every_start_has_a_name_of_its_own_in_the_store_that_torchrun_keeps() -> None:
+    """Also if machines come and go, which changes no count of restarts."""
+    store = torch.distributed.HashStore()
+    for count in (2, 4, 2):
+        meetings = all_meet(store, count, [])
+        assert not meetings[0].store.check(["prepared"])  # nothing of an earlier start
+        meetings[0].tell("prepared", {"by": 0})
+        assert all(meeting.hear("prepared", "") == {"by": 0} for meeting in meetings)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_process_that_waits_says_once_what_it_waits_for() -> None:
+    store, said = torch.distributed.HashStore(), list[str]()
+    with ThreadPoolExecutor(1) as threads:
+        late = threads.submit(meet, store, Launch(1, 2, 1, 2), said)
+        wait_until(lambda: len(said) == 1)
+        first = meet(store, Launch(0, 2, 0, 2), said)
+        second = late.result()
+        heard = threads.submit(second.hear, "prepared", "process 0 to prepare the data")
+        wait_until(lambda: len(said) == 2)
+        time.sleep(0.1)
+        first.tell("prepared", 7)
+        assert heard.result() == 7
+        ready = threads.submit(first.wait_for_all, 2)
+        wait_until(lambda: len(said) == 3)
+        second.wait_for_all(2)
+        ready.result()
+    host = socket.gethostname()
+    assert said == [
+        f"process 1 on {host} waits for process 0 to start",
+        f"process 1 on {host} waits for process 0 to prepare the data",
+        f"process 0 on {host} waits for process 1 to open the data",
+    ]
+
+
+def test_one_process_of_each_machine_says_what_it_waits_for() -> None:
+    machines = [Launch(number, 8, number % 4, 4) for number in range(8)]
+    assert [launch.number for launch in machines if launch.speaks] == [0, 1, 4]
+
+
+@pytest.mark.usefixtures("impatient")
+def test_processes_that_never_start_are_not_waited_for_forever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rendezvous, "STORE_TIMEOUT", timedelta(seconds=0.1))
+    with pytest.raises(TrainingError, match="waited 0 seconds for process 1 to start; start all processes again"):
+        meet(torch.distributed.HashStore(), Launch(0, 2), [])
+
+
+def test_process_0_waits_for_the_lock_of_an_earlier_start(tmp_path: Path) -> None:
+    folder, said = RunFolder(tmp_path / "run"), list[str]()
+
+    def held() -> None:
+        with alone_in(folder, 30.0, said.append):
+            said.append("held")
+
+    with ThreadPoolExecutor(1) as threads:
+        with alone_in(folder):
+            second = threads.submit(held)
+            wait_until(lambda: len(said) == 1)
+        second.result()
+    assert said == [f"waiting up to 30 seconds for another process to stop training {folder.path}", "held"]
 
 
 def test_a_group_of_one_exchanges_with_itself() -> None:
@@ -263,6 +409,60 @@ def test_signals_that_a_launcher_repeats_do_not_end_the_saving() -> None:
 def test_the_speed_line_says_what_each_process_does() -> None:
     report = StepReport(5, 10, 0, 1.5, 8_000.0, "", processes=4, waiting=0.1)
     assert _line(report).endswith("8,000 tokens/s (4 processes, 2,000 each, 10% waiting)")
+    some = replace(report, processes=2, standing_by=1)
+    assert _line(some).endswith("8,000 tokens/s (2 processes and 1 standing by, 4,000 each, 10% waiting)")
+    assert _line(replace(report, processes=1)).endswith("8,000 tokens/s")
+
+
+def test_waiting_is_measured_by_the_clock_of_the_host_if_it_takes_part() -> None:
+    clock = HostClock()
+    for vectors in (True, False):
+        with clock.measured(vectors):
+            time.sleep(0.01)
+    assert clock.seconds >= 0.02
+
+
+class FakeEvent:
+    """A mark that the device passes when the test says so, 5 ms after the one before."""
+
+    passed, made = False, 0
+
+    def __init__(self, enable_timing: bool) -> None:
+        assert enable_timing
+        FakeEvent.made += 1
+        self.number, self.recorded = FakeEvent.made, False
+
+    def record(self) -> None:
+        self.recorded = True
+
+    def query(self) -> bool:
+        return self.recorded and FakeEvent.passed
+
+    def elapsed_time(self, end: "FakeEvent") -> float:
+        return 5.0 * (end.number - self.number)
+
+
+def test_waiting_of_a_gpu_is_read_when_it_has_passed_both_marks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "Event", FakeEvent)
+    clock = DeviceClock()
+    for vectors in (True, True, False):  # decisions are made while the GPU computes
+        with clock.measured(vectors):
+            pass
+    assert clock.seconds == 0.0
+    monkeypatch.setattr(FakeEvent, "passed", True)
+    assert clock.seconds == pytest.approx(0.01)
+    assert not clock.marks
+
+
+@pytest.mark.gpu
+def test_waiting_of_a_gpu_is_measured_without_waiting_for_it() -> None:
+    clock, begun = DeviceClock(), time.perf_counter()
+    with clock.measured(vectors=True):
+        torch.cuda._sleep(2_000_000_000)  # about a second
+    assert clock.seconds == 0.0
+    assert time.perf_counter() - begun < 0.5
+    torch.cuda.synchronize()
+    assert clock.seconds == pytest.approx(time.perf_counter() - begun, rel=0.3)
 
 
 class Told:
@@ -274,7 +474,7 @@ class Told:
     def tell(self, topic: str, value: Any) -> None:
         self.topics[topic] = json.loads(json.dumps(value))
 
-    def hear(self, topic: str) -> Any:
+    def hear(self, topic: str, waiting_for: str) -> Any:
         return self.topics[topic]
 
 
@@ -308,8 +508,27 @@ def test_another_machine_prepares_the_same_data_or_refuses(
     assert _received(meeting, described).training_data.train.path == train.path  # type: ignore[attr-defined]
     described["stores"] = [path + "0" for path in described["stores"]]
     meeting.launch = Launch(2, 4, 0, 2)
-    with pytest.raises(DataError, match="the training data on this machine differs from that of process 0"):
+    with pytest.raises(OwnError, match="the training data on this machine differs from that of process 0"):
         _received(meeting, described)
+
+
+def test_sampled_segmentations_are_those_of_process_0(
+    pairs: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRANSDUCE_CACHE", str(tmp_path / "cache"))
+    request = TrainingRequest(train=[(pairs["train"],)], valid=[(pairs["valid"],)], settings=[*SMALL, *SAMPLING])
+    prepared = prepare(RunFolder(tmp_path / "run"), requested_settings(request), lambda text: None)
+    meeting: Any = Told(Launch(0, 2))
+    sampled = [_sharing_samples(meeting, prepared).training_data.pairs(epoch) for epoch in range(2)]
+    meeting.launch = Launch(1, 2)
+    others = _sharing_samples(meeting, prepared).training_data
+    assert [others.pairs(epoch).path for epoch in range(2)] == [one.path for one in sampled]  # type: ignore[attr-defined]
+    assert not np.array_equal(sampled[0].source_lengths, sampled[1].source_lengths)
+    shutil.rmtree(sampled[1].path)  # type: ignore[attr-defined]
+    with pytest.raises(
+        OwnError, match=r"missing, or not what process 0 sampled \(data\.subword_sampling\): set data\.cache"
+    ):
+        others.pairs(1)
 
 
 class OtherFails(Alone):

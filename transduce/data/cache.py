@@ -101,6 +101,14 @@ def unfinished(folder: Path) -> Path:
     return Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=folder))
 
 
+def manifest(entry: Path) -> str:
+    """The sizes and checksums of the files of an entry, as text; empty if there is no such entry."""
+    try:
+        return (entry / MANIFEST).read_text()
+    except OSError:
+        return ""
+
+
 def is_whole(entry: Path) -> bool:
     """Whether every file of the entry exists as it was written."""
     try:

@@ -1,24 +1,36 @@
 """How the processes of a run find each other, before they are connected: their numbers, and a store of texts.
 
 torchrun, srun and Kubernetes' PyTorchJob describe each process by environment variables (RANK, WORLD_SIZE, LOCAL_RANK,
-MASTER_ADDR and so on). The store is the one that torchrun already keeps. Knows no data and no training.
+MASTER_ADDR and so on). The store is the one that torchrun already keeps. A process that waits for another one says so. Knows no
+data and no training.
 """
 
 import json
+import math
 import os
+import socket
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from transduce.cores import available_cores
-from transduce.errors import SettingError
+from transduce.errors import SettingError, TrainingError
 
 if TYPE_CHECKING:
     from torch.distributed.distributed_c10d import Store
 
+Say = Callable[[str], None]
+
 POLL_S = 0.2
+SAY_AFTER_S = 5.0  # shorter waits are not worth a line
 STORE_TIMEOUT = timedelta(minutes=5)  # until all processes have started
+
+
+class OwnError(TrainingError):
+    """An error that no other process learns of, so that this one reports it."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +41,6 @@ class Launch:
     count: int = 1
     local_number: int = 0  # on its machine
     local_count: int = 1
-    attempt: str = ""  # differs after every restart
 
     @staticmethod
     def of_environment() -> "Launch":
@@ -48,7 +59,6 @@ class Launch:
             count=int(found["WORLD_SIZE"]),
             local_number=int(found["LOCAL_RANK"] or 0),
             local_count=int(found["LOCAL_WORLD_SIZE"] or 1),
-            attempt=f"{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}-{found['WORLD_SIZE']}",
         )
 
     @property
@@ -56,27 +66,88 @@ class Launch:
         """CPU threads of this process: the cores of the machine divided among its processes."""
         return max(1, available_cores() // self.local_count)
 
+    @property
+    def speaks(self) -> bool:
+        """Whether this process says what it waits for: process 0, and the first one that waits on each machine."""
+        return self.number <= 1 or self.local_number == 0
+
 
 class Meeting:
     """A store of texts that all processes can reach."""
 
-    def __init__(self, launch: Launch) -> None:
+    def __init__(self, launch: Launch, say: Say, store: "Store | None" = None) -> None:
         from torch.distributed.distributed_c10d import PrefixStore
-        from torch.distributed.rendezvous import rendezvous
 
-        self.launch = launch
-        store, _, _ = next(rendezvous("env://", timeout=STORE_TIMEOUT))
-        # torchrun keeps its store over restarts, and what an earlier attempt left there would mislead the next one.
-        self.store: Store = PrefixStore(f"transduce-{launch.attempt}", store)
+        self.launch, self.say = launch, say
+        store = _environments_store() if store is None else store
+        self.store: Store = PrefixStore(f"transduce-{self._start(store)}", store)
 
     def tell(self, topic: str, value: Any) -> None:
         self.store.set(topic, json.dumps(value))
 
-    def is_told(self, topic: str) -> bool:
-        return bool(self.store.check([topic]))
-
-    def hear(self, topic: str) -> Any:
+    def hear(self, topic: str, waiting_for: str) -> Any:
         """Wait for a value, however long it takes: torchrun ends this process if the other one fails."""
-        while not self.is_told(topic):
-            time.sleep(POLL_S)
+        self._wait(lambda: bool(self.store.check([topic])), waiting_for)
         return json.loads(self.store.get(topic))
+
+    def wait_for_all(self, count: int) -> None:
+        """Wait until the first `count` processes have called this; some may still be preparing data."""
+        self.tell(f"ready-{self.launch.number}", socket.gethostname())
+        for number in range(count):
+            self.hear(f"ready-{number}", f"process {number} to open the data")
+
+    def _wait(self, is_over: Callable[[], bool], waiting_for: str, timeout_s: float = math.inf) -> None:
+        begun, said = time.monotonic(), not self.launch.speaks
+        while not is_over():
+            waited = time.monotonic() - begun
+            if waited > SAY_AFTER_S and not said:
+                self.say(f"process {self.launch.number} on {socket.gethostname()} waits for {waiting_for}")
+                said = True
+            if waited > timeout_s:
+                raise TrainingError(f"waited {timeout_s:.0f} seconds for {waiting_for}; start all processes again")
+            time.sleep(POLL_S)
+
+    # --- one name for each start -------------------------------------------------------------------------------------
+
+    def _start(self, store: "Store") -> str:
+        """A name for this start of all processes, which no earlier one has used.
+
+        torchrun keeps its store when it starts processes again, and what they left there would mislead the next ones. Its count of
+        restarts is no name: it does not change if machines come or go, and a new machine begins with another one. So process 0
+        invents a name, and it counts when every process finds its own random answer in what process 0 returns.
+        """
+        limit = STORE_TIMEOUT.total_seconds()
+        return self._call(store, limit) if self.launch.number == 0 else self._answer(store, limit)
+
+    def _call(self, store: "Store", limit: float) -> str:
+        name, answers = uuid4().hex, [""]
+        store.set("transduce-start", name)
+        for number in range(1, self.launch.count):
+            key = f"transduce-{name}-{number}"
+            self._wait(lambda key=key: bool(store.check([key])), f"process {number} to start", limit)  # type: ignore[misc]
+            answers.append(store.get(key).decode())
+        store.set(f"transduce-{name}-all", json.dumps(answers))
+        return name
+
+    def _answer(self, store: "Store", limit: float) -> str:
+        name, answer = "", uuid4().hex
+
+        def is_confirmed() -> bool:
+            nonlocal name
+            if not store.check(["transduce-start"]):
+                return False
+            name = store.get("transduce-start").decode()
+            store.set(f"transduce-{name}-{self.launch.number}", answer)
+            confirmed = f"transduce-{name}-all"
+            return bool(store.check([confirmed])) and answer in json.loads(store.get(confirmed))
+
+        self._wait(is_confirmed, "process 0 to start", limit)
+        return name
+
+
+def _environments_store() -> "Store":
+    """The store at MASTER_ADDR and MASTER_PORT, which torchrun or process 0 serves."""
+    from torch.distributed.rendezvous import rendezvous
+
+    store, _, _ = next(rendezvous("env://", timeout=STORE_TIMEOUT))
+    return store

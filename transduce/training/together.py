@@ -35,11 +35,14 @@ from transduce.training.prepare import (
     validation_pairs,
 )
 from transduce.training.processes import Processes
-from transduce.training.rendezvous import Launch, Meeting
+from transduce.training.rendezvous import Launch, Meeting, OwnError
 from transduce.training.report import Reporter, SilentReporter
 from transduce.training.request import RequestedSettings
 from transduce.training.result import Result
+from transduce.training.shared_samples import SharedSamples
 from transduce.translator.evaluation import TestSet
+
+LOCK_TIMEOUT_S = 60.0  # for processes of an earlier start to end, if torchrun itself was killed
 
 # Trains what was prepared, with other processes and this many threads.
 Train = Callable[[Prepared, Processes, Reporter, int], Result]
@@ -56,14 +59,16 @@ def train_together(
 ) -> Result:
     """Train a run as one of several processes; all of them return the same result."""
     claim_gpu(launch)
-    meeting = Meeting(launch)
+    meeting = Meeting(launch, reporter.say)
     if launch.number == 0:
-        with alone_in(folder):
+        with alone_in(folder, LOCK_TIMEOUT_S, reporter.say):
             return _lead(meeting, folder, requested, reporter, begun, train, inspect)
     try:
         return _follow(meeting, train)
     except Stopped as stopped:
         raise SystemExit(128 + stopped.signal_number) from None
+    except OwnError:
+        raise
     except TransduceError as error:  # process 0 reports it too, unless it is the one that is missing
         if isinstance(error, Lost) and error.reported_by == launch.number:
             raise
@@ -125,26 +130,27 @@ def _lead(
     shards = prepared.training_data.config.train.shards
     active = training_processes(launch.count, shards)
     reporter.say(_announcement(launch, active, shards))
-    result = _train(meeting, prepared, reporter, train, active)
+    result = _train(meeting, _sharing_samples(meeting, prepared), reporter, train, active)
     meeting.tell("finished", asdict(result))
     return result
 
 
 def _follow(meeting: Meeting, train: Train) -> Result:
-    described = meeting.hear("prepared")
+    described = meeting.hear("prepared", "process 0 to prepare the data")
     if "error" in described:
         raise SystemExit(2)
     shards = described["shards"]
     active = training_processes(meeting.launch.count, shards)
     if meeting.launch.number >= active:  # stands by until the others have finished
-        return Result(**meeting.hear("finished"))
-    return _train(meeting, _received(meeting, described), SilentReporter(), train, active)
+        return Result(**meeting.hear("finished", "the processes that train: it stands by until the run ends"))
+    return _train(meeting, _sharing_samples(meeting, _received(meeting, described)), SilentReporter(), train, active)
 
 
 def _train(meeting: Meeting, prepared: Prepared, reporter: Reporter, train: Train, active: int) -> Result:
     launch, config = meeting.launch, prepared.training_data.config.train
     device = choose_device(config.device, config.precision, config.threads)
     backend = "nccl" if device.kind == "cuda" and launch.local_count <= torch.cuda.device_count() else "gloo"
+    meeting.wait_for_all(active)
     processes = Joined(meeting.store, launch, active, backend, config.process_timeout)
     result = train(prepared, processes, reporter, launch.threads)
     processes.close()
@@ -192,8 +198,21 @@ def _received(meeting: Meeting, described: dict[str, Any]) -> Prepared:
 
 def _prepared_here(meeting: Meeting, build_stores: Callable[[], tuple[Path, Path]]) -> tuple[Path, Path]:
     """The stores that one process of this machine builds while its other processes wait."""
-    topic = f"prepared on {socket.gethostname()}"
-    if meeting.launch.local_number == 0:
-        meeting.tell(topic, [str(path) for path in build_stores()])
-    train, valid = meeting.hear(topic)
+    host = socket.gethostname()
+    topic, launch = f"prepared on {host}", meeting.launch
+    if launch.local_number == 0:
+        try:
+            meeting.tell(topic, [str(path) for path in build_stores()])
+        except TransduceError as error:
+            raise OwnError(str(error)) from None
+    train, valid = meeting.hear(topic, f"process {launch.number - launch.local_number} to prepare the data on {host}")
     return Path(train), Path(valid)
+
+
+def _sharing_samples(meeting: Meeting, prepared: Prepared) -> Prepared:
+    """The same data; if segmentations are sampled, all processes get those that process 0 samples."""
+    data = prepared.training_data
+    if not data.config.data.subword_sampling:
+        return prepared
+    shared = SharedSamples(store_of(data.train).path, meeting)
+    return replace(prepared, training_data=replace(data, train=shared))
