@@ -26,6 +26,7 @@ from transduce.errors import TrainingError, TransduceError
 from transduce.training.exchange import Exchange, Group, Single, processes_per_machine
 from transduce.training.processes import computed_alike
 from transduce.training.rendezvous import Launch
+from transduce.training.waiting import DeviceClock, HostClock
 
 T = TypeVar("T")
 
@@ -82,7 +83,8 @@ class Joined:
 
     def __init__(self, store: Store, launch: Launch, count: int, backend: str, timeout_s: float) -> None:
         self.store, self.number, self.count, self.timeout_s = store, launch.number, count, timeout_s
-        self.waited, self.places = 0.0, [Where.here()] * count
+        self.standing_by, self.places = max(0, launch.count - count), [Where.here()] * count
+        self.clock: HostClock | DeviceClock = HostClock() if backend == "gloo" else DeviceClock()
         limit = timedelta(seconds=timeout_s)
         with self._answered():
             dist.init_process_group(
@@ -108,6 +110,10 @@ class Joined:
         """Make these groups, which all processes must do in the same order; the one that this process belongs to."""
         made = [(numbers, dist.new_group(list(numbers), timeout=limit)) for numbers in groups]
         return next(Connected(group, len(numbers)) for numbers, group in made if self.number in numbers)
+
+    @property
+    def waited(self) -> float:
+        return self.clock.seconds
 
     def close(self) -> None:
         """Leave the group, after everybody has finished."""
@@ -174,13 +180,13 @@ class Joined:
     # --- vectors ---------------------------------------------------------------------------------------------------
 
     def add_slices(self, vector: Tensor, out: Tensor) -> None:
-        with self._answered():
+        with self._answered(vectors=True):
             out.copy_(self.exchange.added(self._staged(vector)))
 
     def all_rows(self, rows: Tensor) -> Tensor:
         sent = self._staged(rows.contiguous())
         received = sent.new_empty((self.count * len(rows), *rows.shape[1:]))
-        with self._answered():  # NCCL cannot send what is in the memory of the host
+        with self._answered(vectors=True):  # NCCL cannot send what is in the memory of the host
             gather_all(received, sent, group=self.small if sent.device.type == "cpu" else None)
         return received.to(rows.device)
 
@@ -188,7 +194,7 @@ class Joined:
         own, whole = vector.view(self.count, -1)[self.number], vector  # NCCL gathers in place
         if self.staged:
             own, whole = own.cpu().clone(), torch.empty(vector.shape, dtype=vector.dtype)
-        with self._answered():
+        with self._answered(vectors=True):
             self.exchange.gather(own, whole)
         if self.staged:
             vector.copy_(whole)
@@ -218,15 +224,14 @@ class Joined:
     # --- who does not answer -----------------------------------------------------------------------------------------
 
     @contextmanager
-    def _answered(self) -> Iterator[None]:
+    def _answered(self, vectors: bool = False) -> Iterator[None]:
         """Measure how long an exchange takes; if it fails, name the process that is missing."""
         begun = time.perf_counter()
         try:
-            yield
+            with self.clock.measured(vectors):
+                yield
         except RuntimeError as error:
             raise self._loss(time.perf_counter() - begun, error) from None
-        finally:
-            self.waited += time.perf_counter() - begun
 
     def _loss(self, seconds: float, error: RuntimeError) -> Lost:
         missing = self._missing()

@@ -20,7 +20,11 @@ class Processes(Protocol):
 
     number: int
     count: int
-    waited: float  # seconds spent waiting for others so far
+    standing_by: int  # processes that were started, but do not train
+
+    @property
+    def waited(self) -> float:
+        """Seconds spent in exchanges with the others so far."""
 
     def first(self, work: Callable[[], T]) -> T:
         """What `work` returns in process 0, which alone runs it; an error there is raised in all processes."""
@@ -53,7 +57,7 @@ class Processes(Protocol):
 class Alone:
     """A process that trains a run by itself."""
 
-    number, count, waited = 0, 1, 0.0
+    number, count, standing_by, waited = 0, 1, 0, 0.0
 
     def first(self, work: Callable[[], T]) -> T:
         return work()

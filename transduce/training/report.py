@@ -38,6 +38,7 @@ class StepReport:
     best: str  # the best score so far, or ""
     processes: int = 1
     waiting: float = 0.0  # share of the time that this process waits for others
+    standing_by: int = 0  # processes that were started, but do not train
 
 
 class Reporter(Protocol):
@@ -143,10 +144,12 @@ def _line(report: StepReport) -> str:
 
 def _shared(report: StepReport) -> str:
     """The speed of one of several processes, and how much of its time goes into exchanges with the others."""
-    if report.processes == 1:
+    if report.processes == 1 and not report.standing_by:
         return ""
     each = report.tokens_per_second / report.processes
-    return f" ({report.processes} processes, {each:,.0f} each, {report.waiting:.0%} waiting)"
+    standing_by = f" and {report.standing_by} standing by" if report.standing_by else ""
+    many = f"{report.processes} process{'es' * (report.processes > 1)}"
+    return f" ({many}{standing_by}, {each:,.0f} each, {report.waiting:.0%} waiting)"
 
 
 class MetricsLogger:
@@ -165,7 +168,7 @@ class MetricsLogger:
         self._tokens, self._since, self._waited = 0, time.perf_counter(), processes.waited
         # The last known figures: on a GPU they are read only when a line is logged. In between, steps are only queued, so
         # their speed cannot be measured.
-        self._loss, self._known_speed = math.nan, 0.0
+        self._loss, self._known_speed, self._known_waiting = math.nan, 0.0, 0.0
 
     def _open(self, folder: RunFolder, progress: RunProgress) -> None:
         with disk_errors(self._path):
@@ -187,7 +190,8 @@ class MetricsLogger:
                 tokens_per_second=self._known_speed or self._speed(),
                 best=progress.best_score,
                 processes=self.processes.count,
-                waiting=self._waiting(),
+                waiting=self._known_waiting if self._known_speed else self._waiting(),
+                standing_by=self.processes.standing_by,
             )
         )
 
@@ -198,8 +202,10 @@ class MetricsLogger:
         self._loss = losses["cross_entropy"]
         figures = {**losses, "learning_rate": learning_rate, "gradient_norm": gradient_norm}
         progress.logged_loss, progress.logged_cross_entropy, progress.logged_tokens = 0.0, 0.0, 0
-        self._known_speed = self._speed()
+        self._known_speed, self._known_waiting = self._speed(), self._waiting()
         speed = {"tokens_per_second": round(self._known_speed, 1)}
+        if self.processes.count > 1:
+            speed["waiting"] = round(self._known_waiting, 4)
         where = {"event": "train", "step": progress.step, "epoch": progress.epoch}
         self._write({**where, **figures, "target_tokens": progress.target_tokens, **speed})
         self._plot(progress.step, "train", figures | speed)
