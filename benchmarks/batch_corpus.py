@@ -1,16 +1,21 @@
 """A corpus through `transduce batch` in all its forms, with random kills: counts, bytes, memory and speed.
 
     python benchmarks/batch_corpus.py RUN FILE --lines 150000 --shard-lines 5000
+    python benchmarks/batch_corpus.py /tmp/tiny europarl.en --tiny --lines 1000000 --shard-lines 50000
+
+With `--tiny`, RUN is a model of one layer that pronounces words; it is trained first if it is not there (a minute on two cores). The lines are then the words of the file, one
+on each: a million of them take about half an hour on two quiet cores, most of it in the forms with kills.
 
 Translates the lines greedily: by `transduce translate` over the whole file; by `batch` in one process (all lines, a quarter of them, all in one shard), in two processes of which
 random ones are killed (and the command too), on Ray with two actors and the same kills, and as an array of four tasks in a loop.
-All must write the same bytes. Writes benchmarks/results/batch-corpus.json.
+All must write the same bytes. Writes benchmarks/results/batch-corpus.json, or batch-corpus-million.json with `--tiny`.
 """
 
 import argparse
 import contextlib
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -24,7 +29,14 @@ from pathlib import Path
 from facts import write_result
 
 import transduce
+from transduce.pronunciations import read_dictionary, split_dictionary, write_splits
 
+WORD = re.compile(rb"[a-z']+")
+TINY = (
+    "model.d_model=64 model.d_ff=128 model.num_heads=4 model.num_encoder_layers=1 model.num_decoder_layers=1 model.dropout=0.0 "
+    "train.tokens_per_batch=2048 train.steps=800 train.learning_rate=5e-3 train.warmup_steps=100 train.validate_every=400 "
+    "train.checkpoint_every=400 train.validate_lines=300 train.average=0 search.beam=1"
+).split()
 WORKER_KILLS, DRIVER_KILLS, TASKS = 6, 2, 4
 
 
@@ -47,19 +59,41 @@ def main() -> None:
     parser.add_argument("file", type=Path)
     parser.add_argument("--lines", type=int, default=150_000, help="the file is repeated if it has fewer")
     parser.add_argument("--shard-lines", type=int, default=5_000)
+    parser.add_argument("--tiny", action="store_true", help="train a tiny model as RUN, and translate single words")
+    parser.add_argument(
+        "--dictionary", type=Path, help="a folder with train.tsv and valid.tsv; else that of `transduce demo`"
+    )
     options = parser.parse_args()
+    if options.tiny:
+        train_tiny(options.run, options.dictionary)
     with tempfile.TemporaryDirectory() as folder:
         job = Job(options.run, Path(folder) / "given", options.shard_lines)
-        write_lines(options.file, options.lines, job.given)
+        write_lines(options.file, options.lines, job.given, WORD if options.tiny else None)
         figures = measure(job, Path(folder), options.lines)
-    command = f"python benchmarks/batch_corpus.py RUN {options.file.name} --lines {options.lines} --shard-lines {options.shard_lines}"
-    print(write_result("batch-corpus", command, ["torch", "ctranslate2", "ray"], lines=options.lines, **figures))
+    command = f"python benchmarks/batch_corpus.py RUN {options.file.name} --lines {options.lines} --shard-lines {options.shard_lines}{' --tiny' * options.tiny}"
+    name = "batch-corpus-million" if options.tiny else "batch-corpus"
+    print(write_result(name, command, ["torch", "ctranslate2", "ray"], lines=options.lines, **figures))
 
 
-def write_lines(source: Path, count: int, given: Path) -> None:
+def train_tiny(run: str, data: Path | None) -> None:
+    """English spelling to pronunciation, with one layer."""
+    if not (Path(run) / "README.md").exists():
+        with tempfile.TemporaryDirectory() as folder:
+            if data is None:
+                write_splits(split_dictionary(read_dictionary()), data := Path(folder))
+            train, valid = str(data / "train.tsv"), str(data / "valid.tsv")
+            transduce.train(run, train=train, valid=valid, settings=TINY)
+
+
+def write_lines(source: Path, count: int, given: Path, part: "re.Pattern[bytes] | None" = None) -> None:
+    """The first lines of a file, or the first parts of them, such as words; repeated if there are fewer."""
+    found: list[bytes] = []
     with source.open("rb") as file:
-        lines = file.readlines()
-    given.write_bytes(b"".join(islice(cycle(lines), count)))
+        for line in file:
+            found += part.findall(line.lower()) if part else [line.removesuffix(b"\n")]
+            if len(found) >= count:
+                break
+    given.write_bytes(b"\n".join(islice(cycle(found), count)) + b"\n")
 
 
 def measure(job: Job, folder: Path, lines: int) -> dict:

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from facts import write_result
@@ -26,7 +27,7 @@ from transduce.checkpoint import RunFolder, read_about
 SETTINGS = """
 model.d_model=64 model.d_ff=128 model.num_heads=2 model.num_encoder_layers=1 model.num_decoder_layers=1 model.dropout=0.1
 train.tokens_per_batch=512 train.log_every=1 train.validate_every=100 train.checkpoint_every=10 train.validate_lines=20
-train.average=3 train.steps=300 train.shards=4 train.device=cpu train.schedule=inverse_sqrt train.process_timeout=30
+train.average=3 train.steps=300 train.shards=4 train.device=cpu train.schedule=inverse_sqrt train.process_timeout=15
 """.split()
 KILLS_PER_RUN = 5
 STARTING_S = 120.0
@@ -39,31 +40,40 @@ def main() -> None:
     parser.add_argument("--hangs", type=int, default=2)
     parser.add_argument("--processes", type=int, default=2)
     options = parser.parse_args()
+    command = (
+        f"python benchmarks/shards_kills.py --kills {options.kills} --changes {options.changes} --hangs {options.hangs}"
+    )
     with tempfile.TemporaryDirectory() as folder:
         disturb = Disturbed(Path(folder), options.processes)
         straight = disturb.finish(Path(folder) / "straight", 1)
-        results = {
-            "kills": [disturb.killed(number, min(KILLS_PER_RUN, options.kills - number)) for number in range(0, options.kills, KILLS_PER_RUN)],
-            "changes": [disturb.changed(number) for number in range(options.changes)],
-            "hangs": [disturb.hung(number) for number in range(options.hangs)],
-        }  # fmt: skip
-    found = [one for kind in results.values() for one in kind]
+        results: dict[str, list[dict]] = {"kills": [], "changes": [], "hangs": []}
+        for kind, one in disturbances(disturb, options):
+            results[kind].append(one)
+            about = summary(results, straight) | {"processes": options.processes}
+            path = write_result("shards-kills", command, ["torch"], **about)  # now: the next one may take long
+    print(path)
+
+
+def disturbances(disturb: "Disturbed", options: argparse.Namespace) -> Iterator[tuple[str, dict]]:
+    for number in range(0, options.kills, KILLS_PER_RUN):
+        yield "kills", disturb.killed(number, min(KILLS_PER_RUN, options.kills - number))
+    for number in range(options.changes):
+        yield "changes", disturb.changed(number)
+    for number in range(options.hangs):
+        yield "hangs", disturb.hung(number)
+
+
+def summary(results: dict[str, list[dict]], straight: dict[str, str]) -> dict:
+    found = [one for ones in results.values() for one in ones]
     seconds = {kind: [second for one in ones for second in one["seconds"]] for kind, ones in results.items()}
-    summary = {
-        "kills": options.kills,
-        "changes": options.changes,
-        "hangs": options.hangs,
-        "processes": options.processes,
+    return {
+        **{kind: len(values) for kind, values in seconds.items()},
         "runs": len(found),
         "equal": sum(one["weights"] == straight for one in found),
         "seconds_to_recover": {kind: _spread(values) for kind, values in seconds.items() if values},
         "named": [one["named"] for one in results["hangs"]],
         "weights": straight,
     }
-    command = (
-        f"python benchmarks/shards_kills.py --kills {options.kills} --changes {options.changes} --hangs {options.hangs}"
-    )
-    print(write_result("shards-kills", command, ["torch"], **summary))
 
 
 def _spread(values: list[float]) -> dict[str, float]:
@@ -136,7 +146,7 @@ class Disturbed:
         os.kill(workers_of(process)[rank], signal.SIGSTOP)
         begun = time.time()
         _, printed = process.communicate()
-        named = f"process {rank} (host " in printed and "did not answer within 30 seconds" in printed
+        named = f"process {rank} (host " in printed and "did not answer within 15 seconds" in printed
         seconds = [round(time.time() - begun, 1)]
         print(f"hung process named: {named}; ended after {seconds} s", flush=True)
         return {"weights": self.finish(run, self.processes), "seconds": seconds, "named": named}

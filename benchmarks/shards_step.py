@@ -3,23 +3,30 @@
     python benchmarks/shards_step.py
 
 Takes turns between the threaded step of runs with one shard (rows divided among threads) and steps of four shards, on the same
-padded batches. Writes benchmarks/results/shards-step.json.
+padded batches. Then two processes of one thread each take the same steps, connected by gloo; their CPU seconds are added. Writes
+benchmarks/results/shards-step.json.
 """
 
 import statistics
+import tempfile
 import time
 from collections.abc import Callable
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 
 import numpy as np
 import torch
 from facts import write_result
+from torch.distributed import FileStore
 
 from transduce.config import TrainConfig, TransformerConfig
 from transduce.data.batches import Batch, Batching, make_batch
 from transduce.device import choose_device
 from transduce.model import Transformer
+from transduce.training.joined import Joined
 from transduce.training.optimizer import make_optimizer
-from transduce.training.processes import Alone
+from transduce.training.processes import Alone, Processes
+from transduce.training.rendezvous import Launch
 from transduce.training.sharded_state import ShardedState
 from transduce.training.sharded_update import ShardedUpdate
 from transduce.training.shards import Share
@@ -62,11 +69,14 @@ def plain() -> Callable[[list], None]:
     return step
 
 
-def sharded() -> Callable[[list], None]:
+def sharded(
+    threads: int = THREADS, share: Share | None = None, processes: Processes | None = None
+) -> Callable[[list], None]:
     torch.manual_seed(1)
-    model, train, share = Transformer(MODEL, SIZE, SIZE), TrainConfig(shards=SHARDS), Share(SHARDS, at_once=THREADS)
-    sliced = ShardedState(model, train, share, Alone()).sliced
-    update = ShardedUpdate(model, sliced, train, choose_device("cpu", "fp32", THREADS), share, Alone())
+    model, train = Transformer(MODEL, SIZE, SIZE), TrainConfig(shards=SHARDS)
+    share, processes = share or Share(SHARDS, at_once=threads), processes or Alone()
+    sliced = ShardedState(model, train, share, processes).sliced
+    update = ShardedUpdate(model, sliced, train, choose_device("cpu", "fp32", threads), share, processes)
 
     def step(planned: list) -> None:
         update.begin(1)
@@ -77,26 +87,59 @@ def sharded() -> Callable[[list], None]:
     return step
 
 
+def seconds_of(run: Callable[[list], None], planned: list) -> float:
+    begun = time.process_time()
+    run(planned)
+    return time.process_time() - begun
+
+
+def one_of_two(number: int, store_file: str, results: Connection) -> None:
+    """Take the steps as one of two processes, and send the CPU seconds of each."""
+    launch, store = Launch(number, 2, number, 2), FileStore(store_file, 2)
+    joined = Joined(store, launch, 2, "gloo", 120.0)
+    run, steps = sharded(1, Share(SHARDS, number, 2), joined), BATCHING.plan(PAIRS, 0)[:ROUNDS]
+    results.send([seconds_of(run, step) for step in [steps[0], *steps]])
+    joined.close()
+
+
+def by_processes() -> list[float]:
+    """The CPU seconds of each step, over both processes."""
+    context, found = get_context("spawn"), []
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(2):
+            receive, send = context.Pipe(duplex=False)
+            process = context.Process(target=one_of_two, args=(number, f"{folder}/store", send))
+            process.start()
+            found.append((process, receive))
+        seconds = [receive.recv() for _, receive in found]
+        for process, _ in found:
+            process.join()
+    return [sum(both) for both in zip(*seconds, strict=True)]
+
+
 def main() -> None:
     ways = {"one shard, rows divided among two threads": plain(), "four shards on two threads": sharded()}
     steps = BATCHING.plan(PAIRS, 0)[:ROUNDS]
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for step in [steps[0], *steps]:
         for name, run in ways.items():
-            begun = time.process_time()
-            run(step)
-            seconds[name].append(time.process_time() - begun)
-    first, second = (values[1:] for values in seconds.values())  # the first step allocates
-    ratios = [other / one for one, other in zip(first, second, strict=True)]
-    figures = {name: round(statistics.median(values[1:]), 3) for name, values in seconds.items()}
-    spread = {
+            seconds[name].append(seconds_of(run, step))
+    seconds["four shards on two processes of one thread"] = by_processes()
+    seconds = {name: values[1:] for name, values in seconds.items()}  # the first step allocates
+    first, *others = seconds
+    figures = {name: round(statistics.median(values), 3) for name, values in seconds.items()}
+    ratios = {name: spread(seconds[name], seconds[first]) for name in others}
+    command = "python benchmarks/shards_step.py"
+    print(write_result("shards-step", command, ["torch"], cpu_s_per_step=figures, ratio=ratios))
+
+
+def spread(values: list[float], beside: list[float]) -> dict[str, float]:
+    ratios = [one / other for one, other in zip(values, beside, strict=True)]
+    return {
         "median": round(statistics.median(ratios), 3),
         "least": round(min(ratios), 3),
         "most": round(max(ratios), 3),
     }
-    print(
-        write_result("shards-step", "python benchmarks/shards_step.py", ["torch"], cpu_s_per_step=figures, ratio=spread)
-    )
 
 
 if __name__ == "__main__":

@@ -137,7 +137,8 @@ def test_muon_and_sampled_segmentations_have_the_same_weights_on_any_number_of_p
     straight = alone(tmp_path / "straight", pairs, 9, *more)
     for processes, steps in ((4, 3), (2, 6), (4, 9)):
         finished(torchrun(tmp_path / "run", pairs, processes, steps, *more))
-    assert hashes(tmp_path / "run") == straight
+    # `best` may differ: a shorter budget validates at its end, and what is sampled is new in every run of this test.
+    assert hashes(tmp_path / "run")["last"] == straight["last"]
 
 
 @pytest.mark.slow
@@ -203,22 +204,25 @@ def test_a_signal_to_one_process_stops_all_after_the_same_step(pairs: dict[str, 
 
 @pytest.mark.slow
 @needs_proc
-def test_a_machine_may_join_and_leave_a_run(pairs: dict[str, str], tmp_path: Path) -> None:
-    """torchrun does not count these restarts, so only our own name of each start tells them apart."""
+def test_a_machine_may_join_and_leave_a_run(
+    pairs: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine that joins is told of no earlier restart, and the others do not count this one."""
+    monkeypatch.setenv("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")  # otherwise torchrun itself does not let it join
     run = tmp_path / "run"
-    conf = "last_call_timeout=1,keep_alive_interval=1,keep_alive_max_attempt=3"
+    conf = "last_call_timeout=1,keep_alive_interval=2,keep_alive_max_attempt=5"
     how = ("--nnodes", "1:2", "--rdzv-backend", "c10d", "--rdzv-endpoint", free_address(), "--rdzv-conf", conf)
     how = (*how, "--max-restarts", "3")
     first = torchrun(run, pairs, 2, 100_000, "train.checkpoint_every=50", how=how)
     wait_for_step(run, 50)
     before = children(first)
     second = torchrun(run, pairs, 2, 100_000, "train.checkpoint_every=50", how=how)
-    wait_until(lambda: len(children(second)) == 2 and goes_on(run), 120)
+    wait_until(lambda: len(children(second)) == 2 and goes_on(run), 180)
     assert not set(children(first)) & set(before)
     for pid in [second.pid, *children(second)]:
         os.kill(pid, signal.SIGKILL)
     shared = children(first)
-    wait_until(lambda: bool(children(first)) and not set(children(first)) & set(shared) and goes_on(run), 120)
+    wait_until(lambda: bool(children(first)) and not set(children(first)) & set(shared) and goes_on(run), 180)
     first.send_signal(signal.SIGTERM)
     _, printed = first.communicate(timeout=120)
     assert "4 processes on 2 machines share each step of 4 shards" in printed + second.communicate()[1]
