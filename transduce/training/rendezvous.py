@@ -112,9 +112,10 @@ class Meeting:
     def _start(self, store: "Store") -> str:
         """A name for this start of all processes, which no earlier one has used.
 
-        torchrun keeps its store when it starts processes again, and what they left there would mislead the next ones. Its count of
-        restarts is no name: it does not change if machines come or go, and a new machine begins with another one. So process 0
-        invents a name, and it counts when every process finds its own random answer in what process 0 returns.
+        torchrun keeps its store when it starts processes again (unless TORCH_DISABLE_SHARE_RDZV_TCP_STORE is set), and what they left
+        there would mislead the next ones. TORCHELASTIC_RESTART_COUNT is no name: it does not change if machines come or go, and a
+        new machine begins with 0. So process 0 invents a name, which counts when every process finds its own random answer in
+        what process 0 returns.
         """
         limit = STORE_TIMEOUT.total_seconds()
         return self._call(store, limit) if self.launch.number == 0 else self._answer(store, limit)
