@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from transduce.batch_translation import BatchResult, Verification
     from transduce.comparison import Comparison
     from transduce.diagnosis import Report
-    from transduce.exchange import Taken, Verified
+    from transduce.exchange import Taken, Verified, VerifiedText
     from transduce.synthesis import Made
     from transduce.tracking import Cleaning, RunDifference, RunStatus
     from transduce.training import Result, RunPlan, Settings
@@ -1043,17 +1043,18 @@ def export(
     sample: str | Path = "",
     threads: int = 0,
     quiet: bool = False,
-) -> "Verified":
+) -> "Verified | VerifiedText":
     """Export a model for Hugging Face transformers, CTranslate2 or onnxruntime.
 
-    The export is kept only if the other runtime gives the same logits and translations on sample sentences.
+    The export is kept only if the other runtime gives the same logits and translations on sample sentences, or, for a
+    language model, the same logits and continuations on sample texts.
 
     Args:
         run: A run folder.
         folder: The folder to create.
         to: "hf", "ct2" or "onnx"; each needs the extra of its name, as in `pip install "transduce[hf]"`.
         weights: Which weights of the run.
-        sample: A file of source lines to compare on; by default the validation data of the run.
+        sample: A file of source lines, or of text, to compare on; by default the validation data of the run.
         threads: CPU threads; 0 means one for each core.
         quiet: Print no messages to stderr.
 

@@ -165,7 +165,10 @@ COMPARED = (
     "paired tests. The exit status is 3 if --fail-if-worse finds a loss."
 )
 STREAMED = "The text is printed as it is written, until its document ends or --max-tokens are written."
-EXPORT = "The export is kept only if the other runtime gives the same translations on sample sentences."
+EXPORT = (
+    "The export is kept only if the other runtime gives the same translations on sample sentences. A language model must predict "
+    "and continue sample texts in the same way."
+)
 RERUN = "Rerun the command to resume."
 TEACHER = (
     f"{RERUN} --device, --threads, --engine, --quantization, --weights, --beam, --to, --workers and --on apply to the teacher only; use --set for the "
@@ -562,7 +565,12 @@ def _export(parser: Parser) -> None:
         "'transduce[hf]'",
     )
     add_weights(parser)
-    add("--sample", metavar="FILE", default="", help="source lines to compare on (default: the run's validation data)")
+    add(
+        "--sample",
+        metavar="FILE",
+        default="",
+        help="source lines, or text, to compare on (default: the run's validation data)",
+    )
     add("--threads", type=int, default=0, help=THREADS)
     add("--json", action="store_true", help="print the comparison as JSON on stdout")
 

@@ -2,6 +2,7 @@
 
 from transduce.exchange.exporting import FORMATS, export_model
 from transduce.exchange.importing import Taken, import_model
+from transduce.exchange.language_models import VerifiedText
 from transduce.exchange.verification import Verified
 
-__all__ = ["FORMATS", "Taken", "Verified", "export_model", "import_model"]
+__all__ = ["FORMATS", "Taken", "Verified", "VerifiedText", "export_model", "import_model"]

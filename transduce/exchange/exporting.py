@@ -1,15 +1,16 @@
 """`transduce export`: write a model in another format, verify it on real sentences, then give it its name."""
 
-import os
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from transduce.config import DecoderConfig
 from transduce.data import Corpus, found_setting, groups_from_setting, read_pairs
 from transduce.device import choose_device
 from transduce.errors import DataError, RunError, SettingError
 from transduce.exchange import ct2, hf, hf_runtime, onnx_graphs, onnx_runtime
+from transduce.exchange.language_models import VerifiedText, export_language_model
+from transduce.exchange.new_folder import new_folder
 from transduce.exchange.verification import Ours, Runtime, Verified, verify
 from transduce.model import Transformer, as_transformer
 from transduce.translator import ModelFolder, Translator, open_folder
@@ -76,7 +77,7 @@ def export_model(
     sample: str = "",
     threads: int = 0,
     say: Say = print,
-) -> Verified:
+) -> Verified | VerifiedText:
     """Export the model of RUN to a new folder for another runtime, and verify that its outputs are the same."""
     if to not in FORMATS:
         raise SettingError(f"unknown format '{to}': choose from {', '.join(FORMATS)}")
@@ -84,31 +85,23 @@ def export_model(
     if target.exists() or target.is_symlink():
         raise RunError(f"{target}: already exists; export to a new folder")
     opened = open_folder(run)
+    if isinstance(opened.config.model, DecoderConfig):
+        return export_language_model(
+            opened, target, to, DEFAULT_SENTENCES, weights=weights, sample=sample, threads=threads, say=say
+        )
     format.refuse(opened)
     format.require()
     lines = choose_lines(opened, sample)
     translator = Translator.around(
         opened.model(weights), opened.vocabularies, opened.config, choose_device("cpu", "fp32", threads)
     )
-    temporary = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        _make(temporary, target)
+    with new_folder(target) as temporary:
         format.write(opened, as_transformer(translator.model), temporary)
         say(f"written; comparing translations of {len(lines)} sentences")
         verified = _verify(format, opened, translator, temporary, lines)
-        os.replace(temporary, target)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
     if opened.config.search.length_penalty == "paper":
         say(f"search.length_penalty = paper: {to} runtimes divide scores by n^alpha instead of ((5 + n) / 6)^alpha")
     return verified
-
-
-def _make(temporary: Path, target: Path) -> None:
-    try:
-        temporary.mkdir(parents=True)
-    except OSError as error:
-        raise RunError(f"{target}: cannot be created ({error.strerror})") from None
 
 
 def _verify(

@@ -22,7 +22,6 @@ from transduce.exchange.cards import write_card
 from transduce.exchange.naming import hf_names, layer_parameters, sines_first, to_theirs
 from transduce.exchange.pieces import is_language_code, language_codes, piece_names
 from transduce.model import Transformer
-from transduce.model.positions import Positions
 from transduce.text import EOS, UNKNOWN, Vocabularies, Vocabulary
 from transduce.translator import LONGEST_SOURCE, ModelFolder
 
@@ -92,7 +91,7 @@ def hf_tensors(model: Transformer, size: int, positions: int) -> Tensors:
         for side in ("encoder", "decoder"):
             theirs |= {f"model.{side}.layer_norm.{kind}": sines_first(ours[f"{side}_norm.{kind}"], 0) for kind in ("weight", "bias")}  # fmt: skip
     for side, kind in (("encoder", model.source_positions), ("decoder", model.target_positions)):
-        theirs[f"model.{side}.embed_positions.weight"] = sines_first(_table(kind, positions), 1)
+        theirs[f"model.{side}.embed_positions.weight"] = sines_first(kind.table_of(positions), 1)
     return theirs | _embeddings(model, size) | {"final_logits_bias": _bias(model, size)}
 
 
@@ -119,14 +118,6 @@ def _bias(model: Transformer, size: int) -> Tensor:
     bias = torch.full((1, size), -torch.inf)
     bias[0, : model.target_pad] = 0 if model.output_bias is None else model.output_bias.detach()
     return bias
-
-
-def _table(positions: Positions, count: int) -> Tensor:
-    if positions.kind == "learned":
-        return positions.table
-    if positions.kind == "none":
-        return torch.zeros(count, positions.d_model)
-    return positions.sinusoids(torch.arange(count))
 
 
 # --- settings --------------------------------------------------------------------------------------------------

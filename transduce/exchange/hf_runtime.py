@@ -27,7 +27,7 @@ class HfRuntime:
     """An exported folder: its model and tokenizer."""
 
     def __init__(self, folder: Path, classes: int) -> None:
-        with _quietly() as transformers:
+        with quietly() as transformers:
             self.model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder, local_files_only=True).eval()
             self.tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
         self.pad, self.classes = self.model.config.pad_token_id, classes
@@ -55,7 +55,7 @@ class HfRuntime:
         wide: dict[str, Any] = {"length_penalty": alpha, "early_stopping": "never"}
         settings = wide if beam > 1 else {"length_penalty": 1.0, "early_stopping": False}
         batch = self.tokenizer(list(lines), return_tensors="pt", padding=True)
-        with _quietly():
+        with quietly():
             found = self.model.generate(
                 **batch, num_beams=beam, max_length=None, max_new_tokens=limit, do_sample=False, **settings
             )
@@ -69,7 +69,7 @@ class HfRuntime:
 
 
 @contextmanager
-def _quietly() -> Iterator[Any]:
+def quietly() -> Iterator[Any]:
     """Import transformers, and hide its progress bars and warnings."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     import transformers

@@ -68,6 +68,14 @@ class Positions(nn.Module):
             return embedded + added.to(embedded.dtype)
         return embedded
 
+    def table_of(self, count: int) -> Float[Tensor, "{count} D"]:
+        """What is added at each of the first `count` positions."""
+        if self.kind == "learned":
+            return self.table[:count]
+        if self.kind in SINUSOIDS:
+            return self.sinusoids(torch.arange(count))
+        return torch.zeros(count, self.d_model)
+
     def sinusoids(self, position: Int[Tensor, "*positions"]) -> Float[Tensor, "*positions D"]:
         """Sinusoids of any position, also beyond the table."""
         return sinusoids(position, self.d_model, self.last)

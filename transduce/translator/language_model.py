@@ -248,14 +248,14 @@ class LanguageModel:
 
     def generation(self, prompt: str, request: GenerationRequest) -> "Generation":
         """The same as an object that also counts tokens and knows which texts have ended; nothing is computed yet."""
-        beginning, unfinished = self._encode_prompt(prompt)
+        beginning, unfinished = self.encode_prompt(prompt)
         texts = [
             GeneratedText(Speller(self.vocabulary, unfinished, self.config.data.documents), request.stop)
             for _ in range(request.n)
         ]
         return Generation(self, [*beginning, *unfinished], texts, request)
 
-    def _encode_prompt(self, prompt: str) -> tuple[list[int], list[int]]:
+    def encode_prompt(self, prompt: str) -> tuple[list[int], list[int]]:
         """The ids of the prompt's whole lines, and those of its last line, which goes on."""
         *lines, last = prompt.split("\n")
         whole = [token for line in self.vocabulary.encode(lines) for token in line] if lines else []
