@@ -19,9 +19,10 @@ from transduce.errors import SettingError
 from transduce.search import Hypothesis, PaperPenalty, Penalty, PowerPenalty, length_penalty
 from transduce.search.beam import beam_search
 from transduce.search.constrained import constrained_search
+from transduce.search.fusion import FusedState, fuse
 from transduce.search.lattice import Ranking
 from transduce.search.sampling import sample
-from transduce.search.step import forced_tokens, log_probabilities, top
+from transduce.search.step import ScoreStep, forced_tokens, log_probabilities, next_scores, top
 from transduce.search.step import hypotheses as found_in
 
 START, END = 1, 0
@@ -78,10 +79,13 @@ class Recorder:
         return torch.tensor([self.models[sentence](tuple(past)) for sentence, _, *past in state.rows])
 
 
-def scored(logits: Logits, tokens: History, penalty: Penalty) -> Hypothesis:
+Normalise = Callable[[list[float]], list[float]]  # logits -> the score of each token
+
+
+def scored(logits: Logits, tokens: History, penalty: Penalty, normalise: Normalise = log_softmax) -> Hypothesis:
     """The definition: every token's log-probability after those before it, </s> included."""
     sequence = (*tokens, END)
-    each = [log_softmax(logits(sequence[:i]))[token] for i, token in enumerate(sequence)]
+    each = [normalise(logits(sequence[:i]))[token] for i, token in enumerate(sequence)]
     return Hypothesis(list(tokens), sum(each) / penalty(float(len(sequence))), sum(each), each)
 
 
@@ -92,13 +96,25 @@ def outputs(vocabulary: int, limit: int, prefix: History = ()) -> Iterator[Histo
             yield (*prefix, *rest)
 
 
-def exhaustive(logits: Logits, vocabulary: int, limit: int, penalty: Penalty, prefix: History = ()) -> list[Hypothesis]:
-    found = [scored(logits, tokens, penalty) for tokens in outputs(vocabulary, limit, prefix)]
+def exhaustive(
+    logits: Logits,
+    vocabulary: int,
+    limit: int,
+    penalty: Penalty,
+    prefix: History = (),
+    normalise: Normalise = log_softmax,
+) -> list[Hypothesis]:
+    found = [scored(logits, tokens, penalty, normalise) for tokens in outputs(vocabulary, limit, prefix)]
     return sorted((one for one in found if one.log_probability > -math.inf), key=lambda one: -one.score)
 
 
 def reference_beam(
-    logits: Logits, limit: int, beam: int, penalty: Penalty, prefix: History = ()
+    logits: Logits,
+    limit: int,
+    beam: int,
+    penalty: Penalty,
+    prefix: History = (),
+    normalise: Normalise = log_softmax,
 ) -> list[tuple[float, History]]:
     """The rule of beam search word for word, for one sentence, never stopping before the limit."""
     alive: list[tuple[float, History]] = [(0.0, ())]
@@ -106,7 +122,7 @@ def reference_beam(
     for length in range(1, limit + 1):
         candidates = []
         for total, history in alive:
-            for token, value in enumerate(log_softmax(logits(history))):
+            for token, value in enumerate(normalise(logits(history))):
                 must = prefix[length - 1] if length <= len(prefix) else END if length == limit else token
                 if token == must and value > -math.inf:
                     candidates.append((total + value, (*history, token)))
@@ -662,3 +678,93 @@ def test_phrases_that_cannot_fit_and_missing_ones_are_refused() -> None:
 def test_phrases_may_hold_what_is_never_chosen_otherwise() -> None:
     found = run_constrained([model(1, 5)], [[(3,)]], [6], 3, PENALTIES[2], never=[3, 4])[0]
     assert all(one.tokens.count(3) == 1 and 4 not in one.tokens for one in found)
+
+
+# Shallow fusion
+
+
+def combined(one: Logits, other: Logits, weight: float) -> Logits:
+    """The definition: log p of the first + weight * log p of the second, not normalised."""
+
+    def scores(history: History) -> list[float]:
+        pairs = zip(log_softmax(one(history)), log_softmax(other(history)), strict=True)
+        return [first + weight * second for first, second in pairs]
+
+    return scores
+
+
+def as_they_are(scores: list[float]) -> list[float]:
+    return scores
+
+
+def fused(models: list[Logits], others: list[Logits], weight: float) -> tuple[ScoreStep, FusedState]:
+    (step, state), (other_step, other_state) = Recorder.over(models), Recorder.over(others)
+    return fuse(step, other_step, weight), FusedState(state, other_state)
+
+
+def search_fused(
+    models: list[Logits], others: list[Logits], weight: float, limits: list[int], beam: int, penalty: Penalty
+) -> list[list[Hypothesis]]:
+    step, state = fused(models, others, weight)
+    asked = {"beam": beam, "n_best": beam, "penalty": penalty}
+    return beam_search(step, state, start=START, end=END, limits=torch.tensor(limits), **asked)  # type: ignore[arg-type]
+
+
+@settings(deadline=None, max_examples=40, derandomize=True)  # near ties differ in float32
+@given(
+    seed=st.integers(0, 10**6),
+    vocabulary=st.integers(3, 5),
+    limits=st.lists(st.integers(1, 4), min_size=1, max_size=4),
+    weight=st.sampled_from([0.0, 0.3, 1.0, 2.5]),
+    penalty=st.sampled_from(PENALTIES),
+)
+def test_fusion_finds_the_best_weighted_sums_of_both_models(
+    seed: int, vocabulary: int, limits: list[int], weight: float, penalty: Penalty
+) -> None:
+    """A wide beam against brute force, and a narrow one against the rule run to the limit."""
+    models, others = ([model(seed + i + n, vocabulary) for i in range(len(limits))] for n in (0, 10**7))
+    wide, narrow = (search_fused(models, others, weight, limits, beam, penalty) for beam in (90, 2))
+    for one, other, limit, all_found, found in zip(models, others, limits, wide, narrow, strict=True):
+        scores = combined(one, other, weight)
+        assert_same(all_found, exhaustive(scores, vocabulary, limit, penalty, normalise=as_they_are))
+        by_rule = reference_beam(scores, limit, 2, penalty, normalise=as_they_are)
+        assert_same(found, [scored(scores, tokens, penalty, as_they_are) for _, tokens in by_rule])
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_fusion_of_weight_zero_is_plain_search(beam: int) -> None:
+    models, others = ([model(seed, 7) for seed in seeds] for seeds in (range(6), range(100, 106)))
+    limits = [3, 9, 1, 6, 12, 2]
+    plain, _ = run(models, limits, beam, PaperPenalty(0.6))
+    for found, expected in zip(search_fused(models, others, 0.0, limits, beam, PaperPenalty(0.6)), plain, strict=True):
+        assert found == expected
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_a_sentence_alone_is_fused_as_in_a_batch(beam: int) -> None:
+    models, others = ([model(seed, 7) for seed in seeds] for seeds in (range(6), range(100, 106)))
+    limits = [3, 9, 1, 6, 12, 2]
+    together = search_fused(models, others, 0.7, limits, beam, PowerPenalty(1.0))
+    for one, other, limit, found in zip(models, others, limits, together, strict=True):
+        assert_same(found, search_fused([one], [other], 0.7, [limit], beam, PowerPenalty(1.0))[0])
+
+
+def test_samples_and_outputs_with_phrases_have_fused_scores() -> None:
+    one, other, limits = model(1, 6), model(2, 6), torch.tensor([8])
+    asked = {"start": START, "end": END, "limits": limits, "penalty": PowerPenalty(1.0)}
+    step, state = fused([one], [other], 0.5)
+    drawn = sample(step, state, generator=torch.Generator().manual_seed(1), num_samples=5, **asked)[0]  # type: ignore[arg-type]
+    step, state = fused([one], [other], 0.5)
+    constrained = constrained_search(step, state, beam=4, n_best=2, phrases=[[[3, 2]]], **asked)[0]  # type: ignore[arg-type]
+    assert len(drawn) == 5
+    assert all("3, 2" in str(found.tokens) for found in constrained)
+    for found in (*drawn, *constrained):
+        expected = scored(combined(one, other, 0.5), tuple(found.tokens), PowerPenalty(1.0), as_they_are)
+        assert_same([found], [expected])
+
+
+def test_columns_that_only_the_first_step_has_keep_their_scores() -> None:
+    step, state = fused([model(1, 6)], [model(2, 4)], 0.5)
+    found = next_scores(step, torch.tensor([START]), state)[0].tolist()
+    first, second = log_softmax(model(1, 6)(())), log_softmax(model(2, 4)(()))
+    assert found == pytest.approx([*(a + 0.5 * b for a, b in zip(first, second, strict=False)), *first[4:]], abs=1e-5)

@@ -17,7 +17,7 @@ from transduce.cores import tune_idle_threads
 from transduce.data import Files, groups_of, without_pipes
 from transduce.errors import MissingExtra, SettingError
 from transduce.translator import Attention, LoadOptions, SearchRequest, Translator, open_folder
-from transduce.translator.engines import Say, say_to_stderr
+from transduce.translator.engines import LM_WEIGHT, Say, say_to_stderr
 
 if TYPE_CHECKING:
     from transduce.batch_translation import BatchResult, Verification
@@ -85,6 +85,8 @@ def load(
     shortlist: bool = False,
     ensemble: Sequence[str | Path] = (),
     ngram: "bool | WordWeights" = False,
+    lm: str | Path = "",
+    lm_weight: float = LM_WEIGHT,
     lazy: bool = False,
     quiet: bool = False,
 ) -> Translator:
@@ -101,6 +103,9 @@ def load(
         shortlist: Consider only the output tokens that `transduce.shortlist` listed (ct2 engine only).
         ensemble: Run folders of further models with the same vocabularies that translate together with this one.
         ngram: Use the n-gram model that `transduce.ngram` made for a speech model; weights replace those of the run.
+        lm: The run folder of a language model that takes part in every search (shallow fusion). It needs the target vocabulary
+            of this model: `train(text=..., vocabulary=folder)`.
+        lm_weight: The weight of its log-probabilities; those of the translator have weight 1.
         lazy: Load the weights when they are first needed instead of now.
         quiet: Print no messages to stderr.
 
@@ -122,6 +127,8 @@ def load(
         shortlist=shortlist,
         ensemble=tuple(map(str, ensemble)),
         ngram=ngram,
+        lm=str(lm),
+        lm_weight=lm_weight,
         say=_reporting(quiet),
     )
     tune_idle_threads()
@@ -137,6 +144,8 @@ def translate(
     beam: int | None = None,
     alpha: float | None = None,
     split: bool = False,
+    lm: str | Path = "",
+    lm_weight: float = LM_WEIGHT,
 ) -> list[str]:
     """Translate lines. To translate more than once, `load` the model and call its `translate`.
 
@@ -147,6 +156,8 @@ def translate(
         beam: Beam size; 1 is greedy search. By default the setting of the model.
         alpha: Strength of the length penalty, from 0 to 10. By default the setting of the model.
         split: Split each line into sentences first, and keep what stands between them.
+        lm: A language model that takes part in the search, as in `load`.
+        lm_weight: The weight of its log-probabilities.
 
     Returns:
         The best translation of each line, in order.
@@ -155,7 +166,7 @@ def translate(
         >>> transduce.translate("runs/en-de", ["a sentence"])
         ['ein Satz']
     """
-    return _opened(model, to).translate(lines, beam=beam, alpha=alpha, split=split)
+    return _opened(model, to, lm, lm_weight).translate(lines, beam=beam, alpha=alpha, split=split)
 
 
 def evaluate(
@@ -168,6 +179,8 @@ def evaluate(
     alpha: float | None = None,
     metrics: Sequence[str] = (),
     merge: Literal["auto", "separate", "merged"] = "auto",
+    lm: str | Path = "",
+    lm_weight: float = LM_WEIGHT,
 ) -> "Evaluation":
     """Translate sources and score the translations against references.
 
@@ -181,6 +194,8 @@ def evaluate(
         alpha: Strength of the length penalty.
         metrics: Names as in `transduce evaluate --metrics`; by default the metrics of the task.
         merge: Whether equal sources become one source with several references, as in a dictionary.
+        lm: A language model that takes part in the search, as in `load`.
+        lm_weight: The weight of its log-probabilities.
 
     Returns:
         Scores with their signatures, the translations, and the speed.
@@ -189,7 +204,7 @@ def evaluate(
         >>> print(transduce.evaluate("runs/en-de", ["a sentence"], ["ein Satz"], metrics=["bleu"]).scores)
         BLEU 100.0
     """
-    return _opened(model, to).evaluate(
+    return _opened(model, to, lm, lm_weight).evaluate(
         sources, *references, request=request, beam=beam, alpha=alpha, metrics=metrics, merge=merge
     )
 
@@ -534,6 +549,7 @@ def train(
     config: str | Path = "",
     settings: "Settings | None" = None,
     start_from: str | Path = "",
+    vocabulary: str | Path = "",
     minutes: float | None = None,
     steps: int | None = None,
     epochs: float | None = None,
@@ -559,6 +575,7 @@ def train(
         config: A TOML file of settings.
         settings: `{"model.d_model": 64}`, `{"model": {"d_model": 64}}` or `["model.d_model=64"]`.
         start_from: A run folder whose weights to start from.
+        vocabulary: A run folder whose vocabulary to use; a language model uses its target vocabulary.
         minutes: Wall-clock time of the run from start to model card, summed over all calls that resumed it.
         steps: Budget in optimizer steps.
         epochs: Budget in passes over the training data.
@@ -587,6 +604,7 @@ def train(
         config=config,
         settings=_with_budget(settings, minutes, steps, epochs),
         start_from=start_from,
+        vocabulary=vocabulary,
     )
     reporter = make_reporter(quiet, verbose)
     return run_training(run, request, reporter=reporter, begun=started_at, inspect=quick_findings)
@@ -604,6 +622,7 @@ def plan(
     config: str | Path = "",
     settings: "Settings | None" = None,
     start_from: str | Path = "",
+    vocabulary: str | Path = "",
     minutes: float | None = None,
     steps: int | None = None,
     epochs: float | None = None,
@@ -629,6 +648,7 @@ def plan(
         config: A TOML file of settings.
         settings: Settings, as in `train`.
         start_from: A run folder whose weights to start from.
+        vocabulary: A run folder whose vocabulary to use; a language model uses its target vocabulary.
         minutes: Budget in minutes.
         steps: Budget in optimizer steps.
         epochs: Budget in passes over the training data.
@@ -662,6 +682,7 @@ def plan(
         config=config,
         settings=_with_budget(settings, minutes, steps, epochs),
         start_from=start_from,
+        vocabulary=vocabulary,
     )
     return plan_run(
         run, request, reporter=make_reporter(quiet), begun=started_at, inspect=quick_findings, cluster=cluster
@@ -1136,8 +1157,10 @@ def serve(
 # --- shared by the functions above -------------------------------------------------------------------------------
 
 
-def _opened(model: Model, to: str = "") -> Translator:
-    translator = model if isinstance(model, Translator) else load(model, lazy=True)
+def _opened(model: Model, to: str = "", lm: str | Path = "", lm_weight: float = LM_WEIGHT) -> Translator:
+    if lm and isinstance(model, Translator):
+        raise SettingError("a translator keeps the language model it was loaded with: call load(RUN, lm=...)")
+    translator = model if isinstance(model, Translator) else load(model, lm=lm, lm_weight=lm_weight, lazy=True)
     return translator.to(to) if to else translator
 
 

@@ -151,7 +151,7 @@ def make_manifest(request: BatchRequest, known: Manifest | None = None) -> Manif
     options = {
         name: value
         for name, value in asdict(replace(request.options, say=print)).items()
-        if name not in ("threads", "say") and (name, value) != ("to", "")  # which older manifests do not have
+        if name not in ("threads", "say") and not _is_new(name, value, request.options)
     }
     paths = find_inputs(request.inputs)
     form = format_of(paths, request.columns, request.into)
@@ -199,6 +199,11 @@ def sha256_of(path: str | Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def _is_new(name: str, value: Any, options: LoadOptions) -> bool:
+    """Whether this is an unused option that older manifests do not have."""
+    return (name in ("to", "lm", "ngram") and not value) or (name == "lm_weight" and not options.lm)
+
+
 def model_hash(run: str | Path, options: LoadOptions) -> str:
     """A hash of the weights, the vocabularies and the shortlist: the same on every machine, whatever engine runs there."""
     parts: list[str] = []
@@ -206,6 +211,8 @@ def model_hash(run: str | Path, options: LoadOptions) -> str:
         opened = open_folder(folder)
         about: Mapping[str, str] = read_about(opened.weights(options.weights))
         parts += [about.get("sha256", ""), opened.vocabularies.source.digest, opened.vocabularies.target.digest]
+    if options.lm:
+        parts.append(read_about(open_folder(options.lm).weights()).get("sha256", ""))
     if options.shortlist:
         parts.append(shortlist_digest(open_folder(run).folder))
     return hashlib.sha256(" ".join(parts).encode()).hexdigest()

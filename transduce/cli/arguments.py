@@ -40,6 +40,7 @@ def _load_arguments(options: Options) -> dict[str, Any]:
         "ensemble": tuple(getattr(options, "ensemble", ())),
         "shortlist": getattr(options, "shortlist", False),
         "ngram": _ngram(options),
+        **_language_model(options),
     }
 
 
@@ -47,12 +48,24 @@ def _ngram(options: Options) -> bool | WordWeights:
     """Whether the model's n-gram model is used, with the weights of the options in place of those of the run."""
     given = {name: getattr(options, name, None) for name in ("lm_weight", "word_bonus", "ctc_weight")}
     if not getattr(options, "ngram", False):
-        for name in (name for name, value in given.items() if value is not None):
+        others = [name for name in given if name != "lm_weight"]
+        for name in (name for name in others if given[name] is not None):
             raise SettingError(
                 f"--{name.replace('_', '-')} has no effect without --ngram: add --ngram, or leave it out"
             )
         return False
     return WordWeights.read(RunFolder(Path(options.run))).but(**given)
+
+
+def _language_model(options: Options) -> dict[str, Any]:
+    """The language model of commands that have --lm."""
+    lm, weight = getattr(options, "lm", ""), getattr(options, "lm_weight", None)
+    if getattr(options, "ngram", False):
+        return {"lm": lm}  # the weight is that of the n-gram model
+    if weight is not None and not lm:
+        needed = "--ngram or --lm" if hasattr(options, "ngram") else "--lm"
+        raise SettingError(f"--lm-weight has no effect without {needed}: name a language model, or leave it out")
+    return {"lm": lm} | ({} if weight is None else {"lm_weight": weight})
 
 
 def search_request(translator: Translator, options: Options) -> SearchRequest:

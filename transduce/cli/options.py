@@ -170,11 +170,27 @@ def add_ngram(parser: Parser) -> None:
         "many texts as the beam has",
     )
     for option, of_what in (
-        ("--lm-weight", "of the n-gram model"),
         ("--word-bonus", "added for each word"),
         ("--ctc-weight", "share of CTC beside the decoder, from 0 to 1; with 1 the decoder is not used"),
     ):
         add(option, type=float, metavar="X", help=f"with --ngram: {of_what} (default: as tuned)")
+
+
+def add_language_model(parser: Parser, more: str = "") -> None:
+    """A language model that takes part in the search, and its weight."""
+    parser.add_argument(
+        "--lm",
+        metavar="RUN",
+        default="",
+        help="language model that takes part in the search (shallow fusion, torch engine only); train it with "
+        "`train --text FILE --vocabulary` and the run folder of this model",
+    )
+    parser.add_argument(
+        "--lm-weight",
+        type=float,
+        metavar="W",
+        help=f"with --lm: scores are log p of this model + W * log p of the language model (default: 0.2){more}",
+    )
 
 
 def add_sampling(parser: Parser) -> None:

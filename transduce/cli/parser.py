@@ -15,6 +15,7 @@ from transduce.cli.options import (
     add_columns,
     add_engine,
     add_ensemble,
+    add_language_model,
     add_loading,
     add_machine,
     add_model,
@@ -34,6 +35,7 @@ FILES = (
     "two aligned text files, or one .tsv or .jsonl file; files may be compressed (.gz, .xz, .bz2), pipes, or - for stdin; "
     "repeat the option for several corpora"
 )
+OF_NGRAM = "; with --ngram: the weight of the n-gram model (default: as tuned)"
 JSON_RESULT = "print the result as JSON on stdout"
 SHORTLIST = "consider only the output tokens listed by `transduce shortlist`, which is faster (ct2 engine only)"
 EXAMPLES = """examples:
@@ -248,6 +250,13 @@ def _training(parser: Parser) -> None:
     add("--languages", nargs=2, metavar=("SOURCE", "TARGET"), default=[], help="language codes, such as en de")
     add_columns(parser)
     add("--from", dest="start_from", metavar="MODEL", default="", help="run folder whose weights to start from")
+    add(
+        "--vocabulary",
+        metavar="RUN",
+        default="",
+        help="run folder whose vocabulary to use; a language model uses its target vocabulary, so that it can help to "
+        "translate (translate --lm)",
+    )
     add("--preset", choices=sorted(PRESETS), default="", help="named recipe (default: settings fitted to the data)")
     add("--config", metavar="FILE.toml", default="", help="TOML file of settings")
     add_budget(parser)
@@ -329,6 +338,7 @@ def _translate(parser: Parser) -> None:
     add("--split", action="store_true", help="split each line into sentences, and keep what stands between them")
     add("--prefix", metavar="FILE", help="file with one prefix per input line; the output must start with it")
     add("--terms", metavar="FILE", help="file with the phrases that each line's output must contain, separated by tabs")
+    add_language_model(parser)
     add("--alignments", choices=["pharaoh"], help="append word alignments: `text ||| 0-0 1-2` (source-output)")
     add("--shortlist", action="store_true", help=SHORTLIST)
     add("--replace-unknown", action="store_true", help="replace <unk> by the source word it is aligned with")
@@ -342,6 +352,7 @@ def _transcribe(parser: Parser) -> None:
     add_engine(parser)
     add_search(parser)
     add_ngram(parser)
+    add_language_model(parser, OF_NGRAM)
     add = parser.add_argument
     add(
         "files",
@@ -406,6 +417,7 @@ def _evaluate(parser: Parser) -> None:
     add = parser.add_argument
     add("--shortlist", action="store_true", help=SHORTLIST)
     add_engine(parser, f"{AUTO_ENGINE}; both compares the scores of torch and ct2", "both")
+    add_language_model(parser, OF_NGRAM)
     add(
         "files",
         nargs="+",

@@ -73,8 +73,8 @@ def distill(options: Options) -> int:
 
 
 def _text(options: Options) -> dict[str, Any]:
-    """The files of --text and --valid-text."""
-    return {"text": options.text or None, "valid_text": options.valid_text or None}
+    """The files of --text and --valid-text, and the vocabulary to use."""
+    return {"text": options.text or None, "valid_text": options.valid_text or None, "vocabulary": options.vocabulary}
 
 
 def _machine_settings(options: Options) -> list[str]:

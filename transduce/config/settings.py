@@ -96,6 +96,9 @@ class DataConfig:
         1_000_000, "The vocabulary is learned from at most this many pairs.",
         unit="pairs", least=1, most=1_000_000_000,
     )  # fmt: skip
+    vocabulary_from: str = setting(
+        "", "The run whose vocabulary this one uses; a language model uses its target vocabulary. Set by --vocabulary."
+    )
     unknown: Literal["bytes", "unk"] = setting(
         "bytes",
         "What becomes of a character outside the vocabulary.",
@@ -556,6 +559,10 @@ def _contradictions(config: Config) -> list[Refusal]:
         (
             data.task == "speech" and (not data.joint or data.subword_sampling > 0),
             "speech needs data.joint=true, since recordings have no vocabulary, and data.subword_sampling=0",
+        ),
+        (
+            bool(data.vocabulary_from and train.start_from),
+            "--vocabulary has no effect with --from, which takes the vocabulary with the weights: leave out --vocabulary",
         ),
         (
             bool(data.valid) and data.hold_out > 0,

@@ -35,9 +35,10 @@ def preview(overview: Overview, columns: Columns | None, requested: RequestedSet
     """The choices of `train`, with its reasons."""
     said: list[str] = []
     start = open_folder(requested.start_from) if requested.start_from else None
-    config = settings_of_new(
-        _scan(overview, bool(columns and columns.features)), requested, start, {}, said.append, time.perf_counter()
-    )
+    shared = requested.config.data.vocabulary_from
+    owner = open_folder(shared) if shared else start
+    scanned = _scan(overview, bool(columns and columns.features))
+    config = settings_of_new(scanned, requested, start, owner, {}, said.append, time.perf_counter())
     reasons = tuple(line.removeprefix("fitted to the data: ") for line in said)
     return Preview(config.data.task, _not_default(config), reasons, _left_out(overview, config.data))
 

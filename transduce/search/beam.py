@@ -23,7 +23,7 @@ from transduce.search.step import (
     Step,
     forced_tokens,
     hypotheses,
-    log_probabilities,
+    next_scores,
     top,
     without,
 )
@@ -82,7 +82,7 @@ def _search(
     trail = Trail.empty(forced, 2 * beam)
     pool = Pool.empty(len(forced), beam, forced.device)
     for position in range(forced.shape[1]):
-        log_probs = log_probabilities(step(alive.tokens.flatten(), state))
+        log_probs = next_scores(step, alive.tokens.flatten(), state)
         found = _continuations(log_probs, alive, forced[alive.sentence, position], 2 * beam, never)
         trail.record(position, alive.sentence, found)
         pool.add(alive.sentence, found, found.tokens == end, position + 1, penalty)

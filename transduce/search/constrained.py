@@ -20,7 +20,7 @@ from transduce.search.beam import best_divisors
 from transduce.search.checks import check_beam
 from transduce.search.hypothesis import Hypothesis
 from transduce.search.penalty import Penalty
-from transduce.search.step import FREE, SearchState, Step, forced_tokens, log_probabilities, top, without
+from transduce.search.step import FREE, SearchState, Step, forced_tokens, next_scores, top, without
 
 Phrase = tuple[int, ...]
 Matched = tuple[int, ...]  # how many tokens of each phrase the output ends in; all of them once it is complete
@@ -101,7 +101,7 @@ def constrained_search(
     unfinished = list(sentences)
     for position in range(int(limits.max()) if len(limits) else 0):
         last = [one.tokens[-1] if one.tokens else start for sentence in unfinished for one in sentence.alive]
-        log_probs = log_probabilities(step(torch.tensor(last, device=limits.device), state))
+        log_probs = next_scores(step, torch.tensor(last, device=limits.device), state)
         for sentence, candidates in zip(
             unfinished, _candidates(log_probs, unfinished, position, end, beam, never), strict=True
         ):

@@ -35,6 +35,16 @@ Step = Callable[[Tensor, Any], Tensor]
 
 
 @dataclass(frozen=True)
+class ScoreStep:
+    """A step that returns scores instead of logits: they are added up as they are, and are never above 0."""
+
+    step: Step
+
+    def __call__(self, tokens: Tensor, state: Any) -> Tensor:
+        return self.step(tokens, state)
+
+
+@dataclass(frozen=True)
 class Paths:
     """Outputs as tensors, with the rows of a sentence next to each other; ignore entries beyond the length of a row."""
 
@@ -76,6 +86,12 @@ def _check_prefixes(limits: list[int], prefix: Sequence[Sequence[int]], end: int
 def log_probabilities(logits: Tensor) -> Tensor:
     """Log-softmax in float32, whatever the precision of the step; never above 0, which the stopping rule relies on."""
     return torch.log_softmax(logits.float(), dim=-1).clamp_(max=0)
+
+
+def next_scores(step: Step, tokens: Tensor, state: Any) -> Tensor:
+    """The score of each next token [R, V], which a search adds up: its log-probability, or what a `ScoreStep` says."""
+    found = step(tokens, state)
+    return found.float().clamp(max=0) if isinstance(step, ScoreStep) else log_probabilities(found)
 
 
 def without(log_probs: Tensor, never: Sequence[int]) -> Tensor:

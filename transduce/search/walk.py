@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from transduce.search.step import FREE, Paths, SearchState, Step, log_probabilities, top, without
+from transduce.search.step import FREE, Paths, SearchState, Step, next_scores, top, without
 
 # log-probabilities [R, V] -> the token each row takes [R]
 Choose = Callable[[Tensor], Tensor]
@@ -29,7 +29,7 @@ def walk(
     token = torch.full_like(row, start)
     lengths = torch.zeros_like(row)
     for position in range(forced.shape[1]):
-        log_probs = log_probabilities(step(token, state))
+        log_probs = next_scores(step, token, state)
         must = forced[row, position]
         token = torch.where(must == FREE, choose(without(log_probs, never)), must)
         taken[row, position] = token

@@ -94,8 +94,9 @@ def _settings(config: Config) -> dict[str, Any]:
     settings = flatten(config)
     for key in ("data.train", "data.valid"):
         settings[key] = tuple(" ".join(Path(file).name for file in group.split("\t")) for group in settings[key])
-    start = settings["train.start_from"]
-    return settings | {"data.cache": "", "train.start_from": Path(start).name if start else ""}
+    for key in ("train.start_from", "data.vocabulary_from"):
+        settings[key] = Path(settings[key]).name if settings[key] else ""
+    return settings | {"data.cache": ""}
 
 
 def _cell(value: Any) -> str:

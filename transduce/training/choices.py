@@ -37,8 +37,19 @@ from transduce.translator import ModelFolder
 Say = Callable[[str], None]
 
 # Settings that every run has its own values of; fine-tuning does not report them as changes.
-NEW_FOR_EACH_RUN = {"data.train", "data.valid", "data.hold_out", "data.columns", "data.cache", "train.start_from"}
+NEW_FOR_EACH_RUN = {
+    "data.train", "data.valid", "data.hold_out", "data.columns", "data.cache", "data.vocabulary_from", "train.start_from",
+}  # fmt: skip
 BUDGETS = ("train.minutes", "train.steps", "train.epochs")  # reported with the plan instead
+VOCABULARY_SETTINGS = (
+    "source_units",
+    "target_units",
+    "joint",
+    "vocabulary_size",
+    "unknown",
+    "normalization",
+    "symbols",
+)
 FINE_TUNING_RATE = 0.25  # of the fitted learning rate: the weights are already good, and large updates would undo that
 
 
@@ -47,6 +58,7 @@ def with_absolute_paths(config: Config) -> Config:
     data, begin = config.data, config.train.start_from
     cache = os.path.abspath(os.path.expanduser(data.cache)) if data.cache else ""
     files = replace(data, train=absolute_setting(data.train), valid=absolute_setting(data.valid), cache=cache)
+    files = replace(files, vocabulary_from=os.path.abspath(data.vocabulary_from) if data.vocabulary_from else "")
     return replace(config, data=files, train=replace(config.train, start_from=os.path.abspath(begin) if begin else ""))
 
 
@@ -60,6 +72,7 @@ def found_again(stored: Config, requested: RequestedSettings, run: Path) -> Conf
         data,
         train=() if given.train else found_setting(data.train, run),
         valid=() if given.valid else found_setting(data.valid, run),
+        vocabulary_from=find(data.vocabulary_from, run),
     )
     start_from = find(stored.train.start_from, run)
     return with_absolute_paths(replace(stored, data=files, train=replace(stored.train, start_from=start_from)))
@@ -69,19 +82,23 @@ def settings_of_new(
     scanned: Scan,
     requested: RequestedSettings,
     start: ModelFolder | None,
+    owner: ModelFolder | None,
     found: Mapping[str, Any],
     say: Say,
     begun: float,
 ) -> Config:
     """The settings of a new run: requested settings override those fitted to the data, machine and budget, or inherited.
 
-    Reports the reasons. A budget in minutes counts from `begun`.
+    `start` is the model to start from, and `owner` the one whose vocabulary is used. Reports the reasons. A budget in minutes
+    counts from `begun`.
     """
     asked, counted = merge(*requested.layers), counts(scanned, requested.config.data.languages)
-    around = FitRequest.of(merge(_as_layers(start.config) if start else {}, asked) | {"train": asked["train"]})
+    of_vocabulary = _with_vocabulary(owner, requested, scanned.audio) if owner and not start else {}
+    known = _as_layers(start.config) if start else of_vocabulary
+    around = FitRequest.of(merge(known, asked) | {"train": asked["train"]})
     around = replace(around, gpus=requested.gpus, family=_family(scanned, requested, start))
     fitted = _fitted(scanned, counted, requested, around, begun)
-    taken = _taken_from(start, requested, fitted.layer) if start else {}
+    taken = _taken_from(start, requested, fitted.layer) if start else of_vocabulary
     alone = with_absolute_paths(assemble(fitted.layer, taken, {"data": asked["data"]}))
     config = with_absolute_paths(build(fitted.layer, taken, *requested.layers, {"data": found}))
     refuse_unsupported(config)
@@ -166,6 +183,20 @@ def _taken_from(start: ModelFolder, requested: RequestedSettings, fitted: Layers
     rate = float(fitted["train"]["learning_rate"]) * FINE_TUNING_RATE
     usual: Layers = {"train": {"learning_rate": rate, "start_from": requested.start_from}}
     return merge(dictated, _inherited(stored, "default"), usual)
+
+
+def _with_vocabulary(owner: ModelFolder, requested: RequestedSettings, audio: bool) -> Layers:
+    """The settings that go with the vocabulary of another run; another value is refused and named."""
+    data = owner.config.data
+    dictated: dict[str, Any] = {name: getattr(data, name) for name in VOCABULARY_SETTINGS}
+    if reads_text(requested.config) or audio:
+        dictated |= {"source_units": data.target_units, "joint": True}
+    for key, value in merge(*requested.layers)["data"].items():
+        if key in dictated and value != dictated[key]:
+            raise SettingError(
+                f"data.{key} = {value}: the vocabulary of {owner.folder.path} has {dictated[key]}: leave out data.{key}"
+            )
+    return {"data": dictated}
 
 
 def _inherited(stored: Layers, how: str) -> Layers:

@@ -60,6 +60,7 @@ from transduce.translator.evaluation import TestSet, merges_references
 if TYPE_CHECKING:
     from transduce.data.speech_store import SpeechStore
 
+LEARNING = "learning the vocabulary"
 HELD_OUT_PAIRS = 1_000
 HELD_OUT_LINES = 10_000  # of text
 NO_TEXTS = TestSet([], [])  # a language model translates nothing
@@ -140,26 +141,26 @@ def _prepare_new(folder: RunFolder, requested: RequestedSettings, say: Say, begu
     with tempfile.TemporaryDirectory() as scratch:
         start = open_folder(requested.start_from) if requested.start_from else None
         data = requested.config.data
+        owner = open_folder(data.vocabulary_from) if data.vocabulary_from else start
         corpora = _corpora(data, Path(scratch), infers=True)
         for line in [] if reads_text(requested.config) else describe_columns(corpora.train):
             say(line)
         if not data.valid and not corpora.hold_out:
             corpora = _hold_out(corpora, say)
         scanned = _scan(corpora, data, say)
-        config = settings_of_new(scanned.train, requested, start, _found(corpora, data), say, begun)
+        config = settings_of_new(scanned.train, requested, start, owner, _found(corpora, data), say, begun)
         for warning in [] if reads_text(config) else _warnings(scanned, config.data, inspect):
             say(warning)
         cache = cache_folder(config.data.cache)
-        say(
-            "learning the vocabulary"
-            if start is None
-            else f"using the vocabulary and weights of {requested.start_from}"
-        )
-        if start:
-            _check_symbols(config.data, start)
+        say(f"using the vocabulary{' and weights' * bool(start)} of {owner.folder.path}" if owner else LEARNING)
+        if owner:
+            _check_symbols(config.data, owner)
         caching_begun, reading_peak = time.perf_counter(), peak_resident()
         with warming_up(config):
-            both = start.vocabularies if start else learn_vocabularies(scanned.train, config.data, cache, notify=say)
+            if owner:
+                both = _vocabularies_of(owner, config.data, scanned.train.audio)
+            else:
+                both = learn_vocabularies(scanned.train, config.data, cache, notify=say)
             prepared = _prepared(config, both, corpora, scanned, say)
     training_data = prepared.training_data
     if not reads_text(config):
@@ -168,6 +169,12 @@ def _prepare_new(folder: RunFolder, requested: RequestedSettings, say: Say, begu
     return replace(
         prepared, training_data=training_data, start=start, caching_seconds=seconds, reading_peak=reading_peak
     )
+
+
+def _vocabularies_of(owner: ModelFolder, data: DataConfig, audio: bool) -> Vocabularies:
+    """The vocabularies of another run; without a source of text, its target vocabulary is the only one."""
+    target = owner.vocabularies.target
+    return Vocabularies(target, target) if data.task == "text" or audio else owner.vocabularies
 
 
 def _warnings(scanned: "_Scans", data: DataConfig, inspect: Inspect) -> list[str]:

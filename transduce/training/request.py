@@ -32,6 +32,7 @@ class TrainingRequest:
     config: str | Path = ""  # a TOML file
     settings: Settings | None = None
     start_from: str | Path = ""  # the run folder of a model to fine-tune
+    vocabulary: str | Path = ""  # the run folder whose vocabulary to use
     inherited: Layers = field(default_factory=dict)  # settings of a teacher; all other settings override them
     shrunk: Layers = field(default_factory=dict)  # changes of the preset for a small teacher
 
@@ -63,6 +64,7 @@ def requested_settings(request: TrainingRequest) -> RequestedSettings:
     if request.preset and request.preset not in PRESETS:
         raise SettingError(f"unknown preset '{request.preset}'; choose one of {', '.join(PRESETS)}")
     start_from: Layers = {"train": {"start_from": str(request.start_from)}} if request.start_from else {}
+    vocabulary: Layers = {"data": {"vocabulary_from": str(request.vocabulary)}} if request.vocabulary else {}
     given = (
         ("the teacher", request.inherited),
         (f"preset {request.preset}", PRESETS.get(request.preset, {})),
@@ -70,6 +72,7 @@ def requested_settings(request: TrainingRequest) -> RequestedSettings:
         ("the configuration file", _file_layer(request.config)),
         (OPTIONS, _data_layer(request)),
         (OPTIONS, start_from),
+        (OPTIONS, vocabulary),
         (OPTIONS, settings_layer(request.settings or ())),
     )
     layers = tuple(_without_auto(layer) for _, layer in given)

@@ -25,9 +25,11 @@ if TYPE_CHECKING:
     from transduce.model import Model
     from transduce.translator.ct2_engine import Ct2Engine
     from transduce.translator.ctc_engine import CtcEngine
-    from transduce.translator.torch_engine import TorchEngine
+    from transduce.translator.torch_engine import Fusion, TorchEngine
 
 Say = Callable[[str], None]
+LM_WEIGHT = 0.2
+MOST_LM_WEIGHT = 10
 
 
 def say_to_stderr(text: str) -> None:
@@ -49,6 +51,8 @@ class LoadOptions:
     ngram: "bool | WordWeights" = (
         False  # whether a speech model uses its n-gram model; weights replace those of the run
     )
+    lm: str = ""  # run folder of a language model that takes part in every search (shallow fusion)
+    lm_weight: float = LM_WEIGHT  # of its log-probabilities; the translator's have weight 1
     say: Say = say_to_stderr  # called with each message
 
     def __post_init__(self) -> None:
@@ -58,8 +62,12 @@ class LoadOptions:
             raise SettingError(
                 "a shortlist needs the ct2 engine on a CPU: leave out --shortlist, or choose --engine ct2 --device cpu"
             )
+        if not 0 <= self.lm_weight <= MOST_LM_WEIGHT:
+            raise SettingError(f"lm_weight = {self.lm_weight}: must be at least 0 and at most {MOST_LM_WEIGHT}")
         if self.engine == "ct2" and self.device == "cuda":
             raise SettingError("the ct2 engine runs on CPUs only: use device cpu, or engine torch")
+        if self.ngram and self.lm:
+            raise SettingError("--ngram and --lm cannot be combined: leave out one of them")
         if self.ngram and (self.engine == "ct2" or self.shortlist):
             raise SettingError("an n-gram model needs the torch engine: leave out --engine ct2 and --shortlist")
 
@@ -111,7 +119,11 @@ class OneEngine:
 
 
 def torch_engine(
-    model: "Model", device: "Device", vocabularies: Vocabularies, others: Sequence["Model"] = ()
+    model: "Model",
+    device: "Device",
+    vocabularies: Vocabularies,
+    others: Sequence["Model"] = (),
+    fusion: "Fusion | None" = None,
 ) -> "TorchEngine":
     """The PyTorch engine for this device: slots on GPUs with bfloat16, batches elsewhere."""
     from transduce.model import Transformer
@@ -120,8 +132,8 @@ def torch_engine(
 
     ids = vocabularies.source.pad, vocabularies.target.pad, EOS
     if device.kind == "cuda" and device.bf16 and isinstance(model, Transformer):
-        return SlotEngine(model, device, *ids, others)
-    return TorchEngine(model, device, *ids, others)
+        return SlotEngine(model, device, *ids, others, fusion)
+    return TorchEngine(model, device, *ids, others, fusion)
 
 
 class FolderEngines:
@@ -148,6 +160,8 @@ class FolderEngines:
             others.append(shortlist_digest(self.folder.folder))
         if options.ngram:
             others += [words_digest(self.folder.folder), str(options.ngram)]
+        if options.lm:
+            others += [read_about(open_folder(options.lm).weights()).get("sha256", options.lm), str(options.lm_weight)]
         return " ".join([of_weights, both.source.digest, both.target.digest, quantization, *others])
 
     @property
@@ -175,7 +189,22 @@ class FolderEngines:
 
         device = choose_device(self.options.device, "auto", self.options.threads)
         others = [self._other(path).model(self.options.weights) for path in self.options.ensemble]
-        return torch_engine(self.folder.model(self.options.weights), device, self.folder.vocabularies, others)
+        model, both = self.folder.model(self.options.weights), self.folder.vocabularies
+        return torch_engine(model, device, both, others, self._fusion() if self.options.lm else None)
+
+    def _fusion(self) -> "Fusion":
+        """The language model, which must predict the tokens that the translator writes."""
+        from transduce.translator.language_model import open_language_model, sliding_decoder
+        from transduce.translator.torch_engine import Fusion
+
+        opened = open_language_model(self.options.lm)
+        target, own = self.folder.vocabularies.target, opened.vocabularies.target
+        if own.digest != target.digest:
+            raise RunError(
+                f"{self.options.lm}: its vocabulary is not the target vocabulary of {self.folder.folder.path}: train a language "
+                f"model with `transduce train LM --text FILE --vocabulary {self.folder.folder.path}`"
+            )
+        return Fusion(sliding_decoder(opened), self.options.lm_weight)
 
     @cached_property
     def _with_words(self) -> "CtcEngine":
@@ -211,6 +240,8 @@ class FolderEngines:
         if self.options.ngram:
             return self._with_words
         if self.options.engine == "torch" or not self._may_be_ct2():
+            if self.options.lm and self.options.engine == "auto":
+                self._say_once("using the plain torch engine: only it can search with a language model (--lm)")
             return self.torch
         reason = self._reason_against(request)
         if not reason:
@@ -219,10 +250,13 @@ class FolderEngines:
             raise SettingError(
                 f"the ct2 engine cannot serve this: {reason}; use engine torch{' without a shortlist' * self.options.shortlist}"
             )
-        if reason not in self._said:
-            self._said.add(reason)
-            self.options.say(f"using the torch engine instead of ct2: {reason}")
+        self._say_once(f"using the torch engine instead of ct2: {reason}")
         return self.torch
+
+    def _say_once(self, message: str) -> None:
+        if message not in self._said:
+            self._said.add(message)
+            self.options.say(message)
 
     def concurrent(self, request: SearchRequest) -> bool:
         """Whether several threads may search with this request at once: only with CTranslate2."""
@@ -249,6 +283,8 @@ class FolderEngines:
 
         if self.options.ensemble:
             return "it does not support ensembles"
+        if self.options.lm:
+            return "it cannot search with a language model (--lm)"
         config = self.folder.config.model
         if not isinstance(config, TransformerConfig):
             return f"model.family = {config.family}: it runs Transformers only"

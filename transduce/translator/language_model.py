@@ -19,7 +19,7 @@ from transduce.config import Config, DecoderConfig
 from transduce.data.text_windows import Offsets, document_ends, strided_windows
 from transduce.device import Device, choose_device
 from transduce.errors import DataError, SettingError
-from transduce.model import Decoder, Sequences, Tokens
+from transduce.model import Decoder, Sequences, SlidingDecoder, Tokens
 from transduce.search import check_sampling
 from transduce.search.sampling import sample_tokens
 from transduce.search.streaming import continuations
@@ -123,9 +123,9 @@ class LanguageModel:
         folder: str | Path, *, weights: str = "auto", device: Literal["auto", "cpu", "cuda"] = "auto", threads: int = 0
     ) -> "LanguageModel":
         opened = open_language_model(folder)
-        model = opened.model(weights)
-        assert isinstance(model, Decoder), "settings are checked when they are read"
-        return LanguageModel(model, opened.vocabularies.target, opened.config, choose_device(device, threads=threads))
+        return LanguageModel(
+            _decoder(opened, weights), opened.vocabularies.target, opened.config, choose_device(device, threads=threads)
+        )
 
     @property
     def context(self) -> int:
@@ -170,24 +170,50 @@ class LanguageModel:
             documents=self.config.data.documents,
         )
 
+    def score_lines(self, lines: Sequence[str]) -> list[float]:
+        """The log-probability of each line by itself, up to and including its line break.
+
+        A line begins where a document begins if the model was trained on single lines, and after a line break otherwise.
+
+        Example:
+            >>> transduce.load_language_model("runs/german").score_lines(["ein Satz", "Satz ein"])
+            [-12.1, -19.8]
+        """
+        encoded = self.vocabulary.encode(list(lines), every_core=True)
+        ids = np.fromiter((token for line in encoded for token in line), np.int64)
+        ends = np.cumsum([len(line) for line in encoded])
+        totals = np.zeros(len(encoded))
+        for first, nats in self._window_nats(ids, ends, max(1, self.context // 2), self.line_start):
+            totals[np.searchsorted(ends, first, side="right")] -= nats
+        return totals.tolist()
+
+    @property
+    def line_start(self) -> int:
+        """The token that stands before a line: `<pad>` if every line is a document, else a line break."""
+        return line_start(self.config, self.vocabulary)
+
     def _nats(self, ids: Offsets, ends: Offsets, stride: int) -> float:
         """The negative log-probability of all tokens."""
+        return sum(nats for _, nats in self._window_nats(ids, ends, stride, self.vocabulary.pad))
+
+    def _window_nats(self, ids: Offsets, ends: Offsets, stride: int, start: int) -> Iterator[tuple[int, float]]:
+        """The first token of each window, and the negative log-probability of the tokens that are new in it.
+
+        The token `start` stands before each document.
+        """
         windows = strided_windows(ends, self.context, stride)
         starts = {0, *ends.tolist()}
         rows = max(1, POSITIONS[self.device.kind] // self.context)
-        total = 0.0
         for begin in range(0, len(windows), rows):
             part = windows[begin : begin + rows]
             texts = [ids[first:end] for first, _, end in part]
             inputs = [
-                [self.vocabulary.pad if first in starts else int(ids[first - 1]), *text[:-1].tolist()]
+                [start if first in starts else int(ids[first - 1]), *text[:-1].tolist()]
                 for (first, _, _), text in zip(part, texts, strict=True)
             ]
             lost = self._token_nats(inputs, texts)
-            total += sum(
-                float(row[new - first : end - first].sum()) for row, (first, new, end) in zip(lost, part, strict=True)
-            )
-        return total
+            for row, (first, new, end) in zip(lost, part, strict=True):
+                yield first, float(row[new - first : end - first].sum())
 
     @torch.inference_mode()
     def _token_nats(self, inputs: Sequence[list[int]], labels: Sequence[Offsets]) -> Tensor:
@@ -320,26 +346,21 @@ class GeneratedText:
 
 
 class _SlidingWindow:
-    """The tokens that the next one is predicted from: at most the context, of which half is dropped whenever it is full."""
+    """Texts of any length in progress, which begin with the same tokens."""
 
     def __init__(self, model: LanguageModel, tokens: list[int], rows: int) -> None:
-        self.model, self.most = model, model.context
-        self.tokens = torch.tensor(tokens, device=model.device.torch).expand(rows, -1)
-        self.logits = self._begin(self.tokens[:, -self.most :])
+        self.device, self.decoder = model.device, SlidingDecoder(model.model)
+        self.state = self.decoder.begin()
+        self.logits = self._extend(torch.tensor(tokens, device=model.device.torch).expand(rows, -1))
 
     def step(self, newest: Tensor) -> Tensor:
         """The logits after one more token of each row."""
-        self.tokens = torch.cat([self.tokens[:, -self.most :], newest[:, None]], dim=1)
-        if self.state.length == self.most:
-            return self._begin(self.tokens[:, -max(1, self.most // 2) :])
-        with torch.inference_mode(), self.model.device.mixed_precision():
-            return self.model.model.step(newest, self.state)
+        return self._extend(newest[:, None])
 
-    def _begin(self, tokens: Tensor) -> Tensor:
-        network = self.model.model
-        self.state = network.begin(None)
-        with torch.inference_mode(), self.model.device.mixed_precision():
-            return network.project(network.extend(tokens, self.state)[:, -1])
+    @torch.inference_mode()
+    def _extend(self, tokens: Tensor) -> Tensor:
+        with self.device.mixed_precision():
+            return self.decoder.extend(tokens, self.state)
 
 
 class Speller:
@@ -370,12 +391,28 @@ class Speller:
         return rest + ("" if self.documents == "line" else "\n")
 
 
+def line_start(config: Config, vocabulary: Vocabulary) -> int:
+    """The token that stands before a line in the text of a language model."""
+    return vocabulary.pad if config.data.documents == "line" else EOS
+
+
 def open_language_model(folder: str | Path) -> ModelFolder:
     """The folder of a language model; any other model is refused."""
     opened = open_folder(folder)
     if not isinstance(opened.config.model, DecoderConfig):
         raise SettingError(f"{folder}: this model translates and is no language model; train one with --text")
     return opened
+
+
+def sliding_decoder(folder: ModelFolder) -> SlidingDecoder:
+    """The model of a folder as a search uses it: it begins with a new line and has no limit on the length."""
+    return SlidingDecoder(_decoder(folder), line_start(folder.config, folder.vocabularies.target))
+
+
+def _decoder(folder: ModelFolder, weights: str = "auto") -> Decoder:
+    model = folder.model(weights)
+    assert isinstance(model, Decoder), "settings are checked when they are read"
+    return model
 
 
 def _lines(text: str) -> list[str]:

@@ -8,13 +8,13 @@ from transduce.device import Device
 from transduce.model import Model, Transformer
 from transduce.search import Hypothesis, length_penalty
 from transduce.translator.engine import SearchBlock, SearchRequest
-from transduce.translator.torch_engine import TorchEngine
+from transduce.translator.torch_engine import Fusion, TorchEngine
 
 
 class SlotEngine(TorchEngine):
     """Finds what `TorchEngine` finds, and leaves to it what slots do not support.
 
-    These are sampling, phrases that must occur, outputs without `<unk>`, ensembles, and some models.
+    These are sampling, phrases that must occur, outputs without `<unk>`, ensembles, fusion with a language model, and some models.
     """
 
     spares_cores: ClassVar = True
@@ -27,8 +27,9 @@ class SlotEngine(TorchEngine):
         target_pad: int,
         end: int,
         others: Sequence[Model] = (),
+        fusion: Fusion | None = None,
     ) -> None:
-        super().__init__(model, device, source_pad, target_pad, end, others)
+        super().__init__(model, device, source_pad, target_pad, end, others, fusion)
         self.batcher = ContinuousBatcher(model, device, source_pad, target_pad, end)
 
     def stream(self, blocks: Iterable[SearchBlock], request: SearchRequest) -> Iterator[list[list[Hypothesis]]]:
@@ -46,4 +47,5 @@ class SlotEngine(TorchEngine):
 
     def _serves(self, request: SearchRequest) -> bool:
         other = request.sampling or request.constrained or not request.allow_unknown
-        return not other and len(self.ensemble.models) == 1 and understands(self.model.config)
+        alone = len(self.ensemble.models) == 1 and self.fusion is None
+        return not other and alone and understands(self.model.config)

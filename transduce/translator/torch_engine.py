@@ -1,25 +1,36 @@
 """The PyTorch engine: searches and scores ids in batches of similar length. Knows no text."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 import torch
 
 from transduce.device import Device
-from transduce.model import Ensemble, Model, Source, Tokens, collate, watch
+from transduce.model import Ensemble, Model, SlidingDecoder, Source, Tokens, collate, watch
 from transduce.search import Hypothesis, length_penalty
 from transduce.search.beam import beam_search
 from transduce.search.constrained import constrained_search
+from transduce.search.fusion import FusedState, fuse
 from transduce.search.lattice import Observer
 from transduce.search.sampling import sample
+from transduce.search.step import SearchState, Step
 from transduce.text import UNKNOWN
 from transduce.translator.engine import UNBOUNDED, Ids, SearchBlock, SearchRequest
 
 T = TypeVar("T")
 
 
+@dataclass(frozen=True)
+class Fusion:
+    """A language model that takes part in every search, and the weight of its log-probabilities."""
+
+    model: SlidingDecoder
+    weight: float
+
+
 class TorchEngine:
-    """A model on a device, or an ensemble of models."""
+    """A model on a device, or an ensemble of models; a language model may take part in its searches."""
 
     concurrent: ClassVar = False  # attention weights of concurrent searches would be mixed up
     spares_cores: ClassVar = False
@@ -33,10 +44,13 @@ class TorchEngine:
         target_pad: int,
         end: int,
         others: Sequence[Model] = (),
+        fusion: Fusion | None = None,
     ) -> None:
-        self.model, self.device = model.to(device.torch), device
+        self.model, self.device, self.fusion = model.to(device.torch), device, fusion
         self.source_pad, self.target_pad, self.end = source_pad, target_pad, end
         self.ensemble = Ensemble([self.model, *(other.to(device.torch).eval() for other in others)])
+        if fusion is not None:
+            fusion.model.model.to(device.torch).eval()
 
     def _in_batches(self, block: SearchBlock, request: SearchRequest, draws: torch.Generator) -> list[list[Hypothesis]]:
         self.model.eval()
@@ -101,28 +115,34 @@ class TorchEngine:
     def _search(
         self, block: SearchBlock, request: SearchRequest, draws: torch.Generator, observer: Observer | None = None
     ) -> list[list[Hypothesis]]:
-        predictor = self._predictor
         source = collate(block.sources, self.source_pad).to(self.device.torch)
         penalty = length_penalty(request.length_penalty, request.alpha)
         never = (*self.model.never, *(() if request.allow_unknown else (UNKNOWN,)))
         with self.device.mixed_precision():
-            state = predictor.begin(predictor.encode(source))
+            step, state = self._begin(source)
             common: dict[str, Any] = {
                 "start": self.target_pad, "end": self.end, "limits": torch.tensor(request.limits(block, self.longest), device=self.device.torch),
                 "penalty": penalty, "prefix": block.prefixes, "never": never,
             }  # fmt: skip
             if request.sampling:
                 return sample(
-                    predictor.step, state, generator=draws, num_samples=request.n_best,
+                    step, state, generator=draws, num_samples=request.n_best,
                     temperature=request.temperature, top_k=request.top_k, top_p=request.top_p, **common,
                 )  # fmt: skip
             if request.constrained:
                 return constrained_search(
-                    predictor.step, state, beam=request.beam, n_best=request.n_best, phrases=block.phrases, **common
+                    step, state, beam=request.beam, n_best=request.n_best, phrases=block.phrases, **common
                 )
-            return beam_search(
-                predictor.step, state, beam=request.beam, n_best=request.n_best, observer=observer, **common
-            )
+            return beam_search(step, state, beam=request.beam, n_best=request.n_best, observer=observer, **common)
+
+    def _begin(self, source: Source) -> tuple[Step, SearchState]:
+        """The step function and the state before the first token."""
+        predictor: Any = self._predictor
+        state = predictor.begin(predictor.encode(source))
+        if self.fusion is None:
+            return predictor.step, state
+        lm = self.fusion.model
+        return fuse(predictor.step, lm.step, self.fusion.weight), FusedState(state, lm.begin())
 
     @property
     def _predictor(self) -> Model | Ensemble:
