@@ -311,6 +311,8 @@ def _layer(row: Row, task: str, units: tuple[str, str], joint: bool, counts: Cou
 
 def _of_family(layer: Layers, family: str) -> Layers:
     """The settings for a family of models: the recipe is written for the Transformer."""
+    if family == "transformer":
+        return layer
     of_family = FAMILIES[family].fitted(layer)
     return {**of_family, "model": {**of_family["model"], "family": family}}
 
