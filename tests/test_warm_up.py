@@ -1,12 +1,14 @@
 """A GPU made ready while the data are read: what runs there, and that nothing of it stays."""
 
 import threading
+from typing import Any
 
 import pytest
 import torch
 
 from transduce.config import build
 from transduce.device import Device
+from transduce.model import Sequences, Tokens
 from transduce.training import warm_up
 from transduce.training.speed import Sentences, one_update
 
@@ -49,3 +51,30 @@ def test_a_gpu_is_ready_at_the_end_and_a_failure_is_left_to_training(monkeypatch
         assert len(running) == 1
         entered.set()
     assert not running[0].is_alive()
+
+
+TEXT = {
+    "model": {"family": "decoder", "d_model": 32, "d_ff": 64, "num_heads": 2, "num_decoder_layers": 3, "context": 24},
+    "data": {"task": "text", "vocabulary_size": 64},
+    "train": {"device": "cpu"},
+}
+
+
+@pytest.mark.parametrize(("documents", "rows"), [("file", Sequences), ("line", Tokens)])
+def test_a_language_model_is_updated_with_rows_as_in_training(
+    documents: str, rows: type[Tokens], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = build(TEXT | {"data": TEXT["data"] | {"documents": documents}})  # type: ignore[operator]
+    updated: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(warm_up, "choose_device", lambda *_: Device("cuda", bf16=True))
+    monkeypatch.setattr(warm_up, "one_update", lambda *given: updated.append(given))
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    with warm_up.warming_up(config):
+        pass
+    [(model, train, sentences, _)] = updated
+    assert (model.family, model.num_decoder_layers, model.context) == ("decoder", 1, 24)
+    batch = sentences.batch()
+    assert type(batch.target) is rows
+    assert batch.target.width == 24
+    assert batch.source.width == 0
+    one_update(model, train, sentences, Device("cpu", bf16=False))  # raises if the model cannot read such rows

@@ -23,7 +23,7 @@ from transduce.config.budget import REFERENCE, REFERENCE_LENGTH, REFERENCE_VOCAB
 from transduce.config.fitted import may_take_long
 from transduce.data.batches import Batch
 from transduce.device import Device, choose_device
-from transduce.model import Tokens, make_model
+from transduce.model import Sequences, Tokens, make_model
 from transduce.training.loss import batch_loss
 from transduce.training.optimizer import make_optimizer
 from transduce.training.update import PlainUpdate
@@ -54,6 +54,15 @@ class Sentences:
         target = torch.randint(3, self.target_vocabulary - 1, (rows, self.target_length))
         full = [torch.full((rows,), width) for width in (self.source_length, self.target_length)]
         return Batch(Tokens.of_lengths(source, full[0]), Tokens.of_lengths(target, full[1]), target)
+
+
+class Windows(Sentences):
+    """Random windows of text for a language model: nothing as a source, and each row a single sequence."""
+
+    def batch(self, positions: int = POSITIONS) -> Batch:
+        made = super().batch(positions)
+        target = made.target
+        return replace(made, target=Sequences(target.ids, target.position, target.segment))
 
 
 def time_for(train: TrainConfig, counts: Counts, requested: FitRequest, begun: float) -> Time | None:

@@ -11,10 +11,10 @@ from dataclasses import replace
 
 import torch
 
-from transduce.config import Config, TransformerConfig
+from transduce.config import Config, DecoderConfig, ModelConfig, TransformerConfig
 from transduce.data.packing import WIDTH
 from transduce.device import Device, choose_device
-from transduce.training.speed import Sentences, one_update
+from transduce.training.speed import Sentences, Windows, one_update
 
 NAME = "transduce-warm-up"
 
@@ -23,7 +23,7 @@ NAME = "transduce-warm-up"
 def warming_up(config: Config) -> Iterator[None]:
     """Prepare the device in a thread while the body of this context runs; leaving the context waits for both."""
     device = choose_device(config.train.device, config.train.precision, config.train.threads)
-    if device.kind != "cuda" or not isinstance(config.model, TransformerConfig):
+    if device.kind != "cuda" or not isinstance(config.model, TransformerConfig | DecoderConfig):
         yield
         return
     thread = threading.Thread(target=_warm_up, args=(config, device), name=NAME, daemon=True)
@@ -35,11 +35,20 @@ def warming_up(config: Config) -> Iterator[None]:
 
 
 def _warm_up(config: Config, device: Device) -> None:
-    """Update a model with one encoder and one decoder layer; further layers use the same kernels."""
-    model = replace(config.transformer, num_encoder_layers=1, num_decoder_layers=1)
-    size = config.data.vocabulary_size
+    """Update a model with a single layer in each stack; further layers use the same kernels."""
+    model, sentences = _small(config)
     try:
-        one_update(model, config.train, Sentences(size, size, WIDTH, WIDTH), device)
+        one_update(model, config.train, sentences, device)
         torch.cuda.empty_cache()
     except Exception:  # the real model will raise the same error, where the user expects it
         return
+
+
+def _small(config: Config) -> tuple[ModelConfig, Sentences]:
+    """A model with a single layer in each stack, and rows as wide as those of training."""
+    size = config.data.vocabulary_size
+    if isinstance(config.model, DecoderConfig):
+        kind = Windows if config.data.documents == "file" else Sentences  # short documents share rows
+        return replace(config.model, num_decoder_layers=1), kind(size, size, 0, config.model.context)
+    small = replace(config.transformer, num_encoder_layers=1, num_decoder_layers=1)
+    return small, Sentences(size, size, WIDTH, WIDTH)
