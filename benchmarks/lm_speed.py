@@ -1,17 +1,22 @@
 """Training speed of language models: ours beside a plain GPT-2 of the same size, compiled.
 
     python benchmarks/lm_speed.py --name lm-speed          on a GPU, under four minutes
+    python benchmarks/lm_speed.py --device cpu             toy sizes, to see that everything runs
 
-Sizes: nanoGPT's example (6 x 384, a context of 256) and GPT-2 small (12 x 768, a context of 1,024, 50,304 ids). Both models
-train in bfloat16 with AdamW on the same number of random tokens a step. Ours is `GraphedUpdate` as `train` runs it; the other is
-written here in plain PyTorch as GPT-2 is described (pre-norm, GELU, learned positions), under `torch.compile` and autocast, with
-the fused AdamW. Times are medians of steps, in turns.
+Sizes: nanoGPT's example (6 x 384, a context of 256) and GPT-2 small (12 x 768, a context of 1,024, 50,304 ids). All models
+train in bfloat16 with AdamW on the same number of random tokens a step. Ours is `GraphedUpdate` as `train` runs it, with
+positions that are added and with rotary ones, which `train --text` fits; the other is written here in plain PyTorch as GPT-2 is
+described (pre-norm, GELU, learned positions), under `torch.compile` and autocast, with the fused AdamW. All take turns; a
+ratio is the median over the rounds, with the smallest and the largest.
 """
 
 import argparse
+import gc
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from facts import write_result
@@ -23,79 +28,119 @@ from transduce.data.batches import Batch
 from transduce.device import Device
 from transduce.model import Sequences, Tokens, make_model
 from transduce.training.optimizer import make_optimizer
-from transduce.training.update import GraphedUpdate
+from transduce.training.update import GraphedUpdate, PlainUpdate
 
-# name: layers, width, heads, context, ids, rows a step, dropout
-SIZES = {"6x384": (6, 384, 6, 256, 66, 64, 0.2), "124M": (12, 768, 12, 1_024, 50_304, 16, 0.0)}
+Step = Callable[[], None]
+OTHER = "GPT-2 (torch.compile)"
+
+
+@dataclass(frozen=True)
+class Size:
+    """The shape of a model, and the rows of a step."""
+
+    name: str
+    layers: int
+    width: int
+    heads: int
+    context: int
+    ids: int
+    rows: int
+    dropout: float
+
+
+SIZES = {
+    "cuda": [Size("6x384", 6, 384, 6, 256, 66, 64, 0.2), Size("124M", 12, 768, 12, 1_024, 50_304, 16, 0.0)],
+    "cpu": [Size("toy", 2, 32, 2, 16, 66, 4, 0.1)],
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=40)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--device", choices=list(SIZES), default="cuda")
+    parser.add_argument("--steps", type=int, default=40, help="steps of a round")
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--name", default="", help="write benchmarks/results/NAME.json")
     options = parser.parse_args()
-    rows = [row for name in SIZES for row in measure(name, options.steps, options.rounds)]
+    rows = [row for size in SIZES[options.device] for row in measure(size, options)]
     for row in rows:
-        print(f"{row['size']:6}  {row['model']:24}  {row['tokens_per_second']:12,.0f} tokens/s")
-    for name in SIZES:
-        ours, other = (row["tokens_per_second"] for row in rows if row["size"] == name)
-        print(f"{name}: ours is {ours / other:.2f} times the other")
+        median, least, most = row["ratio"]
+        ratio = "" if row["model"] == OTHER else f"  {median:.2f} ({least:.2f} to {most:.2f}) times the other"
+        print(f"{row['size']:6}  {row['model']:24}  {row['tokens_per_second']:12,.0f} tokens/s{ratio}", flush=True)
     if options.name:
-        write_result(options.name, "python benchmarks/lm_speed.py", ["torch", "triton"], rows=rows)
+        command = f"python benchmarks/lm_speed.py --steps {options.steps} --rounds {options.rounds}"
+        write_result(options.name, command, ["torch", "triton"], rows=rows)
 
 
-def measure(name: str, steps: int, rounds: int) -> list[dict]:
-    layers, width, heads, context, ids, batch, dropout = SIZES[name]
-    makers = {"ours": our_step, "GPT-2 (torch.compile)": other_step}
-    tokens = torch.randint(2, ids - 1, (batch, context + 1), device="cuda")
-    run = {model: make(layers, width, heads, context, ids, dropout, tokens) for model, make in makers.items()}
-    for step in run.values():
-        timed(step, 5)  # compiles and captures
+def measure(size: Size, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Each model's speed, and the ratio of its speed to the other's in the same round."""
+    tokens = torch.randint(2, size.ids - 1, (size.rows, size.context + 1))
+    run = {
+        "ours": our_step(size, "sinusoidal", tokens, options.device),
+        "ours, rotary positions": our_step(size, "rotary", tokens, options.device),
+        OTHER: other_step(size, tokens, options.device),
+    }
+    for model, step in run.items():
+        print(f"{size.name}: {model}: {timed(step, 5, options.device):.1f} s a step while it compiles", flush=True)
     times: dict[str, list[float]] = {model: [] for model in run}
-    for _ in range(rounds):
+    for _ in range(options.rounds):
         for model, step in run.items():
-            times[model].append(timed(step, steps))
-    torch.cuda.empty_cache()
-    return [
-        {"size": name, "model": model, "tokens_per_second": batch * context / statistics.median(found)}
-        for model, found in times.items()
-    ]
+            times[model].append(timed(step, options.steps, options.device))
+    run.clear()
+    gc.collect()  # a compiled model refers to itself
+    if options.device == "cuda":
+        torch.cuda.empty_cache()
+    return [describe(size, model, found, times[OTHER]) for model, found in times.items()]
 
 
-def timed(step: Callable[[], None], count: int) -> float:
+def describe(size: Size, model: str, times: list[float], other: list[float]) -> dict[str, Any]:
+    ratios = [theirs / ours for ours, theirs in zip(times, other, strict=True)]
+    return {
+        "size": size.name,
+        "model": model,
+        "tokens_per_second": size.rows * size.context / statistics.median(times),
+        "seconds_per_step": times,
+        "ratio": [statistics.median(ratios), min(ratios), max(ratios)],
+    }
+
+
+def timed(step: Step, count: int, device: str) -> float:
     """Seconds per step."""
-    torch.cuda.synchronize()
+    wait = torch.cuda.synchronize if device == "cuda" else lambda: None
+    wait()
     begun = time.perf_counter()
     for _ in range(count):
         step()
-    torch.cuda.synchronize()
+    wait()
     return (time.perf_counter() - begun) / count
 
 
-def our_step(
-    layers: int, width: int, heads: int, context: int, ids: int, dropout: float, tokens: Tensor
-) -> Callable[[], None]:
+def our_step(size: Size, positions: Any, tokens: Tensor, device: str) -> Step:
     config = DecoderConfig(
-        family="decoder", d_model=width, d_ff=4 * width, num_heads=heads, num_decoder_layers=layers, context=context,
-        dropout=dropout, norm="pre",
+        family="decoder", d_model=size.width, d_ff=4 * size.width, num_heads=size.heads, num_decoder_layers=size.layers,
+        context=size.context, dropout=size.dropout, norm="pre", positions=positions,
     )  # fmt: skip
-    model = make_model(config, ids, ids).to("cuda")
+    model = make_model(config, size.ids, size.ids).to(device)
     train = TrainConfig(optimizer="adamw", weight_decay=0.1, label_smoothing=0.0, clip_norm=1.0, beta2=0.99)
-    update = GraphedUpdate(model, make_optimizer(model, train), train, Device("cuda", bf16=True))
-    inputs, labels = tokens[:, :-1].int().cpu(), tokens[:, 1:].int().cpu()
-    rows, full = len(inputs), torch.ones_like(inputs)
-    position = torch.arange(context, dtype=torch.int32).expand(rows, -1).contiguous()
-    empty = torch.zeros(rows, 2, dtype=torch.int32)
-    batch = Batch(Tokens(empty, empty, empty), Sequences(inputs, position, full), labels)
-    pinned = batch.pinned()
+    on_gpu = device == "cuda"
+    kind = GraphedUpdate if on_gpu else PlainUpdate
+    update = kind(model, make_optimizer(model, train), train, Device("cuda" if on_gpu else "cpu", bf16=on_gpu))
+    made = batch_of(tokens)
+    batch = made.pinned() if on_gpu else made
 
     def step() -> None:
         update.begin(1)
-        update.add(pinned, rows * context)
+        update.add(batch, size.rows * size.context)
         update.apply(1e-4)
 
     return step
+
+
+def batch_of(tokens: Tensor) -> Batch:
+    """Full rows as training makes them: no source, and each row a window of text."""
+    inputs, labels = tokens[:, :-1].int().contiguous(), tokens[:, 1:].int().contiguous()
+    position = torch.arange(inputs.shape[1], dtype=torch.int32).expand_as(inputs).contiguous()
+    empty = torch.zeros(len(inputs), 2, dtype=torch.int32)
+    return Batch(Tokens(empty, empty, empty), Sequences(inputs, position, torch.ones_like(inputs)), labels)
 
 
 class Block(nn.Module):
@@ -120,12 +165,12 @@ class Block(nn.Module):
 class Gpt2(nn.Module):
     """GPT-2 as its paper describes it; embeddings are tied."""
 
-    def __init__(self, layers: int, width: int, heads: int, context: int, ids: int, dropout: float) -> None:
+    def __init__(self, size: Size) -> None:
         super().__init__()
-        self.tokens, self.positions = nn.Embedding(ids, width), nn.Embedding(context, width)
-        self.drop = nn.Dropout(dropout)
-        self.blocks = nn.ModuleList(Block(width, heads, dropout) for _ in range(layers))
-        self.norm = nn.LayerNorm(width)
+        self.tokens, self.positions = nn.Embedding(size.ids, size.width), nn.Embedding(size.context, size.width)
+        self.drop = nn.Dropout(size.dropout)
+        self.blocks = nn.ModuleList(Block(size.width, size.heads, size.dropout) for _ in range(size.layers))
+        self.norm = nn.LayerNorm(size.width)
         nn.init.normal_(self.tokens.weight, std=0.02)
 
     def forward(self, ids: Tensor, labels: Tensor) -> Tensor:
@@ -135,17 +180,16 @@ class Gpt2(nn.Module):
         return cross_entropy((self.norm(x) @ self.tokens.weight.T).flatten(0, 1).float(), labels.flatten())
 
 
-def other_step(
-    layers: int, width: int, heads: int, context: int, ids: int, dropout: float, tokens: Tensor
-) -> Callable[[], None]:
+def other_step(size: Size, tokens: Tensor, device: str) -> Step:
     torch.set_float32_matmul_precision("high")
-    model = Gpt2(layers, width, heads, context, ids, dropout).to("cuda")
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.99), weight_decay=0.1, fused=True)
-    compiled = torch.compile(model)
-    inputs, labels = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+    model = Gpt2(size).to(device)
+    on_gpu = device == "cuda"
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.99), weight_decay=0.1, fused=on_gpu)
+    compiled = torch.compile(model, backend="inductor" if on_gpu else "eager")
+    inputs, labels = tokens[:, :-1].contiguous().to(device), tokens[:, 1:].contiguous().to(device)
 
     def step() -> None:
-        with torch.autocast("cuda", torch.bfloat16):
+        with torch.autocast(device, torch.bfloat16, enabled=on_gpu):
             loss = compiled(inputs, labels)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
