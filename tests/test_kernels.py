@@ -20,6 +20,7 @@ from transduce.model.kernels import (
     OutputParameters,
     ResidualOptions,
     attention,
+    causal,
     cross_entropy,
     r_drop,
     randomness,
@@ -243,6 +244,17 @@ def test_causal_attention_in_wide_rows(frame: ResidualOptions, dtype: torch.dtyp
     if GPU and dtype == torch.float32:
         pytest.skip("flash attention computes in bfloat16 only")
     assert_same(fast, plain, [x, stacked, bias, *parameters(d_model, d_model, dtype)])
+
+
+@pytest.mark.gpu
+def test_gradients_of_wide_rows_are_the_same_bits_every_time() -> None:
+    heads, d_model = 6, 384
+    product = random(64, 1024, 3 * d_model, dtype=torch.bfloat16).detach()
+    gradient = random(64, 1024, d_model, dtype=torch.bfloat16).detach()
+    attended = causal.attend_causally(product, heads)
+    first = causal.attend_causally_backward(gradient, product, attended, heads)
+    for _ in range(10):
+        assert torch.equal(causal.attend_causally_backward(gradient, product, attended, heads), first)
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,7 @@ def choose_device(kind: str = "auto", precision: str = "auto", threads: int = 0)
     torch.set_num_threads(threads or available_cores())
     if kind == "cuda":
         torch.backends.cuda.enable_cudnn_sdp(False)  # cuDNN plans attention for each new shape, which takes 0.2 s
+        torch.backends.cudnn.deterministic = True  # convolutions, so that a run repeats the same bits
     bf16 = precision == "bf16" or (precision == "auto" and kind == "cuda" and torch.cuda.is_bf16_supported())
     return Device(kind, bf16)
 

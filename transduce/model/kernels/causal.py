@@ -6,13 +6,13 @@ The backward pass is deterministic, so that a resumed run repeats the same bits.
 Axes: R rows, W positions, H heads, E width of a head.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from transduce.model.repeatable import deterministic_algorithms
 
 _CUDA = torch.ops.aten._scaled_dot_product_flash_attention
 _CUDA_BACKWARD = torch.ops.aten._scaled_dot_product_flash_attention_backward
@@ -45,7 +45,7 @@ def attend_causally_backward(gradient: Tensor, product: Tensor, attended: Attend
     inputs = _split(gradient, heads, parts=1)[0], *_split(product, heads), attended.heads
     if product.is_cuda:
         level, *lengths, seed, offset, _ = attended.rest
-        with _deterministic():
+        with deterministic_algorithms():
             gradients = _CUDA_BACKWARD(*inputs, level, *lengths, 0.0, True, seed, offset)
     else:
         gradients = _CPU_BACKWARD(*inputs, *attended.rest, 0.0, True)
@@ -54,14 +54,3 @@ def attend_causally_backward(gradient: Tensor, product: Tensor, attended: Attend
 
 def _split(x: Tensor, heads: int, parts: int = 3) -> list[Tensor]:
     return [part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in x.chunk(parts, -1)]
-
-
-@contextmanager
-def _deterministic() -> Iterator[None]:
-    """Choose deterministic kernels. Not `torch.use_deterministic_algorithms`, which imports PyTorch's compiler."""
-    before = torch._C._get_deterministic_algorithms(), torch._C._get_deterministic_algorithms_warn_only()
-    torch._C._set_deterministic_algorithms(True, warn_only=True)
-    try:
-        yield
-    finally:
-        torch._C._set_deterministic_algorithms(before[0], warn_only=before[1])
