@@ -10,7 +10,10 @@ import platform
 import tempfile
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 
 import torch
@@ -18,12 +21,13 @@ from facts import CORES, HERE, RESULTS, default_data
 from sacrebleu.metrics.bleu import BLEU
 
 from transduce.metrics import Score, translation_scores
-from transduce.paper.cells import Cell, Task, TestFiles, by_length, run_cell, warm_up, words
+from transduce.paper.cells import Cell, Finished, Task, TestFiles, by_length, run_cell, warm_up, words
 from transduce.paper.results import Results
 from transduce.paper.reversal import SETTINGS, symbols_right, write_reversal
 
 AROUND_A_CELL_S = 25.0  # to translate and to score, and the warm-up
 LENGTHS = (1, 8, 12, 16, 20, 25, 30, 40, 50, 60, 1_000)  # of sources, in words
+PROCESSES = partial(ProcessPoolExecutor, mp_context=get_context("spawn"))
 Lines = list[str]
 
 
@@ -139,29 +143,61 @@ class Session:
     def run(self, cells: Iterable[Cell]) -> bool:
         """Run the cells that are missing; False if time ended before the last one."""
         for cell in cells:
-            wanted = not self.only or cell.system in self.only
-            if not wanted or self.results.has(cell):
-                continue
-            if time.perf_counter() + self.scale * cell.seconds + AROUND_A_CELL_S > self.until:
-                print(f"no time left for {cell.key}", flush=True)
-                return False
-            self._run(cell)
+            if self._is_missing(cell):
+                if not self._has_time_for(cell):
+                    return False
+                self._warm_up(cell)
+                self._keep(cell, train_alone(self._prepared(cell), self._task(cell)))
         return True
 
-    def _run(self, cell: Cell) -> None:
-        task = replace(TASKS[cell.task](self.data), most_lines=self.most_lines)
-        cell = replace(cell, seconds=self.scale * cell.seconds, settings=(*cell.settings, *self.settings))
-        with tempfile.TemporaryDirectory() as folder:
-            if (cell.task, cell.system) not in self._warm:
-                warm_up(cell, task, Path(folder) / "warm-up")
-                self._warm.add((cell.task, cell.system))
-            done = run_cell(cell, task, Path(folder) / "run")
+    def run_together(self, cells: Iterable[Cell]) -> bool:
+        """Run the missing ones of these cells, of one system, at the same time, in processes that share the machine."""
+        missing = [cell for cell in cells if self._is_missing(cell)]
+        if not missing:
+            return True
+        if not self._has_time_for(missing[0]):
+            return False
+        self._warm_up(missing[0])
+        with PROCESSES(len(missing)) as pool:
+            trained = pool.map(train_alone, map(self._prepared, missing), map(self._task, missing))
+            for cell, done in zip(missing, trained, strict=True):
+                self._keep(cell, done)
+        return True
+
+    def _is_missing(self, cell: Cell) -> bool:
+        return (not self.only or cell.system in self.only) and not self.results.has(cell)
+
+    def _has_time_for(self, cell: Cell) -> bool:
+        ends = time.perf_counter() + self.scale * cell.seconds + AROUND_A_CELL_S
+        if ends > self.until:
+            print(f"no time left for {cell.key}", flush=True)
+        return ends <= self.until
+
+    def _task(self, cell: Cell) -> Task:
+        return replace(TASKS[cell.task](self.data), most_lines=self.most_lines)
+
+    def _prepared(self, cell: Cell) -> Cell:
+        return replace(cell, seconds=self.scale * cell.seconds, settings=(*cell.settings, *self.settings))
+
+    def _warm_up(self, cell: Cell) -> None:
+        if (cell.task, cell.system) not in self._warm:
+            with tempfile.TemporaryDirectory() as folder:
+                warm_up(self._prepared(cell), self._task(cell), Path(folder) / "warm-up")
+            self._warm.add((cell.task, cell.system))
+
+    def _keep(self, cell: Cell, done: Finished) -> None:
         figures = done.figures | {"hardware": hardware(), "date": time.strftime("%Y-%m-%d")}
-        figures |= {"by_length": by_length(done.outputs, task, LENGTHS)} if done.outputs else {}
+        figures |= {"by_length": by_length(done.outputs, self._task(cell), LENGTHS)} if done.outputs else {}
         self.results.add(figures)
         keep_outputs(outputs_of(self.results.path.parent, cell.key), done.outputs)
         shown = ("score", "valid", "flops", "steps", "training_s", "train_tokens_per_s", "greedy_sentences_per_s")
         print(cell.key, {name: figures[name] for name in shown if name in figures}, flush=True)
+
+
+def train_alone(cell: Cell, task: Task) -> Finished:
+    """The finished cell; its run folder is not kept."""
+    with tempfile.TemporaryDirectory() as folder:
+        return run_cell(cell, task, Path(folder) / "run")
 
 
 def hardware() -> str:

@@ -3,8 +3,8 @@
     python benchmarks/shards_gpu.py                        on a GPU; writes benchmarks/results/shards-gpu.json
     python benchmarks/shards_gpu.py --device cpu           on CPU cores; writes benchmarks/results/shards-cpu.json
 
-The variants are one process with one shard (as runs without `train.shards` are), the same under torchrun, one process with four
-shards, and two processes with four shards: on a CPU with one thread each, on a GPU sharing it by gloo. Runs with equally many
+The variants are one process with one shard (as runs without `train.shards` are), the same under torchrun, and one and two processes
+with four and with two shards: on a CPU with one thread each, on a GPU sharing it by gloo. Runs with equally many
 shards must end with equal weights. On a GPU, a step whose exchanges go through NCCL, with a group of one process, must also
 equal one without. Speeds are the median of the log's target tokens per second, without the first lines.
 """
@@ -44,6 +44,8 @@ VARIANTS = {
     "the same under torchrun": ([*TORCHRUN, "1"], 1),
     "one process, four shards": (PYTHON, 4),
     "two processes, four shards": ([*TORCHRUN, "2"], 4),
+    "one process, two shards": (PYTHON, 2),
+    "two processes, two shards": ([*TORCHRUN, "2"], 2),  # one shard each: gradients are sent as bfloat16
 }
 SIZES = {
     "cpu": "model.d_model=128 model.d_ff=256 model.num_heads=4 model.num_encoder_layers=3 model.num_decoder_layers=3 "
@@ -78,7 +80,7 @@ def main() -> None:
     }
     same = {
         shards: len({weights[name] for name, (_, count) in VARIANTS.items() if count == shards}) == 1
-        for shards in (1, 4)
+        for shards in (1, 2, 4)
     }
     through_nccl = steps_equal_through_nccl() if options.device == "cuda" else None
     command = (

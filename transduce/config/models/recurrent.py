@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 CELLS = {"gru": "gated recurrent units (Cho et al. 2014)", "lstm": "long short-term memory"}
 
 TIES = ("all", "target", "inputs", "none")
-RATE = 0.5  # of the learning rate for a Transformer
+RATE = 2.0  # of the learning rate for a Transformer
 
 
 def _width(default: int, meaning: str, **others: Any) -> int:
