@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from facts import default_data, write_result
@@ -93,13 +94,11 @@ def measured(command: list[str], folder: Path, limit: float = 0.0) -> dict:
 def size_of(folder: Path) -> int:
     """Bytes of a folder that is being written to; files with several names count once."""
     files: dict[int, int] = {}
-    for path in folder.rglob("*"):
-        try:
-            found = path.stat()
-        except OSError:  # removed meanwhile
-            continue
-        if path.is_file():
-            files[found.st_ino] = found.st_size
+    for parent, _, names in os.walk(folder):  # skips folders that were removed meanwhile
+        for name in names:
+            with suppress(FileNotFoundError):
+                found = os.stat(os.path.join(parent, name))
+                files[found.st_ino] = found.st_size
     return sum(files.values())
 
 
