@@ -24,6 +24,7 @@ CHECKED = 1 << 16  # bytes at the beginning of a file, which show whether it is 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 TextOf = Callable[[str, str], str]  # from a line and its place, `file:line`
+TextsOf = Callable[[list[str], int], list[str]]  # from consecutive lines of a range and the number of the first
 
 
 class TextLines:
@@ -47,19 +48,19 @@ class TextLines:
             yield Range(path, first - self.heading(), count, None if is_compressed(path) else offset)
 
     def read(self, part: Range) -> Iterator[Rows]:
-        index, text_of = 0, self.text_of(part.path)
+        index, texts_of = 0, self.texts_of(part)
         for lines in _lines(part, part.first + self.heading()):
             decoded = [_decoded(line.removesuffix(b"\n").removesuffix(b"\r")) for line in lines]
-            texts = [text_of(line, self.place(part, n)) for n, (line, _) in enumerate(decoded, index)]
-            yield Rows(texts, [line for line, _ in decoded], sum(bad for _, bad in decoded))
+            written = [line for line, _ in decoded]
+            yield Rows(texts_of(written, index), written, sum(bad for _, bad in decoded))
             index += len(lines)
 
     def place(self, part: Range, index: int) -> str:
         return f"{part.path}:{part.first + self.heading() + index + 1}"
 
-    def text_of(self, path: str) -> TextOf:
-        """Finds the text to translate in a line of this file."""
-        return lambda line, where: line
+    def texts_of(self, part: Range) -> TextsOf:
+        """Finds the texts to translate in lines of this range; the number of the first of these lines is given too."""
+        return lambda lines, index: lines
 
     def writer(self, file: IO[bytes]) -> "LineWriter":
         return LineWriter(file, self.line)
@@ -94,8 +95,20 @@ class LineWriter:
         self.file.flush()
 
 
+class RecordLines(TextLines):
+    """Lines with several fields, one of which is translated."""
+
+    def texts_of(self, part: Range) -> TextsOf:
+        text_of = self.text_of(part.path)
+        return lambda lines, index: [text_of(line, self.place(part, n)) for n, line in enumerate(lines, index)]
+
+    def text_of(self, path: str) -> TextOf:
+        """Finds the text to translate in a line of this file."""
+        raise NotImplementedError
+
+
 @dataclass(frozen=True)
-class TsvLines(TextLines):
+class TsvLines(RecordLines):
     """TSV: each line, with its translation as one more column. Columns with names are those of a header line."""
 
     columns: Columns
@@ -138,7 +151,7 @@ class TsvLines(TextLines):
 
 
 @dataclass(frozen=True)
-class JsonLines(TextLines):
+class JsonLines(RecordLines):
     """JSONL: the object of each line, with its translation under one more key."""
 
     columns: Columns

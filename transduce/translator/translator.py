@@ -415,7 +415,7 @@ class Translator:
                 unknown=0 if self.hears else ids.count(UNKNOWN),
                 newlines=sum(islice(newlines, count)),
                 outputs_at_limit=sum(output.at_limit for output in these),
-                lost=sum(line.restored(text).lost for text in best),
+                lost=sum(line.restored(text).lost for text in best) if line.values else 0,
             )
 
     def _outputs(
@@ -433,7 +433,7 @@ class Translator:
             if request.replace_unknown and UNKNOWN in one.tokens:
                 text = self._without_unknown(text, lines, number, one, looks_at)
             yield Output(
-                text=line.restored(text).text,
+                text=line.restored(text).text if line.values else text,
                 tokens=pieces,
                 score=one.score,
                 log_probability=one.log_probability,
