@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
@@ -93,7 +93,22 @@ def torchrun(
     launcher = [sys.executable, "-m", "torch.distributed.run", *how, "--nproc-per-node", str(processes)]
     files = ["--train", pairs["train"], "--valid", pairs["valid"], "--steps", str(steps)]
     command = [*launcher, "-m", "transduce", "train", str(run), *files, "--set", *SMALL, *more]
-    return subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    STARTED.append(subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+    return STARTED[-1]
+
+
+STARTED: list["subprocess.Popen[str]"] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_goes_on() -> Iterator[None]:
+    """End what a failed test has left running."""
+    yield
+    while STARTED:
+        process = STARTED.pop()
+        if process.poll() is None:
+            process.terminate()
+            process.communicate(timeout=60)
 
 
 def finished(process: "subprocess.Popen[str]", timeout_s: float = 240) -> str:
@@ -161,14 +176,22 @@ def free_address() -> str:
 def children(process: "subprocess.Popen[str]") -> list[int]:
     """The workers of torchrun, by the order of their numbers."""
     tasks = Path(f"/proc/{process.pid}/task").glob("*/children")
-    found = [int(pid) for task in tasks for pid in task.read_text().split()]
+    found = [int(pid) for task in tasks for pid in _content(task).split()]
     rank = {pid: _rank(pid) for pid in found}
     return sorted((pid for pid in found if rank[pid] is not None), key=lambda pid: rank[pid] or 0)
 
 
 def _rank(pid: int) -> int | None:
-    variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    variables = _content(Path(f"/proc/{pid}/environ")).split(b"\0")
     return next((int(one[5:]) for one in variables if one.startswith(b"RANK=")), None)
+
+
+def _content(path: Path) -> bytes:
+    """What a file of /proc says; nothing if its process has ended."""
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
 
 
 def wait_until(is_so: Callable[[], bool], timeout_s: float = 60) -> None:
