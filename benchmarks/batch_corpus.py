@@ -66,13 +66,14 @@ def main() -> None:
     options = parser.parse_args()
     if options.tiny:
         train_tiny(options.run, options.dictionary)
+    command = f"python benchmarks/batch_corpus.py RUN {options.file.name} --lines {options.lines} --shard-lines {options.shard_lines}{' --tiny' * options.tiny}"
+    name = "batch-corpus-million" if options.tiny else "batch-corpus"
     with tempfile.TemporaryDirectory() as folder:
         job = Job(options.run, Path(folder) / "given", options.shard_lines)
         write_lines(options.file, options.lines, job.given, WORD if options.tiny else None)
-        figures = measure(job, Path(folder), options.lines)
-    command = f"python benchmarks/batch_corpus.py RUN {options.file.name} --lines {options.lines} --shard-lines {options.shard_lines}{' --tiny' * options.tiny}"
-    name = "batch-corpus-million" if options.tiny else "batch-corpus"
-    print(write_result(name, command, ["torch", "ctranslate2", "ray"], lines=options.lines, **figures))
+        for figures in measure(job, Path(folder), options.lines):  # written each time: all forms together take long
+            path = write_result(name, command, ["torch", "ctranslate2", "ray"], lines=options.lines, **figures)
+    print(path)
 
 
 def train_tiny(run: str, data: Path | None) -> None:
@@ -96,27 +97,32 @@ def write_lines(source: Path, count: int, given: Path, part: "re.Pattern[bytes] 
     given.write_bytes(b"\n".join(islice(cycle(found), count)) + b"\n")
 
 
-def measure(job: Job, folder: Path, lines: int) -> dict:
+def measure(job: Job, folder: Path, lines: int) -> Iterator[dict]:
+    """The figures of all forms so far, after each of them."""
     whole, found = folder / "whole", {}
     found["translate"] = timed(job.command("translate"), lines, whole)
     quarter = Job(job.run, folder / "quarter", job.shard_lines)
     write_lines(job.given, lines // 4, quarter.given)
     found["quarter"] = timed(quarter.batch(folder / "quarter-out"), lines // 4)
     found["local"] = timed(job.batch(folder / "local"), lines)
-    found["one_shard"] = timed(replace(job, shard_lines=lines).batch(folder / "one_shard"), lines)
-    pace = found["local"]["seconds"]
-    found["processes"] = killed(job.batch(folder / "processes", "--workers", "2"), folder / "processes", pace, lines)
-    found["ray"] = killed(
-        job.batch(folder / "ray", *"--on ray --workers 2 --threads 1".split()), folder / "ray", pace, lines
-    )
-    found["array"] = array(job, folder / "array", lines)
-    reference = joined(folder / "local")
-    for name in ("local", "processes", "ray", "array"):
-        content = joined(folder / name)
+    pace, reference = found["local"]["seconds"], joined(folder / "local")
+    pairs = zip(whole.read_bytes().split(b"\n"), reference.split(b"\n"), strict=True)
+    differ = sum(one != other for one, other in pairs)
+    on_ray = "--on ray --workers 2 --threads 1".split()
+    forms = {
+        "local": lambda output: found["local"],
+        "array": lambda output: array(job, output, lines),
+        "processes": lambda output: killed(job.batch(output, "--workers", "2"), output, pace, lines),
+        "ray": lambda output: killed(job.batch(output, *on_ray), output, pace, lines),
+    }
+    for name, run in forms.items():
+        found[name] = run(folder / name)
+        content = reference if name == "local" else joined(folder / name)
         found[name] |= {"same_bytes": content == reference, "lines": content.count(b"\n")}
         found[name]["verified"] = transduce.verify_batch(folder / name).is_complete
-    pairs = zip(whole.read_bytes().split(b"\n"), reference.split(b"\n"), strict=True)
-    return {"forms": found, "differ_from_translate": sum(one != other for one, other in pairs)}
+        yield {"forms": found, "differ_from_translate": differ}
+    found["one_shard"] = timed(replace(job, shard_lines=lines).batch(folder / "one_shard"), lines)
+    yield {"forms": found, "differ_from_translate": differ}
 
 
 def timed(command: list[str], lines: int, output: Path | None = None) -> dict:
