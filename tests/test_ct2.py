@@ -56,6 +56,7 @@ VARIANTS = {
     "nothing tied": {"tie": "none", "num_decoder_layers": 3},
     "learned positions": {"positions": "learned", "max_positions": 64},
     "no positions": {"positions": "none"},
+    "rotary positions": {"positions": "rotary", "norm": "pre"},
 }
 POWER = SearchConfig(beam=4, alpha=1.0, length_penalty="power", max_extra=20)
 
@@ -402,7 +403,6 @@ def test_what_it_cannot_express_goes_to_torch_and_is_said_once(
 @pytest.mark.parametrize(
     ("changes", "setting"),
     [
-        ({"positions": "rotary"}, "model.positions"),
         ({"activation": "swiglu"}, "model.activation"),
         ({"norm_kind": "rms"}, "model.norm_kind"),
         ({"d_k": 16}, "model.d_k = 16"),

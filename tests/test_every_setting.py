@@ -235,7 +235,7 @@ def test_every_choice_by_kernels(those: tuple[Change, ...], tmp_path: Path) -> N
     [
         (by_slots, slots, "positions", "rotary"),
         (by_ct2, ct2_spec, "norm_kind", "rms"),
-        (by_ct2, ct2_spec, "positions", "rotary"),
+        (by_ct2, ct2_spec, "activation", "swiglu"),
     ],
 )
 def test_a_fast_path_that_claims_too_much_is_found_out(

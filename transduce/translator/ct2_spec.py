@@ -30,7 +30,7 @@ SUPPORTS = Supports(
         **SIZES,
         **DROPOUT,
         "norm": ("post", "pre"),
-        "positions": ("sinusoidal", "marian", "learned", "none"),
+        "positions": ("sinusoidal", "marian", "learned", "rotary", "none"),
         "activation": tuple(ACTIVATIONS),
         "output_bias": ANY,
         "tie": ("all", "target", "none"),
@@ -101,11 +101,15 @@ def _norm_shapes(name: str, width: int) -> dict[str, list[int]]:
 def make_spec(arrays: Arrays, config: TransformerConfig, vocabularies: Vocabularies) -> Any:
     """CTranslate2's `TransformerSpec` with our weights, in float32."""
     specs = _import_specs()
-    spec = specs.TransformerSpec.from_config(
-        (config.num_encoder_layers, config.num_decoder_layers),
-        config.num_heads,
-        pre_norm=config.norm == "pre",
-        activation=specs.Activation[ACTIVATIONS[config.activation]],
+    like: dict[str, Any] = {
+        "pre_norm": config.norm == "pre",
+        "activation": specs.Activation[ACTIVATIONS[config.activation]],
+    }
+    if config.positions == "rotary":
+        like |= {"rotary_dim": config.key_width, "rotary_interleave": True}  # pairs of neighbours, as ours
+    spec = specs.TransformerSpec(
+        specs.TransformerEncoderSpec(config.num_encoder_layers, config.num_heads, **like),
+        specs.TransformerDecoderSpec(config.num_decoder_layers, config.num_heads, **like),
     )
     weights = _Weights(arrays)
     _set_ends(spec, weights, config)
@@ -146,7 +150,8 @@ def _set_ends(spec: Any, weights: _Weights, config: TransformerConfig) -> None:
         spec.decoder.projection.bias = weights["output_bias"]
     spec.decoder.start_from_zero_embedding = True
     spec.encoder.position_encodings.encodings = _positions(weights, config, "source")
-    spec.decoder.position_encodings.encodings = _positions(weights, config, "target")
+    if config.positions != "rotary":  # a decoder with rotations has no table; an encoder has one and does not use it
+        spec.decoder.position_encodings.encodings = _positions(weights, config, "target")
     if config.norm == "pre":
         _set_norm(spec.encoder.layer_norm, weights, "encoder_norm")
         _set_norm(spec.decoder.layer_norm, weights, "decoder_norm")
@@ -155,7 +160,7 @@ def _set_ends(spec: Any, weights: _Weights, config: TransformerConfig) -> None:
 def _positions(weights: _Weights, config: TransformerConfig, side: str) -> Floats:
     if config.positions == "learned":
         return weights[f"{side}_positions.table"]
-    if config.positions == "none":
+    if config.positions in ("rotary", "none"):  # rotations happen inside attention
         return np.zeros((POSITIONS, config.d_model), np.float32)
     return sinusoids(POSITIONS, config.d_model, config.d_model - (2 if config.positions == "marian" else 0))
 
