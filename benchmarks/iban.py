@@ -4,7 +4,8 @@
     python benchmarks/iban.py --run runs/iban-plain --set model.convolution=0  # the encoder of the paper
 
 Needs soundfile. Training stops by SIGTERM after `--seconds` and resumes when the command is run again. The test set is scored once, when
-training is finished: all of it, and without the texts that also occur in the training data.
+training is finished: all of it, and without the texts that also occur in the training data; by beam search with the decoder and CTC, and
+with a word trigram of the training transcripts and the lexicon of the corpus, whose weights are tuned on the validation speakers.
 """
 
 import argparse
@@ -14,7 +15,9 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from facts import HERE, default_data, write_result
 
@@ -31,7 +34,7 @@ def main() -> None:
     if not train(run, manifests, options):
         print("not finished: run the same command again to resume")
         sys.exit(3)
-    report(run, data, options)
+    report(run, data, manifests, options)
 
 
 def _options() -> argparse.Namespace:
@@ -42,6 +45,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=0.0, help="stop training after so long; 0: train to the end")
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", dest="settings")
     parser.add_argument("--beam", type=int, default=10)
+    parser.add_argument("--rescored", type=int, default=20, help="texts that the decoder rescores, with the trigram")
+    parser.add_argument("--order", type=int, default=3, help="of the n-gram model")
     parser.add_argument("--name", default="iban", help="of the result file")
     return parser.parse_args()
 
@@ -86,26 +91,42 @@ def train(run: Path, manifests: dict[str, Path], options: argparse.Namespace) ->
     return code == 0
 
 
-def report(run: Path, data: Path, options: argparse.Namespace) -> None:
-    model = transduce.load(run)
+def report(run: Path, data: Path, manifests: dict[str, Path], options: argparse.Namespace) -> None:
+    made = transduce.ngram(
+        run, [manifests["train"]], order=options.order, lexicon=data / "lexicon.txt", valid=[str(manifests["valid"])]
+    )
+    print(f"validation speakers: WER {made.error_rate:.2f} with {made.weights}")
     rows, seen = read_table(data / "test.tsv"), {row["text"] for row in read_table(data / "train.tsv")}
-    files = [str((data / row["audio"]).resolve()) for row in rows]
+    systems = {
+        "decoder and CTC": (transduce.load(run), options.beam),
+        "with trigram and lexicon": (transduce.load(run, ngram=True), options.rescored),
+    }
+    results = {name: measure(name, *system, rows, seen, data) for name, system in systems.items()}
+    minutes = json.loads((run.parent / f"{run.name}-seconds.json").read_text()) / 60
+    print(f"{minutes:.1f} minutes of training with preparation")
+    write_result(
+        options.name, " ".join(sys.argv), ["torch", "numpy"],
+        settings=options.settings, minutes=minutes, beam=options.beam, rescored=options.rescored, systems=results,
+        ngram={**asdict(made), "file": made.file.name},
+    )  # fmt: skip
+
+
+def measure(
+    name: str, model: transduce.Translator, beam: int, rows: list[dict[str, str]], seen: set[str], data: Path
+) -> dict[str, Any]:
+    """The error rates of a system on the test set, and the time it takes."""
     begun = time.perf_counter()
-    outputs = model.translate(files, beam=options.beam)
+    outputs = model.translate([str((data / row["audio"]).resolve()) for row in rows], beam=beam)
     seconds = time.perf_counter() - begun
     new = [number for number, row in enumerate(rows) if row["text"] not in seen]
     table = {}
     for title, numbers in (("test set", list(range(len(rows)))), ("without texts of the training data", new)):
         scores = score_outputs([outputs[n] for n in numbers], [[rows[n]["text"]] for n in numbers], TRANSCRIPT_METRICS)
         table[title] = scores.as_dict() | {"utterances": len(numbers)}
-        print(f"{title} ({len(numbers)} utterances): {scores.with_signatures()}")
-    minutes = json.loads((run.parent / f"{run.name}-seconds.json").read_text()) / 60
-    print(f"{minutes:.1f} minutes of training with preparation; {seconds:.1f} s to transcribe the test set")
+        print(f"{name}, {title} ({len(numbers)} utterances): {scores.with_signatures()}")
+    print(f"{name}: {seconds:.1f} s to transcribe the test set")
     samples = [{"reference": rows[n]["text"], "output": outputs[n]} for n in range(0, len(rows), 60)]
-    write_result(
-        options.name, " ".join(sys.argv), ["torch", "numpy"],
-        settings=options.settings, minutes=minutes, seconds=seconds, beam=options.beam, scores=table, samples=samples,
-    )  # fmt: skip
+    return {"scores": table, "seconds": seconds, "samples": samples}
 
 
 if __name__ == "__main__":

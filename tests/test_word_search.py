@@ -42,7 +42,7 @@ def by_brute_force(log_probs: Array) -> dict[tuple[int, ...], float]:
     return {text: math.log(value) for text, value in sums.items()}
 
 
-EVERYTHING: dict[str, Any] = {"beam": 10**6, "n_best": 10**6, "least": 0.0}
+EVERYTHING: dict[str, Any] = {"beam": 10**6, "n_best": 10**6, "least": 0.0, "within": math.inf}
 
 
 @pytest.mark.parametrize(("frames", "classes"), [(1, 2), (4, 3), (6, 3), (5, 4)])

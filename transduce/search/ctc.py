@@ -17,7 +17,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-LEAST = 1e-4  # probability of a token at a frame below which it is not tried
+LEAST = 1e-3  # probability of a token at a frame below which it is not tried
+WITHIN = 15.0  # how much less than the best prefix one may score, as a logarithm
+_GAIN = 5.0  # what a token may add to the guide's score; a prefix that needs more to be kept is not tried
 
 
 class Guide(Protocol):
@@ -93,6 +95,7 @@ def prefix_search(
     n_best: int = 1,
     never: tuple[int, ...] = (),
     least: float = LEAST,
+    within: float = WITHIN,
 ) -> list[CtcHypothesis]:
     """The best texts of the frames [T, C], best first; the last class is the blank, and `never` are tokens of no text.
 
@@ -102,7 +105,7 @@ def prefix_search(
     root = _Prefix(None, -1, start, guide.score(start))
     root.blank, live, scale = 1.0, [root], 0.0
     for frame, blank, tokens in _frames(log_probs, never, least):
-        live = _kept(_reached(live, frame, blank, tokens, guide), beam)
+        live = _kept(_reached(live, frame, blank, tokens, guide, beam, within), beam, within)
         total = sum(prefix.blank + prefix.label for prefix in live)
         if not total:
             return []
@@ -116,24 +119,31 @@ def prefix_search(
 def _frames(
     log_probs: NDArray[np.floating[Any]], never: tuple[int, ...], least: float
 ) -> Iterator[tuple[list[float], float, list[int]]]:
-    """For each frame its probabilities, that of the blank, and the tokens worth trying."""
+    """For each frame its probabilities, that of the blank, and the tokens worth trying, the likeliest first."""
     probabilities = np.exp(log_probs.astype(np.float64))
-    wanted = probabilities[:, :-1] >= least
-    wanted[:, list(never)] = False
-    for row, tokens in zip(probabilities, wanted, strict=True):
-        yield row.tolist(), float(row[-1]), tokens.nonzero()[0].tolist()
+    wanted = probabilities[:, :-1].copy()
+    wanted[:, list(never)] = -1.0
+    order, counts = (-wanted).argsort(1, kind="stable"), ((wanted >= least) & (wanted > 0)).sum(1)
+    for row, tokens, count in zip(probabilities, order, counts, strict=True):
+        yield row.tolist(), float(row[-1]), tokens[:count].tolist()
 
 
-def _reached(live: list[_Prefix], frame: list[float], blank: float, tokens: list[int], guide: Guide) -> list[_Prefix]:
-    """Every prefix that has an alignment to one frame more, with the sums of those alignments."""
-    reached: dict[int, _Prefix] = {}
+def _reached(
+    live: list[_Prefix], frame: list[float], blank: float, tokens: list[int], guide: Guide, beam: int, within: float
+) -> list[_Prefix]:
+    """Every prefix that has an alignment to one frame more and may stay in the beam, with the sums of those alignments."""
+    for prefix in live:
+        prefix.next_blank = (prefix.blank + prefix.label) * blank
+        prefix.next_label = prefix.label * frame[prefix.token]
+    ranks = [_rank_of_staying(prefix) for prefix in live]
+    floor = max(max(ranks) - within, min(ranks) if len(live) >= beam else -math.inf) - _GAIN
+    reached = {id(prefix): prefix for prefix in live}
     for prefix in live:
         whole = prefix.blank + prefix.label
-        reached[id(prefix)] = prefix
-        prefix.next_blank += whole * blank
-        if prefix.label:
-            prefix.next_label += prefix.label * frame[prefix.token]
+        least = _exp(floor - prefix.worth) / whole if whole else math.inf
         for token in tokens:
+            if frame[token] < least:
+                break
             child = prefix.child(token, guide)
             if child is not None:
                 child.next_label += (prefix.blank if token == prefix.token else whole) * frame[token]
@@ -141,16 +151,25 @@ def _reached(live: list[_Prefix], frame: list[float], blank: float, tokens: list
     return list(reached.values())
 
 
-def _kept(reached: list[_Prefix], beam: int) -> list[_Prefix]:
+def _rank_of_staying(prefix: _Prefix) -> float:
+    whole = prefix.next_blank + prefix.next_label
+    return math.log(whole) + prefix.worth if whole else -math.inf
+
+
+def _exp(value: float) -> float:
+    return math.exp(min(value, 700.0))
+
+
+def _kept(reached: list[_Prefix], beam: int, within: float) -> list[_Prefix]:
     """The best prefixes, with their sums at the new frame; the sums of the others are forgotten."""
     for prefix in reached:
         prefix.blank, prefix.label = prefix.next_blank, prefix.next_label
         prefix.next_blank = prefix.next_label = 0.0
         whole = prefix.blank + prefix.label
         prefix.rank = math.log(whole) + prefix.worth if whole else -math.inf
-    if len(reached) <= beam:
-        return reached
-    return heapq.nlargest(beam, reached, key=attrgetter("rank"))
+    least = max(map(attrgetter("rank"), reached)) - within
+    near = [prefix for prefix in reached if prefix.rank >= least]
+    return near if len(near) <= beam else heapq.nlargest(beam, near, key=attrgetter("rank"))
 
 
 def _finished(live: list[_Prefix], guide: Guide, scale: float) -> Iterator[CtcHypothesis]:

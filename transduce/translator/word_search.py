@@ -144,6 +144,7 @@ class WordGuide:
 
     def __init__(self, words: Words, weights: WordWeights) -> None:
         self.words, self.weights = words, weights
+        self._known: dict[tuple[tuple[str, ...], str], tuple[tuple[str, ...], float]] = {}  # asked for again and again
 
     def start(self) -> WordState:
         return WordState(self.words.ngram.extended((), BEGIN), "", 0.0, 0, False)
@@ -180,7 +181,9 @@ class WordGuide:
         word = self.words.words.get(state.word)
         if word is None and self.words.closed:
             return None
-        word = word or UNKNOWN_WORD
-        ngram = self.words.ngram
-        worth = state.ngram + ngram.log_probability(word, state.history)
-        return WordState(ngram.extended(state.history, word), "", worth, state.whole + 1, False)
+        key = state.history, word or UNKNOWN_WORD
+        if key not in self._known:
+            ngram = self.words.ngram
+            self._known[key] = ngram.extended(*key), ngram.log_probability(key[1], key[0])
+        history, worth = self._known[key]
+        return WordState(history, "", state.ngram + worth, state.whole + 1, False)
