@@ -1,6 +1,7 @@
 """The family mingru: the scan is a loop, its gradient is autograd's, costs are counted products, and it learns."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -11,8 +12,8 @@ from tests.families import MINGRU, PAD, SIZE, accuracy_after, make
 from transduce.config import build
 from transduce.config.models import MinGruConfig
 from transduce.errors import SettingError
-from transduce.model import IGNORED, Tokens, kept_activations, parameter_shapes, training_flops
-from transduce.model.mingru import GatedRecurrence, Scan, states_of_rows
+from transduce.model import IGNORED, Tokens, kept_activations, mingru, parameter_shapes, training_flops
+from transduce.model.mingru import GatedRecurrence, Scan, by_steps, in_rounds, states_of_rows
 
 pytestmark = [pytest.mark.numerics, pytest.mark.usefixtures("few_threads")]
 
@@ -26,8 +27,11 @@ def loop(keep: Tensor, new: Tensor) -> Tensor:
     return torch.stack(states, 1)
 
 
+@pytest.mark.parametrize("way", [by_steps, in_rounds])
 @pytest.mark.parametrize("width", [1, 2, 3, 8, 13])
-def test_a_scan_and_its_gradient_are_those_of_a_loop(width: int) -> None:
+def test_a_scan_and_its_gradient_are_those_of_a_loop(width: int, way: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a CPU it is computed step by step, and on a GPU in rounds."""
+    monkeypatch.setattr(mingru, "scan", way)
     torch.manual_seed(1)
     keep, new, above = (torch.rand(2, width, 3, dtype=torch.float64) for _ in range(3))
     given = keep.requires_grad_(), new.requires_grad_()
