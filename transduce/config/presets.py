@@ -1,5 +1,5 @@
 """The presets. `base` and `big` are the paper's models; `tiny` and `small` are for little data; `student` is for
-distillation. Those of other families are published models, each with its source."""
+distillation. Those of other families are published models, each with its source; `moe` is `base` with experts."""
 
 from dataclasses import fields
 from typing import Any
@@ -123,6 +123,16 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         "model": _PAPER_PARTS | _shape(6, 1024, 16, 4096, 0.3),
         "data": _PAPER_DATA,
         "train": _PAPER_RECIPE | {"steps": 300_000, "epochs": 0.0, "minutes": 0.0, "average": 20},
+        "search": _PAPER_SEARCH,
+    },
+    # The recipe of `base` with eight experts in each layer, of which two compute a token. Shazeer et al. 2017 published another
+    # model: LSTMs with one layer of up to 2,048 experts on each side.
+    "moe": {
+        "model": _PAPER_PARTS
+        | _shape(6, 512, 8, 2048, 0.1)
+        | {"family": "moe", "num_experts": 8, "experts_per_token": 2, "expert_capacity": 1.5, "expert_balance": 0.1},
+        "data": _PAPER_DATA,
+        "train": _PAPER_RECIPE | {"steps": 100_000, "epochs": 0.0, "minutes": 0.0, "average": 5},
         "search": _PAPER_SEARCH,
     },
     # Rush et al. 2015, section 6: only the shape.
