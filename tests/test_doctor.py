@@ -31,7 +31,7 @@ from transduce.diagnosis.ngrams import N, ngrams
 from transduce.diagnosis.pairs import PAIR_RULES, unmatched_numbers
 from transduce.diagnosis.quick import quick_findings
 from transduce.diagnosis.reading import LINES_PER_PORTION
-from transduce.diagnosis.removal import REMOVABLE
+from transduce.diagnosis.removal import REMOVABLE, Removal
 from transduce.diagnosis.script import RULE as WRONG_SCRIPT
 from transduce.diagnosis.thresholds import BUILT_IN
 from transduce.diagnosis.workers import FEW_ITEMS, in_order
@@ -538,6 +538,7 @@ def test_the_command_prints_json(tmp_path: Path, capsys: pytest.CaptureFixture[s
         (["--valid", "."], ".: is a folder: give a source and a target file, one .tsv or .jsonl file"),
         (["--write", "x", "--keep", "unmatched_number"], "--keep unmatched_number: no such rule, or none that can leave pairs out; did you mean unmatched_numbers?"),
         (["--write", "x", "--only", "unknown_characters"], "--only unknown_characters: no such rule, or none that can leave"),
+        (["--write", "x", "--only", "near_duplicates", "--fast"], "--only near_duplicates: --fast does not look for these pairs: leave out --fast"),
         (["--keep", "drift"], "--keep and --only choose what --write leaves out: add --write DIR"),
         (["--write", "/proc/x"], "--write /proc/x: cannot be written: "),
     ],
@@ -549,6 +550,11 @@ def test_mistakes_are_one_line(
     assert (code, out) == (2, "")
     assert err.startswith(f"transduce: {message}")
     assert err.count("\n") == 1
+
+
+def test_rules_to_keep_and_only_some_rules_are_not_given_together() -> None:
+    with pytest.raises(SettingError, match="give --only with the rules that leave pairs out, or --keep"):
+        Removal(keep=frozenset({"drift"}), only=frozenset({"mojibake"}))
 
 
 def test_the_page_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

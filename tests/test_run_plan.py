@@ -80,6 +80,8 @@ def test_a_plan_agrees_with_the_run(files: dict[str, str], tmp_path: Path) -> No
     before = everything(tmp_path)
     longer = transduce.plan(run, steps=40, quiet=True)
     assert (longer.budget.last_step, longer.budget.steps) == (40, 16)
+    assert "budget   16 steps up to step 40: " in "\n".join(longer.lines())
+    assert "budget   24 steps: " in "\n".join(planned.lines())
     finished = transduce.plan(run, quiet=True)
     assert (finished.budget.steps, finished.budget.seconds) == (0, finished.budget.starting_seconds)
     assert everything(tmp_path) == before

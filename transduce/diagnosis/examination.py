@@ -32,7 +32,7 @@ from transduce.diagnosis.near_duplicates import NearDuplicateAnalysis
 from transduce.diagnosis.overview import Overview
 from transduce.diagnosis.pairs import PAIR_RULES
 from transduce.diagnosis.reading import Portion, PortionParser, PortionReader
-from transduce.diagnosis.removal import STRUCTURE, Removal
+from transduce.diagnosis.removal import SLOW, STRUCTURE, Removal
 from transduce.diagnosis.rules import Rows, RuleAnalysis
 from transduce.diagnosis.script import ScriptAnalysis
 from transduce.diagnosis.structure import Structure
@@ -58,6 +58,10 @@ class Options:
     fast: bool = False  # without near-duplicates and the identification of languages
     only: frozenset[str] = frozenset()  # names of analyses, to time them; without it, all
     removal: Removal = Removal()  # noqa: RUF009 - frozen
+
+    def __post_init__(self) -> None:
+        for rule in sorted(self.removal.only & SLOW) if self.fast else ():
+            raise SettingError(f"--only {rule}: --fast does not look for these pairs: leave out --fast")
 
 
 @dataclass(frozen=True)

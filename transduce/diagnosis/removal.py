@@ -28,6 +28,7 @@ BY_DEFAULT = frozenset(
     {*STRUCTURE, *LEAKS, DUPLICATES["pair"], DRIFT, SWAPPED, WRONG, WRONG_SCRIPT, "mojibake"}
     | {rule.name for rule in _RULES if rule.removes}
 )
+SLOW = frozenset({SWAPPED, WRONG, NEAR_DUPLICATES})  # `--fast` leaves them out
 REMOVABLE = BY_DEFAULT | {rule.name for rule in _RULES} | {*DUPLICATES.values(), NEAR_DUPLICATES}
 
 
@@ -41,7 +42,7 @@ class Removal:
     def __post_init__(self) -> None:
         if self.keep and self.only:
             raise SettingError(
-                "--keep and --only exclude each other: give the rules that leave pairs out, or those that do not"
+                "give --only with the rules that leave pairs out, or --keep with those that do not, but not both"
             )
         for option, names in (("--keep", self.keep), ("--only", self.only)):
             for name in sorted(names - REMOVABLE):

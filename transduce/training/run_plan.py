@@ -130,7 +130,8 @@ class RunPlan:
             ),
             (
                 "budget",
-                f"{budget.steps:,} steps to step {budget.last_step:,}: {budget.epochs:.3g} epochs, "
+                f"{budget.steps:,} steps{f' up to step {budget.last_step:,}' * (budget.steps < budget.last_step)}: "
+                f"{budget.epochs:.3g} epochs, "
                 f"{_count(budget.target_tokens)} target tokens, {budget.flops:.2g} FLOPs",
             ),
             ("time", f"{duration(budget.seconds)}: {_time(budget)}"),
