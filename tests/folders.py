@@ -7,9 +7,9 @@ from pathlib import Path
 import torch
 
 from transduce.checkpoint import RunFolder, write_bytes, write_tensors, write_text
-from transduce.config import Config, DataConfig, SearchConfig, TransformerConfig
-from transduce.model import Transformer
-from transduce.text import EOS, Vocabularies, train_vocabulary
+from transduce.config import Config, DataConfig, DecoderConfig, SearchConfig, TransformerConfig
+from transduce.model import Decoder, Model, Transformer
+from transduce.text import EOS, Vocabularies, Vocabulary, train_vocabulary
 from transduce.translator import write_config
 from transduce.translator.folder import SEAL
 
@@ -80,7 +80,7 @@ def write_folder(
 
 
 def write_model(
-    path: Path, model: Transformer, both: Vocabularies, search: SearchConfig | None = None, **data: object
+    path: Path, model: Model, both: Vocabularies, search: SearchConfig | None = None, **data: object
 ) -> Path:
     folder = RunFolder(path)
     path.mkdir(parents=True)
@@ -94,6 +94,19 @@ def write_model(
     write_text(folder.card, "# a model: en -> de\n")
     write_config(folder, config)
     return path
+
+
+def write_language_model(path: Path, vocabulary: Vocabulary, context: int = 64, **data: object) -> Path:
+    """The folder of a random language model whose distributions are peaked."""
+    torch.manual_seed(3)
+    shape = DecoderConfig(
+        family="decoder", context=context, d_model=32, d_ff=48, num_heads=2, num_decoder_layers=1, dropout=0.0
+    )
+    model = Decoder(shape, vocabulary.size, vocabulary.size)
+    with torch.no_grad():
+        model.output_embedding.weight.mul_(2)
+    both = Vocabularies(vocabulary, vocabulary)
+    return write_model(path, model, both, **({"task": "text", "documents": "line"} | data))  # type: ignore[arg-type]
 
 
 def edit_config(run: Path, before: str, after: str) -> None:

@@ -19,12 +19,12 @@ import transduce
 from transduce.cli import main
 from transduce.comparison import significance
 from transduce.comparison.groups import SourceUnits, by_length, by_names, by_rarest, by_unseen, make_groups
-from transduce.comparison.measures import ErrorRateMeasure, Measure, make_measures
 from transduce.comparison.ngrams import matched_ngrams, ngram_differences, output_habits, repeats
 from transduce.comparison.report import report
 from transduce.comparison.significance import Seeds, holm, p_value, paired_tests
 from transduce.comparison.systems import SystemPaths, parse_systems
 from transduce.errors import DataError, SettingError, TransduceError
+from transduce.measures import ErrorRateMeasure, Measure, make_measures
 from transduce.translator import Translator
 from transduce.translator.alignment import word_pairs
 

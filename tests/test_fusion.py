@@ -8,15 +8,23 @@ from typing import Any
 import pytest
 import torch
 from agreement import assert_texts_agree
-from folders import GERMAN, SHAPE, ends_its_sentences, lines, vocabularies, write_folder, write_model
+from folders import (
+    GERMAN,
+    SHAPE,
+    ends_its_sentences,
+    lines,
+    vocabularies,
+    write_folder,
+    write_language_model,
+    write_model,
+)
 
 import transduce
 from transduce.checkpoint import RunFolder
 from transduce.cli.main import main
-from transduce.config import DecoderConfig
 from transduce.errors import RunError, SettingError
-from transduce.model import Decoder, SlidingDecoder
-from transduce.text import EOS, Vocabularies, Vocabulary
+from transduce.model import SlidingDecoder
+from transduce.text import EOS
 from transduce.translator import LoadOptions, Translator, open_folder
 from transduce.translator.language_model import LanguageModel
 
@@ -28,17 +36,6 @@ CONTEXT = 6  # shorter than many outputs
 APART = replace(SHAPE, tie="target")  # source and target have vocabularies of their own
 
 
-def write_language_model(path: Path, vocabulary: Vocabulary, **data: Any) -> Path:
-    """A random language model whose distributions are peaked."""
-    torch.manual_seed(3)
-    shape: dict[str, Any] = {"d_model": 32, "d_ff": 48, "num_heads": 2, "num_decoder_layers": 1, "dropout": 0.0}
-    model = Decoder(DecoderConfig(family="decoder", context=CONTEXT, **shape), vocabulary.size, vocabulary.size)
-    with torch.no_grad():
-        model.output_embedding.weight.mul_(2)
-    both = Vocabularies(vocabulary, vocabulary)
-    return write_model(path, model, both, task="text", **({"documents": "line"} | data))  # type: ignore[arg-type]
-
-
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_folder(tmp_path_factory.mktemp("fusion") / "run", APART, joint=False)
@@ -46,7 +43,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def lm(run: Path) -> Path:
-    return write_language_model(run.parent / "lm", open_folder(run).vocabularies.target)
+    return write_language_model(run.parent / "lm", open_folder(run).vocabularies.target, CONTEXT)
 
 
 def fused(run: Path, lm: Path, weight: float = 0.5, **options: Any) -> Translator:

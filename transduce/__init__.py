@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         shortlist,
         train,
         translate,
+        tune_reranker,
         verify_batch,
     )
 
@@ -78,6 +79,7 @@ __all__ = [
     "shortlist",
     "train",
     "translate",
+    "tune_reranker",
     "verify_batch",
 ]
 

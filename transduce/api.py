@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from transduce.comparison import Comparison
     from transduce.diagnosis import Report
     from transduce.exchange import Taken, Verified, VerifiedText
+    from transduce.reranking import RerankFile
     from transduce.synthesis import Made
     from transduce.tracking import Cleaning, RunDifference, RunStatus
     from transduce.training import Result, RunPlan, Settings
@@ -63,6 +64,7 @@ __all__ = [
     "shortlist",
     "train",
     "translate",
+    "tune_reranker",
     "verify_batch",
 ]
 
@@ -87,6 +89,7 @@ def load(
     ngram: "bool | WordWeights" = False,
     lm: str | Path = "",
     lm_weight: float = LM_WEIGHT,
+    rerank: str | Path = "",
     lazy: bool = False,
     quiet: bool = False,
 ) -> Translator:
@@ -106,6 +109,7 @@ def load(
         lm: The run folder of a language model that takes part in every search (shallow fusion). It needs the target vocabulary
             of this model: `train(text=..., vocabulary=folder)`.
         lm_weight: The weight of its log-probabilities; those of the translator have weight 1.
+        rerank: A file that `tune_reranker` wrote. N-best lists are then ordered by several models.
         lazy: Load the weights when they are first needed instead of now.
         quiet: Print no messages to stderr.
 
@@ -133,7 +137,17 @@ def load(
     )
     tune_idle_threads()
     translator = Translator.load(folder, options)
+    if rerank:
+        translator = _reranking(translator, rerank, options)
     return translator if lazy else translator.ready()
+
+
+def _reranking(translator: Translator, file: str | Path, options: LoadOptions) -> Translator:
+    if options.lm:
+        raise SettingError("--lm has no effect on reranking, whose file names its models: leave out --lm or --rerank")
+    from transduce.reranking import RerankFile, RerankingTranslator
+
+    return RerankingTranslator(translator, RerankFile.read(file), options)
 
 
 def translate(
@@ -303,6 +317,71 @@ def score(model: Model, sources: Sequence[str], targets: Sequence[str], *, to: s
         [-0.71]
     """
     return _opened(model, to).score(sources, targets)
+
+
+def tune_reranker(
+    run: Model,
+    sources: Sequence[str],
+    *references: Sequence[str],
+    output: str | Path,
+    lm: str | Path = "",
+    reverse: str | Path = "",
+    n_best: int = 10,
+    metric: str = "",
+    seed: int = 1,
+    to: str = "",
+    request: SearchRequest | None = None,
+    options: LoadOptions | None = None,
+    quiet: bool = False,
+) -> "RerankFile":
+    """Tune the weights with which n-best lists are reranked, on validation data, and write them to a file.
+
+    The score of an output is a weighted sum of the translator's score, the log-probability of the output by a language model,
+    that of the source by a model of the opposite direction, and the length. `load(run, rerank=output)` uses the file.
+
+    Args:
+        run: The run folder of the translator, or a translator.
+        sources: Source sentences of the validation data.
+        *references: One or more lists of references, each aligned with the sources.
+        output: The file to write.
+        lm: The run folder of a language model of the target language; its vocabulary does not matter.
+        reverse: The run folder of a model that translates from the target language to the source language.
+        n_best: The length of the lists. The beam is at least as wide.
+        metric: A name as in `transduce evaluate --metrics`; by default the main metric of the task.
+        seed: Another seed may find other weights.
+        to: The target language, for models that translate into several.
+        request: All search settings at once; by default those of the model.
+        options: How to load the models.
+        quiet: Print no messages to stderr.
+
+    Returns:
+        The weights, and the score on the validation data before and after.
+
+    Example:
+        >>> tuned = transduce.tune_reranker("runs/en-de", en, de, lm="runs/lm", reverse="runs/de-en", output="rerank.json")
+        >>> transduce.load("runs/en-de", rerank="rerank.json").translate(["a sentence"])
+    """
+    tune_idle_threads()
+    from transduce.reranking import TuningRequest, tune
+
+    loading = _loading(options, to, quiet)
+    translator = run if isinstance(run, Translator) else Translator.load(run, loading)
+    tuned = tune(
+        translator,
+        TuningRequest(
+            sources=sources,
+            references=references,
+            lm=str(lm),
+            reverse=str(reverse),
+            search=(request or translator.request()).but(n_best=n_best),
+            metric=metric,
+            seed=seed,
+            options=loading,
+        ),
+        _reporting(quiet),
+    )
+    tuned.write(output)
+    return tuned
 
 
 # --- language models ---------------------------------------------------------------------------------------------

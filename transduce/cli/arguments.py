@@ -20,7 +20,8 @@ def load(options: Options, **changes: Any) -> Translator:
     """The translator that the options name. Its weights are read when they are first needed, after the input is checked."""
     check_quantization(options)
     arguments = _load_arguments(options) | changes
-    return api.load(options.run, to=options.to, lazy=True, quiet=is_quiet(options), **arguments)
+    rerank = getattr(options, "rerank", "")
+    return api.load(options.run, to=options.to, rerank=rerank, lazy=True, quiet=is_quiet(options), **arguments)
 
 
 def load_options(options: Options) -> LoadOptions:

@@ -26,7 +26,7 @@ FULL_PRECISION: dict[str, Any] = {"engine": "torch", "shortlist": False, "quanti
 
 def evaluate(options: Options) -> int:
     _check_output(options)
-    sources, references = _read_test_set(options)
+    sources, references = read_test_set(options)
     results = {}
     for engine in ("torch", "ct2") if options.engine == "both" else (options.engine,):
         compared = FULL_PRECISION if (engine, options.engine) == ("torch", "both") else {"engine": engine}
@@ -68,7 +68,7 @@ def _report_merged(count: int) -> None:
         )
 
 
-def _read_test_set(options: Options) -> tuple[list[str], list[list[str]]]:
+def read_test_set(options: Options) -> tuple[list[str], list[list[str]]]:
     """The sources and each list of references, read before the model is loaded, so that errors appear at once."""
     data = _format_of(options)
     with _plain_files(options.files) as (source, *others):

@@ -193,6 +193,16 @@ def add_language_model(parser: Parser, more: str = "") -> None:
     )
 
 
+def add_rerank(parser: Parser) -> None:
+    """Reranking by the weights of a file."""
+    parser.add_argument(
+        "--rerank",
+        metavar="FILE",
+        default="",
+        help="order n-best lists by several models, with the weights in this file, which `transduce rerank` wrote",
+    )
+
+
 def add_sampling(parser: Parser) -> None:
     """How to sample."""
     add = parser.add_argument

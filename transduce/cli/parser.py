@@ -20,6 +20,7 @@ from transduce.cli.options import (
     add_machine,
     add_model,
     add_ngram,
+    add_rerank,
     add_sampling,
     add_search,
     add_settings,
@@ -102,6 +103,7 @@ def make_parser() -> Parser:
         "compare systems on a test set: is the difference real, and where is it",
         COMPARED,
     )
+    add("reranking", "rerank", _rerank, "tune the weights with which n-best lists are reranked", JUDGES)
     add(
         "measuring",
         "score",
@@ -165,6 +167,10 @@ SHARDS = (
 COMPARED = (
     "The first system is the baseline. Run folders are translated once and kept in the cache. p-values are those of sacreBLEU's "
     "paired tests. The exit status is 3 if --fail-if-worse finds a loss."
+)
+JUDGES = (
+    "An output is scored by the translator, a language model, a model of the opposite direction and its length. The weights with the "
+    "best score on the validation data are written to a file for `translate --rerank`."
 )
 STREAMED = "The text is printed as it is written, until its document ends or --max-tokens are written."
 EXPORT = (
@@ -339,6 +345,7 @@ def _translate(parser: Parser) -> None:
     add("--prefix", metavar="FILE", help="file with one prefix per input line; the output must start with it")
     add("--terms", metavar="FILE", help="file with the phrases that each line's output must contain, separated by tabs")
     add_language_model(parser)
+    add_rerank(parser)
     add("--alignments", choices=["pharaoh"], help="append word alignments: `text ||| 0-0 1-2` (source-output)")
     add("--shortlist", action="store_true", help=SHORTLIST)
     add("--replace-unknown", action="store_true", help="replace <unk> by the source word it is aligned with")
@@ -418,6 +425,7 @@ def _evaluate(parser: Parser) -> None:
     add("--shortlist", action="store_true", help=SHORTLIST)
     add_engine(parser, f"{AUTO_ENGINE}; both compares the scores of torch and ct2", "both")
     add_language_model(parser, OF_NGRAM)
+    add_rerank(parser)
     add(
         "files",
         nargs="+",
@@ -513,6 +521,28 @@ def _compare(parser: Parser) -> None:
     add_search(parser)
     add_engine(parser)
     add_loading(parser)
+
+
+def _rerank(parser: Parser) -> None:
+    add_model(parser)
+    add = parser.add_argument
+    add(
+        "files",
+        nargs="+",
+        metavar="FILE",
+        help="validation data: a SOURCE file and one or more REFERENCE files; or one .tsv or .jsonl file",
+    )
+    add("-o", "--output", required=True, metavar="FILE", help="file to write the weights to, such as rerank.json")
+    add("--lm", metavar="RUN", default="", help="language model of the target language, with any vocabulary")
+    add("--reverse", metavar="RUN", default="", help="model that translates from the target to the source language")
+    add("--n-best", type=int, default=10, metavar="N", help="outputs in each list (default: 10)")
+    add("--metric", type=str.lower, choices=METRICS, default="", help="metric to tune for (default: that of the task)")
+    add("--seed", type=int, default=1, metavar="N", help="seed of the search for weights (default: 1)")
+    add_engine(parser)
+    add_search(parser)
+    add_columns(parser)
+    add("--json", action="store_true", help=JSON_RESULT)
+    add("--quiet", action="store_true", help="print only errors")
 
 
 def _score(parser: Parser) -> None:

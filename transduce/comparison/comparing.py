@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from transduce.comparison.groups import Group, SourceUnits, make_groups
-from transduce.comparison.measures import Figures, Measure, Measures, make_measures
 from transduce.comparison.ngrams import Tokenize, matched_ngrams, ngram_differences, output_habits
 from transduce.comparison.request import CompareRequest
 from transduce.comparison.result import Comparison, GroupResult, MetricResult, PairResult, SentenceResult, SystemScore
@@ -24,6 +23,7 @@ from transduce.comparison.test_lines import TestLines, is_text, read_test_lines
 from transduce.comparison.training_words import TrainingWords, count_training_words
 from transduce.config import Config
 from transduce.errors import SettingError
+from transduce.measures import Figures, Measure, Measures, make_measures
 from transduce.metrics import sacrebleu_metric
 
 LEAST_GROUP = 10  # sentences of a group that gets an interval

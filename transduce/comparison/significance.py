@@ -12,8 +12,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from transduce.comparison.measures import Counts, Figures, Measure, SacreBleuMeasure
 from transduce.errors import SettingError
+from transduce.measures import Counts, Figures, Measure, SacreBleuMeasure
 
 Test = Literal["bootstrap", "randomization"]
 SAMPLES = {"bootstrap": 1_000, "randomization": 10_000}  # sacreBLEU's defaults

@@ -111,7 +111,9 @@ class Slots:
         """Fill the slots of each expert in the order of the tokens, first choices before second ones."""
         tokens, per_token = experts.shape
         wanted = torch.where(real[:, None], experts, count).T.flatten()
-        chosen = wanted == torch.arange(count, device=wanted.device)[:, None]  # along the last axis, a GPU counts in parallel
+        chosen = (
+            wanted == torch.arange(count, device=wanted.device)[:, None]
+        )  # along the last axis, a GPU counts in parallel
         place = (chosen.cumsum(1) * chosen).sum(0) - 1
         taken = torch.where((place >= 0) & (place < limit), wanted * limit + place, count * limit)
         slot = taken.unflatten(0, (per_token, tokens)).T.contiguous()

@@ -1,0 +1,39 @@
+"""The command `rerank`: weights for reranking, tuned on validation data."""
+
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from transduce import api
+from transduce.cli.arguments import Options, load_options, print_json
+from transduce.cli.measuring import read_test_set
+from transduce.errors import SettingError
+from transduce.translator import Translator
+
+
+def rerank(options: Options) -> int:
+    if not Path(options.output).resolve().parent.is_dir():
+        raise SettingError(f"{options.output}: the folder {Path(options.output).parent} does not exist")
+    sources, references = read_test_set(options)
+    loading = replace(load_options(options), to=options.to, lm="")  # the language model judges, and does not search
+    translator = Translator.load(options.run, loading)
+    changes = {name: getattr(options, name) for name in ("beam", "alpha", "length_penalty", "max_extra")}
+    tuned = api.tune_reranker(
+        translator,
+        sources,
+        *references,
+        output=options.output,
+        lm=options.lm,
+        reverse=options.reverse,
+        n_best=options.n_best,
+        metric=options.metric,
+        seed=options.seed,
+        request=translator.request(**changes),
+        options=loading,
+        quiet=options.quiet,
+    )
+    if options.json:
+        print_json(asdict(tuned))
+    else:
+        weights = ", ".join(f"{name} {value:g}" for name, value in asdict(tuned.weights).items())
+        print(f"{tuned.metric} {tuned.before:.2f} -> {tuned.after:.2f} on the validation data ({weights})")
+    return 0
