@@ -42,7 +42,7 @@ from facts import default_data, write_result
 
 from transduce.data.batches import Batching
 from transduce.text import Vocabulary
-from transduce.training.loop import PLACES
+from transduce.training.loop import POSITIONS
 
 HERE = Path(__file__).parent
 SHAPES = {
@@ -133,7 +133,7 @@ def prepare(work: Work) -> None:
 def write_steps(work: Work, ids: dict[str, list[list[int]]]) -> None:
     """The pair numbers of HF's updates, in our batches and in its own."""
     lengths = Lengths(*(np.array([len(sentence) for sentence in ids[side]], np.int32) for side in ("en", "de")))
-    plan = Batching(TOKENS, PLACES["cpu"], seed=1).plan(lengths, epoch=0)  # type: ignore[arg-type]
+    plan = Batching(TOKENS, POSITIONS["cpu"], seed=1).plan(lengths, epoch=0)  # type: ignore[arg-type]
     like_ours = [[batch.tolist() for batch in step] for step in plan]
     order = list(range(len(ids["en"])))
     random.Random(1).shuffle(order)

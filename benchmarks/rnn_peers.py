@@ -1,0 +1,241 @@
+"""The recurrent network with attention beside Eole's on a CPU: the same tokens, about the same size, taking turns.
+
+    python benchmarks/rnn_peers.py --peers PEERS/bin [--data FOLDER] [--seconds 60] [--rounds 2] [--threads 2] [--quick]
+
+Eole 0.6.4 lives in an environment of its own:
+
+    python3.11 -m venv PEERS && PEERS/bin/pip install torch==2.13.0 eole==0.6.4 aiohttp
+
+(It needs aiohttp and does not say so.) Both learn Multi30k en-de in its published BPE tokens with a bidirectional LSTM, an LSTM
+decoder with dot-product attention, dropout .2, label smoothing .1, Adam at 1e-3 and about 2,000 target tokens an update. Each trains for
+the same number of seconds on the same number of threads, and then translates the first 200 lines of the validation data greedily.
+Eole has no budget of time: a few updates say how many fit.
+
+ours    `transduce train` with model.family=rnn. Both layers of its decoder are computed for whole rows.
+eole    architecture `custom`: encoder brnn, decoder rnn with input feeding, which is a loop over target positions.
+
+Printed are target tokens per second (`</s>` but no padding), the validation cross-entropy per token, which has no smoothing, and BLEU
+(tok:none, BPE undone). Writes benchmarks/results/rnn-peers.json.
+"""
+
+import argparse
+import json
+import math
+import os
+import re
+import shutil
+import statistics
+import sys
+import tempfile
+from collections import Counter
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from cells import tokenised_bleu
+from cpu_peers import call, figures, peer_versions, say
+from facts import HERE, default_data, write_result
+
+import transduce
+from transduce.run_log import read_events
+
+WIDTH, TOKENS, DROPOUT, RATE = 256, 2_048, 0.2, 1e-3
+VALID_LINES = 200
+PILOT = 6  # updates that say how fast a peer is; the first two are not counted
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What one training gave."""
+
+    parameters: int
+    updates: int
+    tokens_per_s: float
+    valid_loss: float
+    valid_bleu: float
+
+
+@dataclass(frozen=True)
+class Work:
+    """Where the data of both systems lie, and what runs them."""
+
+    folder: Path
+    text: Path
+    peers: Path
+    threads: int
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """One number of threads for both; waiting threads do not spin, as `transduce` sets it."""
+        return {"OMP_NUM_THREADS": str(self.threads), "OMP_WAIT_POLICY": "PASSIVE"}
+
+
+def main() -> None:
+    arguments = parse_arguments()
+    seconds, rounds = (5.0, 1) if arguments.quick else (arguments.seconds, arguments.rounds)
+    with tempfile.TemporaryDirectory() as name:
+        text = arguments.data / "multi30k-bpe" / "en-de"
+        work = Work(Path(name), text.resolve(), arguments.peers.resolve(), arguments.threads)
+        prepare(work)
+        systems = {"ours": ours, "eole": eole}
+        versions = peer_versions(str(work.peers / "python"))
+        if "torch" not in versions or not (work.peers / "eole").exists():
+            say("eole is not installed there, so ours runs alone")
+            del systems["eole"]
+        load = os.getloadavg()[0]
+        turns = take_turns(work, systems, seconds, rounds)
+    print(table(turns))
+    if not arguments.quick:
+        settings = {"seconds": seconds, "rounds": rounds, "threads": work.threads, "load_at_start": round(load, 2)}
+        results = {name: [asdict(turn) for turn in of] for name, of in turns.items()}
+        command = "python benchmarks/rnn_peers.py --peers PEERS/bin"
+        print(write_result("rnn-peers", command, ["torch", "sacrebleu"], settings=settings, results=results))
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=default_data(), help="folder that holds multi30k-bpe/")
+    parser.add_argument("--peers", type=Path, required=True, metavar="BIN", help="bin/ of the peers' environment")
+    parser.add_argument("--seconds", type=float, default=60.0, help="of each training")
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--quick", action="store_true", help="a minute, to see that it runs; writes nothing")
+    return parser.parse_args()
+
+
+def take_turns(work: Work, systems: dict[str, Any], seconds: float, rounds: int) -> dict[str, list[Turn]]:
+    """Every system once a round, each round beginning with another."""
+    names, turns = list(systems), {name: [] for name in systems}
+    for number in range(rounds):
+        for name in names if number % 2 == 0 else names[::-1]:
+            turns[name].append(systems[name](work, seconds))
+            say(f"round {number + 1}, {name}: {turns[name][-1]}")
+    return turns
+
+
+def prepare(work: Work) -> None:
+    """The validation lines, and all tokens of the training data with their counts, as Eole reads them."""
+    for side in ("en", "de"):
+        lines = (work.text / f"valid.{side}").read_text(encoding="utf-8").splitlines(keepends=True)
+        (work.folder / f"valid.{side}").write_text("".join(lines[:VALID_LINES]), encoding="utf-8")
+    counts = Counter(token for side in ("en", "de") for token in (work.text / f"train.{side}").read_text().split())
+    lines = (f"{token}\t{count}\n" for token, count in counts.most_common())
+    (work.folder / "vocab.txt").write_text("".join(lines), encoding="utf-8")
+
+
+def bleu(work: Work, outputs: list[str]) -> float:
+    references = (work.folder / "valid.de").read_text(encoding="utf-8").splitlines()
+    return round(tokenised_bleu(outputs, references).value, 2)
+
+
+# --- ours ---------------------------------------------------------------------------------------------------------
+
+
+def ours(work: Work, seconds: float) -> Turn:
+    run = work.folder / "run"
+    shutil.rmtree(run, ignore_errors=True)
+    settings = {
+        "model.family": "rnn", "model.cell": "lstm", "model.attention": "dot", "model.d_model": WIDTH, "model.tie": "none",
+        "model.d_embedding": WIDTH, "model.d_readout": WIDTH, "model.num_encoder_layers": 1, "model.num_decoder_layers": 1,
+        "model.dropout": DROPOUT, "data.source_units": "word", "data.target_units": "word", "data.joint": "true",
+        "data.vocabulary_size": 12_000, "data.unknown": "unk", "data.normalization": "identity", "train.device": "cpu",
+        "train.threads": work.threads, "train.optimizer": "adam", "train.learning_rate": RATE, "train.schedule": "constant",
+        "train.label_smoothing": 0.1, "train.clip_norm": 1.0, "train.tokens_per_batch": TOKENS, "train.epochs": 0,
+        "train.ema": 0.0, "train.average": 0, "train.log_every": 1,
+    }  # fmt: skip
+    prepared = {"PYTHONPATH": str(HERE.parent), "TRANSDUCE_CACHE": str(work.folder / "cache"), **work.environment}
+    program = [sys.executable, "-m", "transduce"]
+    files = ["--train", *(str(work.text / f"train.{side}") for side in ("en", "de"))]
+    files += ["--valid", *(str(work.folder / f"valid.{side}") for side in ("en", "de"))]
+    given = ["--set", *(f"{name}={value}" for name, value in settings.items())]
+    call([*program, "train", str(run), *files, "--minutes", str(seconds / 60), *given], work.folder, prepared)
+    model = transduce.load(run, device="cpu", engine="torch", weights="last", threads=work.threads)
+    outputs = model.translate((work.folder / "valid.en").read_text(encoding="utf-8").splitlines(), beam=1)
+    return our_turn(run, bleu(work, outputs))
+
+
+def our_turn(run: Path, score: float) -> Turn:
+    events = read_events(run / "metrics.jsonl")
+    trained = [event for event in events if event["event"] == "train"]
+    valid = [event for event in events if event["event"] == "valid"]
+    parameters = float(re.search(r"([\d.]+) M parameters", (run / "README.md").read_text())[1])
+    speed = statistics.median(event["tokens_per_second"] for event in trained)
+    return Turn(round(parameters * 1e6), trained[-1]["step"], round(speed, 1), round(valid[-1]["loss"], 3), score)
+
+
+# --- Eole ---------------------------------------------------------------------------------------------------------
+
+
+def eole(work: Work, seconds: float) -> Turn:
+    pilot = eole_train(work, PILOT)
+    elapsed = figures(r"(\d+) sec;", pilot)
+    a_step = max(0.02, (elapsed[-1] - elapsed[1]) / (PILOT - 2))
+    updates = max(PILOT + 1, round(seconds / a_step))
+    log = eole_train(work, updates)
+    outputs, model = work.folder / "eole.txt", work.folder / "eole" / f"step_{updates}"
+    asked = [
+        "-model_path",
+        str(model),
+        "-src",
+        str(work.folder / "valid.en"),
+        "-output",
+        str(outputs),
+        "-beam_size",
+        "1",
+    ]
+    call([str(work.peers / "eole"), "predict", *asked], work.folder, work.environment)
+    return eole_turn(log, updates, bleu(work, outputs.read_text(encoding="utf-8").splitlines()))
+
+
+def eole_train(work: Work, updates: int) -> str:
+    """What it prints; the model is validated and saved after the last update."""
+    shutil.rmtree(work.folder / "eole", ignore_errors=True)
+    splits = {"corpus_1": work.text / "train"} | ({"valid": work.folder / "valid"} if updates != PILOT else {})
+    corpora = {
+        name: {"path_src": f"{path}.en", "path_tgt": f"{path}.de", "transforms": []} for name, path in splits.items()
+    }
+    training = {
+        "world_size": 0, "gpu_ranks": [], "train_steps": updates, "valid_steps": updates, "save_checkpoint_steps": updates,
+        "batch_type": "tokens", "batch_size": TOKENS, "valid_batch_size": TOKENS, "normalization": "tokens", "optim": "adam",
+        "learning_rate": RATE, "decay_method": "none", "max_grad_norm": 1.0, "dropout": [DROPOUT], "label_smoothing": 0.1,
+        "compute_dtype": "fp32", "num_workers": 0, "model_path": "eole",
+    }  # fmt: skip
+    model = {
+        "architecture": "custom", "layers": 1, "hidden_size": WIDTH, "embeddings": {"word_vec_size": WIDTH},
+        "encoder": {"encoder_type": "brnn", "rnn_type": "LSTM"},
+        "decoder": {"decoder_type": "rnn", "rnn_type": "LSTM", "bidirectional_encoder": True},
+    }  # fmt: skip
+    config = {
+        "src_vocab": "vocab.txt", "tgt_vocab": "vocab.txt", "share_vocab": True, "save_data": "eole-data", "overwrite": True,
+        "report_every": 1 if updates == PILOT else 5, "seed": 1, "data": corpora, "training": training, "model": model,
+    }  # fmt: skip
+    (work.folder / "eole.yaml").write_text(json.dumps(config))  # JSON is YAML
+    return call([str(work.peers / "eole"), "train", "--config", "eole.yaml"], work.folder, work.environment)
+
+
+def eole_turn(log: str, updates: int, score: float) -> Turn:
+    speeds = figures(r"/ *([\d.]+) tok/s", log)
+    (parameters,) = figures(r"\* number of parameters: (\d+)", log)
+    loss = math.log(figures(r"Validation perplexity: ([\d.e+]+)", log)[-1])
+    return Turn(int(parameters), updates, round(statistics.median(speeds[1:] or speeds), 1), round(loss, 3), score)
+
+
+# --- the table ----------------------------------------------------------------------------------------------------
+
+
+def table(turns: dict[str, list[Turn]]) -> str:
+    lines = [f"{'':8}{'M parameters':>13}{'updates':>9}{'target tokens/s':>17}{'valid loss':>12}{'BLEU':>8}"]
+    for name, of in turns.items():
+
+        def middle(figure: str, of: list[Turn] = of) -> float:
+            return statistics.median(getattr(turn, figure) for turn in of)
+
+        lines.append(
+            f"{name:8}{middle('parameters') / 1e6:13.2f}{middle('updates'):9,.0f}{middle('tokens_per_s'):17,.0f}"
+            f"{middle('valid_loss'):12.3f}{middle('valid_bleu'):8.2f}"
+        )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""The scripts in benchmarks/, which no test runs as a whole: what they import exists, and they read their peers' logs rightly."""
+
+import ast
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+SCRIPTS = sorted(BENCHMARKS.glob("*.py"))
+
+
+def imports_of_the_package(script: Path) -> Iterator[tuple[str, str]]:
+    for node in ast.walk(ast.parse(script.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "transduce":
+            yield from ((node.module or "", alias.name) for alias in node.names)
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_a_benchmark_imports_what_there_is(script: Path) -> None:
+    for module, name in imports_of_the_package(script):
+        if not hasattr(importlib.import_module(module), name):
+            importlib.import_module(f"{module}.{name}")  # a module of a package
+
+
+def test_the_imports_of_benchmarks_are_found() -> None:
+    found = {one for script in SCRIPTS for one in imports_of_the_package(script)}
+    assert ("transduce.training.loop", "POSITIONS") in found
+    assert len(found) > 50
+
+
+def test_the_log_of_eole_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines as Eole 0.6.4 prints them."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    rnn_peers = importlib.import_module("rnn_peers")
+    step = "Step {}/    3; acc: 0.0; ppl: 101.2; xent: 9.23; lr: 1.00e-03; sents: 107; bsz: 1177/1769/107; {}/{} tok/s; {} sec;"
+    lines = [step.format(n, 50 * n, 80 * n, 10 * n) for n in (1, 2, 3)]
+    log = "\n".join(
+        ["* number of parameters: 8848880", *lines, "Validation perplexity: 20.0855", "Validation accuracy: 1"]
+    )
+    turn = rnn_peers.eole_turn(log, 3, 1.5)
+    assert turn == rnn_peers.Turn(8_848_880, 3, 200.0, 3.0, 1.5)
+    assert "eole" in rnn_peers.table({"eole": [turn]})
+    assert rnn_peers.figures(r"(\d+) sec;", log) == [10, 20, 30]
+    sys.modules.pop("rnn_peers")
