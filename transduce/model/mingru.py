@@ -6,9 +6,11 @@ Needed?", 2024).
     recurrence:     h_t = f_t * h_{t-1} + (1 - f_t) * c_t,  where f_t = sigmoid(W_f x_t) and c_t = W_c x_t
 
 Gates and candidates depend on the input alone and not on h, so they are computed for whole rows, and all states of a row are
-found by a scan: on a GPU in log2(W) rounds instead of W steps. There are no positions: the recurrence knows the order. Each sub-layer is normalised before and
-added to its input. The paper's model is a decoder without a source; attention to it, the feed-forward network and the sizes
-are those of the Transformer.
+found by a scan: on a GPU in log2(W) rounds instead of W steps. There are no positions: the recurrence knows the order. Each
+sub-layer is normalised before and added to its input.
+
+Differs from the paper, whose models are decoders without a source: attention to the source, the feed-forward networks and the
+sizes are those of the Transformer, and no convolution precedes the recurrence.
 
 Axes: R rows, S source positions, W target positions, D d_model, C channels, V target classes.
 """
