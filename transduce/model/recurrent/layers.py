@@ -3,6 +3,10 @@
 Axes: R rows, W positions of a row, I width of the input, D width of the layer.
 """
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 from torch import Tensor, gru_cell, lstm_cell, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
@@ -46,9 +50,16 @@ class RecurrentLayer(nn.Module):
         return (gru_cell(x, state[0], *weights),)
 
 
-def _own_precision(x: Tensor) -> torch.autocast:
-    """Compute in the precision of the weights: autocast would make it float16, in which small gradients become zero."""
-    return torch.autocast(x.device.type, enabled=False)
+@contextmanager
+def _own_precision(x: Tensor) -> Iterator[None]:
+    """Compute in the precision of the weights: autocast would make it float16, in which small gradients become zero.
+
+    Without a warning that cuDNN copies the weights at every call: in training they are parts of one vector of all weights.
+    """
+    with torch.autocast(x.device.type, enabled=False), warnings.catch_warnings():
+        if x.is_cuda:
+            warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk")
+        yield
 
 
 def pack_ids(tokens: Tokens) -> PackedSequence:
