@@ -65,7 +65,7 @@ def route(method: str, path: str, operation: dict[str, Any]) -> str:
     if parameters := operation.get("parameters"):
         parts.append(fields({one["name"]: one["schema"] | one for one in parameters}, []))
     if body := operation.get("requestBody"):
-        [schema] = {json_type(one["schema"]): one["schema"] for one in body["content"].values()}.values()
+        *_, schema = [one["schema"] for one in body["content"].values()]  # a form is the last: it names the fields
         parts.append(f"\nRequest ({' or '.join(f'`{kind}`' for kind in body['content'])}):")
         parts.append(described(schema))
     for content in operation["responses"]["200"].get("content", {}).values():

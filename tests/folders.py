@@ -7,8 +7,9 @@ from pathlib import Path
 import torch
 
 from transduce.checkpoint import RunFolder, write_bytes, write_tensors, write_text
-from transduce.config import Config, DataConfig, DecoderConfig, SearchConfig, TransformerConfig
+from transduce.config import Config, DataConfig, DecoderConfig, SearchConfig, SpeechConfig, TransformerConfig
 from transduce.model import Decoder, Model, Transformer
+from transduce.model.speech import SpeechModel
 from transduce.text import EOS, Vocabularies, Vocabulary, train_vocabulary
 from transduce.translator import write_config
 from transduce.translator.folder import SEAL
@@ -116,3 +117,23 @@ def edit_config(run: Path, before: str, after: str) -> None:
     text = text.partition("\n")[2] if text.startswith(SEAL) else text
     assert before in text
     config.write_text(text.replace(before, after))
+
+
+def write_character_model(path: Path, **data: object) -> Path:
+    """The folder of a small random language model over characters."""
+    torch.manual_seed(2)
+    one = train_vocabulary(lines(200), units="char", size=40, normalization="identity")
+    shape = {"d_model": 16, "d_ff": 32, "num_heads": 2, "num_decoder_layers": 1, "context": 32}
+    model = Decoder(DecoderConfig(family="decoder", dropout=0.0, **shape), one.size, one.size)  # type: ignore[arg-type]
+    settings = {"task": "text", "source_units": "char", "target_units": "char", "languages": (), **data}
+    return write_model(path, model, Vocabularies(one, one), **settings)
+
+
+def write_speech_model(path: Path) -> Path:
+    """The folder of a small random speech model."""
+    torch.manual_seed(3)
+    one = train_vocabulary(lines(200), units="char", size=40)
+    shape = {"d_model": 16, "d_ff": 32, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 2}
+    model = SpeechModel(SpeechConfig(family="speech", dropout=0.0, convolution=3, **shape), one.size, one.size)  # type: ignore[arg-type]
+    settings = {"task": "speech", "source_units": "char", "target_units": "char", "languages": ()}
+    return write_model(path, model, Vocabularies(one, one), SearchConfig(beam=2, max_extra=5), **settings)

@@ -66,7 +66,7 @@ SEES_ONLY = {
     "measures": {"errors", "metrics"},
     "reranking": {"errors", "files", "search", "checkpoint", "measures", "translator"},
     "comparison": {"errors", "config", "metrics", "measures", "data", "translator", "explore"},
-    "server": {"errors", "cores", "checkpoint", "memory", "documents", "translator", "explore"},
+    "server": {"errors", "cores", "checkpoint", "memory", "documents", "audio", "translator", "explore"},
     "exchange": {
         *("errors", "files", "config", "device", "text", "model", "search", "tensor_file", "data", "checkpoint"),
         "translator",

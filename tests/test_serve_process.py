@@ -22,7 +22,7 @@ import pytest
 pytest.importorskip("granian")
 pytest.importorskip("libretranslatepy")
 
-from folders import write_folder
+from folders import write_character_model, write_folder, write_speech_model
 from libretranslatepy import LibreTranslateAPI
 from serving import FAKE_LINGUA
 
@@ -128,6 +128,50 @@ def test_the_command_line_and_a_real_client(run: Path) -> None:
     with refused("413"):
         client.translate("a" * 100, "en", "fr")
     assert served.end().startswith(f"transduce: http://127.0.0.1:{port} translates en-fr")
+
+
+def test_language_and_speech_models_from_the_command_line(tmp_path: Path) -> None:
+    """Over a real socket: a stream, a client that leaves one, an upload, and every limit of the command line."""
+    soundfile = pytest.importorskip("soundfile")
+    stories, talks = write_character_model(tmp_path / "stories"), write_speech_model(tmp_path / "talks")
+    soundfile.write(tmp_path / "a.wav", [0.1, -0.1] * 4_000, 16_000)
+    soundfile.write(tmp_path / "b.flac", [0.1, -0.1] * 4_000, 16_000)
+    soundfile.write(tmp_path / "long.wav", [0.1, -0.1] * 9_000, 16_000)
+    port, limits = free_port(), ["--max-tokens", "3000", "--audio-bytes", "40000", "--audio-seconds", "1"]
+    options = ["--threads", "1", *limits, "--audio-types", "wav", "--uploads", "2"]
+    served = Served(
+        "-m", "transduce", "serve", str(stories), f"spoken={talks}", "--port", str(port), *options, port=port
+    )
+
+    def post(path: str, content: bytes) -> str:
+        headers = {"content-type": "application/json"}
+        with urllib.request.urlopen(
+            urllib.request.Request(f"{served.url}{path}", content, headers), timeout=60
+        ) as answer:
+            return str(answer.read().decode())
+
+    lines = post("v1/generate", b'{"stream": true, "max_tokens": 20}').splitlines()
+    assert len([line for line in lines if line.startswith("data: {")]) == 21
+    assert "event: done" in lines
+    with served.connect() as leaving:
+        body = b'{"stream": true, "max_tokens": 3000}'
+        head = f"POST /v1/generate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+        leaving.sendall(head.encode() + b"\r\n\r\n" + body)
+        assert b"200 OK" in leaving.recv(100)
+    until = time.monotonic() + 20
+    while "transduce_abandoned_total 1.0" not in urllib.request.urlopen(f"{served.url}metrics").read().decode():
+        assert time.monotonic() < until, "the server did not notice that the client left"
+        time.sleep(0.05)
+    assert json.loads(post("v1/transcribe", (tmp_path / "a.wav").read_bytes()))["seconds"] == 0.5
+    for path, content, status in [
+        ("v1/generate", b'{"max_tokens": 3001}', "413"),
+        ("v1/transcribe", (tmp_path / "b.flac").read_bytes(), "415"),
+        ("v1/transcribe", (tmp_path / "long.wav").read_bytes(), "413"),
+        ("v1/transcribe", bytes(100_000), "413"),
+    ]:
+        with refused(status):
+            post(path, content)
+    assert f"transduce: http://127.0.0.1:{port} transcribes with spoken; generates text with stories\n" in served.end()
 
 
 def test_keys_from_the_command_line(run: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
+from transduce.audio.recording import TYPES
 from transduce.batch_translation.tables import TableTranslator
 from transduce.config import Layers, settings_layer
 from transduce.cores import tune_idle_threads
@@ -1194,12 +1195,17 @@ def serve(
     batch_lines: int = 16,
     queue_requests: int = 128,
     characters: int = 50_000,
+    generated_tokens: int = 4_096,
+    audio_bytes: int = 25_000_000,
+    audio_seconds: float = 600.0,
+    audio_types: Sequence[str] = TYPES,
+    uploads: int = 16,
     options: LoadOptions | None = None,
 ) -> NoReturn:
     """Serve models over HTTP until SIGTERM or Ctrl-C, then end the process. Needs the extra `transduce[serve]`.
 
     Args:
-        models: Run folders, or `SOURCE-TARGET=FOLDER` as in "en-de=runs/mine".
+        models: Run folders, or `SOURCE-TARGET=FOLDER` as in "en-de=runs/mine". Language models and speech models: `NAME=FOLDER`.
         host: The address to listen on.
         port: The port to listen on.
         allowed_hosts: Host names under which clients reach the server, besides localhost and IP addresses.
@@ -1209,6 +1215,11 @@ def serve(
         batch_lines: The maximum number of lines in a batch.
         queue_requests: The maximum number of requests at a time; further ones are refused.
         characters: The maximum number of characters in the texts of a request.
+        generated_tokens: The maximum number of tokens that a language model generates for a request.
+        audio_bytes: The maximum size of a recording.
+        audio_seconds: The maximum length of a recording.
+        audio_types: The accepted types of recordings, of "wav", "flac", "ogg" and "mp3".
+        uploads: The maximum number of recordings in memory at a time; further ones are refused.
         options: How to load the models.
 
     Example:
@@ -1229,6 +1240,11 @@ def serve(
         batch_lines=batch_lines,
         queue_requests=queue_requests,
         characters=characters,
+        generated_tokens=generated_tokens,
+        audio_bytes=audio_bytes,
+        audio_seconds=audio_seconds,
+        audio_types=tuple(audio_types),
+        uploads=uploads,
     )
     run_server(models, settings, options or LoadOptions())
 

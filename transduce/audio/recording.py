@@ -6,6 +6,8 @@ The times are those of W3C media fragments, in seconds. The string is the source
 from dataclasses import dataclass
 from urllib.parse import parse_qs, quote
 
+TYPES = ("wav", "flac", "ogg", "mp3")  # of files that strangers may send; ogg: Opus or Vorbis
+
 
 @dataclass(frozen=True)
 class Recording:

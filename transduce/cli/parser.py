@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from transduce import __version__
+from transduce.audio.recording import TYPES
 from transduce.cli.options import (
     AUTO_ENGINE,
     SEED,
@@ -191,7 +192,10 @@ STATES = (
 ASKS = "Nothing is removed without asking, and nothing that loading, resuming or averaging needs."
 NO_PATHS = "It holds no paths and no names of users or machines."
 INSTALL = 'For bash, add `eval "$(transduce completion bash)"` to ~/.bashrc; the documentation shows the line for zsh and fish.'
-ROUTES = "The server offers LibreTranslate's API, an API of its own under /v1, and a web page."
+ROUTES = (
+    "The server offers LibreTranslate's API, an API of its own under /v1, and a web page. Language models and speech models are served too, "
+    "also in OpenAI's form."
+)
 
 
 def _demo(parser: Parser) -> None:
@@ -783,7 +787,12 @@ def _list_settings(parser: Parser) -> None:
 
 def _serve(parser: Parser) -> None:
     add = parser.add_argument
-    add("models", nargs="+", metavar="MODEL", help="run folder, or SOURCE-TARGET=FOLDER, such as en-de=runs/mine")
+    add(
+        "models",
+        nargs="+",
+        metavar="MODEL",
+        help="run folder, or SOURCE-TARGET=FOLDER, such as en-de=runs/mine; language and speech models: NAME=FOLDER",
+    )
     add_loading(parser)
     add_engine(parser)
     add("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1, this machine only)")
@@ -820,6 +829,26 @@ def _serve(parser: Parser) -> None:
         help="maximum requests in progress; further requests are refused (default: 128)",
     )
     add("--characters", type=int, default=50_000, metavar="N", help="maximum characters per request (default: 50000)")
+    add(
+        "--max-tokens",
+        type=int,
+        default=4_096,
+        metavar="N",
+        help="maximum tokens that a language model generates per request (default: 4096)",
+    )
+    recordings = parser.add_argument_group("recordings", "limits on what is sent to speech models").add_argument
+    recordings("--audio-bytes", type=int, default=25_000_000, metavar="N", help="maximum bytes (default: 25000000)")
+    recordings("--audio-seconds", type=float, default=600.0, metavar="S", help="maximum length (default: 600)")
+    recordings(
+        "--audio-types", nargs="+", default=TYPES, metavar="TYPE", help=f"accepted types (default: {' '.join(TYPES)})"
+    )
+    recordings(
+        "--uploads",
+        type=int,
+        default=16,
+        metavar="N",
+        help="maximum recordings in memory; further uploads are refused (default: 16)",
+    )
 
 
 def _key(parser: Parser) -> None:

@@ -19,6 +19,11 @@ def serve(options: Options) -> int:
         batch_lines=options.batch,
         queue_requests=options.queue,
         characters=options.characters,
+        generated_tokens=options.max_tokens,
+        audio_bytes=options.audio_bytes,
+        audio_seconds=options.audio_seconds,
+        audio_types=options.audio_types,
+        uploads=options.uploads,
         options=load_options(options),
     )
 

@@ -11,9 +11,10 @@ from starlette.responses import Response
 
 from transduce.server.answers import REFUSALS
 from transduce.server.client import cancel_on_disconnect
-from transduce.server.models import ServedModel
+from transduce.server.models import AnyModel, ServedModel
 from transduce.server.refusals import NotFound
 from transduce.server.service import Service, Translated
+from transduce.server.specification import Kind
 from transduce.translator import Attention, Output, SearchRequest, Translation, Translator
 
 
@@ -151,6 +152,7 @@ class ModelAnswer(BaseModel):
     """A model of this server."""
 
     name: str = Field(description="The name to send as `model`.")
+    kind: Kind = Field(description="What it does: `translation`, `speech` (transcription) or `language model`.")
     source: str = Field(description="The code of the source language; empty if it is not known.")
     target: str = Field(description="The code of the target language; empty if it is not known.")
     description: str = Field(description="The size of the model.")
@@ -296,6 +298,6 @@ def _tokens(attention: Attention) -> dict[str, list[str]]:
     }
 
 
-def _model_answer(model: ServedModel) -> ModelAnswer:
-    description = model.translator.config.model.description
-    return ModelAnswer(name=model.of.name, source=model.of.source, target=model.of.target, description=description)
+def _model_answer(model: AnyModel) -> ModelAnswer:
+    of = model.of
+    return ModelAnswer(name=of.name, kind=of.kind, source=of.source, target=of.target, description=model.description)

@@ -13,12 +13,14 @@ from transduce.server.access import KeyCheck, document_access
 from transduce.server.answers import handle_errors
 from transduce.server.api import v1_routes
 from transduce.server.explore_routes import add_page, explore_routes
+from transduce.server.generate_routes import generate_routes
 from transduce.server.libre import libre_routes
 from transduce.server.limits import Gate
 from transduce.server.reference import reference_page
 from transduce.server.service import Service
+from transduce.server.transcribe_routes import UPLOADS, transcribe_routes
 
-DESCRIPTION = """Translation with the models of this server.
+DESCRIPTION = """Translation, generation and transcription with the models of this server.
 
 If the server has API keys, send one as `Authorization: Bearer KEY`, as `X-API-Key: KEY`, or, to LibreTranslate's routes,
 as `api_key` in the body. Without a valid key, requests are refused with status 401 (LibreTranslate's routes: 403).
@@ -27,6 +29,11 @@ Every refusal is a JSON object with one field, `error`."""
 TAGS = [
     {"name": "LibreTranslate", "description": "Compatible with LibreTranslate: its clients work unchanged."},
     {"name": "v1", "description": "n-best lists, scores, token log-probabilities and attention weights."},
+    {
+        "name": "language models",
+        "description": "Generate text, streamed if requested. `/v1/completions` is OpenAI's API.",
+    },
+    {"name": "speech", "description": "Transcribe recordings. `/v1/audio/transcriptions` is OpenAI's API."},
     {"name": "explore", "description": "The views of the web page. They may change with the page."},
     {"name": "operation", "description": "Health checks and metrics."},
 ]
@@ -54,11 +61,14 @@ def make_app(service: Service) -> Gate:
     handle_errors(app)
     app.include_router(libre_routes(service))
     app.include_router(v1_routes(service))
+    app.include_router(generate_routes(service))
+    app.include_router(transcribe_routes(service))
     app.include_router(explore_routes(service))
     _add_operations(app, service)
     _add_documentation(app)
     page = add_page(app)
-    return Gate(KeyCheck(app, service.keys, page), service.settings, service.queue, service.metrics)
+    checked = KeyCheck(app, service.keys, page)
+    return Gate(checked, service.settings, service.queue, service.metrics, service.keys, UPLOADS)
 
 
 def _add_operations(app: FastAPI, service: Service) -> None:

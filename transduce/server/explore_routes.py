@@ -106,7 +106,7 @@ def explore_routes(service: Service) -> APIRouter:
         ] = "",
     ) -> dict[str, Any]:
         """The training log of a model: curves, validations and the model card."""
-        view: dict[str, Any] = view_named("training_view")(service.models.named(model).of.folder)
+        view: dict[str, Any] = view_named("training_view")(service.models.of_any_kind(model).of.folder)
         return view
 
     return router

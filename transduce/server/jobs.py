@@ -8,10 +8,15 @@ from typing import Any, Protocol
 from transduce.server.pace import Pace
 
 SHORT = 32  # the cost of a short line, in tokens
+# Results of lines of a job whose length is not known in advance: of the last line, and of those that it makes unnecessary.
+LAST, UNNECESSARY = object(), object()
 
 
 class QueueWork(Protocol):
-    """A function from lines to results. Lines of different requests share a batch if their work is equal."""
+    """A function from lines to results. Lines of different requests share a batch if their work is equal.
+
+    A line is a piece of work of any type, such as a sentence or the features of an utterance.
+    """
 
     @property
     def alone(self) -> Hashable:
@@ -23,13 +28,13 @@ class QueueWork(Protocol):
         """Work of the same kind takes about the same time for the same cost. There must be few kinds: each is remembered."""
         ...
 
-    def __call__(self, lines: list[str], /) -> Sequence[Any]: ...
+    def __call__(self, lines: list[Any], /) -> Sequence[Any]: ...
 
 
 class QueueJob:
     """The lines of a request: some wait, some are being computed, some are done."""
 
-    def __init__(self, work: QueueWork, lines: Sequence[str], costs: Sequence[float], usual: Pace) -> None:
+    def __init__(self, work: QueueWork, lines: Sequence[Any], costs: Sequence[float], usual: Pace) -> None:
         self.work, self.lines, self.costs, self.alone = work, lines, costs, work.alone
         self.usual, self.own = usual, Pace()  # the pace of its kind of work, and the pace of its own lines
         self.used_s = 0.0  # the computing time it has used, starting from the fair share at its arrival
@@ -72,7 +77,7 @@ class QueueJob:
             return  # no client is waiting for it any more
         if isinstance(answer, Exception):
             self.done.set_exception(answer)
-        elif not self.missing:
+        elif answer is LAST or not self.missing:
             self.done.set_result(self.answers)
 
 
@@ -84,7 +89,7 @@ class QueuedLine:
     number: int
 
     @property
-    def text(self) -> str:
+    def content(self) -> Any:
         return self.job.lines[self.number]
 
     @property
@@ -112,6 +117,6 @@ def answers_of(batch: list[QueuedLine]) -> list[Any]:
     """A result or an exception for each line. If a batch fails, each line is tried alone, so one request cannot break another."""
     work = batch[0].job.work
     try:
-        return list(work([line.text for line in batch]))
+        return list(work([line.content for line in batch]))
     except Exception as error:
         return [error] if len(batch) == 1 else [answers_of([line])[0] for line in batch]

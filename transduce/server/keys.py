@@ -100,8 +100,15 @@ class Keyring:
 
     def admit(self, presented: str) -> None:
         """Refuse a request whose key is unknown or has used up its rate; a server without keys admits every request."""
-        if not self.is_needed:
-            return
+        if self.is_needed and (wait_s := self._bucket(presented).take()):
+            raise TooManyRequests("this API key has used up its requests per minute", retry_after_s=wait_s)
+
+    def check_known(self, presented: str) -> None:
+        """Refuse a request whose key is unknown; it does not count as a request of the key."""
+        if self.is_needed:
+            self._bucket(presented)
+
+    def _bucket(self, presented: str) -> Bucket:
         found = _hash(presented)
         # Compare with every key, each in constant time: the duration says nothing about how close a guess was.
         matching = [bucket for key, bucket in self._buckets if hmac.compare_digest(key.sha256, found)]
@@ -109,8 +116,7 @@ class Keyring:
             raise Unauthorized(
                 "this server needs an API key: send it as `Authorization: Bearer KEY`, X-API-Key, or api_key"
             )
-        if wait_s := matching[0].take():
-            raise TooManyRequests("this API key has used up its requests per minute", retry_after_s=wait_s)
+        return matching[0]
 
 
 def _hash(secret: str) -> str:

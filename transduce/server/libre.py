@@ -95,7 +95,7 @@ def libre_routes(service: Service) -> APIRouter:
     @router.get("/languages")
     async def languages() -> list[LanguageAnswer]:
         """The languages that the models of this server translate from and into."""
-        return _languages(service.models.all)
+        return _languages(service.models.translating)
 
     @router.get("/frontend/settings")
     async def settings() -> dict[str, Any]:
@@ -192,7 +192,7 @@ def _languages(models: list[ServedModel]) -> list[LanguageAnswer]:
 
 
 def _frontend_settings(service: Service) -> dict[str, Any]:
-    first = next((model.of for model in service.models.all if model.of.source), None)
+    first = next((model.of for model in service.models.translating if model.of.source), None)
     codes = {"source": first.source, "target": first.target} if first else {}
     return {
         "apiKeys": service.keys.is_needed,

@@ -5,8 +5,9 @@ Plain ASGI, so that a refusal costs almost nothing while the server is busy. Kno
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
-from contextlib import nullcontext
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Set
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,10 +15,18 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 
 from transduce.server.answers import failed, refused
-from transduce.server.client import request_id
+from transduce.server.client import presented_key, request_id
+from transduce.server.keys import Keyring
 from transduce.server.metrics import Metrics
 from transduce.server.queue import Queue
-from transduce.server.refusals import ClientDisconnected, Forbidden, PayloadTooLarge, Refusal, RequestTimeout
+from transduce.server.refusals import (
+    ClientDisconnected,
+    Forbidden,
+    Overloaded,
+    PayloadTooLarge,
+    Refusal,
+    RequestTimeout,
+)
 from transduce.server.settings import ServerSettings
 
 Scope = MutableMapping[str, Any]
@@ -38,12 +47,35 @@ SAFE = [
     (b"cache-control", b"no-store"),
 ]  # fmt: skip
 
+FORM_BYTES = 16_384  # what a form may add to a recording
+
+
+@dataclass(frozen=True)
+class BodyLimit:
+    """How large a body may be, and how long it may take to arrive."""
+
+    most_bytes: int
+    seconds: float
+
 
 class Gate:
-    """An application behind the limits; it gives every request an id, adds headers to every response and counts it."""
+    """An application behind the limits; it gives every request an id, adds headers to every response and counts it.
 
-    def __init__(self, app: App, settings: ServerSettings, queue: Queue, metrics: Metrics) -> None:
+    `uploads` are the paths that receive recordings, which may be larger than other bodies.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        settings: ServerSettings,
+        queue: Queue,
+        metrics: Metrics,
+        keys: Keyring | None = None,
+        uploads: Set[str] = frozenset(),
+    ) -> None:
         self.app, self.settings, self.queue, self.metrics = app, settings, queue, metrics
+        self.keys, self.uploads = keys or Keyring([]), uploads
+        self._uploading = 0
         self.hosts = {"localhost", settings.host, *(name.lower() for name in settings.allowed_hosts)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -71,9 +103,27 @@ class Gate:
         self._check_origin(headers)
         if scope["method"] == "POST":
             self.queue.check_room()
-        body = await self._read(headers, receive)  # before it is admitted: a slow client takes up no room in the queue
-        with self.queue.admitted() if scope["method"] == "POST" else nullcontext():
-            await self.app(scope, Replay(body, receive), send)
+        with self._place(scope, headers) as limit:
+            body = await self._read(headers, receive, limit)  # before it is admitted: a slow client takes up no room
+            with self.queue.admitted() if scope["method"] == "POST" else nullcontext():
+                await self.app(scope, Replay(body, receive), send)
+
+    def _place(self, scope: Scope, headers: Headers) -> AbstractContextManager[BodyLimit]:
+        if scope["path"] not in self.uploads:
+            return nullcontext(BodyLimit(self.settings.body_bytes, self.settings.body_s))
+        return self._upload(headers)
+
+    @contextmanager
+    def _upload(self, headers: Headers) -> Iterator[BodyLimit]:
+        """A place among the recordings that may be in memory at the same time; a stranger gets none."""
+        self.keys.check_known(presented_key(headers))
+        if self._uploading >= self.settings.uploads:
+            raise Overloaded("the server is receiving too many recordings, try again later", retry_after_s=5)
+        self._uploading += 1
+        try:
+            yield BodyLimit(self.settings.audio_bytes + FORM_BYTES, self.settings.upload_s)
+        finally:
+            self._uploading -= 1
 
     def _check_host(self, headers: Headers) -> None:
         """Refuse names that are not ours: in a DNS rebinding attack, a foreign name resolves to this server.
@@ -97,26 +147,26 @@ class Gate:
         if not allowed:
             raise Forbidden("requests from pages of another origin are not allowed")
 
-    async def _read(self, headers: Headers, receive: Receive) -> bytes:
+    async def _read(self, headers: Headers, receive: Receive, limit: BodyLimit) -> bytes:
         """The whole body; refused as soon as it is too large or takes too long."""
-        too_much = PayloadTooLarge(f"the body is too large: at most {self.settings.body_bytes:,} bytes are allowed")
+        too_much = PayloadTooLarge(f"the body is too large: at most {limit.most_bytes:,} bytes are allowed")
         length = headers.get("content-length", "0")
-        if not length.isdecimal() or int(length) > self.settings.body_bytes:
+        if not length.isdecimal() or int(length) > limit.most_bytes:
             raise too_much
         body = bytearray()
         try:
-            async with asyncio.timeout(self.settings.body_s):
+            async with asyncio.timeout(limit.seconds):
                 while True:
                     message = await receive()
                     if message["type"] == "http.disconnect":
                         raise ClientDisconnected
                     body += message.get("body", b"")
-                    if len(body) > self.settings.body_bytes:
+                    if len(body) > limit.most_bytes:
                         raise too_much
                     if not message.get("more_body"):
                         return bytes(body)
         except TimeoutError:
-            raise RequestTimeout(f"the body did not arrive within {self.settings.body_s:g} s") from None
+            raise RequestTimeout(f"the body did not arrive within {limit.seconds:g} s") from None
 
     def _count(self, scope: Scope, status: int, seconds: float) -> None:
         route = getattr(

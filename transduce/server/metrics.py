@@ -34,6 +34,15 @@ class Metrics:
         self.characters = Counter(
             "transduce_characters_total", "Characters received", ["model"], registry=self.registry
         )
+        self.generated_tokens = Counter(
+            "transduce_generated_tokens_total",
+            "Tokens that language models generated",
+            ["model"],
+            registry=self.registry,
+        )
+        self.audio_seconds = Counter(
+            "transduce_audio_seconds_total", "Seconds of recordings received", ["model"], registry=self.registry
+        )
         self.reloads = Counter(
             "transduce_reloads_total", "Reloads of weights by outcome", ["model", "outcome"], registry=self.registry
         )

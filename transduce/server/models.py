@@ -1,56 +1,33 @@
-"""The models of a server: found by name or language pair, and reloaded when their weights change.
+"""The models of a server, of any kind: found by name or language pair, and reloaded when their weights change.
 
 A request keeps the model that it started with, so reloading drops no request. Knows no HTTP.
 """
 
 import asyncio
-import re
 import threading
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
+from typing import TypeVar
 
-from transduce.checkpoint import RunFolder, read_about
 from transduce.documents import Splitter
 from transduce.errors import RunError, SettingError
 from transduce.server.background import in_thread
+from transduce.server.generation import ServedLanguageModel
 from transduce.server.metrics import Metrics
-from transduce.server.refusals import NotFound
-from transduce.translator import LoadOptions, SearchRequest, Translation, Translator, better_weights, open_folder
+from transduce.server.refusals import NotFound, Refusal
+from transduce.server.specification import Specification, fingerprint
+from transduce.server.transcription import ServedSpeechModel
+from transduce.translator import LoadOptions, SearchRequest, Translation, Translator
 from transduce.translator.split import splitter_of
 
-_NAMED = re.compile(r"([A-Za-z][A-Za-z0-9_]*)-([A-Za-z][A-Za-z0-9_]*)=(.+)")
-
-
-@dataclass(frozen=True)
-class Specification:
-    """A model as the command line names it."""
-
-    folder: Path
-    name: str
-    source: str  # language codes; empty if they are not known
-    target: str
-
-    @staticmethod
-    def parse(text: str) -> "Specification":
-        """Parse `en-de=RUN`, or `RUN`, whose settings contain its languages."""
-        if named := _NAMED.fullmatch(text):
-            source, target, folder = named.groups()
-            open_folder(folder)
-            return Specification(Path(folder), f"{source}-{target}", source, target)
-        name, equals, folder = text.partition("=")
-        if equals and not Path(text).exists():
-            raise SettingError(f"{text}: the name {name!r} must be two language codes, as in en-de={folder}")
-        languages = open_folder(text).config.data.languages
-        source, target = languages or ("", "")
-        return Specification(Path(text), "-".join(languages) or Path(text).resolve().name, source, target)
+M = TypeVar("M", bound="AnyModel")
 
 
 @dataclass(frozen=True, eq=False)
 class ServedModel:
-    """A loaded model with the weights that it had at the time."""
+    """A loaded model that translates text."""
 
     of: Specification
     translator: Translator
@@ -58,12 +35,19 @@ class ServedModel:
     splitter: Splitter
     lock: threading.Lock = field(default_factory=threading.Lock)  # for engines that serve a single thread at a time
 
+    DOES = "translates text"
+    ROUTE = "/v1/translate"
+
     @staticmethod
     def load(of: Specification, loading: LoadOptions) -> "ServedModel":
         """Load a model and translate with it once, so that the first request reads nothing from its folder."""
         weights = fingerprint(of.folder, loading)
         translator = _warm(of, loading)
         return ServedModel(of, translator, weights, splitter_of(translator))
+
+    @property
+    def description(self) -> str:
+        return self.translator.config.model.description
 
     def translate(self, lines: list[str], request: SearchRequest) -> list[Translation]:
         with nullcontext() if self.serves_several(request) else self.lock:
@@ -94,6 +78,9 @@ class TranslationWork:
         return self.model.translate(lines, self.request)
 
 
+AnyModel = ServedModel | ServedSpeechModel | ServedLanguageModel
+
+
 class Models:
     """The models of a server by name."""
 
@@ -103,17 +90,33 @@ class Models:
         for number, one in enumerate(specifications):
             if one.name in [other.name for other in specifications[:number]]:
                 raise SettingError(
-                    f"{one.folder}: another model is already named {one.name}; name this one as SOURCE-TARGET=RUN"
+                    f"{one.folder}: another model is already named {one.name}; name this one as {_naming(one)}"
                 )
         self.loading, self.metrics, self.load_s = loading, metrics, load_s
         self._failed: dict[str, str] = {}  # weights that could not be loaded: each is tried and reported once
-        self._models = {one.name: load_within(load_s, one, loading) for one in specifications}
+        self._models: dict[str, AnyModel] = {one.name: load_within(load_s, one, loading) for one in specifications}
 
     @property
-    def all(self) -> list[ServedModel]:
+    def all(self) -> list[AnyModel]:
         return list(self._models.values())
 
+    @property
+    def translating(self) -> list[ServedModel]:
+        return [model for model in self.all if isinstance(model, ServedModel)]
+
     def named(self, name: str) -> ServedModel:
+        """The model with this name that translates text."""
+        return self._of_kind(ServedModel, name)
+
+    def speech(self, name: str) -> ServedSpeechModel:
+        """The model with this name that transcribes speech."""
+        return self._of_kind(ServedSpeechModel, name)
+
+    def language_model(self, name: str) -> ServedLanguageModel:
+        """The model with this name that generates text."""
+        return self._of_kind(ServedLanguageModel, name)
+
+    def of_any_kind(self, name: str) -> AnyModel:
         """The model with this name; without a name, the only model of the server."""
         if not name and len(self._models) == 1:
             return self.all[0]
@@ -121,11 +124,21 @@ class Models:
             raise NotFound(f"no such model; this server has: {', '.join(self._models)}")
         return self._models[name]
 
+    def _of_kind(self, kind: type[M], name: str) -> M:
+        """The model with this name, refused if it is of another kind; without a name, the only model of this kind."""
+        of_kind = [model for model in self.all if isinstance(model, kind)]
+        if not name and len(of_kind) == 1:
+            return of_kind[0]
+        model = self.of_any_kind(name)
+        if not isinstance(model, kind):
+            raise Refusal(f"{model.of.name} {model.DOES}: send requests for it to {model.ROUTE}")
+        return model
+
     def of_pair(self, source: str, target: str) -> ServedModel:
-        for model in self.all:
+        for model in self.translating:
             if source and (model.of.source, model.of.target) == (source, target):
                 return model
-        pairs = [f"{m.of.source} to {m.of.target}" for m in self.all if m.of.source]
+        pairs = [f"{m.of.source} to {m.of.target}" for m in self.translating if m.of.source]
         raise NotFound(
             f"this server does not translate this language pair; it translates: {', '.join(pairs) or 'none'}"
         )
@@ -147,7 +160,7 @@ class Models:
                 )
                 await refreshing  # a thread cannot be stopped, and another one would hang as well
 
-    def refresh(self, model: ServedModel) -> None:
+    def refresh(self, model: AnyModel) -> None:
         """Replace a model whose weights have changed; if the new weights cannot be loaded, keep the old ones."""
         name, weights = model.of.name, "unreadable"
         try:
@@ -156,7 +169,7 @@ class Models:
                 return
             is_new = weights != model.weights
             if is_new:
-                self._models[name] = ServedModel.load(model.of, self.loading)
+                self._models[name] = load_model(model.of, self.loading)
         except Exception as error:  # whatever it is, the server must go on
             if self._failed.get(name) != weights:
                 self._failed[name] = weights
@@ -171,10 +184,17 @@ class Models:
         self.loading.say(f"{name}: {text}")
 
 
-def load_within(load_s: float, of: Specification, loading: LoadOptions) -> ServedModel:
+def load_model(of: Specification, loading: LoadOptions) -> AnyModel:
+    """Load a model of any kind."""
+    if of.kind == "speech":
+        return ServedSpeechModel.load(of, loading)
+    return ServedLanguageModel.load(of, loading) if of.kind == "language model" else ServedModel.load(of, loading)
+
+
+def load_within(load_s: float, of: Specification, loading: LoadOptions) -> AnyModel:
     """Load a model; fail if that takes too long, for example because a network disk does not respond."""
     try:
-        return in_thread(partial(ServedModel.load, of, loading)).result(load_s)
+        return in_thread(partial(load_model, of, loading)).result(load_s)
     except TimeoutError:
         raise RunError(f"{of.folder}: the model could not be loaded within {load_s:g} s") from None
 
@@ -194,8 +214,5 @@ def _warm(of: Specification, loading: LoadOptions) -> Translator:
     return translator
 
 
-def fingerprint(folder: Path, loading: LoadOptions) -> str:
-    """The hash of the weights, which is stored beside them; the weights are not read."""
-    run = RunFolder(folder)
-    which = better_weights(run) if loading.weights == "auto" else loading.weights
-    return read_about(run.weights(which)).get("sha256", "")
+def _naming(of: Specification) -> str:
+    return "SOURCE-TARGET=RUN" if of.kind == "translation" else "NAME=RUN"

@@ -21,7 +21,7 @@ from functools import partial
 from heapq import heapify, heappop, heappush
 from typing import Any
 
-from transduce.server.jobs import QueueBatch, QueueJob, QueueWork, answers_of
+from transduce.server.jobs import UNNECESSARY, QueueBatch, QueuedLine, QueueJob, QueueWork, answers_of
 from transduce.server.metrics import Metrics
 from transduce.server.pace import Pace, Shares, Usual
 from transduce.server.refusals import Overloaded
@@ -83,7 +83,7 @@ class Queue:
         finally:
             self._inside -= 1
 
-    async def answer(self, work: QueueWork, lines: Sequence[str], costs: Sequence[float] = ()) -> list[Any]:
+    async def answer(self, work: QueueWork, lines: Sequence[Any], costs: Sequence[float] = ()) -> list[Any]:
         """The result of `work` for each line. When the caller is cancelled, lines that have not started are dropped.
 
         The cost of a line is its number of tokens, or of characters if its tokens were not counted.
@@ -104,7 +104,7 @@ class Queue:
         finally:
             self._leave(job)
 
-    def _enter(self, work: QueueWork, lines: Sequence[str], costs: Sequence[float]) -> QueueJob:
+    def _enter(self, work: QueueWork, lines: Sequence[Any], costs: Sequence[float]) -> QueueJob:
         job = QueueJob(work, lines, costs, self._paces.setdefault(work.kind, Pace()))
         if self._is_slow(job) and self.wait_s(slow=True) > self.settings.longest_wait_s:
             raise Overloaded(
@@ -210,25 +210,32 @@ class Queue:
     def _take_back(self, batch: QueueBatch, done: "asyncio.Future[list[Any]]") -> None:
         now = self.clock()
         del self._running[batch]
-        self._learn(batch, self._shares.end(batch.mark, now))
+        answers = list(zip(batch.lines, done.result(), strict=True))
+        computed = [line for line, answer in answers if answer is not UNNECESSARY]
+        self._learn(batch, computed, self._shares.end(batch.mark, now))
         self.metrics.batch_lines.observe(len(batch.lines))
         self.metrics.batch_seconds.observe(now - batch.began)
         self._fair_s += batch.expected_s / max(1, self._unanswered)
-        for line, answer in zip(batch.lines, done.result(), strict=True):
+        for line, answer in answers:
             line.job.receive(line.number, answer)
+            if line.job.done.done():
+                self._jobs.pop(line.job, None)
         self._hand_out()
 
-    def _learn(self, batch: QueueBatch, share_s: float) -> None:
-        cost = sum(line.cost for line in batch.lines) or 1
+    def _learn(self, batch: QueueBatch, computed: list[QueuedLine], share_s: float) -> None:
+        """Learn from the lines that were computed how long such lines take."""
         for pace in _paces(batch):
             pace.running -= 1
+        if not computed:
+            return
+        cost = sum(line.cost for line in computed) or 1
         batch.lines[0].job.usual.learn(cost, share_s)
         for job in batch.jobs:
             if not job.own.is_known:
-                self._usual.learn(share_s / len(batch.lines))
+                self._usual.learn(share_s / len(computed))
         # With a large model every line takes long, so a slow line is one that takes much longer than others.
         self._slow_s = max(self.settings.slow_line_s, SLOWER * self._usual.seconds)
-        for line in batch.lines:
+        for line in computed:
             line.job.own.learn(line.cost, share_s * line.cost / cost)
 
     # --- estimates -----------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ Refusal                     400   the request is invalid
 ├── NotFound                404   there is no such model or language pair
 ├── RequestTimeout          408   the body did not arrive in time
 ├── PayloadTooLarge         413   the request is larger than the server accepts
+├── UnsupportedType         415   the recording is of a type that the server does not accept
 ├── TooManyRequests         429   the API key has used up its rate
 └── Overloaded              503   the server has more work than it can do in time
 
@@ -45,6 +46,10 @@ class RequestTimeout(Refusal):
 
 class PayloadTooLarge(Refusal):
     status = 413
+
+
+class UnsupportedType(Refusal):
+    status = 415
 
 
 class TooManyRequests(Refusal):

@@ -18,9 +18,10 @@ from transduce.errors import SettingError
 from transduce.memory import return_freed_memory
 from transduce.server.answers import log_failure
 from transduce.server.app import make_app
-from transduce.server.models import Specification
+from transduce.server.models import AnyModel
 from transduce.server.service import Service
 from transduce.server.settings import ServerSettings
+from transduce.server.specification import Specification
 from transduce.translator import LoadOptions
 
 
@@ -30,9 +31,15 @@ def serve(models: Sequence[str], settings: ServerSettings, loading: LoadOptions)
     return_freed_memory()
     specifications = [Specification.parse(text) for text in models]
     service = Service.load(settings, specifications, loading)
-    names = ", ".join(model.of.name for model in service.models.all)
-    asyncio.run(_run(service, f"http://{settings.host}:{settings.port} translates {names}"))
+    asyncio.run(_run(service, f"http://{settings.host}:{settings.port} {_what_it_does(service.models.all)}"))
     _leave()
+
+
+def _what_it_does(models: Sequence[AnyModel]) -> str:
+    """What the models do, with their names: `translates en-de; generates text with shakespeare`."""
+    verbs = {"translation": "translates", "speech": "transcribes with", "language model": "generates text with"}
+    names = {kind: ", ".join(model.of.name for model in models if model.of.kind == kind) for kind in verbs}
+    return "; ".join(f"{verb} {names[kind]}" for kind, verb in verbs.items() if names[kind])
 
 
 def check_free(host: str, port: int) -> None:

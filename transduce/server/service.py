@@ -1,24 +1,32 @@
-"""The service behind the routes: translates documents and inspects models through the queue. Knows no HTTP."""
+"""The service behind the routes: translates, generates, transcribes and inspects models through the queue. Knows no HTTP."""
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from transduce.cores import available_cores
 from transduce.documents import Document
 from transduce.server.detection import Detected, Detector
+from transduce.server.generation import Parts, ServedLanguageModel, generated
 from transduce.server.keys import Keyring
 from transduce.server.metrics import Metrics
-from transduce.server.models import Models, ServedModel, Specification, TranslationWork
+from transduce.server.models import Models, ServedModel, TranslationWork
 from transduce.server.queue import Queue
-from transduce.server.refusals import NotFound, Overloaded, PayloadTooLarge, Refusal
+from transduce.server.refusals import NotFound, Overloaded, PayloadTooLarge, Refusal, UnsupportedType
 from transduce.server.settings import ServerSettings
+from transduce.server.specification import Specification
+from transduce.server.transcription import DecodingWork, ServedSpeechModel, TranscriptionWork
 from transduce.translator import LoadOptions, SearchRequest, Translation, Translator
 from transduce.translator.split import normalized
+
+if TYPE_CHECKING:
+    from transduce.translator.language_model import Generation, GenerationRequest
+    from transduce.translator.transcription import RecordingPieces, Segment
 
 Result = TypeVar("Result")
 Inspect = Callable[[Translator], Any]  # returns something that JSON can represent
@@ -46,6 +54,18 @@ class Translated:
         return self.document.rejoin(
             one.outputs[min(rank, len(one.outputs) - 1)].text if one.outputs else "" for one in self.translations
         )
+
+
+@dataclass(frozen=True)
+class Transcribed:
+    """The segments of a recording, and how long it is."""
+
+    seconds: float
+    segments: "list[Segment]"
+
+    @property
+    def text(self) -> str:
+        return " ".join(segment.text for segment in self.segments if segment.text)
 
 
 @dataclass(frozen=True)
@@ -106,6 +126,47 @@ class Service:
         check_outputs(found)
         answers = iter(found)
         return [Translated(document, [next(answers) for _ in document.sentences]) for document in prepared.documents]
+
+    async def prepare_generation(
+        self, model: ServedLanguageModel, prompt: str, request: "GenerationRequest"
+    ) -> "Generation":
+        """A generation that has not begun; refused if it is too large."""
+        self._check([prompt])
+        tokens, most = request.n * request.max_tokens, self.settings.generated_tokens
+        if tokens > most:
+            raise PayloadTooLarge(f"n x max_tokens = {tokens:,}; a request may generate at most {most:,} tokens")
+        self.metrics.characters.labels(model.of.name).inc(len(prompt))
+        return await self.off_loop(partial(model.model.generation, prompt, request), len(prompt))
+
+    async def generate(self, model: ServedLanguageModel, generation: "Generation") -> AsyncGenerator[Parts, None]:
+        """What the texts grow by, as it is generated; closing the iterator drops the rest."""
+        try:
+            async with aclosing(generated(self.queue, model, generation)) as steps:
+                async for parts in steps:
+                    yield parts
+        finally:
+            self.metrics.generated_tokens.labels(model.of.name).inc(sum(text.tokens for text in generation.texts))
+
+    async def transcribe(self, model: ServedSpeechModel, recording: bytes, request: SearchRequest) -> Transcribed:
+        """Decode a recording and transcribe its pieces; they are one job of the queue."""
+        heard = await self._decode(recording)
+        self.metrics.audio_seconds.labels(model.of.name).inc(heard.seconds)
+        costs = [float(len(utterance)) for utterance in heard.utterances]
+        found: list[Translation] = await self.queue.answer(TranscriptionWork(model, request), heard.utterances, costs)
+        return Transcribed(heard.seconds, heard.segments(found))
+
+    async def _decode(self, recording: bytes) -> "RecordingPieces":
+        from transduce.audio.uploads import UploadError, UploadLimits
+
+        if len(recording) > (most := self.settings.audio_bytes):
+            raise PayloadTooLarge(f"the recording has {len(recording):,} bytes; at most {most:,} are accepted")
+        work = DecodingWork(UploadLimits(self.settings.audio_seconds, self.settings.audio_types))
+        kinds = {"type": UnsupportedType, "too long": PayloadTooLarge}
+        try:
+            answers: list[RecordingPieces] = await self.queue.answer(work, [recording], [len(recording) / 1_000])
+        except UploadError as error:
+            raise kinds.get(error.reason, Refusal)(str(error)) from None
+        return answers[0]
 
     def close(self) -> None:
         """Stop all threads and processes. Call it when no request is waiting."""

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from ipaddress import ip_address
 
+from transduce.audio.recording import TYPES
 from transduce.errors import SettingError
 
 
@@ -27,6 +28,14 @@ class ServerSettings:
     texts: int = 1_000
     inspected_characters: int = 2_000  # of a text whose attention or search is shown
     inspected_tokens: int = 200  # the same in tokens: the response grows with their square
+    generated_tokens: int = 4_096  # of all texts that a language model generates for a request
+
+    # limits of a recording
+    audio_bytes: int = 25_000_000
+    audio_seconds: float = 600.0
+    audio_types: tuple[str, ...] = TYPES
+    upload_s: float = 60.0  # for receiving it
+    uploads: int = 16  # recordings at the same time, on their way or in work; further ones are refused
 
     # scheduling
     batch_lines: int = 16  # 1: no batching
@@ -50,9 +59,15 @@ class ServerSettings:
             ("--queue", self.queue_requests, 100_000),
             ("--characters", self.characters, 100_000_000),
             ("--replicas", self.replicas, 10_000),
+            ("--max-tokens", self.generated_tokens, 1_000_000),
+            ("--audio-bytes", self.audio_bytes, 1_000_000_000),
+            ("--audio-seconds", self.audio_seconds, 36_000),
+            ("--uploads", self.uploads, 10_000),
         ):
             if not 1 <= value <= most:
                 raise SettingError(f"{option} {value}: must be from 1 to {most:,}")
+        if not self.audio_types or set(self.audio_types) - set(TYPES):
+            raise SettingError(f"--audio-types {' '.join(self.audio_types)}: choose from {', '.join(TYPES)}")
         if self.is_exposed and not (self.keys or self.open):
             raise SettingError(
                 f"--host {self.host}: other machines could use this server; require API keys with --keys FILE "

@@ -1,0 +1,359 @@
+"""Recordings over HTTP: transcripts, OpenAI's shape, limits, and uploads that nobody should send."""
+
+import asyncio
+import io
+import json
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("fastapi")
+pytest.importorskip("httpx")
+pytest.importorskip("soundfile")
+
+import httpx
+import soundfile
+from folders import write_speech_model
+from serving import Client, make_service, refused, run
+
+from transduce.audio import silences
+from transduce.audio.features import RATE
+from transduce.audio.files import read_samples
+from transduce.audio.recording import Recording
+from transduce.audio.uploads import UploadError, UploadLimits, decode, type_of
+from transduce.errors import SettingError
+from transduce.server.app import make_app
+from transduce.server.keys import add_key
+from transduce.server.service import Service
+from transduce.server.settings import ServerSettings
+from transduce.server.transcribe_routes import TranscribeAnswer
+from transduce.translator.transcription import RecordingPieces
+
+pytestmark = pytest.mark.usefixtures("few_threads")
+
+LIMITS = UploadLimits(60.0)
+OPENAI = "/v1/audio/transcriptions"
+
+
+def sound(seconds: float, rate: int = RATE, channels: int = 1) -> Any:
+    time = np.arange(round(seconds * rate)) / rate
+    one = 0.3 * np.sin(2 * np.pi * 440 * time) + 0.01 * np.random.default_rng(0).normal(size=len(time))
+    return np.stack([one] * channels, 1).astype(np.float32)
+
+
+def encoded(samples: Any, rate: int = RATE, kind: str = "WAV", subtype: str | None = None) -> bytes:
+    file = io.BytesIO()
+    soundfile.write(file, samples, rate, format=kind, subtype=subtype)
+    return file.getvalue()
+
+
+WAV = encoded(sound(1.0))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_speech_model(tmp_path_factory.mktemp("serve") / "talks")
+
+
+@pytest.fixture(scope="module")
+def service(folder: Path) -> Service:
+    return make_service([folder], audio_seconds=60.0)
+
+
+@pytest.fixture
+def client(service: Service) -> Client:
+    return Client(service)
+
+
+def send(client: Client, content: bytes, path: str = "/v1/transcribe", **fields: str) -> httpx.Response:
+    """A recording as a form."""
+    return client("POST", path, files={"file": ("a.wav", content)}, data=fields)
+
+
+# --- transcripts -----------------------------------------------------------------------------------------------
+
+
+def test_a_recording_in_the_body_and_in_a_form_have_the_same_text(client: Client, service: Service) -> None:
+    raw = client("POST", "/v1/transcribe", content=WAV, headers={"content-type": "audio/wav"})
+    answer = TranscribeAnswer.model_validate_json(raw.content, strict=True)
+    translator = service.models.speech("").translator
+    heard = RecordingPieces.of(decode(WAV, LIMITS))
+    expected = heard.segments(translator.hear(heard.utterances, translator.request(figures="outputs")))
+    assert answer.text == expected[0].text
+    assert answer.segments[0].confidence == pytest.approx(expected[0].confidence)
+    assert (answer.model, answer.seconds, len(answer.segments)) == ("talks", 1.0, 1)
+    assert send(client, WAV).json() == raw.json()
+
+
+def test_long_recordings_are_pieces_of_one_job(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(silences, "LONGEST_SECONDS", 2.0)
+    monkeypatch.setattr(silences, "SHORTEST_SECONDS", 1.0)
+    long = sound(3.0)
+    long[RATE + RATE // 2 : 2 * RATE] = 0
+    answer = send(client, encoded(long, kind="FLAC")).json()
+    assert answer["seconds"] == pytest.approx(3)
+    assert answer["segments"][0]["begin"] == 0
+    assert answer["segments"][-1]["end"] == pytest.approx(3)
+    assert len(answer["segments"]) == 2
+
+
+def test_the_beam_is_the_one_that_was_requested(client: Client, service: Service) -> None:
+    translator = service.models.speech("").translator
+    utterances = RecordingPieces.of(decode(WAV, LIMITS)).utterances
+    for beam in (1, 4):
+        found = client("POST", f"/v1/transcribe?model=talks&beam={beam}", content=WAV).json()["text"]
+        assert found == translator.hear(utterances, translator.request(beam=beam))[0].outputs[0].text
+    refused(client("POST", "/v1/transcribe?beam=99", content=WAV), 400)
+
+
+def test_the_shape_that_clients_of_openai_know(client: Client) -> None:
+    text = send(client, WAV).json()["text"]
+    fields = {"model": "talks", "language": "iba", "prompt": "x", "temperature": "0"}
+    assert send(client, WAV, OPENAI, **fields).json() == {"text": text}
+    assert send(client, WAV, OPENAI, response_format="text").text == f"{text}\n"
+    verbose = send(client, WAV, OPENAI, response_format="verbose_json").json()
+    assert (verbose["task"], verbose["duration"], verbose["text"]) == ("transcribe", 1.0, text)
+    assert (verbose["segments"][0]["start"], verbose["segments"][0]["end"]) == (0.0, 1.0)
+    assert "must be one of" in refused(send(client, WAV, OPENAI, response_format="pdf"), 400)
+    assert "1 unknown fields" in refused(send(client, WAV, OPENAI, speed="2"), 400)
+    assert "no such model; this server has: talks" in refused(send(client, WAV, OPENAI, model="whisper-1"), 404)
+    refused(client("POST", OPENAI, content=WAV), 415)
+
+
+@pytest.mark.parametrize(
+    ("kind", "subtype", "rate", "channels"),
+    [("WAV", "PCM_16", 16_000, 1), ("WAV", "FLOAT", 192_000, 8), ("FLAC", None, 44_100, 2), ("OGG", "OPUS", 48_000, 1),
+     ("OGG", "VORBIS", 22_050, 2), ("MP3", None, 44_100, 1)],
+)  # fmt: skip
+def test_every_type_is_decoded_from_memory_as_from_a_file(
+    tmp_path: Path, kind: str, subtype: str | None, rate: int, channels: int
+) -> None:
+    if kind not in soundfile.available_formats():
+        pytest.skip(f"libsndfile without {kind} on this system")
+    content = encoded(sound(0.5, rate, channels), rate, kind, subtype)
+    assert type_of(content) == {"WAV": "wav", "FLAC": "flac", "OGG": "ogg", "MP3": "mp3"}[kind]
+    (tmp_path / "a").write_bytes(content)
+    np.testing.assert_allclose(decode(content, LIMITS), read_samples(Recording(str(tmp_path / "a"))), atol=1e-6)
+
+
+# --- limits ----------------------------------------------------------------------------------------------------
+
+
+def test_size_length_and_type_have_limits(folder: Path) -> None:
+    client = Client(make_service([folder], audio_bytes=40_000, audio_seconds=1, audio_types=("wav",)))
+    assert send(client, WAV).status_code == 200
+    too_long = encoded(sound(1.1)[:, 0], subtype="PCM_U8")
+    assert refused(send(client, too_long), 413) == "the recording: it lasts 1.1 s; at most 1 s are accepted"
+    assert "at most 40,000 are accepted" in refused(send(client, b"RIFF" + bytes(40_000)), 413)
+    assert "the body is too large" in refused(send(client, bytes(100_000)), 413)
+    assert refused(send(client, encoded(sound(0.5), kind="FLAC")), 415) == (
+        "the recording: flac is not accepted; send wav"
+    )
+
+
+def test_other_routes_do_not_take_bodies_of_that_size(client: Client) -> None:
+    assert "1,000,000 bytes" in refused(client("POST", "/v1/generate", content=bytes(1_000_001)), 413)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"audio_bytes": 0}, "--audio-bytes 0: must be from 1"),
+        ({"audio_seconds": 0}, "--audio-seconds 0: must be from 1"),
+        ({"audio_types": ("wav", "exe")}, "--audio-types wav exe: choose from wav, flac, ogg, mp3"),
+        ({"audio_types": ()}, "--audio-types"),
+        ({"uploads": 0}, "--uploads 0"),
+        ({"generated_tokens": 0}, "--max-tokens 0"),
+    ],
+)
+def test_limits_that_cannot_be_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingError, match=message):
+        ServerSettings(**settings)
+
+
+def test_only_so_many_recordings_are_in_memory_at_a_time(folder: Path) -> None:
+    service = make_service([folder], uploads=1)
+
+    async def slow_upload() -> tuple[httpx.Response, httpx.Response]:
+        more = asyncio.Event()
+
+        async def body() -> Any:
+            yield WAV[:1000]
+            await more.wait()
+            yield WAV[1000:]
+
+        transport = httpx.ASGITransport(make_app(service))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            first = asyncio.create_task(client.post("/v1/transcribe", content=body()))
+            await asyncio.sleep(0.05)
+            second = await client.post("/v1/transcribe", content=WAV)
+            more.set()
+            return await first, second
+
+    first, second = asyncio.run(slow_upload())
+    assert first.status_code == 200
+    assert "too many recordings" in refused(second, 503)
+    assert send(Client(service), WAV).status_code == 200
+
+
+def test_a_stranger_is_refused_before_the_recording_is_read(folder: Path, tmp_path: Path) -> None:
+    key = add_key(tmp_path / "keys", "one", 1)
+    service = make_service([folder], keys=str(tmp_path / "keys"))
+
+    async def ask() -> httpx.Response:
+        async def body() -> Any:
+            raise AssertionError("the body was read")
+            yield
+
+        transport = httpx.ASGITransport(make_app(service))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            return await client.post("/v1/transcribe", content=body())
+
+    assert "needs an API key" in refused(asyncio.run(ask()), 401)
+    known = Client(service, authorization=f"Bearer {key}")
+    assert send(known, WAV).status_code == 200
+    refused(send(known, WAV), 429)
+
+
+# --- hostile uploads -------------------------------------------------------------------------------------------
+
+
+def lengthened(content: bytes) -> bytes:
+    """A FLAC file whose header promises 2^36 - 1 samples."""
+    head = bytearray(content)
+    head[21] |= 0x0F
+    head[22:26] = b"\xff" * 4
+    return bytes(head)
+
+
+def with_rate(content: bytes, rate: int) -> bytes:
+    return content[:24] + rate.to_bytes(4, "little") + content[28:]
+
+
+NAN = np.full(RATE, np.nan, np.float32)
+HOSTILE: list[tuple[str, bytes, int, str]] = [
+    ("empty", b"", 400, "it has no bytes"),
+    ("no samples", encoded(np.zeros(0, np.float32)), 400, "no samples"),
+    ("text", b"this is not sound\n" * 50, 415, "not a recording of a known type"),
+    ("a header and nothing else", b"RIFF\x00\x00\x00\x00WAVE", 400, "cannot be decoded"),
+    ("a wav that is cut", WAV[: len(WAV) // 2], 400, "cut short"),
+    ("a flac that is cut", encoded(sound(1.0), kind="FLAC")[:5_000], 400, "cut short|cannot be decoded"),
+    ("an ogg that is cut", encoded(sound(1.0), kind="OGG")[:300], 400, "cut short|cannot be decoded"),
+    ("10 ms", encoded(sound(0.01)), 400, "10 ms; it must last at least 50 ms"),
+    ("NaN", encoded(NAN, subtype="FLOAT"), 400, "NaN or infinite"),
+    ("an hour of silence", encoded(np.zeros(8_000 * 3_600, np.int16), 8_000, "FLAC"), 413, "it lasts 3,600.0 s"),
+    ("a flac that promises weeks", lengthened(encoded(sound(0.2), kind="FLAC")), 413, "it lasts"),
+    ("a rate of 2 GHz", with_rate(WAV, 2**31 - 1), 415, "sampling rate"),
+    ("a rate of 1 Hz", with_rate(WAV, 1), 415, "sampling rate"),
+    ("100 channels", encoded(np.zeros((2_000, 100), np.float32)), 415, "100 channels; at most 32"),
+    ("an executable", b"\x7fELF" + bytes(500), 415, "not a recording"),
+]
+
+
+@pytest.mark.parametrize(("content", "status", "reason"), [case[1:] for case in HOSTILE], ids=[c[0] for c in HOSTILE])
+def test_hostile_recordings_are_refused_in_one_line(client: Client, content: bytes, status: int, reason: str) -> None:
+    message = refused(send(client, content), status)
+    assert re.search(reason, message), message
+    assert "\n" not in message
+    assert send(client, WAV).status_code == 200
+
+
+FORM = "multipart/form-data; boundary=b"
+PART = b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\n'
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body", "reason"),
+    [
+        ("multipart/form-data", b"x", "no valid boundary"),
+        ("multipart/form-data; boundary=" + "x" * 71, b"x", "no valid boundary"),
+        (FORM, b"", "its end is missing"),
+        (FORM, PART + WAV, "its end is missing"),
+        (FORM, PART + WAV + b"\r\n" + PART + WAV + b"\r\n--b--", "2 fields named `file`"),
+        (FORM, b"--b--\r\n", "0 fields named `file`"),
+        (FORM, b"--b\r\n\r\nx\r\n--b--", "no valid header"),
+        (FORM, b"--bb\r\n" + PART + b"\r\n--b--", "no valid header"),
+        (FORM, b"--b\r\nX: y\r\n\r\nx\r\n--b--", "no name"),
+        (FORM, b"--b\r\n" + b"X: y\r\n" * 1_000 + b"\r\nx\r\n--b--", "no valid header"),
+        (
+            FORM,
+            (b'--b\r\nContent-Disposition: form-data; name="a"\r\n\r\nx\r\n' * 40) + b"--b--",
+            "more than 32 fields",
+        ),
+        (FORM, b'--b\r\nContent-Disposition: form-data; name="a"\r\n\r\n\xff\r\n' + PART + b"x\r\n--b--", "UTF-8"),
+    ],
+)
+def test_forms_that_make_no_sense(client: Client, content_type: str, body: bytes, reason: str) -> None:
+    for path in ("/v1/transcribe", OPENAI):
+        answer = client("POST", path, content=body, headers={"content-type": content_type})
+        assert reason in refused(answer, 400)
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "/tmp/x.wav", "a\0b", "C:\\x", "x" * 2_000, "é\n\r"])
+def test_names_of_files_mean_nothing(client: Client, name: str) -> None:
+    expected = send(client, WAV).json()
+    assert client("POST", "/v1/transcribe", files={"file": (name, WAV)}).json() == expected
+
+
+def damaged(draw: random.Random) -> bytes:
+    """A recording with some bytes changed, removed or doubled; its first bytes may still be those of its type."""
+    kind, subtype = draw.choice([("WAV", "PCM_16"), ("FLAC", None), ("OGG", "VORBIS"), ("OGG", "OPUS")])
+    content = bytearray(encoded(sound(0.2), kind=kind, subtype=subtype))
+    for _ in range(draw.randint(1, 12)):
+        at = draw.randrange(4 if draw.random() < 0.8 else 0, min(len(content), draw.choice([60, 10**6])))
+        if draw.random() < 0.6:
+            content[at] = draw.randrange(256)
+        elif draw.random() < 0.5:
+            del content[at : at + draw.randint(1, 200)]
+        else:
+            content[at:at] = content[at : at + draw.randint(1, 200)]
+    return bytes(content)
+
+
+def test_damaged_recordings_never_break_the_server() -> None:
+    """Every outcome is samples at 16 kHz within the limit, or one line that says what is wrong."""
+    draw, outcomes = random.Random(1), []
+    for _ in range(300):
+        try:
+            found = len(decode(damaged(draw), LIMITS)) <= 60 * RATE + 1
+            outcomes.append("decoded" if found else "too much")
+        except UploadError as error:
+            outcomes.append("several lines" if "\n" in str(error) else error.reason)
+    assert {"decoded", "broken"} <= set(outcomes) <= {"decoded", "broken", "type", "empty", "too long", "too short"}
+
+
+def test_damaged_uploads_beside_good_requests(folder: Path, run: Path) -> None:
+    service, draw = make_service([folder, run], audio_seconds=60.0, uploads=100, longest_wait_s=60.0), random.Random(2)
+    expected = send(Client(service), WAV).json()
+    bad = [b"--b\r\n" + damaged(draw)[: draw.randint(0, 5_000)] for _ in range(20)]
+
+    async def together() -> list[httpx.Response]:
+        transport = httpx.ASGITransport(make_app(service))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            asked = [client.post("/v1/transcribe", content=content, headers={"content-type": FORM}) for content in bad]
+            asked += [client.post("/v1/transcribe", content=damaged(draw)) for _ in range(20)]
+            asked += [client.post("/v1/transcribe", content=WAV) for _ in range(5)]
+            asked += [client.post("/v1/translate", json={"text": "the cat"}) for _ in range(5)]
+            return await asyncio.gather(*asked)
+
+    answers = asyncio.run(together())
+    assert all(answer.status_code in (200, 400, 413, 415) for answer in answers[:40])
+    for answer in answers[40:45]:  # they share batches, whose rounding may decide between equally probable texts
+        found = answer.json()
+        assert (found["model"], found["seconds"]) == ("talks", 1.0)
+        assert found["segments"][0]["confidence"] == pytest.approx(expected["segments"][0]["confidence"], abs=1e-3)
+    assert all(answer.status_code == 200 for answer in answers[45:])
+    assert json.loads(answers[0].content)["error"]
+
+
+def test_a_recording_leaves_no_file(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    client = Client(make_service([folder]))
+    assert send(client, WAV).status_code == 200
+    assert list(tmp_path.iterdir()) == []
+    assert 'transduce_audio_seconds_total{model="talks"} 1.0' in client.get("/metrics").text

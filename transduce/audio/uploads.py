@@ -1,0 +1,110 @@
+"""Recordings that strangers send: decoded from memory, with limits on type, length, channels and sampling rate.
+
+Nothing is written to a file, and no more is decoded than is allowed, whatever a header promises. Errors do not name the file.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from transduce.audio.features import RATE
+from transduce.audio.files import SHORTEST_SECONDS, AudioError, soundfile
+from transduce.audio.recording import TYPES
+from transduce.audio.resampling import resample
+
+CHANNELS = 32
+RATES = (4_000, 192_000)  # hertz
+_AT_ONCE = 1 << 20  # values that are decoded at once
+_NAME = "the recording"
+
+
+class UploadError(AudioError):
+    """A recording that is refused; `reason` is `type`, `too long`, `too short`, `empty` or `broken`."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(_NAME, reason, message)
+
+
+@dataclass(frozen=True)
+class UploadLimits:
+    """Which recordings are decoded."""
+
+    seconds: float
+    types: tuple[str, ...] = TYPES
+
+
+def type_of(content: bytes) -> str:
+    """The type of a recording by its first bytes, or an empty string."""
+    if content[:4] == b"RIFF" and content[8:12] == b"WAVE":
+        return "wav"
+    if content[:3] == b"ID3" or (content[:1] == b"\xff" and content[1:2] >= b"\xe0"):
+        return "mp3"
+    return {b"fLaC": "flac", b"OggS": "ogg"}.get(content[:4], "")
+
+
+def decode(content: bytes, limits: UploadLimits) -> Tensor:
+    """The samples of a recording at 16 kHz, with the mean of its channels."""
+    _check_type(content, limits.types)
+    package = soundfile()
+    try:
+        with package.SoundFile(BytesIO(content)) as file:
+            _check_header(file, limits.seconds)
+            samples, rate = _read(file, round(limits.seconds * file.samplerate)), file.samplerate
+    except (package.LibsndfileError, RuntimeError, TypeError, ValueError, MemoryError):
+        raise UploadError("broken", "cannot be decoded: it is damaged or incomplete") from None
+    _check_samples(samples, rate)
+    return resample(samples, rate, RATE)
+
+
+def _check_type(content: bytes, types: Sequence[str]) -> None:
+    if not content:
+        raise UploadError("empty", "it has no bytes")
+    if (found := type_of(content)) not in types:
+        what = f"{found} is not accepted" if found else "it is not a recording of a known type"
+        raise UploadError("type", f"{what}; send {', '.join(types)}")
+    if found == "wav" and _promised_bytes(content) > len(content):
+        raise UploadError("broken", "the file is cut short: its header promises more bytes than were sent")
+
+
+def _promised_bytes(content: bytes) -> int:
+    """The size that the header of a wav file names; programs that write to a pipe put 0 or the largest number there."""
+    size = int.from_bytes(content[4:8], "little")
+    return 0 if size >= 0xFFFF_FF00 else size + 8
+
+
+def _check_header(file: Any, longest_seconds: float) -> None:
+    if not 1 <= file.channels <= CHANNELS:
+        raise UploadError("type", f"it has {file.channels} channels; at most {CHANNELS} are accepted")
+    if not RATES[0] <= file.samplerate <= RATES[1]:
+        raise UploadError(
+            "type", f"its sampling rate is {file.samplerate:,} Hz, not between {RATES[0]:,} and {RATES[1]:,}"
+        )
+    if file.frames > longest_seconds * file.samplerate:
+        seconds = file.frames / file.samplerate
+        raise UploadError("too long", f"it lasts {seconds:,.1f} s; at most {longest_seconds:g} s are accepted")
+
+
+def _read(file: Any, most: int) -> Tensor:
+    """The mean of the channels, decoded block by block; a file that ends early is refused."""
+    blocks, left = [], min(file.frames, most)
+    while left > 0:
+        block = file.read(min(left, _AT_ONCE // file.channels), dtype="float32", always_2d=True)
+        if not len(block):
+            raise UploadError("broken", f"the file is cut short: {left:,} of {file.frames:,} samples are missing")
+        blocks.append(block.mean(1))
+        left -= len(block)
+    return torch.from_numpy(np.concatenate(blocks) if blocks else np.zeros(0, np.float32))
+
+
+def _check_samples(samples: Tensor, rate: int) -> None:
+    if not len(samples):
+        raise UploadError("empty", "it has no samples")
+    if not bool(samples.isfinite().all()):
+        raise UploadError("broken", "it has samples that are NaN or infinite")
+    if len(samples) < SHORTEST_SECONDS * rate:
+        raise UploadError("too short", f"it lasts {1000 * len(samples) / rate:.0f} ms; it must last at least 50 ms")

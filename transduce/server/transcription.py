@@ -1,0 +1,86 @@
+"""Speech models of a server, and transcription as work for the queue: decoding first, then the pieces of a recording. Knows no HTTP."""
+
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from transduce.server.specification import Specification, fingerprint
+from transduce.translator import LoadOptions, SearchRequest, Translation, Translator
+
+if TYPE_CHECKING:
+    from transduce.audio.uploads import UploadLimits
+    from transduce.audio.utterances import Features
+    from transduce.translator.transcription import RecordingPieces
+
+
+@dataclass(frozen=True, eq=False)
+class ServedSpeechModel:
+    """A loaded model that transcribes recordings."""
+
+    of: Specification
+    translator: Translator
+    weights: str
+    lock: threading.Lock = field(default_factory=threading.Lock)  # its engine serves a single thread at a time
+
+    DOES = "transcribes recordings"
+    ROUTE = "/v1/transcribe"
+
+    @staticmethod
+    def load(of: Specification, loading: LoadOptions) -> "ServedSpeechModel":
+        """Load a model and let it hear a second of noise, so that the first request reads nothing from its folder."""
+        import torch
+
+        from transduce.audio.features import RATE
+        from transduce.audio.files import soundfile
+        from transduce.audio.utterances import features_of
+
+        soundfile()  # if it is missing, that is said now and not to the first client
+        weights = fingerprint(of.folder, loading)
+        translator = Translator.load(of.folder, loading)
+        translator.hear([features_of(torch.randn(RATE))])
+        return ServedSpeechModel(of, translator, weights)
+
+    @property
+    def description(self) -> str:
+        return self.translator.config.model.description
+
+
+@dataclass(frozen=True)
+class DecodingWork:
+    """Work for the queue that decodes recordings; it may take longer than hearing them, so it has turns as well."""
+
+    limits: "UploadLimits"
+
+    @property
+    def alone(self) -> None:
+        return None
+
+    @property
+    def kind(self) -> str:
+        return "decode"
+
+    def __call__(self, recordings: list[bytes]) -> "list[RecordingPieces]":
+        from transduce.audio.uploads import decode
+        from transduce.translator.transcription import RecordingPieces
+
+        return [RecordingPieces.of(decode(recording, self.limits)) for recording in recordings]
+
+
+@dataclass(frozen=True)
+class TranscriptionWork:
+    """Work for the queue: pieces of recordings share batches if they go to the same model with equal requests."""
+
+    model: ServedSpeechModel
+    request: SearchRequest
+
+    @property
+    def alone(self) -> ServedSpeechModel:
+        return self.model
+
+    @property
+    def kind(self) -> tuple[object, ...]:
+        return self.model.of.name, "transcribe", self.request.beam
+
+    def __call__(self, utterances: "list[Features]") -> list[Translation]:
+        with self.model.lock:
+            return self.model.translator.hear(utterances, self.request)
