@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import logging
 import random
 import subprocess
 import sys
@@ -83,6 +84,16 @@ def test_a_varying_number_of_references_is_counted_and_said() -> None:
     assert "nrefs:var" in found.main.signature
     doubled = [accepted * (3 - len(accepted)) for accepted in ragged]  # a reference given twice adds nothing
     assert found.main.value == translation_scores(GERMAN[0], doubled).main.value
+
+
+def test_advice_of_sacrebleu_is_given_once(caplog: pytest.LogCaptureFixture) -> None:
+    tokenized = [f"a tokenized line {number} ." for number in range(150)]
+    metrics.sacrebleu_metric("bleu", [], "de")
+    (once,) = logging.getLogger("sacrebleu").filters
+    once.said.clear()
+    for _ in range(3):
+        translation_scores(tokenized, [[line] for line in tokenized], ter=False)
+    assert len([one for one in caplog.messages if "forgot to detokenize" in one]) == 1
 
 
 def test_a_perfect_translation_scores_so() -> None:

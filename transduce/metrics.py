@@ -3,11 +3,13 @@
 BLEU, chrF and TER are sacreBLEU's. Error rates count tokens (phonemes, characters, words) and whole sequences.
 """
 
+import logging
 import re
 import unicodedata
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib.util import find_spec
 from typing import Any, Literal
 
@@ -37,6 +39,24 @@ _INSIDE_WORDS = "'’-"  # don't, well-known
 CHARACTER_SCRIPTS = ("Han", "Kana")  # TER can count their characters as words
 PHONEME_CHARACTERS = 4  # length of the longest phonemes in ARPAbet, IPA with diacritics, or X-SAMPA
 SCRIPT_LINES = 200  # references used to detect the script of a test set
+
+
+class _Once(logging.Filter):
+    """Lets each message through once: sacreBLEU repeats its advice on tokenized text at every validation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: set[str] = set()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        is_new = record.getMessage() not in self.said
+        self.said.add(record.getMessage())
+        return is_new
+
+
+@cache
+def _advise_once() -> None:
+    logging.getLogger("sacrebleu").addFilter(_Once())
 
 
 @dataclass(frozen=True)
@@ -162,6 +182,7 @@ def sacrebleu_metric(name: str, references: Sequence[Sequence[str]], language: s
     """sacreBLEU's own metric: BLEU with this tokenizer or that of the language, chrF, or TER."""
     from sacrebleu.metrics import BLEU, CHRF, TER  # imported here because it is slow
 
+    _advise_once()
     script = _script(language, references)
     if name == "ter":
         asian = script in CHARACTER_SCRIPTS
