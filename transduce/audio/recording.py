@@ -29,7 +29,9 @@ class Recording:
 
     def __str__(self) -> str:
         times = (
-            [f"t={self.begin:g},{self.end:g}" if self.end else f"t={self.begin:g}"] if self.begin or self.end else []
+            [f"t={self.begin:.10g},{self.end:.10g}" if self.end else f"t={self.begin:.10g}"]
+            if self.begin or self.end
+            else []
         )
         parts = [*times, *([f"speaker={quote(self.speaker)}"] if self.speaker else [])]
         return f"{self.path}#{'&'.join(parts)}" if parts else self.path

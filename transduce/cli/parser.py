@@ -370,12 +370,28 @@ def _transcribe(parser: Parser) -> None:
         nargs="+",
         metavar="FILE",
         help="recordings (wav, flac, ogg, opus, mp3), parts of them (talk.flac#t=10,20), or - for sound on stdin: a file, or "
-        "16-bit samples at 16 kHz",
+        "16-bit samples of one channel",
     )
-    add(
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument(
         "--json",
         action="store_true",
-        help="print a JSON object for each file: text, and segments with times and confidences",
+        help="print a JSON object for each file: text, segments and words with times and confidences",
+    )
+    form.add_argument("--srt", action="store_true", help="write subtitles in the format SRT")
+    form.add_argument("--vtt", action="store_true", help="write subtitles in the format WebVTT")
+    add(
+        "-o",
+        "--output",
+        default="",
+        metavar="DIR",
+        help="write a file for each recording to this folder, with its name and the ending txt, json, srt or vtt",
+    )
+    add(
+        "--rate",
+        type=int,
+        metavar="HZ",
+        help="samples per second of 16-bit samples without a header on stdin (default: 16000)",
     )
     add("--quiet", action="store_true", help="do not report which engine is used")
 

@@ -1,15 +1,21 @@
-"""The command `transcribe`: recordings in, text out."""
+"""The command `transcribe`: recordings in, text or subtitles out."""
 
+import json
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from transduce.cli.arguments import Options, load, print_json, search_request
-from transduce.errors import DataError
+from transduce.cli.arguments import Options, load, search_request
+from transduce.errors import DataError, SettingError
 from transduce.translator.engines import say_to_stderr
+
+if TYPE_CHECKING:
+    from transduce.translator.transcription import Transcript
 
 _FORMATS = (b"RIFF", b"fLaC", b"OggS", b"ID3", b"\xff\xfb", b"\xff\xf3")  # how files with a header begin
 
@@ -18,44 +24,92 @@ def transcribe(options: Options) -> int:
     """The exit status is 2 if any file could not be transcribed; the others are transcribed all the same."""
     from transduce.translator.transcription import transcribe as transcripts
 
+    _check(options)
     translator = load(options)
     request = search_request(translator, options).but(figures="outputs")
     translator.ready(request)
-    failed = 0
-    with _files(options.files) as (files, names):
-        for name, transcript in zip(names, transcripts(translator, files, request), strict=True):
+    failed, words = 0, _format(options) != "txt"
+    with _files(options) as (files, names):
+        for name, transcript in zip(names, transcripts(translator, files, request, words=words), strict=True):
             failed += bool(transcript.error)
             if transcript.error:
                 say_to_stderr(transcript.error)
-            if options.json:
-                print_json(asdict(transcript) | {"file": name, "text": transcript.text})
-            else:
-                print(f"{name}\t{transcript.text}" if len(names) > 1 else transcript.text)
-            sys.stdout.flush()
+            _write(name, _shown(name, transcript, options), bool(transcript.error), options)
     return 2 if failed else 0
 
 
+def _format(options: Options) -> str:
+    return next((name for name in ("json", "srt", "vtt") if getattr(options, name)), "txt")
+
+
+def _check(options: Options) -> None:
+    """Refuse what could only be noticed after hours of transcribing."""
+    form = _format(options)
+    if form in ("srt", "vtt") and len(options.files) > 1 and not options.output:
+        raise SettingError(f"--{form} with several recordings needs --output DIR, so that each has a file of its own")
+    if options.rate is not None and "-" not in options.files:
+        raise SettingError("--rate has no effect: it is for samples on standard input, which is the file name -")
+    if options.rate is not None and not 1_000 <= options.rate <= 768_000:
+        raise SettingError(f"--rate {options.rate}: must be from 1,000 to 768,000 samples per second")
+    twice = [name for name, count in Counter(map(_stem, options.files)).items() if count > 1]
+    if options.output and twice:
+        raise SettingError(
+            f"--output: several recordings would be written to {twice[0]}.{form}: transcribe them one by one"
+        )
+    if options.output and not Path(options.output).is_dir():
+        raise SettingError(f"--output {options.output}: no such folder")
+
+
+def _stem(file: str) -> str:
+    return "standard-input" if file == "-" else Path(file).stem
+
+
+def _shown(name: str, transcript: "Transcript", options: Options) -> str:
+    from transduce.translator.subtitles import srt, vtt
+
+    form = _format(options)
+    if form == "json":
+        return json.dumps(asdict(transcript) | {"file": name, "text": transcript.text}, ensure_ascii=False) + "\n"
+    if form in ("srt", "vtt"):
+        return srt(transcript) if form == "srt" else vtt(transcript)
+    return f"{name}\t{transcript.text}\n" if len(options.files) > 1 and not options.output else f"{transcript.text}\n"
+
+
+def _write(name: str, text: str, failed: bool, options: Options) -> None:
+    if not options.output:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    elif not failed:
+        Path(options.output, f"{_stem(name)}.{_format(options)}").write_text(text, encoding="utf-8")
+
+
 @contextmanager
-def _files(given: list[str]) -> Iterator[tuple[list[str], list[str]]]:
+def _files(options: Options) -> Iterator[tuple[list[str], list[str]]]:
     """The files to read, with standard input copied to one, and the names to print."""
+    given = options.files
     with tempfile.TemporaryDirectory() as folder:
-        yield [_from_stdin(Path(folder)) if name == "-" else name for name in given], given
+        yield [_from_stdin(Path(folder), options.rate) if name == "-" else name for name in given], given
 
 
-def _from_stdin(folder: Path) -> str:
-    """Standard input as a file; sound without a header is taken for 16-bit samples at 16 kHz."""
+def _from_stdin(folder: Path, rate: int | None) -> str:
+    """Standard input as a file; sound without a header is taken for 16-bit samples, at 16 kHz unless a rate is given."""
+    sound = sys.stdin.buffer.read()
+    if not sound:
+        raise DataError("-: standard input is empty")
+    has_header = sound.startswith(_FORMATS)
+    if has_header and rate is not None:
+        raise DataError("-: standard input is a file with a header, which has its own rate: leave out --rate")
+    path = folder / "standard-input"
+    path.write_bytes(sound if has_header else sound[: len(sound) // 2 * 2])
+    return str(path) if has_header else _with_header(path, rate)
+
+
+def _with_header(path: Path, rate: int | None) -> str:
     from transduce.audio.features import RATE
     from transduce.audio.files import soundfile
 
-    sound = sys.stdin.buffer.read()
-    path = folder / "standard-input"
-    if not sound:
-        raise DataError("-: standard input is empty")
-    path.write_bytes(sound if sound.startswith(_FORMATS) else sound[: len(sound) // 2 * 2])
-    if not sound.startswith(_FORMATS):
-        package, wav = soundfile(), folder / "standard-input.wav"
-        options = {"samplerate": RATE, "channels": 1, "format": "RAW", "subtype": "PCM_16"}
-        samples, _ = package.read(path, **options)
-        package.write(wav, samples, RATE, subtype="PCM_16")
-        path = wav
-    return str(path)
+    package, wav = soundfile(), path.with_suffix(".wav")
+    options = {"samplerate": rate or RATE, "channels": 1, "format": "RAW", "subtype": "PCM_16"}
+    samples, _ = package.read(path, **options)
+    package.write(wav, samples, rate or RATE, subtype="PCM_16")
+    return str(wav)

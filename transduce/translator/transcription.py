@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
@@ -15,6 +15,7 @@ from transduce.errors import DataError, SettingError
 from transduce.translator.engine import SearchRequest
 from transduce.translator.outputs import Translation
 from transduce.translator.translator import Translator
+from transduce.translator.word_times import Word, words_of
 
 Times = tuple[float, float]  # where a piece begins and ends, in seconds
 
@@ -27,6 +28,7 @@ class Segment:
     end: float
     text: str
     confidence: float  # the mean probability of its tokens, as a geometric mean; 1 for silence
+    words: tuple[Word, ...] = ()  # if asked for; times are those of the recording
 
 
 @dataclass(frozen=True)
@@ -43,21 +45,29 @@ class Transcript:
 
 
 def transcribe(
-    translator: Translator, files: Iterable[str], request: SearchRequest | None = None
+    translator: Translator, files: Iterable[str], request: SearchRequest | None = None, *, words: bool = False
 ) -> Iterator[Transcript]:
-    """The transcript of each file, in order; a file that cannot be used has an error instead of a text."""
+    """The transcript of each file, in order; a file that cannot be used has an error instead of a text.
+
+    Args:
+        translator: A speech model.
+        files: Recordings, or parts of them (`talk.flac#t=10,20`).
+        request: Search settings; by default those that the model was trained with.
+        words: Whether segments have the times and confidences of their words, which needs a model with a CTC output.
+    """
     if not translator.hears:
         raise SettingError("this model translates text, not recordings: use `transduce translate`")
     for file in files:
         try:
-            yield Transcript(file, _segments(translator, file, request or translator.request()))
+            yield Transcript(file, _segments(translator, file, request or translator.request(), words))
         except DataError as error:
             yield Transcript(file, [], str(error))
 
 
-def _segments(translator: Translator, file: str, request: SearchRequest) -> list[Segment]:
+def _segments(translator: Translator, file: str, request: SearchRequest, words: bool) -> list[Segment]:
     recording = RecordingPieces.of(read_samples(Recording.parse(file)))
-    return recording.segments(translator.hear(recording.utterances, request))
+    segments = recording.segments(translator.hear(recording.utterances, request))
+    return recording.with_words(translator, segments) if words else segments
 
 
 @dataclass(frozen=True)
@@ -82,9 +92,21 @@ class RecordingPieces:
         texts = dict(zip(self.heard, found, strict=True))
         return [_segment(*piece, texts.get(piece)) for piece in self.times]
 
+    def with_words(self, translator: Translator, segments: Sequence[Segment]) -> list[Segment]:
+        """The same segments with the times and confidences of their words."""
+        features = dict(zip(self.heard, self.utterances, strict=True))
+        return [_with_words(translator, one, features[one.begin, one.end]) if one.text else one for one in segments]
+
 
 def _segment(begin: float, end: float, heard: Translation | None) -> Segment:
     if heard is None or not heard.outputs:
         return Segment(begin, end, "", 1.0)
     best = heard.outputs[0]
     return Segment(begin, end, best.text, math.exp(best.log_probability / max(1, best.length)))
+
+
+def _with_words(translator: Translator, segment: Segment, utterance: Features) -> Segment:
+    begin, end = segment.begin, segment.end
+    heard = words_of(translator, utterance, segment.text)
+    words = (replace(word, begin=min(end, begin + word.begin), end=min(end, begin + word.end)) for word in heard)
+    return replace(segment, words=tuple(words))

@@ -101,7 +101,7 @@ class SpeechModel(Model):
     @property
     def never(self) -> tuple[int, ...]:
         """With CTC, `<pad>` takes what is left of the probability; see `step`."""
-        return (self.target_pad,)
+        return (self.target_pad,) if self.ctc is not None and self.ctc_search else ()
 
     def begin(self, memory: Memory) -> SpeechState:
         prefixes = None

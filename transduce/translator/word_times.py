@@ -1,0 +1,70 @@
+"""When each word of a transcript is heard: the times and confidences of words, from the CTC output of a speech model."""
+
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from transduce.audio.features import FRAME_SECONDS
+from transduce.audio.utterances import Features
+from transduce.config.models.speech import SHORTER
+from transduce.model import collate
+from transduce.model.speech import SpeechModel
+from transduce.scripts import is_unspaced, script_of_texts
+from transduce.search.ctc_alignment import align
+from transduce.text import Vocabulary
+from transduce.translator.translator import Translator
+
+POSITION_SECONDS = SHORTER * FRAME_SECONDS
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word with the time at which it is heard."""
+
+    text: str
+    begin: float  # seconds
+    end: float
+    confidence: float  # the mean probability of its tokens where they are heard, as a geometric mean
+
+
+def words_of(translator: Translator, features: Features, text: str) -> list[Word]:
+    """The words of an utterance's text, with times from its beginning.
+
+    There are none if the model has no CTC output, or if the utterance is too short to hold the text.
+    """
+    model, vocabulary = translator.model, translator.vocabularies.target
+    ids = vocabulary.encode([text])[0][:-1]
+    if not isinstance(model, SpeechModel) or model.ctc is None or not ids:
+        return []
+    with torch.inference_mode():
+        memory = model.eval().encode(collate([features], 0).to(translator.device.torch))
+        log_probs = model.ctc_log_probs(memory)[0].cpu().numpy()
+    spans = align(log_probs, ids)
+    length = len(features) * FRAME_SECONDS
+    return [_word(vocabulary, [ids[n] for n in group], [spans[n] for n in group], log_probs, length)
+            for group in (_groups(vocabulary, ids, text) if spans else [])]  # fmt: skip
+
+
+def _groups(vocabulary: Vocabulary, ids: list[int], text: str) -> list[list[int]]:
+    """The numbers of the tokens of each word; without spaces between words, each token is one."""
+    pieces = vocabulary.pieces(ids)
+    letters = [number for number, piece in enumerate(pieces) if piece != "▁"]
+    if is_unspaced(script_of_texts([text])):
+        return [[number] for number in letters]
+    word, of_piece = 0, list[int]()
+    for piece in pieces:
+        word += piece.startswith("▁")
+        of_piece.append(word)
+    return [list(group) for _, group in groupby(letters, key=lambda number: of_piece[number])]
+
+
+def _word(
+    vocabulary: Vocabulary, ids: list[int], spans: list[tuple[int, int]], log_probs: NDArray[np.float32], length: float
+) -> Word:
+    heard = [log_probs[begin:end, token].mean() for token, (begin, end) in zip(ids, spans, strict=True)]
+    # A position of the encoder is centred on the first of its four frames.
+    begin, end = (min(length, max(0.0, (at - 0.5) * POSITION_SECONDS)) for at in (spans[0][0], spans[-1][1]))
+    return Word(vocabulary.decode([ids])[0].strip(), begin, end, float(np.exp(np.mean(heard))))
