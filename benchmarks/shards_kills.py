@@ -5,10 +5,11 @@
 Small runs learn to spell backwards with four shards. `kills`: `kill -9` of a random process at a random moment, torchrun
 restarts the others; five kills a run. `changes`: a process is killed, torchrun gives up, and the run is resumed with another
 number of processes. `hangs`: SIGSTOP of a process, which the time-out must name. Measures the seconds from the kill until
-the run logs steps again. Writes benchmarks/results/shards-kills.json.
+the run logs steps again. Writes benchmarks/results/shards-kills.json after each run; `--resume` continues one that was stopped.
 """
 
 import argparse
+import json
 import os
 import random
 import signal
@@ -20,7 +21,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from facts import write_result
+from facts import RESULTS, write_result
 
 from transduce.checkpoint import RunFolder, read_about
 
@@ -29,6 +30,7 @@ model.d_model=64 model.d_ff=128 model.num_heads=2 model.num_encoder_layers=1 mod
 train.tokens_per_batch=512 train.log_every=1 train.validate_every=100 train.checkpoint_every=10 train.validate_lines=20
 train.average=3 train.steps=300 train.shards=4 train.device=cpu train.schedule=inverse_sqrt train.process_timeout=15
 """.split()
+KINDS = ("kills", "changes", "hangs")
 KILLS_PER_RUN = 5
 STARTING_S = 120.0
 
@@ -39,6 +41,7 @@ def main() -> None:
     parser.add_argument("--changes", type=int, default=5)
     parser.add_argument("--hangs", type=int, default=2)
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--resume", action="store_true", help="keep the results of a benchmark that was stopped")
     options = parser.parse_args()
     command = (
         f"python benchmarks/shards_kills.py --kills {options.kills} --changes {options.changes} --hangs {options.hangs}"
@@ -46,33 +49,42 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         disturb = Disturbed(Path(folder), options.processes)
         straight = disturb.finish(Path(folder) / "straight", 1)
-        results: dict[str, list[dict]] = {"kills": [], "changes": [], "hangs": []}
-        for kind, one in disturbances(disturb, options):
-            results[kind].append(one)
-            about = summary(results, straight) | {"processes": options.processes}
+        results = earlier_results(straight) if options.resume else {kind: [] for kind in KINDS}
+        for kind, one in disturbances(disturb, options, results):
+            results[kind].append(one | {"equal": one.pop("weights") == straight})
+            about = summary(results) | {"processes": options.processes, "weights": straight}
             path = write_result("shards-kills", command, ["torch"], **about)  # now: the next one may take long
     print(path)
 
 
-def disturbances(disturb: "Disturbed", options: argparse.Namespace) -> Iterator[tuple[str, dict]]:
-    for number in range(0, options.kills, KILLS_PER_RUN):
-        yield "kills", disturb.killed(number, min(KILLS_PER_RUN, options.kills - number))
-    for number in range(options.changes):
+def earlier_results(straight: dict[str, str]) -> dict[str, list[dict]]:
+    """Those of a benchmark that was stopped; its undisturbed run must have had the same weights."""
+    written = json.loads((RESULTS / "shards-kills.json").read_text())
+    assert written["weights"] == straight, "other weights than those of the earlier results"
+    return written["runs"]
+
+
+def disturbances(
+    disturb: "Disturbed", options: argparse.Namespace, done: dict[str, list[dict]]
+) -> Iterator[tuple[str, dict]]:
+    """Whatever is not done yet."""
+    while left := options.kills - sum(len(one["seconds"]) for one in done["kills"]):
+        yield "kills", disturb.killed(len(done["kills"]), min(KILLS_PER_RUN, left))
+    for number in range(len(done["changes"]), options.changes):
         yield "changes", disturb.changed(number)
-    for number in range(options.hangs):
+    for number in range(len(done["hangs"]), options.hangs):
         yield "hangs", disturb.hung(number)
 
 
-def summary(results: dict[str, list[dict]], straight: dict[str, str]) -> dict:
+def summary(results: dict[str, list[dict]]) -> dict:
     found = [one for ones in results.values() for one in ones]
     seconds = {kind: [second for one in ones for second in one["seconds"]] for kind, ones in results.items()}
     return {
         **{kind: len(values) for kind, values in seconds.items()},
-        "runs": len(found),
-        "equal": sum(one["weights"] == straight for one in found),
+        "equal": f"{sum(one['equal'] for one in found)} of {len(found)} runs",
+        "named": f"{sum(one['named'] for one in results['hangs'])} of {len(results['hangs'])} hanging processes",
         "seconds_to_recover": {kind: _spread(values) for kind, values in seconds.items() if values},
-        "named": [one["named"] for one in results["hangs"]],
-        "weights": straight,
+        "runs": results,
     }
 
 
