@@ -446,6 +446,16 @@ assert [row["translation"] for row in dataset.take_all()] == {expected!r}
     subprocess.run([sys.executable, "-c", program], check=True, timeout=240)
 
 
+def test_a_worker_whose_driver_is_gone_ends_silently(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "transduce.batch_translation.worker_process", str(tmp_path), "1"]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as worker:
+        assert worker.stdout
+        assert worker.stderr
+        worker.stdout.close()
+        assert worker.stderr.read() == b""
+        assert worker.wait(timeout=60) == 1
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc of Linux")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])

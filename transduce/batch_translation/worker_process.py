@@ -18,8 +18,11 @@ def main(folder: str, threads: str) -> None:
     tune_idle_threads()
 
     def tell(**about: Any) -> None:
-        out.write(json.dumps(about) + "\n")
-        out.flush()
+        try:
+            out.write(json.dumps(about) + "\n")
+            out.flush()
+        except BrokenPipeError:  # the process that started this one was killed: nobody is left to tell
+            os._exit(1)
 
     serve(folder, int(threads), tell)
 
