@@ -105,6 +105,8 @@ def measure(job: Job, folder: Path, lines: int) -> Iterator[dict]:
     write_lines(job.given, lines // 4, quarter.given)
     found["quarter"] = timed(quarter.batch(folder / "quarter-out"), lines // 4)
     found["local"] = timed(job.batch(folder / "local"), lines)
+    found["one_shard"] = timed(replace(job, shard_lines=lines).batch(folder / "one_shard"), lines)
+    # Files are read from here on: the memory of this process counts in that of the commands it starts.
     pace, reference = found["local"]["seconds"], joined(folder / "local")
     pairs = zip(whole.read_bytes().split(b"\n"), reference.split(b"\n"), strict=True)
     differ = sum(one != other for one, other in pairs)
@@ -121,8 +123,6 @@ def measure(job: Job, folder: Path, lines: int) -> Iterator[dict]:
         found[name] |= {"same_bytes": content == reference, "lines": content.count(b"\n")}
         found[name]["verified"] = transduce.verify_batch(folder / name).is_complete
         yield {"forms": found, "differ_from_translate": differ}
-    found["one_shard"] = timed(replace(job, shard_lines=lines).batch(folder / "one_shard"), lines)
-    yield {"forms": found, "differ_from_translate": differ}
 
 
 def timed(command: list[str], lines: int, output: Path | None = None) -> dict:
