@@ -26,6 +26,7 @@ from transduce.data.augmentation import Augmentation
 from transduce.data.speech_store import SpeechStore
 from transduce.errors import DataError, SettingError, TransduceError
 from transduce.metrics import normalised_transcript, score_outputs
+from transduce.training.loop import Trainer
 from transduce.translator.transcription import RecordingPieces
 
 # --- manifests ---------------------------------------------------------------------------------------------------
@@ -160,6 +161,90 @@ def test_a_resumed_run_is_bit_identical(corpus: Path, run: Path, tmp_path: Path)
     one, other = (load_file(folder / "last.safetensors") for folder in (run, tmp_path / "resumed"))
     assert one.keys() == other.keys()
     assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+class Killed(BaseException):
+    """Nothing catches it, so that nothing is saved."""
+
+
+def test_a_killed_run_ends_with_the_same_weights(
+    corpus: Path, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed after step 4, one step after its checkpoint, with speeds and masks drawn anew in each epoch."""
+    after = Trainer._after_step
+
+    def die(trainer: Trainer) -> None:
+        after(trainer)
+        if trainer.progress.step == 4:
+            raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "_after_step", die)
+        with pytest.raises(Killed):
+            train(corpus, tmp_path / "run", 6)
+    train(corpus, tmp_path / "run", 6)
+    assert (tmp_path / "run/last.safetensors").read_bytes() == (run / "last.safetensors").read_bytes()
+
+
+def write_hostile(folder: Path) -> dict[str, str]:
+    """Recordings that cannot be used, with what is said of each; and two that look odd and can be."""
+    soundfile, draw = pytest.importorskip("soundfile"), np.random.default_rng(0)
+    noise = 0.1 * draw.normal(size=RATE)
+    soundfile.write(folder / "empty.wav", np.zeros(0), RATE)
+    soundfile.write(folder / "nan.wav", np.full(RATE, np.nan), RATE, subtype="FLOAT")
+    soundfile.write(folder / "whole.flac", noise, RATE)
+    (folder / "truncated.flac").write_bytes((folder / "whole.flac").read_bytes()[:9_000])
+    (folder / "text.wav").write_text("this is not sound\n" * 50)
+    (folder / "blank.wav").write_bytes(b"")
+    soundfile.write(folder / "channels.wav", np.stack([np.repeat(noise, 12)] * 8, axis=1), 192_000)
+    return {
+        "empty.wav": "the recording is empty",
+        "nan.wav": "the recording has samples that are NaN or infinite",
+        "truncated.flac": "",  # cut short, or not readable, as the version of libsndfile has it
+        "text.wav": "not a recording that can be read",
+        "blank.wav": "not a recording that can be read",
+    }
+
+
+def test_hostile_recordings_are_one_line_each_in_training(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reasons = write_hostile(corpus)
+    pytest.importorskip("soundfile").write(corpus / "hour.flac", np.zeros(3_600 * 8_000), 8_000)
+    names = [*reasons, "hour.flac", "channels.wav"]
+    table = (corpus / "train.tsv").read_text() + "".join(f"{name}\tlow\tanna\n" for name in names)
+    (corpus / "hostile.tsv").write_text(table)
+    files = {"train": corpus / "hostile.tsv", "valid": corpus / "valid.tsv"}
+    settings = TINY | {"data.cache": str(tmp_path / "cache")}
+    transduce.train(tmp_path / "run", **files, steps=1, settings=settings)
+    said = " ".join(capsys.readouterr().err.split())
+    reasons |= {"hour.flac": "the recording is too long: 3600.0 s"}
+    for number, (name, reason) in enumerate(reasons.items(), 26):
+        assert f"hostile.tsv:{number}: {corpus / name}: {reason}" in said
+    assert "25 of 31 pairs (left out: 1 too long, 5 unusable recordings)" in said
+
+
+def test_hostile_recordings_are_one_line_each_in_transcribe(
+    corpus: Path, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reasons = write_hostile(corpus)
+    files = [str(corpus / name) for name in (*reasons, "channels.wav")]
+    assert main(["transcribe", str(run), *files, "--device", "cpu", "--beam", "1", "--json", "--quiet"]) == 2
+    found = capsys.readouterr()
+    lines = [json.loads(line) for line in found.out.splitlines()]
+    assert [line["file"] for line in lines] == files
+    assert [bool(line["error"]) for line in lines] == [True] * 5 + [False]
+    for (name, reason), said in zip(reasons.items(), found.err.splitlines(), strict=True):
+        assert f"{corpus / name}: {reason}" in said
+
+
+def test_an_hour_of_silence_has_no_text(corpus: Path, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("soundfile").write(corpus / "hour.flac", np.zeros(3_600 * RATE, np.int16), RATE)
+    assert main(["transcribe", str(run), str(corpus / "hour.flac"), "--device", "cpu", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["text"] == ""
+    assert found["segments"][-1]["end"] == 3_600
+    assert all(one["end"] == other["begin"] for one, other in pairwise(found["segments"]))
 
 
 def test_recordings_are_transcribed_scored_and_searched_as_one(corpus: Path, run: Path) -> None:
