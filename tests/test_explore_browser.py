@@ -8,15 +8,19 @@ from typing import Any
 
 import pytest
 from browsing import Page, browser, is_inert, page
-from folders import write_folder
+from folders import vocabularies, write_folder
 from hostile_texts import FORBIDDEN, HOSTILE
 from page_server import serve
 
-from transduce.config import SearchConfig
+from transduce.config import Config, DecoderConfig, SearchConfig
+from transduce.device import choose_device
 from transduce.documents import Splitter
 from transduce.explore.standalone import write_standalone
+from transduce.explore.text_view import text_view
 from transduce.explore.views import MOST_BEAMS, attention_view, translate_view, tree_view
+from transduce.model import Decoder
 from transduce.translator import LoadOptions, Translator
+from transduce.translator.language_model import LanguageModel
 
 SENTENCE = "the cat sat on a mat while seven small dogs ran"
 
@@ -281,6 +285,21 @@ def test_the_view_is_saved_as_a_page_and_as_a_picture(page: Page, address: str, 
 def test_the_file_of_the_command_line_is_the_same(page: Page, seen: dict[str, Any], tmp_path: Path) -> None:
     write_standalone(seen, tmp_path / "view.html")
     opens_from_the_disk(page, tmp_path / "view.html")
+
+
+def test_a_text_of_a_language_model(page: Page, tmp_path: Path) -> None:
+    """Only the decoder attends; the text is shaded, and the popover shows what else was expected."""
+    both = vocabularies(joint=True)
+    config = DecoderConfig(family="decoder", d_model=32, d_ff=64, num_heads=4, num_decoder_layers=2, positions="rotary")
+    network = Decoder(config, both.target.size, both.target.size)
+    model = LanguageModel(network, both.target, Config(model=config), choose_device("cpu"))
+    write_standalone(text_view(model, SENTENCE), tmp_path / "view.html")
+    opens_from_the_disk(page, tmp_path / "view.html")
+    assert page.locator(".head").count() == 8
+    assert page.inner_text(".choices") == "Decoder self-attention"
+    assert page.locator(".result .piece").count() == len(both.target.encode([SENTENCE])[0])  # the last is a guess
+    page.hover(".result .piece >> nth=0")
+    assert page.locator(".popover > div").count() == 6
 
 
 def opens_from_the_disk(page: Page, path: Path) -> None:

@@ -1,6 +1,9 @@
 """Language models: the decoder alone, text cut into windows, and runs trained on text."""
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,7 @@ from transduce.data.pages import Paging
 from transduce.data.store import Rules
 from transduce.data.text_windows import document_ends, strided_windows
 from transduce.errors import DataError, SettingError
+from transduce.explore.text_view import text_view
 from transduce.model import Decoder, Sequences, Tokens
 from transduce.text import EOS, Vocabularies, Vocabulary, train_vocabulary
 from transduce.training.loss import batch_loss
@@ -239,6 +243,34 @@ def test_a_resumed_run_is_the_run_that_was_never_stopped(tmp_path: Path) -> None
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
+KILLED = """
+import json, os, signal, sys
+import transduce
+from transduce.training.loop import Trainer
+run, text, settings, last = json.loads(sys.argv[1])
+after = Trainer._after_step
+def die(trainer):
+    after(trainer)
+    if trainer.progress.step == last:
+        os.kill(os.getpid(), signal.SIGKILL)
+Trainer._after_step = die
+transduce.train(run, text=text, steps=9, settings=settings, quiet=True)
+"""
+
+
+def test_a_run_that_is_killed_with_kill_9_ends_with_the_same_weights(tmp_path: Path) -> None:
+    """Between two checkpoints, and in the second of three epochs."""
+    text = str(write_text(tmp_path, 30))
+    asked = SETTINGS | {"train.schedule": "constant", "model.dropout": 0.1, "train.checkpoint_every": 2}
+    given = json.dumps([str(tmp_path / "killed"), text, asked, 5])
+    done = subprocess.run([sys.executable, "-c", KILLED, given], capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    for name in ("killed", "whole"):
+        transduce.train(tmp_path / name, text=text, steps=9, settings=asked, quiet=True)
+    one, other = ((tmp_path / name / "last.safetensors").read_bytes() for name in ("killed", "whole"))
+    assert one == other
+
+
 def test_the_line_break_is_the_end_of_a_sentence(store: Store) -> None:
     assert store.target_ids[len("to be or not")] == EOS
 
@@ -455,3 +487,67 @@ def test_too_little_text_to_hold_any_out(tmp_path: Path) -> None:
         transduce.train(
             tmp_path / "run", text=tmp_path / "short.txt", steps=1, settings={"train.device": "cpu"}, quiet=True
         )
+
+
+# --- attention -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.numerics
+def test_a_text_attends_to_itself(model: LanguageModel, tmp_path: Path) -> None:
+    text = "alpha\nbe"
+    seen = transduce.attention(model, text, output=tmp_path / "attention.png")
+    assert seen.target == ["<pad>", *"alpha", "</s>", *"be"]
+    assert seen.written == [*"alpha", "</s>", *"be", seen.following]
+    assert seen.following == model.generate(text, max_tokens=1)[0]
+    [weights] = seen.maps.decoder
+    assert weights.shape == (1, 2, 9, 9)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(1, 2, 9))
+    assert weights.triu(1).max() == 0
+    assert (tmp_path / "attention.png").stat().st_size > 1_000
+
+
+@pytest.mark.numerics
+def test_the_view_has_the_distribution_of_every_next_token(model: LanguageModel) -> None:
+    view = text_view(model, "alpha\nbe")
+    steps = view["predictions"]["tokens"]
+    assert [step["token"] for step in steps] == [*"alpha", "\u21b5", *"be", model.attention("alpha\nbe").following]
+    ids = [token for line in model.vocabulary.encode(["alpha", "be"]) for token in line][:-1]
+    nats = nats_by_hand(model, ids, 0, len(ids))
+    assert [step["log_probability"] for step in steps[:-1]] == pytest.approx([-nat for nat in nats], abs=1e-3)
+    for step in steps:
+        values = [other["log_probability"] for other in step["alternatives"]]
+        assert values == sorted(values, reverse=True)
+        assert len(values) == 5
+    assert steps[-1]["log_probability"] >= steps[-1]["alternatives"][0]["log_probability"]
+    assert view["masks"]["decoder"][2] == [1, 1, 1, 0, 0, 0, 0, 0, 0]
+    assert len(view["positions"]["source"]) == 9
+    json.dumps(view)
+
+
+def test_attention_as_one_file_from_the_command_line(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["attention", str(trained), "alpha", "-o", str(tmp_path / "view.html")]) == 0
+    assert capsys.readouterr().err == f"{tmp_path / 'view.html'}: alpha\n"
+    assert '"predictions":' in (tmp_path / "view.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        (" ", [], "the sentence is empty"),
+        ("a" * 16, [], "17 tokens are more than the model's context of 16"),
+        ("a", ["--target", "b"], "a language model has no target"),
+    ],
+)
+def test_texts_that_cannot_be_shown(
+    text: str, options: list[str], message: str, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["attention", str(trained), text, *options, "-o", str(tmp_path / "view.png")]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_too_long_a_text_for_the_page(model: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("transduce.explore.text_view.MOST_TOKENS", 4)
+    with pytest.raises(DataError, match="the text has 6 tokens: at most 4 can be shown"):
+        text_view(model, "alpha")

@@ -9,7 +9,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast
 
 from transduce.audio.recording import TYPES
 from transduce.batch_translation.tables import TableTranslator
@@ -480,12 +480,14 @@ def score_text(model: "str | Path | LanguageModel", texts: str | Sequence[str], 
     return loaded.score(texts, stride)
 
 
-def attention(model: Model, source: str, target: str | None = None, *, output: str | Path = "") -> Attention:
-    """The attention weights of every head in every layer for a sentence pair.
+def attention(
+    model: "Model | LanguageModel", source: str, target: str | None = None, *, output: str | Path = ""
+) -> Attention:
+    """The attention weights of every head in every layer for a sentence pair, or for the text of a language model.
 
     Args:
-        model: A run folder or a translator.
-        source: The source sentence.
+        model: A run folder, a translator or a language model.
+        source: The source sentence; for a language model, the text, which attends to itself.
         target: The target sentence; by default the model's own translation.
         output: Also write a picture (.png, .pdf, .svg) or an interactive page (.html) to this file.
 
@@ -498,7 +500,9 @@ def attention(model: Model, source: str, target: str | None = None, *, output: s
     if not source.strip():
         raise SettingError("the sentence is empty: give a sentence to translate")
     path = check_picture_path(output, (*PICTURES, PAGE)) if output else None
-    translator = _opened(model)
+    if (language_model := _language_model(model)) is not None:
+        return _text_attention(language_model, source, target, path)
+    translator = _opened(cast("Model", model))
     if path is None or path.suffix.lower() != PAGE:
         return translator.attention(source, target, picture=path or "")
     from transduce.explore.standalone import write_standalone
@@ -507,6 +511,29 @@ def attention(model: Model, source: str, target: str | None = None, *, output: s
     view = attention_view(translator, source, target)
     write_standalone(view, path)
     return translator.attention(source, view["target"]["text"])
+
+
+def _language_model(model: "Model | LanguageModel") -> "LanguageModel | None":
+    """The language model that this is, or whose run folder it is; None for a translator."""
+    if isinstance(model, Translator):
+        return None
+    if isinstance(model, str | Path):
+        return load_language_model(model) if open_folder(model).config.model.reads_text else None
+    return model
+
+
+def _text_attention(model: "LanguageModel", text: str, target: str | None, path: Path | None) -> Attention:
+    from transduce.explore import PAGE
+
+    if target is not None:
+        raise SettingError("a language model has no target: give the whole text instead of a sentence and its target")
+    if path is None or path.suffix.lower() != PAGE:
+        return model.attention(text, picture=path or "")
+    from transduce.explore.standalone import write_standalone
+    from transduce.explore.text_view import text_view
+
+    write_standalone(text_view(model, text), path)
+    return model.attention(text)
 
 
 # --- translating corpora -----------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from transduce.translator.engines import say_to_stderr
 
 if TYPE_CHECKING:
     from transduce.translator.evaluation import Evaluation
+    from transduce.translator.language_model import LanguageModel
 
 FULL_PRECISION: dict[str, Any] = {"engine": "torch", "shortlist": False, "quantization": "int8"}  # ct2 options unused
 
@@ -132,9 +133,18 @@ def score(options: Options) -> int:
 
 
 def attention(options: Options) -> int:
-    seen = api.attention(load(options), options.sentence, options.target, output=options.output)
-    print(f"{options.output}: {options.sentence} -> {seen.text}", file=sys.stderr)
+    model = _language_model(options) or load(options)
+    seen = api.attention(model, options.sentence, options.target, output=options.output)
+    shown = f"{options.sentence} -> {seen.text}" if seen.source else options.sentence
+    print(f"{options.output}: {shown}", file=sys.stderr)
     return 0
+
+
+def _language_model(options: Options) -> "LanguageModel | None":
+    """The language model of the run folder; None if the model translates."""
+    if not open_folder(options.run).config.model.reads_text:
+        return None
+    return api.load_language_model(options.run, weights=options.weights, device=options.device, threads=options.threads)
 
 
 @contextmanager

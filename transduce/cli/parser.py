@@ -604,7 +604,7 @@ def _generate(parser: Parser) -> None:
 def _attention(parser: Parser) -> None:
     add_model(parser)
     parser.set_defaults(engine="torch", quantization=None)  # only this engine returns attention weights
-    parser.add_argument("sentence", help="source sentence, in quotes")
+    parser.add_argument("sentence", help="source sentence, in quotes; for a language model, a text")
     parser.add_argument("--target", help="target sentence (default: the model's translation)")
     parser.add_argument(
         "-o",

@@ -76,9 +76,9 @@ def attention_view(
             "text": both.target.decode([target])[0],
             "decoder_input_tokens": decoder_input_tokens,
             "tokens": both.target.pieces(target),
-            "log_probabilities": _rounded(_of_tokens(seen.log_probs, target)),
+            "log_probabilities": rounded(_of_tokens(seen.log_probs, target)),
         },
-        "maps": {part: [_rounded(layer[0]) for layer in layers] for part, layers in vars(seen.maps).items()},
+        "maps": {part: [rounded(layer[0]) for layer in layers] for part, layers in vars(seen.maps).items()},
         "statistics": _statistics(seen, source_tokens, decoder_input_tokens),
         "positions": _positions(inside, pair),
         "masks": _masks(inside, pair),
@@ -155,7 +155,7 @@ def _output(translator: Translator, inside: Inside, source: Ids, one: Hypothesis
             {"token": name, "log_probability": log_probability, "alternatives": others}
             for name, log_probability, others in zip(
                 vocabulary.pieces(target),
-                _rounded(_of_tokens(log_probs, target)),
+                rounded(_of_tokens(log_probs, target)),
                 _alternatives(vocabulary, log_probs, target, alternatives),
                 strict=True,
             )
@@ -169,7 +169,7 @@ def _alternatives(vocabulary: Vocabulary, log_probs: Tensor, target: Ids, count:
     best, ids = others.topk(min(count, others.shape[1] - 1), dim=1)
     return [
         [{"token": name, "log_probability": value} for name, value in zip(vocabulary.pieces(row), values, strict=True)]
-        for row, values in zip(ids.tolist(), _rounded(best), strict=True)
+        for row, values in zip(ids.tolist(), rounded(best), strict=True)
     ]
 
 
@@ -201,9 +201,9 @@ def _positions(inside: Inside, pair: Pair) -> View:
     def rows(positions: Positions, length: int) -> Any:
         indices = torch.arange(length)
         if positions.kind == "rotary":
-            return _rounded(sinusoids(indices, model.config.key_width), 3)
+            return rounded(sinusoids(indices, model.config.key_width), 3)
         nothing = torch.zeros(1, length, model.config.d_model, device=inside.engine.device.torch)
-        return _rounded(positions(nothing, indices[None].to(nothing.device), length)[0], 3)
+        return rounded(positions(nothing, indices[None].to(nothing.device), length)[0], 3)
 
     return {
         "kind": model.source_positions.kind,
@@ -229,6 +229,6 @@ def _masks(inside: Inside, pair: Pair) -> View:
     return {part: rows(keep) if used[part] else [] for part, keep in masks.items()}
 
 
-def _rounded(values: Tensor, digits: int = 4) -> Any:
+def rounded(values: Tensor, digits: int = 4) -> Any:
     """Nested lists, rounded in double precision so that the numbers are short in JSON."""
     return values.detach().cpu().double().clamp(min=LEAST_LOG_PROBABILITY).round(decimals=digits).tolist()

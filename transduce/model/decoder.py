@@ -15,7 +15,7 @@ from torch.nn.functional import embedding
 
 from transduce.config import DecoderConfig
 from transduce.errors import DataError
-from transduce.model.attention import Cache
+from transduce.model.attention import Cache, MultiHeadAttention
 from transduce.model.dropout import Dropout
 from transduce.model.layers import EncoderLayer, layer_matrices, make_norm, normalise
 from transduce.model.model import Matrices, Model
@@ -86,6 +86,9 @@ class Decoder(Model):
         for layer, cache in zip(self.layers, state.caches, strict=True):
             x = layer(x, position, keep, cache)
         return normalise(self.norm, x, new.segment)
+
+    def attentions(self) -> dict[str, list[MultiHeadAttention]]:
+        return {"encoder": [], "decoder": [layer.attention for layer in self.layers], "cross": []}
 
     def matrices(self) -> Matrices:
         return layer_matrices(self.layers)

@@ -19,13 +19,15 @@ from transduce.config import Config, DecoderConfig
 from transduce.data.text_windows import Offsets, document_ends, strided_windows
 from transduce.device import Device, choose_device
 from transduce.errors import DataError, SettingError
-from transduce.model import Decoder, Sequences, SlidingDecoder, Tokens
+from transduce.model import Decoder, Sequences, SlidingDecoder, Tokens, watch
 from transduce.search import check_sampling
 from transduce.search.sampling import sample_tokens
 from transduce.search.streaming import continuations
 from transduce.search.walk import Choose, greedy
 from transduce.text import EOS, UNKNOWN, Vocabulary
 from transduce.translator.folder import ModelFolder, open_folder
+from transduce.translator.outputs import Attention
+from transduce.translator.picture import check_picture_path, draw_attention
 
 POSITIONS = {"cpu": 8_192, "cuda": 131_072}  # of the windows that are measured at once
 MOST_TOKENS = 1_000_000
@@ -224,6 +226,47 @@ class LanguageModel:
             hidden = self.model.decode(Sequences(padded.ids, padded.position, padded.segment), None)
             logits = self.model.project(hidden)
         return -logits.float().log_softmax(-1).gather(-1, wanted[..., None])[..., 0].double().cpu()
+
+    # --- looking inside --------------------------------------------------------------------------------------------
+
+    def attention(self, text: str, *, picture: str | Path = "") -> Attention:
+        """The attention weights of every head in every layer for a text, which attends to itself.
+
+        Args:
+            text: The beginning of a document.
+            picture: Also draw the weights to this .png, .pdf or .svg file.
+
+        Example:
+            >>> seen = transduce.load_language_model("runs/shakespeare").attention("To be, or")
+            >>> seen.maps.decoder[0].shape  # of the first layer: [1, heads, tokens, tokens]
+            >>> seen.following  # the most probable next token
+        """
+        if picture:
+            check_picture_path(picture)
+        inputs = self.input_ids(text)
+        with watch(self.model) as maps:
+            following = int(self.next_log_probs(inputs)[-1].argmax())
+        names = self.vocabulary.pieces([*inputs, following])
+        attention = Attention([], names[:-1], maps, text, names[-1])
+        if picture:
+            draw_attention(attention, picture)
+        return attention
+
+    def input_ids(self, text: str) -> list[int]:
+        """The start of a document, and the ids of a text in it."""
+        if not text.strip():
+            raise DataError("the text is empty: there is nothing to show")
+        beginning, unfinished = self.encode_prompt(text)
+        return [self.vocabulary.pad, *beginning, *unfinished]
+
+    @torch.inference_mode()
+    def next_log_probs(self, inputs: Sequence[int]) -> Tensor:
+        """The log-probability of every token after each of these: [positions, vocabulary]."""
+        ids = torch.tensor([inputs], device=self.device.torch)
+        position = torch.arange(len(inputs), device=self.device.torch)[None]
+        with self.device.mixed_precision():
+            hidden = self.model.decode(Sequences(ids, position, torch.ones_like(ids)), None)
+            return self.model.project(hidden)[0].float().log_softmax(-1)
 
     # --- generating ------------------------------------------------------------------------------------------------
 

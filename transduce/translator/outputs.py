@@ -57,14 +57,15 @@ class Scored:
 
 @dataclass(frozen=True)
 class Attention:
-    """The attention weights of every head in every layer for one sentence pair."""
+    """The attention weights of every head in every layer for one sentence pair, or for a text."""
 
     source: list[str]
     target: list[str]  # the decoder's input: `<pad>`, then the output
     maps: "AttentionMaps"
     text: str = ""  # the target as text
+    following: str = "</s>"  # the token after the target; for a language model, the most probable one
 
     @property
     def written(self) -> list[str]:
-        """What the decoder predicts at each of its positions: the output, then `</s>`."""
-        return [*self.target[1:], "</s>"]
+        """What the decoder predicts at each of its positions: the output, then what follows it."""
+        return [*self.target[1:], self.following]

@@ -46,9 +46,11 @@ export class Inside {
   show(view) {
     this.view = view;
     if (!view.off.length) this.whole = view;
-    const layers = view.maps[this.chosen.part];
-    const layer = Math.min(this.chosen.layer, layers.length - 1);
-    this.chosen = { ...this.chosen, layer, head: Math.min(this.chosen.head, layers[layer].length - 1) };
+    const { chosen } = this;
+    const part = view.maps[chosen.part].length ? chosen.part : Object.keys(USES).find((name) => view.maps[name].length);
+    const layers = view.maps[part];
+    const layer = Math.min(chosen.layer, layers.length - 1);
+    this.chosen = { part, layer, head: Math.min(chosen.head, layers[layer].length - 1) };
     this.draw();
   }
 

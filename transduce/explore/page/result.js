@@ -1,9 +1,21 @@
-/* The translation of the panel Look inside; if heads are switched off, compared with that of all heads. */
+/* The translation of the panel Look inside, compared with that of all heads if some are off; or a language model's text. */
 
 import { compared } from "./difference.js";
 import { element, fill } from "./dom.js";
+import { Popover, shadedText } from "./shaded.js";
+
+const EXPECTED = [
+  "The stronger the colour of a token, the less the model expected it. Point at a token or tap it to see what else",
+  "it expected there. The last token is not in the text: it is the most probable next one.",
+].join(" ");
+let popover = null;
 
 export function drawResult(container, view, whole) {
+  if (view.predictions) {
+    popover ??= new Popover();
+    fill(container, shadedText(view.predictions, popover), element("p", { class: "hint" }, EXPECTED));
+    return;
+  }
   const isComparable = view.off.length && whole && whole.source.text === view.source.text;
   fill(container, ...(isComparable ? beforeAndAfter(view, whole) : [translation(view.target.text)]));
 }
