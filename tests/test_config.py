@@ -196,6 +196,16 @@ def test_whatever_is_fitted_works_and_is_explained(pairs: int, source: SideCount
     assert config.search.length_penalty == "power"  # what HF and CTranslate2 can express
 
 
+@pytest.mark.parametrize(("utterances", "hours", "width"), [(2_659, 7.5, 144), (2_659, 20, 256), (60_000, 9, 144)])
+def test_speech_is_fitted_to_the_hours_of_its_recordings(utterances: int, hours: float, width: int) -> None:
+    """Not to the number of utterances, which may be words or minutes. Hours are those of texts read aloud."""
+    spoken = SideCounts(5, 1_000, 14 * 3600 * hours / utterances)
+    fitted = fit(Counts(utterances, spoken, spoken), FitRequest(task="speech", family="speech"))
+    assert fitted.layer["model"]["d_model"] == width
+    assert any(f"{utterances:,} utterances, about {hours:.1f} hours by the length" in one for one in fitted.reasons)
+    build(fitted.layer)
+
+
 @pytest.mark.parametrize("family", [name for name in FAMILIES if name not in ("decoder", "speech")])
 def test_reasons_name_the_shape_of_the_family(family: str) -> None:
     """Which is not that of the Transformer that the recipe is written for."""

@@ -76,12 +76,13 @@ SYMBOLS = [  # spellings, sounds, word forms
     Row(     30_000, 128, 4, 3, 0.2,  1_000,  1_024,  80, 2e-3),
     Row(float("inf"), 256, 4, 3, 0.1, 1_000,  4_096,  15, 2e-3),
 ]
-SPEECH = [  # by utterances; twice as many layers in the encoder
-    Row(      5_000, 144, 4, 3, 0.1,    150,  2_048, 100, 1e-3),
-    Row(     50_000, 256, 4, 4, 0.1,    500,  4_096,  60, 1e-3),
+SPEECH = [  # by hours instead of pairs; twice as many layers in the encoder
+    Row(         10, 144, 4, 3, 0.1,    150,  2_048, 100, 1e-3),
+    Row(        100, 256, 4, 4, 0.1,    500,  4_096,  60, 1e-3),
     Row(float("inf"), 256, 4, 6, 0.1, 1_000,  8_192,  30, 1e-3),
 ]
 # fmt: on
+CHARACTERS_PER_SECOND = 14.0  # of text that is read aloud: 14.5 in Iban news; only the order of magnitude matters
 SPECAUGMENT = {"speeds": ("0.9", "1", "1.1"), "frequency_masks": 2, "time_masks": 5, "max_length": 1_000}
 
 
@@ -147,7 +148,7 @@ def fit(counts: Counts, asked: FitRequest | None = None, time: Time | None = Non
     """
     asked = asked or FitRequest()
     task, why = infer_task(counts) if asked.task == "auto" else (asked.task, "as requested")
-    row = row_for(task, counts.pairs)
+    row = row_for(task, counts)
     source, target = infer_units(counts, task)
     units = asked.source_units or source, asked.target_units or target
     one = units[0] == units[1] if asked.joint is None else asked.joint
@@ -170,16 +171,22 @@ def may_take_long(counts: Counts, asked: FitRequest) -> bool:
     task = infer_task(counts)[0] if asked.task == "auto" else asked.task
     if task == "speech":
         return False
-    row = row_for(task, counts.pairs)
+    row = row_for(task, counts)
     work = _work(row, task, infer_units(counts, task), counts, asked)
     speed = SLOW_CPU.tokens_per_second(row.size, work.vocabulary, work.source_per_target)
     return row.epochs * work.tokens_per_epoch / speed > 60 * SENSIBLE_MINUTES
 
 
-def row_for(task: str, pairs: int) -> Row:
-    """The recommended recipe for this many pairs, regardless of time."""
+def row_for(task: str, counts: Counts) -> Row:
+    """The recommended recipe for this many pairs, or hours of speech, regardless of time."""
     tables = {"symbols": SYMBOLS, "speech": SPEECH}
-    return next(row for row in tables.get(task, TRANSLATION) if pairs <= row.pairs)
+    amount = spoken_hours(counts) if task == "speech" else counts.pairs
+    return next(row for row in tables.get(task, TRANSLATION) if amount <= row.pairs)
+
+
+def spoken_hours(counts: Counts) -> float:
+    """How long the recordings of a corpus probably are, by the length of their texts: nothing has been read of them yet."""
+    return counts.pairs * counts.target.characters_per_line / CHARACTERS_PER_SECOND / 3600
 
 
 def _work(row: Row, task: str, units: tuple[str, str], counts: Counts, asked: FitRequest) -> Work:
@@ -340,6 +347,12 @@ def _training(row: Row, work: Work, asked: FitRequest, larger: int) -> dict[str,
     }
 
 
+def _amount(counts: Counts, task: str) -> str:
+    if task != "speech":
+        return f"{counts.pairs:,} pairs"
+    return f"{counts.pairs:,} utterances, about {spoken_hours(counts):.1f} hours by the length of their texts"
+
+
 def _reasons(layer: Layers, epochs: float, why: str, counts: Counts, asked: FitRequest) -> list[str]:
     model, data, train = layer["model"], layer["data"], layer["train"]
     vocabulary = "one vocabulary for both sides" if data["joint"] else "a vocabulary per side"
@@ -347,7 +360,7 @@ def _reasons(layer: Layers, epochs: float, why: str, counts: Counts, asked: FitR
     return [
         f"task {data['task']}: {why}",
         f"units {data['source_units']} -> {data['target_units']}, {vocabulary}",
-        f"{counts.pairs:,} pairs{time}: {FAMILIES[asked.family](**model).description}, dropout {model['dropout']}, "
+        f"{_amount(counts, data['task'])}{time}: {FAMILIES[asked.family](**model).description}, dropout {model['dropout']}, "
         f"{train['tokens_per_batch']:,} tokens a batch, {'about ' if time else ''}{epochs:g} epochs, "
         f"learning rate {train['learning_rate']:g}",
         *text_reasons(counts, data["task"]),
