@@ -538,7 +538,7 @@ MISTAKES = [
     (["evaluate", "MODEL", "missing.tsv"], "missing.tsv: cannot be read: no such file"),
     (["evaluate", "MODEL", "INPUT", "EMPTY"], "the files have"),
     (["attention", "MODEL", "ab", "-o", "picture.bmp"], "a picture's name must end in .png, .pdf, .svg or .html"),
-    (["attention", "MODEL", "ab", "-o", "no/such/folder/a.png"], "there is no folder"),
+    (["attention", "MODEL", "ab", "-o", "no/such/folder/a.png"], "the folder no/such/folder does not exist"),
     (["attention", "MODEL", "  ", "-o", "a.png"], "the sentence is empty"),
     (["train", "new"], "no training data"),
     (["train", "new", "--train", "a", "b", "--valid", "c", "d"], "cannot be read: no such file"),

@@ -257,7 +257,7 @@ def test_damaged_compression(tmp_path, packed, damage):
         ("{", "not JSON"),
         ("", "blank line"),
         ("[" * 100_000, "not JSON"),
-        ("[1]", 'keys "source" and "target" are missing or not strings'),
+        ("[1]", "not a JSON object: each line must be one object"),
         ('{"source": "a"}', 'key "target" is missing or not a string'),
         ('{"source": "a", "target": 3}', 'key "target" is missing or not a string'),
         ('{"translation": {"en": "a"}}', 'keys "source" and "target" are missing or not strings'),

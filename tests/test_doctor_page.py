@@ -21,9 +21,10 @@ from transduce.diagnosis.findings import (
     Statistics,
     Threshold,
 )
-from transduce.diagnosis.page import check_page, write_page
+from transduce.diagnosis.page import write_page
 from transduce.errors import SettingError
 from transduce.explore.page import document, read_files
+from transduce.files import check_place
 
 FOLDER = Path(doctor_page.__file__).parent
 
@@ -134,12 +135,12 @@ def test_no_module_turns_text_into_html(name: str) -> None:
 
 def test_a_page_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="does not exist"):
-        check_page(tmp_path / "no" / "report.html")
+        check_place(tmp_path / "no" / "report.html")
     with pytest.raises(SettingError, match="is a folder"):
-        check_page(tmp_path)
+        check_place(tmp_path)
     with pytest.raises(SettingError, match="cannot be written"):
         write_page(report_of(TEXTS), tmp_path)
-    check_page(tmp_path / "report.html")
+    check_place(tmp_path / "report.html")
 
 
 # --- what a reader does ------------------------------------------------------------------------------------------

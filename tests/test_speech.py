@@ -85,7 +85,11 @@ def test_clips_of_common_voice_are_in_a_folder_beside_the_table(tmp_path: Path) 
         ("m.tsv", "audio\ttext\n\tone\n", r"m\.tsv:2: no recording"),
         ("m.tsv", "audio\ttext\toffset\na.wav\tone\tx\n", r"m\.tsv:2: offset is 'x', not a number of seconds"),
         ("m.jsonl", '{"audio": "a.wav"}\n', r"m\.jsonl:1: no text"),
-        ("m.jsonl", '{"audio": "a.wav", "text": "one"}\n[]\n', r"m\.jsonl:2: each line must be one object"),
+        (
+            "m.jsonl",
+            '{"audio": "a.wav", "text": "one"}\n[]\n',
+            r"m\.jsonl:2: not a JSON object: each line must be one object",
+        ),
     ],
 )
 def test_lines_that_name_no_utterance_are_refused(tmp_path: Path, name: str, content: str, message: str) -> None:

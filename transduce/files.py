@@ -1,6 +1,7 @@
 """Write files so that they are safely on disk, and refuse to read anything but regular files.
 
-Knows nothing of the content of files: callers turn a failure into a message for the user.
+Knows nothing of the content of files: callers turn a failure into a message for the user, except for files that users name
+as results.
 """
 
 import errno
@@ -12,7 +13,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import IO
 
-from transduce.errors import TransduceError
+from transduce.errors import SettingError, TransduceError
 
 Explain = Callable[[str, bool], TransduceError]  # called with the reason and whether the disk is full
 
@@ -26,6 +27,22 @@ def disk_errors(explain: Explain, *others: type[Exception]) -> Iterator[None]:
     except kinds as error:
         number, reason = (error.errno, error.strerror) if isinstance(error, OSError) else (None, None)
         raise explain(reason or str(error), number in (errno.ENOSPC, errno.EDQUOT)) from None
+
+
+def check_place(path: str | Path) -> None:
+    """Refuse a name for a result that cannot be written, before anything is computed."""
+    if not Path(path).resolve().parent.is_dir():
+        raise SettingError(f"{path}: the folder {Path(path).parent} does not exist: create it first")
+    if Path(path).is_dir():
+        raise SettingError(f"{path}: is a folder: give the name of a file")
+
+
+def write_result(path: str | Path, text: str) -> None:
+    """Write a text to the file that a user named; half a surrogate pair becomes a question mark."""
+    try:
+        Path(path).write_text(text, encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise SettingError(f"{path}: cannot be written ({error.strerror})") from None
 
 
 def write_durably(path: Path, content: bytes) -> None:

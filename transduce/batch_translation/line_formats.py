@@ -17,6 +17,7 @@ from transduce.batch_translation.formats import ROWS_AT_ONCE, Range, Rows, alrea
 from transduce.config.columns import Columns
 from transduce.data import open_bytes
 from transduce.data.corpus import is_compressed
+from transduce.data.json_lines import json_object
 from transduce.errors import DataError, SettingError
 
 CHUNK = 1 << 20  # bytes
@@ -166,7 +167,7 @@ class JsonLines(RecordLines):
         return lambda line, where: self._text(line, where) if line.strip() else ""
 
     def _text(self, line: str, where: str) -> str:
-        record = _record(line, where)
+        record = json_object(line, where)
         if self.into in record:
             raise already_there(where, "key", self.into)
         for key in filter(None, (self.columns.source, self.columns.features)):
@@ -180,16 +181,6 @@ class JsonLines(RecordLines):
         record = {**json.loads(kept), self.into: translation}
         line = json.dumps(record, ensure_ascii=False)
         return json.dumps(record) if _SURROGATES.search(line) else line  # half a character needs an escape
-
-
-def _record(line: str, where: str) -> dict[str, Any]:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{where}: not JSON ({str(error)[:60]}): each line must be one object") from None
-    if not isinstance(record, dict):
-        raise DataError(f"{where}: not a JSON object: each line must be one object")
-    return record
 
 
 def _decoded(line: bytes) -> tuple[str, bool]:

@@ -88,11 +88,14 @@ def say_nothing(text: str) -> None:
     """Where messages go with --quiet."""
 
 
+SAMPLING = ("temperature", "top_k", "top_p", "seed")
+
+
 def check_sampling(options: Options) -> None:
     """Refuse options that would have no effect: those for sampling without --sample, and --beam with it."""
-    if options.sample and options.beam is not None:
+    if options.sample and getattr(options, "beam", None) is not None:
         raise SettingError("--beam has no effect with --sample: leave out one of them")
-    for name in ("temperature", "top_k", "top_p", "seed"):
+    for name in SAMPLING:
         if not options.sample and getattr(options, name, None) is not None:
             raise SettingError(
                 f"--{name.replace('_', '-')} has no effect without --sample: add --sample, or leave it out"

@@ -7,14 +7,11 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from transduce import api
-from transduce.cli.arguments import Options, print_json
+from transduce.cli.arguments import SAMPLING, Options, check_sampling, print_json
 from transduce.data import read_lines, without_pipes
-from transduce.errors import SettingError
 
 if TYPE_CHECKING:
     from transduce.translator.language_model import GenerationRequest, LanguageModel, TextScore
-
-SAMPLING = ("temperature", "top_k", "top_p", "seed")
 
 
 def generate(options: Options) -> int:
@@ -41,11 +38,7 @@ def _print_as_it_comes(model: "LanguageModel", prompt: str, request: "Generation
 def _request(options: Options) -> "GenerationRequest":
     from transduce.translator.language_model import GenerationRequest
 
-    for name in SAMPLING:
-        if not options.sample and getattr(options, name) is not None:
-            raise SettingError(
-                f"--{name.replace('_', '-')} has no effect without --sample: add --sample, or leave it out"
-            )
+    check_sampling(options)
     given = {name: getattr(options, name) for name in SAMPLING}
     return GenerationRequest(n=1).but(
         sampling=options.sample or None,

@@ -15,6 +15,7 @@ from transduce.cli.notices import Notices
 from transduce.config import DataConfig
 from transduce.data import Corpus, Group, describe_columns, read_pairs, without_pipes
 from transduce.errors import DataError, SettingError
+from transduce.files import check_place
 from transduce.translator import Translator, open_folder
 from transduce.translator.engines import say_to_stderr
 
@@ -50,8 +51,8 @@ def evaluate(options: Options) -> int:
 def _check_output(options: Options) -> None:
     if options.output and options.engine == "both":
         raise SettingError("--output needs one engine: choose it with --engine torch or --engine ct2")
-    if options.output and not Path(options.output).resolve().parent.is_dir():
-        raise SettingError(f"{options.output}: the folder {Path(options.output).parent} does not exist")
+    if options.output:
+        check_place(options.output)
 
 
 def _evaluate(

@@ -8,7 +8,6 @@ input and pipes are copied to files first (`transduce/data/inputs.py`). This mod
 import bz2
 import gzip
 import io
-import json
 import lzma
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,6 +21,7 @@ from zlib import crc32
 
 from transduce.config import DataConfig, language_tag
 from transduce.config.columns import Columns, feature_symbols
+from transduce.data.json_lines import json_object
 from transduce.data.manifests import (
     ManifestParser,
     Utterance,
@@ -395,13 +395,10 @@ class TableParser:
 
     def _record(self, line: str, where: str) -> dict[str, str]:
         """The texts of one line by role."""
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            if not line.strip():
-                raise DataError(f"{where}: blank line: use --skip-blank-lines to skip such lines") from None
-            raise DataError(f"{where}: not JSON ({str(error)[:60]}): each line must be one object") from None
-        fields = record.get("translation", record) if isinstance(record, dict) else {}
+        if not line.strip():
+            raise DataError(f"{where}: blank line: use --skip-blank-lines to skip such lines")
+        record = json_object(line, where)
+        fields = record.get("translation", record)
         fields = fields if isinstance(fields, dict) else {}
         keys = self._keys(fields, nested=fields is not record)
         texts = {role: _text_of(fields.get(key)) for role, key in keys.items()}

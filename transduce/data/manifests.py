@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from transduce.audio.recording import Recording
+from transduce.data.json_lines import json_object
 from transduce.errors import DataError
 
 _AUDIO = ("audio", "audio_filepath", "path")
@@ -66,7 +67,7 @@ class ManifestParser:
         self.line += 1
         where = f"{self.path}:{self.line}"
         if self.kind == "json":
-            yield utterance(_record(line, where), self.path, where)
+            yield utterance(json_object(line, where), self.path, where)
         elif not self.header:
             self.header = line.split("\t")
         else:
@@ -138,16 +139,6 @@ def _table(folder: str, name: str) -> dict[str, str]:
         raise DataError(f"{path}: cannot be read: {error}") from None
     fields = [line.split(maxsplit=1) for line in lines if line.strip()]
     return {key: rest[0].strip() if rest else "" for key, *rest in fields}
-
-
-def _record(line: str, where: str) -> dict[str, Any]:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{where}: not JSON ({str(error)[:60]}): each line must be one object") from None
-    if not isinstance(record, dict):
-        raise DataError(f"{where}: each line must be one object")
-    return record
 
 
 def _first(record: Mapping[str, Any], names: Sequence[str]) -> Any:

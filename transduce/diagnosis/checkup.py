@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from transduce.data import Corpus, Group
 from transduce.diagnosis.examination import Options, examine, open_corpora
 from transduce.diagnosis.findings import RankedPair, Report
-from transduce.diagnosis.page import check_page, write_page
+from transduce.diagnosis.page import write_page
 from transduce.diagnosis.reading import PortionParser, PortionReader
 from transduce.diagnosis.removal import Removal
 from transduce.diagnosis.writing import check_folder, write_clean
 from transduce.errors import SettingError
+from transduce.files import check_place
 from transduce.training.request import RequestedSettings
 from transduce.translator import LoadOptions, Translator, open_folder
 from transduce.translator.engines import Say
@@ -31,7 +32,7 @@ class Outputs:
         if self.write:
             check_folder(self.write)
         if self.html:
-            check_page(self.html)
+            check_place(self.html)
         if self.reverse and not self.model:
             raise SettingError("--reverse needs --model: give the model of the forward direction as well")
         for run in filter(None, (self.model, self.reverse)):

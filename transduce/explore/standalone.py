@@ -4,16 +4,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from transduce.errors import SettingError
 from transduce.explore.page import VIEW, shell
+from transduce.files import write_result
 
 
 def write_standalone(view: dict[str, Any], path: str | Path) -> None:
     """Write the file that the page's *Save as page* writes."""
-    try:
-        Path(path).write_text(shell().replace(VIEW, embedded(view)), encoding="utf-8")
-    except OSError as error:
-        raise SettingError(f"{path}: cannot be written ({error.strerror})") from None
+    write_result(path, shell().replace(VIEW, embedded(view)))
 
 
 def embedded(view: dict[str, Any]) -> str:

@@ -30,7 +30,7 @@ from transduce.model.layers import FeedForward, Residual, layer_matrices
 from transduce.model.model import Matrices, Model
 from transduce.model.shapes import Float, Int
 from transduce.model.tokens import Keep, Source, Tokens, keep_source
-from transduce.model.transformer import Memory, make_embedding
+from transduce.model.transformer import Memory, make_embedding, tied
 
 # --- the recurrence ----------------------------------------------------------------------------------------------
 
@@ -190,13 +190,9 @@ class MinGru(Model):
     def __init__(self, config: MinGruConfig, source_size: int, target_size: int) -> None:
         super().__init__()
         self.config, self.target_pad, self.output_bias = config, target_size - 1, None
-        self.source_embedding = make_embedding(source_size, config.d_model)
-        self.target_embedding = make_embedding(target_size, config.d_model)
-        self.output_embedding = make_embedding(target_size, config.d_model)
-        if config.tie != "none":
-            self.output_embedding = self.target_embedding
-        if config.tie == "all":
-            self.source_embedding = self.target_embedding
+        sizes = source_size, target_size, target_size
+        tables = [make_embedding(size, config.d_model) for size in sizes]
+        self.source_embedding, self.target_embedding, self.output_embedding = tied(tables, config.tie)
         self.dropout = Dropout(config.dropout)
         self.encoder: Sequence[Layer] = nn.ModuleList(  # type: ignore[assignment]
             Layer(config, in_decoder=False) for _ in range(config.num_encoder_layers)

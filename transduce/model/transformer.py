@@ -60,13 +60,9 @@ class Transformer(Model):
         super().__init__()
         self.config = config
         self.target_pad = target_size - 1
-        self.source_embedding = make_embedding(source_size, config.d_model)
-        self.target_embedding = make_embedding(target_size, config.d_model)
-        self.output_embedding = make_embedding(target_size, config.d_model)
-        if config.tie != "none":
-            self.output_embedding = self.target_embedding
-        if config.tie == "all":
-            self.source_embedding = self.target_embedding
+        sizes = source_size, target_size, target_size
+        tables = [make_embedding(size, config.d_model) for size in sizes]
+        self.source_embedding, self.target_embedding, self.output_embedding = tied(tables, config.tie)
         self.output_bias = nn.Parameter(torch.zeros(self.target_pad)) if config.output_bias else None
         self.source_positions, self.target_positions = Positions(config), Positions(config)
         self.embedding_dropout = Dropout(config.dropout)
@@ -150,6 +146,12 @@ def as_transformer(model: Model) -> Transformer:
     if not isinstance(model, Transformer):
         raise SettingError(f"model.family = {model.config.family}: this is available for Transformers only")
     return model
+
+
+def tied(tables: Sequence[nn.Embedding], tie: str) -> tuple[nn.Embedding, nn.Embedding, nn.Embedding]:
+    """The embeddings of sources, of targets and of outputs, some of them the same ones by `model.tie`."""
+    source, target, output = tables
+    return target if tie in ("all", "inputs") else source, target, target if tie in ("all", "target") else output
 
 
 def make_embedding(size: int, d_model: int) -> nn.Embedding:

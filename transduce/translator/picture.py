@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from transduce.errors import SettingError
+from transduce.files import check_place
 from transduce.translator.outputs import Attention
 
 PICTURES = (".png", ".pdf", ".svg")
@@ -19,12 +20,11 @@ PER_TOKEN = 0.13  # inches a token needs to be legible
 
 
 def check_picture_path(path: str | Path, formats: Sequence[str] = PICTURES) -> Path:
-    """Refused before anything is computed: a format that cannot be drawn, a folder that is not there."""
+    """Refuse a format that cannot be drawn, or a folder that does not exist, before anything is computed."""
     path = Path(path)
     if path.suffix.lower() not in formats:
         raise SettingError(f"{path}: a picture's name must end in {', '.join(formats[:-1])} or {formats[-1]}")
-    if not path.parent.is_dir():
-        raise SettingError(f"{path}: there is no folder {path.parent}")
+    check_place(path)
     return path
 
 

@@ -9,6 +9,7 @@ from transduce.comparison.systems import System, align_member
 from transduce.errors import SettingError
 from transduce.explore.page import VIEW, document, read_files
 from transduce.explore.standalone import embedded
+from transduce.files import check_place, write_result
 from transduce.translator.alignment import Pairs
 from transduce.translator.engines import Say
 
@@ -17,8 +18,7 @@ TEMPLATE = "compare.html"
 
 def check_page(path: str | Path, explorer: str) -> None:
     """Refuse a path or an address that cannot work, before anything is translated."""
-    if not Path(path).resolve().parent.is_dir():
-        raise SettingError(f"{path}: the folder {Path(path).parent} does not exist")
+    check_place(path)
     if urlsplit(explorer).scheme not in ("http", "https"):
         raise SettingError(f"{explorer}: give the address of a server, such as http://127.0.0.1:5000/")
 
@@ -26,10 +26,7 @@ def check_page(path: str | Path, explorer: str) -> None:
 def write_page(compared: Compared, path: str | Path, explorer: str, say: Say) -> None:
     """Write the page."""
     text = document(TEMPLATE, read_files(Path(__file__).parent))
-    try:
-        Path(path).write_text(text.replace(VIEW, embedded(page_view(compared, explorer, say))), encoding="utf-8")
-    except OSError as error:
-        raise SettingError(f"{path}: cannot be written ({error.strerror})") from None
+    write_result(path, text.replace(VIEW, embedded(page_view(compared, explorer, say))))
 
 
 def page_view(compared: Compared, explorer: str, say: Say) -> dict[str, Any]:

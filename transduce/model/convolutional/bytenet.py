@@ -26,7 +26,7 @@ from transduce.model.dropout import Dropout
 from transduce.model.model import Model
 from transduce.model.shapes import Float, Int
 from transduce.model.tokens import Source, Tokens
-from transduce.model.transformer import make_embedding
+from transduce.model.transformer import make_embedding, tied
 
 
 @dataclass
@@ -79,13 +79,9 @@ class ByteNet(Model):
     def __init__(self, config: ByteNetConfig, source_size: int, target_size: int) -> None:
         super().__init__()
         self.config, self.target_pad = config, target_size - 1
-        self.source_embedding = make_embedding(source_size, config.d_model)
-        self.target_embedding = make_embedding(target_size, config.d_model)
-        self.output_embedding = make_embedding(target_size, config.d_model)
-        if config.tie != "none":
-            self.output_embedding = self.target_embedding
-        if config.tie == "all":
-            self.source_embedding = self.target_embedding
+        sizes = source_size, target_size, target_size
+        tables = [make_embedding(size, config.d_model) for size in sizes]
+        self.source_embedding, self.target_embedding, self.output_embedding = tied(tables, config.tie)
         self.output_bias = nn.Parameter(torch.zeros(self.target_pad))
         self.dropout = Dropout(config.dropout)
         width, dilations = config.kernel_width, config.dilations

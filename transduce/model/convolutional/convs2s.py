@@ -30,6 +30,7 @@ from transduce.model.dropout import Dropout
 from transduce.model.model import Model
 from transduce.model.shapes import Float, Int
 from transduce.model.tokens import Keep, Source, Tokens, keep_source
+from transduce.model.transformer import tied
 
 HALF = 0.5**0.5
 EMBEDDING_STD = 0.1
@@ -187,13 +188,9 @@ class ConvS2S(Model):
     def __init__(self, config: ConvS2SConfig, source_size: int, target_size: int) -> None:
         super().__init__()
         self.config, self.target_pad = config, target_size - 1
-        self.source_embedding = embeddings(source_size, config.d_model)
-        self.target_embedding = embeddings(target_size, config.d_model)
-        self.output_embedding = embeddings(target_size, config.d_model)
-        if config.tie != "none":
-            self.output_embedding = self.target_embedding
-        if config.tie == "all":
-            self.source_embedding = self.target_embedding
+        sizes = source_size, target_size, target_size
+        tables = [embeddings(size, config.d_model) for size in sizes]
+        self.source_embedding, self.target_embedding, self.output_embedding = tied(tables, config.tie)
         self.output_bias = nn.Parameter(torch.zeros(self.target_pad))
         self.source_positions = nn.Parameter(torch.empty(config.max_positions, config.d_model))
         self.target_positions = nn.Parameter(torch.empty(config.max_positions, config.d_model))

@@ -21,7 +21,7 @@ from transduce.model.recurrent.attention import AttendedSource
 from transduce.model.recurrent.layers import LayerState, RecurrentLayer
 from transduce.model.shapes import Float, Int
 from transduce.model.tokens import Tokens
-from transduce.model.transformer import make_embedding
+from transduce.model.transformer import make_embedding, tied
 
 RunLayer = Callable[[int, Tensor], Tensor]  # the number of a decoder layer and its input, to its hidden states
 
@@ -57,13 +57,12 @@ class RecurrentModel(Model):
     def __init__(self, config: RecurrentConfig, source_size: int, target_size: int) -> None:
         super().__init__()
         self.config, self.target_pad = config, target_size - 1
-        self.source_embedding = make_embedding(source_size, config.embedding_width)
-        self.target_embedding = make_embedding(target_size, config.embedding_width)
-        self.output_embedding = make_embedding(target_size, config.output_width)
-        if config.tie in ("all", "target"):
-            self.output_embedding = self.target_embedding
-        if config.tie in ("all", "inputs"):
-            self.source_embedding = self.target_embedding
+        widths = config.embedding_width, config.embedding_width, config.output_width
+        tables = [
+            make_embedding(size, width)
+            for size, width in zip((source_size, target_size, target_size), widths, strict=True)
+        ]
+        self.source_embedding, self.target_embedding, self.output_embedding = tied(tables, config.tie)
         self.output_bias = nn.Parameter(torch.zeros(self.target_pad)) if config.output_bias else None
         self.dropout = Dropout(config.dropout)
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path as FilePath
 
-from transduce.errors import SettingError
 from transduce.explore.page import document, read_files
+from transduce.files import write_result
 from transduce.paper.complexity import Path, Points, Timing, ends, exponent
 from transduce.paper.dot_products import DotProducts
 from transduce.paper.layers import KINDS
@@ -43,10 +43,7 @@ def write_page(data: PageData, path: FilePath) -> None:
             factor_section(data),
         ]
     )
-    try:
-        path.write_text(text.replace("{{about}}", about).replace("{{content}}", content), encoding="utf-8")
-    except OSError as error:
-        raise SettingError(f"{path}: cannot be written ({error.strerror})") from None
+    write_result(path, text.replace("{{about}}", about).replace("{{content}}", content))
 
 
 # --- Table 1 ------------------------------------------------------------------------------------------------------
