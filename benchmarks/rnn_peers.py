@@ -7,15 +7,16 @@ Eole 0.6.4 lives in an environment of its own:
     python3.11 -m venv PEERS && PEERS/bin/pip install torch==2.13.0 eole==0.6.4 aiohttp
 
 (It needs aiohttp and does not say so.) Both learn Multi30k en-de in its published BPE tokens with a bidirectional LSTM, an LSTM
-decoder with dot-product attention, dropout .2, label smoothing .1, Adam at 1e-3 and about 2,000 target tokens an update. Each trains for
-the same number of seconds on the same number of threads, and then translates the first 200 lines of the validation data greedily.
-Eole has no budget of time: a few updates say how many fit.
+decoder with dot-product attention, dropout .2, label smoothing .1, Adam at 1e-3 and about 2,000 target tokens an update. Each first
+trains for a few updates, a pilot, which also prepares its data, and then for as many as would fit into the same number of seconds, on the same
+number of threads. It is then validated on 200 lines and translates them greedily.
 
 ours    `transduce train` with model.family=rnn. Both layers of its decoder are computed for whole rows.
 eole    architecture `custom`: encoder brnn, decoder rnn with input feeding, which is a loop over target positions.
 
-Printed are target tokens per second (`</s>` but no padding), the validation cross-entropy per token, which has no smoothing, and BLEU
-(tok:none, BPE undone). Writes benchmarks/results/rnn-peers.json.
+Printed are target tokens (`</s>` but no padding) per second as each log says, and per second of computing, which other work on the machine
+changes less: of the whole command, less those of the pilot. Then the validation cross-entropy per token, which has no smoothing, and
+BLEU (tok:none, BPE undone). Writes benchmarks/results/rnn-peers.json.
 """
 
 import argparse
@@ -23,6 +24,7 @@ import json
 import math
 import os
 import re
+import resource
 import shutil
 import statistics
 import sys
@@ -41,7 +43,7 @@ from transduce.run_log import read_events
 
 WIDTH, TOKENS, DROPOUT, RATE = 256, 2_048, 0.2, 1e-3
 VALID_LINES = 200
-PILOT = 6  # updates that say how fast a peer is; the first two are not counted
+PILOT = 6  # updates; the first one is not counted
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ class Turn:
     parameters: int
     updates: int
     tokens_per_s: float
+    tokens_per_cpu_s: float
     valid_loss: float
     valid_bleu: float
 
@@ -128,51 +131,82 @@ def bleu(work: Work, outputs: list[str]) -> float:
     return round(tokenised_bleu(outputs, references).value, 2)
 
 
+@dataclass(frozen=True)
+class Training:
+    """One call of a trainer: what its log says, and the seconds that it computed."""
+
+    parameters: int
+    updates: int
+    tokens: float
+    seconds: float  # from the second update on
+    speeds: list[float]
+    loss: float
+    cpu_s: float
+
+    def after(self, pilot: "Training", score: float) -> Turn:
+        """The figures of a training, its start not counted: the pilot had the same."""
+        computed = (self.tokens - pilot.tokens) / max(1e-9, self.cpu_s - pilot.cpu_s)
+        speed = statistics.median(self.speeds[1:] or self.speeds)
+        return Turn(self.parameters, self.updates, round(speed, 1), round(computed, 1), round(self.loss, 3), score)
+
+    def fitting(self, seconds: float) -> int:
+        """How many updates fit into this time, by those of a pilot."""
+        return max(2 * self.updates, round(seconds * (self.updates - 1) / max(0.1, self.seconds)))
+
+
+def computed_seconds() -> float:
+    """Of all commands that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 # --- ours ---------------------------------------------------------------------------------------------------------
 
 
 def ours(work: Work, seconds: float) -> Turn:
-    run = work.folder / "run"
+    pilot = train_ours(work, PILOT)
+    training = train_ours(work, pilot.fitting(seconds))
+    model = transduce.load(work.folder / "run", device="cpu", engine="torch", weights="last", threads=work.threads)
+    outputs = model.translate((work.folder / "valid.en").read_text(encoding="utf-8").splitlines(), beam=1)
+    return training.after(pilot, bleu(work, outputs))
+
+
+def train_ours(work: Work, updates: int) -> Training:
+    run, before = work.folder / "run", computed_seconds()
     shutil.rmtree(run, ignore_errors=True)
     settings = {
         "model.family": "rnn", "model.cell": "lstm", "model.attention": "dot", "model.d_model": WIDTH, "model.tie": "none",
         "model.d_embedding": WIDTH, "model.d_readout": WIDTH, "model.num_encoder_layers": 1, "model.num_decoder_layers": 1,
         "model.dropout": DROPOUT, "data.source_units": "word", "data.target_units": "word", "data.joint": "true",
         "data.vocabulary_size": 12_000, "data.unknown": "unk", "data.normalization": "identity", "train.device": "cpu",
-        "train.threads": work.threads, "train.optimizer": "adam", "train.learning_rate": RATE, "train.schedule": "constant",
+        "train.threads": work.threads, "train.optimizer": "adam", "train.learning_rate": RATE, "train.schedule": "constant", "train.warmup_steps": 1,
         "train.label_smoothing": 0.1, "train.clip_norm": 1.0, "train.tokens_per_batch": TOKENS, "train.epochs": 0,
-        "train.ema": 0.0, "train.average": 0, "train.log_every": 1,
+        "train.ema": 0.0, "train.average": 0, "train.log_every": 1, "train.steps": updates, "train.validate_every": updates,
     }  # fmt: skip
     prepared = {"PYTHONPATH": str(HERE.parent), "TRANSDUCE_CACHE": str(work.folder / "cache"), **work.environment}
     program = [sys.executable, "-m", "transduce"]
     files = ["--train", *(str(work.text / f"train.{side}") for side in ("en", "de"))]
     files += ["--valid", *(str(work.folder / f"valid.{side}") for side in ("en", "de"))]
     given = ["--set", *(f"{name}={value}" for name, value in settings.items())]
-    call([*program, "train", str(run), *files, "--minutes", str(seconds / 60), *given], work.folder, prepared)
-    model = transduce.load(run, device="cpu", engine="torch", weights="last", threads=work.threads)
-    outputs = model.translate((work.folder / "valid.en").read_text(encoding="utf-8").splitlines(), beam=1)
-    return our_turn(run, bleu(work, outputs))
-
-
-def our_turn(run: Path, score: float) -> Turn:
+    call([*program, "train", str(run), *files, *given], work.folder, prepared)
     events = read_events(run / "metrics.jsonl")
     trained = [event for event in events if event["event"] == "train"]
-    valid = [event for event in events if event["event"] == "valid"]
+    speeds = [event["tokens_per_second"] for event in trained]
+    tokens = [event["target_tokens"] for event in trained]
     parameters = float(re.search(r"([\d.]+) M parameters", (run / "README.md").read_text())[1])
-    speed = statistics.median(event["tokens_per_second"] for event in trained)
-    return Turn(round(parameters * 1e6), trained[-1]["step"], round(speed, 1), round(valid[-1]["loss"], 3), score)
+    (loss,) = {event["loss"] for event in events if event["event"] == "valid"}
+    seconds = sum((now - last) / speed for last, now, speed in zip(tokens, tokens[1:], speeds[1:], strict=False))
+    cpu_s = computed_seconds() - before
+    return Training(round(parameters * 1e6), trained[-1]["step"], tokens[-1], seconds, speeds, loss, cpu_s)
 
 
 # --- Eole ---------------------------------------------------------------------------------------------------------
 
 
 def eole(work: Work, seconds: float) -> Turn:
-    pilot = eole_train(work, PILOT)
-    elapsed = figures(r"(\d+) sec;", pilot)
-    a_step = max(0.02, (elapsed[-1] - elapsed[1]) / (PILOT - 2))
-    updates = max(PILOT + 1, round(seconds / a_step))
-    log = eole_train(work, updates)
-    outputs, model = work.folder / "eole.txt", work.folder / "eole" / f"step_{updates}"
+    pilot = train_eole(work, PILOT)
+    training = train_eole(work, pilot.fitting(seconds))
+    outputs, model = work.folder / "eole.txt", work.folder / "eole" / f"step_{training.updates}"
     asked = [
         "-model_path",
         str(model),
@@ -184,13 +218,14 @@ def eole(work: Work, seconds: float) -> Turn:
         "1",
     ]
     call([str(work.peers / "eole"), "predict", *asked], work.folder, work.environment)
-    return eole_turn(log, updates, bleu(work, outputs.read_text(encoding="utf-8").splitlines()))
+    return training.after(pilot, bleu(work, outputs.read_text(encoding="utf-8").splitlines()))
 
 
-def eole_train(work: Work, updates: int) -> str:
-    """What it prints; the model is validated and saved after the last update."""
+def train_eole(work: Work, updates: int) -> Training:
+    """The model is validated and saved after the last update."""
+    before = computed_seconds()
     shutil.rmtree(work.folder / "eole", ignore_errors=True)
-    splits = {"corpus_1": work.text / "train"} | ({"valid": work.folder / "valid"} if updates != PILOT else {})
+    splits = {"corpus_1": work.text / "train", "valid": work.folder / "valid"}
     corpora = {
         name: {"path_src": f"{path}.en", "path_tgt": f"{path}.de", "transforms": []} for name, path in splits.items()
     }
@@ -207,24 +242,28 @@ def eole_train(work: Work, updates: int) -> str:
     }  # fmt: skip
     config = {
         "src_vocab": "vocab.txt", "tgt_vocab": "vocab.txt", "share_vocab": True, "save_data": "eole-data", "overwrite": True,
-        "report_every": 1 if updates == PILOT else 5, "seed": 1, "data": corpora, "training": training, "model": model,
+        "report_every": 1, "seed": 1, "data": corpora, "training": training, "model": model,
     }  # fmt: skip
     (work.folder / "eole.yaml").write_text(json.dumps(config))  # JSON is YAML
-    return call([str(work.peers / "eole"), "train", "--config", "eole.yaml"], work.folder, work.environment)
+    log = call([str(work.peers / "eole"), "train", "--config", "eole.yaml"], work.folder, work.environment)
+    return eole_training(log, updates, computed_seconds() - before)
 
 
-def eole_turn(log: str, updates: int, score: float) -> Turn:
-    speeds = figures(r"/ *([\d.]+) tok/s", log)
+def eole_training(log: str, updates: int, cpu_s: float) -> Training:
+    speeds, elapsed = figures(r"/ *([\d.]+) tok/s", log), figures(r"(\d+) sec;", log)
     (parameters,) = figures(r"\* number of parameters: (\d+)", log)
+    tokens = sum(figures(r"bsz: *[\d.]+/ *([\d.]+)/", log))
     loss = math.log(figures(r"Validation perplexity: ([\d.e+]+)", log)[-1])
-    return Turn(int(parameters), updates, round(statistics.median(speeds[1:] or speeds), 1), round(loss, 3), score)
+    return Training(int(parameters), updates, tokens, elapsed[-1] - elapsed[0], speeds, loss, cpu_s)
 
 
 # --- the table ----------------------------------------------------------------------------------------------------
 
 
 def table(turns: dict[str, list[Turn]]) -> str:
-    lines = [f"{'':8}{'M parameters':>13}{'updates':>9}{'target tokens/s':>17}{'valid loss':>12}{'BLEU':>8}"]
+    lines = [
+        f"{'':8}{'M parameters':>13}{'updates':>9}{'target tokens/s':>17}{'per CPU second':>16}{'valid loss':>12}{'BLEU':>8}"
+    ]
     for name, of in turns.items():
 
         def middle(figure: str, of: list[Turn] = of) -> float:
@@ -232,7 +271,7 @@ def table(turns: dict[str, list[Turn]]) -> str:
 
         lines.append(
             f"{name:8}{middle('parameters') / 1e6:13.2f}{middle('updates'):9,.0f}{middle('tokens_per_s'):17,.0f}"
-            f"{middle('valid_loss'):12.3f}{middle('valid_bleu'):8.2f}"
+            f"{middle('tokens_per_cpu_s'):16,.0f}{middle('valid_loss'):12.3f}{middle('valid_bleu'):8.2f}"
         )
     return "\n".join(lines)
 

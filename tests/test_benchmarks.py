@@ -40,8 +40,11 @@ def test_the_log_of_eole_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     log = "\n".join(
         ["* number of parameters: 8848880", *lines, "Validation perplexity: 20.0855", "Validation accuracy: 1"]
     )
-    turn = rnn_peers.eole_turn(log, 3, 1.5)
-    assert turn == rnn_peers.Turn(8_848_880, 3, 200.0, 3.0, 1.5)
+    pilot = rnn_peers.eole_training(log, 3, 7.0)
+    assert pilot == rnn_peers.Training(8_848_880, 3, 3 * 1769.0, 20.0, [80, 160, 240], pytest.approx(3, abs=1e-4), 7.0)
+    assert pilot.fitting(200.0) == 20  # two updates took 20 seconds
+    whole = rnn_peers.Training(8_848_880, 6, 3 * 1769.0 + 100, 50.0, [80, 160, 240], 2.0, 9.0)
+    turn = whole.after(pilot, 1.5)
+    assert turn == rnn_peers.Turn(8_848_880, 6, 200.0, 50.0, 2.0, 1.5)
     assert "eole" in rnn_peers.table({"eole": [turn]})
-    assert rnn_peers.figures(r"(\d+) sec;", log) == [10, 20, 30]
     sys.modules.pop("rnn_peers")
