@@ -52,7 +52,11 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as scratch:
         unpack(arguments.data, arguments.pairs, Path(scratch))
-        content = {"pairs": arguments.pairs, "rules": rules(Path(scratch)), "whole": [*wholes(Path(scratch))]}
+        content = {
+            "pairs": arguments.pairs,
+            "rules": rules(Path(scratch)),
+            "whole": [*wholes(Path(scratch), arguments.data)],
+        }
     show(content)
     if arguments.pairs == PAIRS:
         print(write_result("doctor-rules", "python benchmarks/rule_speed.py", ["numpy", "ftfy"], **content))
@@ -100,10 +104,11 @@ def best(work: Callable[[], Any], pairs: int) -> float:
     return round(min(times) / pairs * 1e6, 3)
 
 
-def wholes(folder: Path) -> Iterator[dict[str, Any]]:
+def wholes(folder: Path, data: Path) -> Iterator[dict[str, Any]]:
     for kind in ("fast", "full"):
         for processes in sorted({1, available_cores()}):
-            yield best_whole([sys.executable, __file__, "--one", str(processes), kind, str(folder)])
+            one = ["--one", str(processes), kind, str(folder)]
+            yield best_whole([sys.executable, __file__, "--data", str(data), *one])
 
 
 def best_whole(command: list[str]) -> dict[str, Any]:

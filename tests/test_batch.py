@@ -538,8 +538,8 @@ def test_what_is_wrong_with_finished_files_is_found(run: Path, translator: Trans
         (["a.tsv", "--columns", "source=id", "--into", ""], "--into '': give the column a name"),
         (["a.tsv", "--columns", "source=5"], "a.tsv:1: has 2 of the 5 columns that --columns names"),
         (["a.jsonl", "--columns", "source=txt"], "a.jsonl:1: no text under the key 'txt'; its keys are text"),
-        (["a.txt", "garbage"], "garbage: no UTF-8 text, by its first lines: convert it with iconv"),
-        (["utf16.txt"], "utf16.txt: no UTF-8 text"),
+        (["a.txt", "garbage"], "garbage: its first lines are not UTF-8 text: convert it with iconv"),
+        (["utf16.txt"], "utf16.txt: its first lines are not UTF-8 text"),
         (["a.txt", "--to", "de"], "target language 'de': "),
         (["a.jsonl", "--columns", "source=1"], "JSONL has keys, not numbers"),
         (["a.txt", "--shard-lines", "0"], "shard_lines = 0: must be from 1"),
@@ -575,8 +575,8 @@ def test_folders_that_are_no_batch_are_refused(run: Path, tmp_path: Path, capsys
     given = write(tmp_path / "a", TEXTS)
     for arguments, message in (
         ([str(run), given, "-o", given], "is a file; give a folder"),
-        ([str(run), given, "-o", str(tmp_path)], "the folder is not empty and holds no batch"),
-        (["-o", str(tmp_path), "--verify"], "holds no batch (it has no manifest.json)"),
+        ([str(run), given, "-o", str(tmp_path)], "the folder is not empty and is not a batch"),
+        (["-o", str(tmp_path), "--verify"], "not a batch (it has no manifest.json)"),
         (["-o", str(tmp_path)], "give a run folder and files to translate"),
     ):
         assert main(["batch", *arguments, *FORM]) == 2

@@ -553,7 +553,7 @@ MISTAKES = [
     (["train", "new", "--config", "missing.toml"], "missing.toml: cannot be read"),
     (
         ["train", "FULL", "--train", "INPUT", "INPUT", "--valid", "INPUT", "INPUT"],
-        "the folder is not empty and holds no run",
+        "the folder is not empty and is not a run",
     ),
     (["train", "new", "--from", "nowhere", "--train", "INPUT", "INPUT", "--valid", "INPUT", "INPUT"], "no such folder"),
 ]

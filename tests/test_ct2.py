@@ -538,7 +538,7 @@ def test_one_that_was_made_from_other_weights_is_built_again(copy: Path, tmp_pat
     shutil.copytree(RunFolder(other).ct2 / kept(other)[0], path)
     chosen, said = heard(copy, engine="ct2")
     assert chosen.translate(["the cat sat"]) == text
-    assert "made from other weights" in said[0]
+    assert "converted from other weights" in said[0]
 
 
 def test_what_ctranslate2_cannot_load_is_one_line(copy: Path) -> None:
@@ -547,7 +547,7 @@ def test_what_ctranslate2_cannot_load_is_one_line(copy: Path) -> None:
     path = chosen.engines.ct2.model.path
     (path / "model.bin").write_bytes(b"nonsense")
     with pytest.raises(
-        RunError, match=r"CTranslate2 cannot load it .*, though its files are whole: is there enough memory"
+        RunError, match=r"CTranslate2 cannot load it .*, although its files are complete: check the free memory"
     ):
         chosen.translate(["the cat sat"])
 

@@ -204,7 +204,10 @@ def test_the_command_line_translates_and_evaluates(
         (["--lm-weight", "0.5"], "--lm-weight has no effect without --lm: name a language model"),
         (["--lm", "LM", "--lm-weight", "-1"], "lm_weight = -1.0: must be at least 0 and at most 10"),
         (["--lm", "LM", "--lm-weight", "nan"], "lm_weight = nan: must be at least 0 and at most 10"),
-        (["--lm", "RUN"], "run: this model translates and is no language model; train one with --text"),
+        (
+            ["--lm", "RUN"],
+            "run: this model translates: it is not a language model; `transduce train RUN --text FILE` trains one",
+        ),
         (["--lm", "missing"], "missing: no such folder"),
         (["--lm", "LM", "--engine", "ct2"], "the ct2 engine cannot serve this: it cannot search with a language model"),
     ],

@@ -146,8 +146,8 @@ def test_options_are_read_as_marian_writes_them() -> None:
 @pytest.mark.parametrize(
     ("option", "value", "said"),
     [
-        ("type", "s2s", "type is s2s, which our model does not support (only transformer)"),
-        ("transformer_preprocess", "n", "transformer-preprocess is n, which our model does not support (only none)"),
+        ("type", "s2s", "type is s2s, which Transduce does not support (only transformer)"),
+        ("transformer_preprocess", "n", "transformer-preprocess is n, which Transduce does not support (only none)"),
         ("transformer_postprocess", "da", "transformer-postprocess is da"),
         ("transformer_ffn_activation", "gelu", "transformer-ffn-activation is gelu"),
         ("transformer_decoder_autoreg", "rnn", "transformer-decoder-autoreg is rnn"),
@@ -518,7 +518,7 @@ DAMAGE = [
     (setting(d_model=90_000), "config.json has d_model 90000, but the embeddings are ["),
     (setting(encoder_layers=10**9), "must be at most"),
     (setting(d_model=1e400), "config.json: cannot be read: cannot convert float infinity"),
-    (setting(activation_function=[]), "config.json: activation_function []: not supported by our model"),
+    (setting(activation_function=[]), "config.json: activation_function []: not supported by Transduce"),
     (without_weights, "model.safetensors: not found: the weights are missing"),
     (only_pickled, "its weights are pickled (pytorch_model.bin), and opening a pickle can run any code"),
     (torn_weights, "model.safetensors: cannot be read as safetensors"),
@@ -535,7 +535,7 @@ DAMAGE = [
     (ids_beyond, "has ids up to 10000"),
     (unnamed_ids, "1 ids have embeddings but no piece in its vocabulary"),
     (setting(model_type="t5"), "config.json has model_type t5; only marian"),
-    (setting(decoder_ffn_dim=32), "encoder_ffn_dim and decoder_ffn_dim differ: not supported by our model"),
+    (setting(decoder_ffn_dim=32), "encoder_ffn_dim and decoder_ffn_dim differ: not supported by Transduce"),
     (setting(decoder_attention_heads=2), "encoder_attention_heads and decoder_attention_heads differ"),
     (setting(activation_function="quick_gelu"), "activation_function quick_gelu"),
     (setting(scale_embedding=False), "scale_embedding is not true"),

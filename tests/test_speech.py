@@ -261,7 +261,7 @@ def test_recordings_are_transcribed_scored_and_searched_as_one(corpus: Path, run
     assert "norm:nfkc+lower+no-punctuation" in evaluation.scores.main.signature
     (score,) = translator.score(files[:1], ["low"])
     assert score < 0
-    with pytest.raises(SettingError, match="hears recordings"):
+    with pytest.raises(SettingError, match="this model takes recordings, which have no tokens"):
         translator.attention(files[0])
 
 

@@ -121,7 +121,7 @@ def test_what_is_wrong_with_a_student_is_said_before_the_teacher_works(
         synthesis.distill(teacher, tmp_path / "run", TrainingRequest(train=[]))
     with pytest.raises(SettingError, match="d_modell"):
         synthesis.distill(teacher, tmp_path / "run", TrainingRequest(train=[files], settings=["model.d_modell=3"]))
-    with pytest.raises(RunError, match="the folder is not empty and holds no run"):
+    with pytest.raises(RunError, match="the folder is not empty and is not a run"):
         synthesis.distill(teacher, tmp_path, TrainingRequest(train=[files]))
     assert not (tmp_path / "run").exists()
 

@@ -59,13 +59,13 @@ class BatchFolder:
         """The manifest of a folder that must have one."""
         found = self.read_manifest()
         if found is None:
-            raise RunError(f"{self.path}: holds no batch (it has no manifest.json); `transduce batch` makes one")
+            raise RunError(f"{self.path}: not a batch (it has no manifest.json); `transduce batch` makes one")
         return found
 
     def write_manifest(self, manifest: Manifest) -> None:
         """Write the manifest; a folder with other files is refused."""
         if self.path.is_dir() and not self.manifest_file.exists() and any(self._foreign()):
-            raise RunError(f"{self.path}: the folder is not empty and holds no batch; give a new folder")
+            raise RunError(f"{self.path}: the folder is not empty and is not a batch; give a new folder")
         with write_errors():
             self.path.mkdir(parents=True, exist_ok=True)
         self._write(self.manifest_file, manifest.to_json())

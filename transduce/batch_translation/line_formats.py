@@ -199,7 +199,7 @@ def _check_text(path: str) -> None:
     strange = sum(_decoded(line)[1] for line in lines)
     if 2 * strange > len(lines) or 100 * beginning.count(0) > len(beginning):
         raise DataError(
-            f"{path}: no UTF-8 text, by its first lines: convert it with iconv; the name of a compressed file must end in .gz, "
+            f"{path}: its first lines are not UTF-8 text: convert it with iconv; the name of a compressed file must end in .gz, "
             ".xz or .bz2"
         )
 

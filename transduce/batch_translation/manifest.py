@@ -140,7 +140,9 @@ class Manifest:
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise DamagedFile(f"{where}: not the manifest of a batch, or damaged: translate to a new folder") from None
         if version != VERSION:
-            raise DamagedFile(f"{where}: of version {version}, but this program writes {VERSION}: use a new folder")
+            raise DamagedFile(
+                f"{where}: has format version {version}, but this program reads {VERSION}: translate to a new folder"
+            )
         return manifest
 
 

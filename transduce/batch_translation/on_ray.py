@@ -142,5 +142,5 @@ class Dispatch:
         place = self.progress.manifest.place(number)
         reason = f"{place}: the actor was lost at or after this line ({type(error).__name__})"
         if self.losses >= LOSSES * self.actors.count:
-            raise RunError(f"Ray loses every actor before it finishes a shard: {str(error).splitlines()[0]}")
+            raise RunError(f"every Ray actor died before it finished a shard: {str(error).splitlines()[0]}")
         self.progress.failed(number, reason, self.schedule.failed(number, reason, worker_lost=True))

@@ -101,7 +101,7 @@ class Worker:
         """Count the rows and name the file, unless another attempt was faster and has removed it."""
         try:
             if (found := self.format.count(path)) != shard.rows:
-                raise ShardError(f"{found:,} lines were written for {shard.rows:,}")
+                raise ShardError(f"the shard has {shard.rows:,} lines, but {found:,} were written")
             self.folder.finish(shard.number, path, self.format.ending)
         except FileNotFoundError:
             if not self.folder.is_finished(shard.number):

@@ -95,7 +95,7 @@ def _say_result(result: "BatchResult", options: Options) -> None:
     for failure in result.failures:  # whatever --quiet says
         print(f"transduce: shard {failure.shard} was set aside: {failure.reason}", file=sys.stderr)
     if result.failures:
-        print("transduce: mend the cause and rerun the command: only these shards are translated then", file=sys.stderr)
+        print("transduce: fix the cause and rerun the command, which translates only these shards", file=sys.stderr)
 
 
 def _say_verified(found: "Verification", options: Options) -> None:

@@ -59,7 +59,7 @@ def score_text(options: Options) -> int:
     found = [model.score(texts, stride) for stride in strides]
     if found[0].unknown:
         print(
-            f"warning: {found[0].unknown:,} of {found[0].tokens:,} tokens are not in the vocabulary, so the figures are too good",
+            f"warning: {found[0].unknown:,} of {found[0].tokens:,} tokens are not in the vocabulary, so the figures look better than they are",
             file=sys.stderr,
         )
     if options.json:

@@ -89,7 +89,13 @@ def make_parser() -> Parser:
         arguments(command)
 
     add("training", "demo", _demo, "train, score and use a small model on the CMU pronouncing dictionary")
-    add("training", "paper", _paper, "measure the paper's three tables in small, and write them to one page", TABLES)
+    add(
+        "training",
+        "paper",
+        _paper,
+        "measure small versions of the paper's three tables, and write them to one page",
+        TABLES,
+    )
     add("training", "train", _train, "train a model, or resume a run", RESUME)
     add("examining", "doctor", _doctor, "look for problems in training, validation and test data", EXIT_STATUS)
     add("training", "plan", _plan, "predict the time, memory and disk of a training run", REHEARSAL)
@@ -327,7 +333,11 @@ def _doctor(parser: Parser) -> None:
     add("--reverse", metavar="RUN", default="", help="with --model: a model of the opposite direction")
     add("--processes", type=int, default=0, metavar="N", help="number of processes (default: one for each core)")
     add("--json", action="store_true", help="print the report as JSON on stdout")
-    add("--quiet", action="store_true", help="print no report and no progress; the exit status tells")
+    add(
+        "--quiet",
+        action="store_true",
+        help="print no report and no progress; the exit status says whether anything serious was found",
+    )
 
 
 def _translate(parser: Parser) -> None:

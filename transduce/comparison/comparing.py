@@ -45,7 +45,7 @@ def compare(request: CompareRequest) -> Compared:
     systems = [open_system(paths, request.options) for paths in parse_systems(request.systems)]
     if request.test == "randomization" and len({len(system.members) for system in systems}) > 1:
         raise SettingError(
-            "randomization needs the same number of seeds for every system: leave out some, or bootstrap"
+            "randomization needs the same number of seeds for every system: leave out some, or use --test bootstrap"
         )
     lines = read_test_lines(request, first_config(systems))
     outputs = [outputs_of(system, lines, request) for system in systems]

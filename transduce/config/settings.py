@@ -388,7 +388,9 @@ class Config:
     def transformer(self) -> TransformerConfig:
         """The model's settings, for what serves Transformers only: kernels, exports, pictures of attention."""
         if not isinstance(self.model, TransformerConfig):
-            raise SettingError(f"model.family = {self.model.family}: this is available for Transformers only")
+            raise SettingError(
+                f"model.family = {self.model.family}: this needs a Transformer (model.family=transformer)"
+            )
         return self.model
 
 

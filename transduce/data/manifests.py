@@ -81,9 +81,9 @@ def utterance(record: Mapping[str, Any], manifest: str, where: str) -> Utterance
     """The utterance that a line of a manifest describes."""
     audio, text = _first(record, _AUDIO), _first(record, _TEXT)
     if not isinstance(audio, str) or not audio:
-        raise DataError(f"{where}: no recording: a line needs the path of one in `audio`")
+        raise DataError(f"{where}: no recording: `audio` must have its path")
     if not isinstance(text, str):
-        raise DataError(f"{where}: no text: a line needs one in `text`")
+        raise DataError(f"{where}: no text: `text` must have the words that are spoken")
     begin, length = _seconds(record, "offset", where), _seconds(record, "duration", where)
     speaker = str(_first(record, _SPEAKER) or "")
     # NeMo's manifests give the duration of whole files too.

@@ -118,7 +118,7 @@ def scan(corpus: Corpus, sample_pairs: int, look_for: Iterable[tuple[str, str]] 
         raise EmptyCorpus(corpus.groups, corpus.unit)
     if 0 < recordings < sample.seen:
         raise DataError(
-            "some of the training or validation files name recordings, and some do not: give one kind of files"
+            "some of the training or validation files name recordings and others have text: give files of one kind"
         )
     if len(groups) > 1:  # blocks do not always show where a group ends
         content.update(repr(groups).encode())

@@ -109,7 +109,7 @@ def _refuse(folder: Path, config: Json) -> None:
     kind = config.get("model_type")
     if kind not in ("marian", "pegasus"):
         raise DataError(
-            f"{folder}: config.json has model_type {kind}; only marian, and pegasus as we export it, can be imported"
+            f"{folder}: config.json has model_type {kind}; only marian, and pegasus as `transduce export` writes it, can be imported"
         )
     activation = config.get("activation_function")
     differ = [n for n in ("attention_heads", "ffn_dim") if config.get(f"encoder_{n}") != config.get(f"decoder_{n}")]
@@ -123,7 +123,7 @@ def _refuse(folder: Path, config: Json) -> None:
     ]
     for refused, what in wrong:
         if refused:
-            raise DataError(f"{folder / 'config.json'}: {what}: not supported by our model")
+            raise DataError(f"{folder / 'config.json'}: {what}: not supported by Transduce")
 
 
 def _check_width(folder: Path, model: TransformerConfig, tables: Tables) -> None:

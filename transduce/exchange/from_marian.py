@@ -224,12 +224,14 @@ def _refuse(path: Path, options: Options) -> None:
     for name, allowed in REQUIRED.items():
         if options.get(name, allowed[0]) not in allowed:
             raise DataError(
-                f"{path}: {name} is {options[name] or 'empty'}, which our model does not support "
+                f"{path}: {name} is {options[name] or 'empty'}, which Transduce does not support "
                 f"(only {' or '.join(str(one) or 'none' for one in allowed)})"
             )
     feed = options.get("transformer-decoder-dim-ffn", "0")
     if feed not in ("0", options.get("transformer-dim-ffn")):
-        raise DataError(f"{path}: transformer-decoder-dim-ffn is {feed}, but our model has one width for both sides")
+        raise DataError(
+            f"{path}: transformer-decoder-dim-ffn is {feed}, but models of Transduce have one width for both sides"
+        )
 
 
 def _config(

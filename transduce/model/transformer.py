@@ -144,7 +144,7 @@ class Transformer(Model):
 def as_transformer(model: Model) -> Transformer:
     """The model, typed as a Transformer; other families have no attention maps, kernels or exports."""
     if not isinstance(model, Transformer):
-        raise SettingError(f"model.family = {model.config.family}: this is available for Transformers only")
+        raise SettingError(f"model.family = {model.config.family}: this needs a Transformer (model.family=transformer)")
     return model
 
 

@@ -1,1 +1,1 @@
-"""The paper's three tables in small, measured on one machine, and a page that shows them: `transduce paper`."""
+"""Small versions of the paper's three tables, measured on one machine, and a page that shows them: `transduce paper`."""

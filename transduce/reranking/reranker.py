@@ -76,7 +76,7 @@ class RerankingTranslator(Translator):
         self.forms, self.file = translator.forms, file
         self.judges = Judges(file.lm, file.reverse, options)
         if self.hears and file.reverse:
-            raise SettingError("a reverse model needs sources of text, and this model hears recordings")
+            raise SettingError("a reverse model needs sources of text, but this model takes recordings")
 
     def ready(self, request: SearchRequest | None = None) -> "RerankingTranslator":
         super().ready(self._listing(request or self.request()))

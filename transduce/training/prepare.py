@@ -124,7 +124,7 @@ def prepare_data(
 def check_free(folder: RunFolder) -> None:
     """Refuse a folder that holds something other than a run."""
     if not folder.config.exists() and folder.path.exists() and not _is_free(folder):
-        raise RunError(f"{folder.path}: the folder is not empty and holds no run; give a new or empty folder")
+        raise RunError(f"{folder.path}: the folder is not empty and is not a run; give a new or empty folder")
 
 
 def _is_free(folder: RunFolder) -> bool:
@@ -432,7 +432,7 @@ def store_of(pairs: Pairs) -> Store:
     """The store that pairs, or windows of text, are read from."""
     store = pairs.store if isinstance(pairs, TextWindows) else pairs
     if not isinstance(store, Store):
-        raise SettingError("speech is trained by one process: leave out torchrun")
+        raise SettingError("speech models are trained by one process: run the command without torchrun")
     return store
 
 

@@ -82,7 +82,7 @@ def _compare(path: Path, key: str) -> str:
     except (FileNotFoundError, ValueError, KeyError, TypeError, RecursionError):
         return f"{MANIFEST} is missing or damaged"
     if made_from != key:
-        return "it was made from other weights or settings"
+        return "it was converted from other weights or settings"
     if {file.name for file in path.iterdir()} != {MANIFEST, *hashes}:
         return "files are missing, or there are others"
     altered = [name for name in sorted(hashes) if _hash(path / name) != hashes[name]]
@@ -148,6 +148,6 @@ def _build(opened: ModelFolder, weights: Path, quantization: Quantization, path:
 def not_loaded(model: Ct2Model, error: Exception) -> RunError:
     """Its files match their hashes, or it would have been built again."""
     return RunError(
-        f"{model.path}: CTranslate2 cannot load it ({error}), though its files are whole: is there enough memory, and is "
-        "the limit of open files (ulimit -n) high enough?"
+        f"{model.path}: CTranslate2 cannot load it ({error}), although its files are complete: check the free memory and "
+        "the limit of open files (ulimit -n)"
     )

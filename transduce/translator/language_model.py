@@ -443,7 +443,9 @@ def open_language_model(folder: str | Path) -> ModelFolder:
     """The folder of a language model; any other model is refused."""
     opened = open_folder(folder)
     if not isinstance(opened.config.model, DecoderConfig):
-        raise SettingError(f"{folder}: this model translates and is no language model; train one with --text")
+        raise SettingError(
+            f"{folder}: this model translates: it is not a language model; `transduce train RUN --text FILE` trains one"
+        )
     return opened
 
 

@@ -38,7 +38,9 @@ def draw_attention(attention: Attention, path: str | Path) -> None:
     path = check_picture_path(path)
     source, target = attention.source, attention.target
     if max(len(source), len(target)) > MOST_TOKENS:
-        raise SettingError(f"{len(source)} and {len(target)} tokens: a picture takes at most {MOST_TOKENS} a side")
+        raise SettingError(
+            f"{len(source)} and {len(target)} tokens: a picture has room for at most {MOST_TOKENS} on each side"
+        )
     written, before = attention.written, [START, *target[1:]]
     parts = [
         ("Encoder self-attention", attention.maps.encoder, source, source),

@@ -322,7 +322,7 @@ class Translator:
     def source_ids(self, text: str) -> list[int]:
         """The ids of a line as the model takes them: cut if it is too long, `</s>` last."""
         if self.hears:
-            raise SettingError("this model hears recordings, which are not tokens: this is available for text only")
+            raise SettingError("this model takes recordings, which have no tokens: use a model that translates text")
         return self._cut(self.vocabularies.source.encode([self.forms.learned([text])[0].text])[0])
 
     def attention(self, source: str, target: str | None = None, *, picture: str | Path = "") -> Attention:

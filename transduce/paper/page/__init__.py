@@ -33,7 +33,7 @@ class PageData:
 
 def write_page(data: PageData, path: FilePath) -> None:
     text = document(TEMPLATE, read_files(FilePath(__file__).parent))
-    about = f"The three tables of the paper in small, measured on this machine in {data.minutes:.1f} minutes by transduce paper."
+    about = f"Small versions of the paper's three tables, measured on this machine in {data.minutes:.1f} minutes by transduce paper."
     content = "\n".join(
         [
             layers_section(data),
