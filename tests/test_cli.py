@@ -529,7 +529,7 @@ MISTAKES = [
         ["evaluate", "MODEL", "INPUT", "INPUT", "--output", "no/such/folder/out"],
         "the folder no/such/folder does not exist",
     ),
-    (["attention", "MODEL", "ab " * 200, "-o", "a.png"], "a picture takes at most 150 a side"),
+    (["attention", "MODEL", "ab " * 200, "-o", "a.png"], "a picture has room for at most 150 on each side"),
     (
         ["train", "new", "--train", "FEW", "FEW"],
         "too few different sources (2 pairs) to hold any out for validation: give validation data with --valid",
