@@ -304,7 +304,7 @@ def test_the_count_is_checked_before_the_name_is_given(run: Path, translator: Tr
     content = path.read_bytes()
     path.write_bytes(content[::-1].replace(b"\n", b" ", 2)[::-1])  # as long, but with one line fewer
     worker = Worker(BatchFolder(tmp_path / "out"), manifest, translator)
-    with pytest.raises(ShardError, match="2 lines were written for 3"):
+    with pytest.raises(ShardError, match="the shard has 3 lines, but 2 were written"):
         worker.translate(6)
     assert not BatchFolder(tmp_path / "out").finished()
     path.write_bytes(content + b"more\n")

@@ -208,7 +208,7 @@ def test_other_files_are_refused(content: str, tmp_path: Path) -> None:
         (["rerank", "RUN", "IN", "REF", "-o", "out"], "nothing to rerank with: give --lm RUN, --reverse RUN, or both"),
         (["rerank", "RUN", "IN", "REF", "-o", "out", "--lm", "LM", "--n-best", "1"], "needs lists of at least 2 outputs"),
         (["rerank", "RUN", "IN", "REF", "-o", "missing/out", "--lm", "LM"], "the folder missing does not exist"),
-        (["rerank", "RUN", "IN", "REF", "-o", "out", "--lm", "RUN"], "this model translates and is no language model"),
+        (["rerank", "RUN", "IN", "REF", "-o", "out", "--lm", "RUN"], "this model translates: it is not a language model"),
         (["rerank", "RUN", "IN", "REF", "-o", "out", "--reverse", "LM"], "a language model does not translate"),
         (["translate", "RUN", "IN", "--rerank", "missing"], "missing: cannot be read (No such file or directory)"),
         (["translate", "RUN", "IN", "--rerank", "FILE", "--lm", "LM"], "leave out --lm or --rerank"),
