@@ -23,7 +23,6 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import cycle, islice
 from pathlib import Path
 
 from facts import write_result
@@ -87,14 +86,17 @@ def train_tiny(run: str, data: Path | None) -> None:
 
 
 def write_lines(source: Path, count: int, given: Path, part: "re.Pattern[bytes] | None" = None) -> None:
-    """The first lines of a file, or the first parts of them, such as words; repeated if there are fewer."""
-    found: list[bytes] = []
-    with source.open("rb") as file:
-        for line in file:
-            found += part.findall(line.lower()) if part else [line.removesuffix(b"\n")]
-            if len(found) >= count:
-                break
-    given.write_bytes(b"\n".join(islice(cycle(found), count)) + b"\n")
+    """The first lines of a file, or the first parts of them, such as words; repeated if there are fewer.
+
+    One after the other: the memory of this process counts in that of the commands it starts.
+    """
+    with given.open("wb") as out:
+        while count:
+            with source.open("rb") as file:
+                for line in file:
+                    found = part.findall(line.lower()) if part else [line.removesuffix(b"\n")]
+                    out.writelines(one + b"\n" for one in found[:count])
+                    count -= min(count, len(found))
 
 
 def measure(job: Job, folder: Path, lines: int) -> Iterator[dict]:
