@@ -9,7 +9,7 @@ from hostile_texts import FORBIDDEN
 
 FLAGS = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync"
+    "--disable-component-update --disable-sync --use-fake-device-for-media-stream --use-fake-ui-for-media-stream"
 ).split()
 Page = Any  # playwright's, which may not be installed
 

@@ -110,6 +110,23 @@ def test_the_beam_is_the_one_that_was_requested(client: Client, service: Service
     refused(client("POST", "/v1/transcribe?beam=99", content=WAV), 400)
 
 
+def test_where_the_decoder_listens(client: Client, folder: Path) -> None:
+    path = "/v1/transcribe?attention=true"
+    answer = TranscribeAnswer.model_validate_json(client("POST", path, content=WAV).content, strict=True)
+    listened = answer.segments[0].attention
+    assert listened is not None
+    assert "".join(listened.tokens[:-1]).replace("\u2581", " ").strip() == answer.text
+    assert {len(row) for row in listened.weights} == {26}  # 101 frames, in two steps of two
+    assert [sum(row) for row in listened.weights] == pytest.approx([1] * len(listened.tokens), abs=0.01)
+    plain = client("POST", "/v1/transcribe", content=WAV).json()
+    assert "attention" not in plain["segments"][0]
+    assert plain["text"] == answer.text
+    silence = client("POST", path, content=encoded(np.zeros(RATE, np.float32))).json()
+    assert silence["segments"] == [{"begin": 0.0, "end": 1.0, "text": "", "confidence": 1.0}]
+    short = Client(make_service([folder], inspected_seconds=0.5))
+    assert "attention is shown for at most 0.5 s" in refused(short("POST", path, content=WAV), 413)
+
+
 def test_the_shape_that_clients_of_openai_know(client: Client) -> None:
     text = send(client, WAV).json()["text"]
     fields = {"model": "talks", "language": "iba", "prompt": "x", "temperature": "0"}

@@ -20,7 +20,7 @@ from transduce.server.queue import Queue
 from transduce.server.refusals import NotFound, Overloaded, PayloadTooLarge, Refusal, UnsupportedType
 from transduce.server.settings import ServerSettings
 from transduce.server.specification import Specification
-from transduce.server.transcription import DecodingWork, ServedSpeechModel, TranscriptionWork
+from transduce.server.transcription import DecodingWork, ListeningWork, ServedSpeechModel, TranscriptionWork
 from transduce.translator import LoadOptions, SearchRequest, Translation, Translator
 from transduce.translator.split import normalized
 
@@ -62,6 +62,7 @@ class Transcribed:
 
     seconds: float
     segments: "list[Segment]"
+    listened: dict[int, dict[str, Any]]  # by the number of a segment: its tokens, and their attention over time
 
     @property
     def text(self) -> str:
@@ -147,13 +148,29 @@ class Service:
         finally:
             self.metrics.generated_tokens.labels(model.of.name).inc(sum(text.tokens for text in generation.texts))
 
-    async def transcribe(self, model: ServedSpeechModel, recording: bytes, request: SearchRequest) -> Transcribed:
+    async def transcribe(
+        self, model: ServedSpeechModel, recording: bytes, request: SearchRequest, *, attention: bool = False
+    ) -> Transcribed:
         """Decode a recording and transcribe its pieces; they are one job of the queue."""
         heard = await self._decode(recording)
+        if attention and heard.seconds > (most := self.settings.inspected_seconds):
+            raise PayloadTooLarge(
+                f"the recording lasts {heard.seconds:.1f} s; attention is shown for at most {most:g} s"
+            )
         self.metrics.audio_seconds.labels(model.of.name).inc(heard.seconds)
         costs = [float(len(utterance)) for utterance in heard.utterances]
         found: list[Translation] = await self.queue.answer(TranscriptionWork(model, request), heard.utterances, costs)
-        return Transcribed(heard.seconds, heard.segments(found))
+        segments = heard.segments(found)
+        return Transcribed(heard.seconds, segments, await self._listened(model, heard, segments) if attention else {})
+
+    async def _listened(
+        self, model: ServedSpeechModel, heard: "RecordingPieces", segments: "list[Segment]"
+    ) -> dict[int, dict[str, Any]]:
+        """Where the decoder listens in each segment that holds sound."""
+        numbers = [heard.times.index(times) for times in heard.heard]
+        pairs = [(utterance, segments[n].text) for n, utterance in zip(numbers, heard.utterances, strict=True)]
+        found = await self.queue.answer(ListeningWork(model), pairs, [float(len(utterance)) for utterance, _ in pairs])
+        return dict(zip(numbers, found, strict=True))
 
     async def _decode(self, recording: bytes) -> "RecordingPieces":
         from transduce.audio.uploads import UploadError, UploadLimits

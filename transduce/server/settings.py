@@ -34,6 +34,7 @@ class ServerSettings:
     audio_bytes: int = 25_000_000
     audio_seconds: float = 600.0
     audio_types: tuple[str, ...] = TYPES
+    inspected_seconds: float = 60.0  # of a recording whose attention is shown
     upload_s: float = 60.0  # for receiving it
     uploads: int = 16  # recordings at the same time, on their way or in work; further ones are refused
 

@@ -25,6 +25,15 @@ ResponseFormat = Literal["json", "text", "verbose_json"]
 FILE = {"type": "string", "format": "binary", "description": "The recording: wav, flac, ogg (Opus, Vorbis) or mp3."}
 
 
+class ListeningAnswer(BaseModel):
+    """Where the decoder listens while it writes the tokens of a segment."""
+
+    tokens: list[str] = Field(description="The tokens of the text, ending in `</s>`.")
+    weights: list[list[float]] = Field(
+        description="Cross-attention, averaged over layers and heads: a row per token, a column per 40 ms of the segment."
+    )
+
+
 class SegmentAnswer(BaseModel):
     """A piece of a recording with its text."""
 
@@ -32,6 +41,7 @@ class SegmentAnswer(BaseModel):
     end: float = Field(description="Where it ends.")
     text: str = Field(description="Its text; empty for silence.")
     confidence: float = Field(description="The geometric mean of the probabilities of its tokens; 1 for silence.")
+    attention: ListeningAnswer | None = Field(None, description="Present only if `attention` was requested.")
 
 
 class TranscribeAnswer(BaseModel):
@@ -62,16 +72,22 @@ def transcribe_routes(service: Service) -> APIRouter:
         beam: Annotated[
             int | None, Query(ge=1, le=MOST_BEAM, description="The beam size. Default: the setting of the model.")
         ] = None,
+        attention: Annotated[
+            bool, Query(description="Return where the decoder listens, for recordings of up to 60 s.")
+        ] = False,
     ) -> Response:
         """Transcribe a recording: the body of the request, or the field `file` of a form."""
         content_type = http.headers.get("content-type", "")
         body = await http.body()
         form = parse_form(content_type, body) if is_form(content_type) else Form({}, body)
         _check_fields(form, ())
-        name, transcribed = await _transcribed(service, http, model, form.file, beam)
-        segments = [SegmentAnswer(**vars(segment)) for segment in transcribed.segments]
+        name, transcribed = await _transcribed(service, http, model, form.file, beam, attention)
+        segments = [
+            SegmentAnswer(**vars(segment), attention=transcribed.listened.get(number))  # type: ignore[arg-type]
+            for number, segment in enumerate(transcribed.segments)
+        ]
         answer = TranscribeAnswer(model=name, text=transcribed.text, seconds=transcribed.seconds, segments=segments)
-        return Response(answer.model_dump_json(), media_type="application/json")
+        return Response(answer.model_dump_json(exclude_none=True), media_type="application/json")
 
     @router.post(OPENAI, responses={200: {"model": TranscriptionAnswer}}, openapi_extra=_body(_OPENAI_FIELDS))
     async def transcriptions(http: HttpRequest) -> Response:
@@ -113,13 +129,13 @@ def _body(fields: dict[str, Any], raw: bool = False) -> dict[str, Any]:
 
 
 async def _transcribed(
-    service: Service, http: HttpRequest, name: str, recording: bytes, beam: int | None
+    service: Service, http: HttpRequest, name: str, recording: bytes, beam: int | None, attention: bool = False
 ) -> tuple[str, Transcribed]:
     """The name of the model, and what it heard."""
     model = service.models.speech(name)
     request = model.translator.request(beam=beam, figures="outputs")
     return model.of.name, await cancel_on_disconnect(
-        http, service.metrics, service.transcribe(model, recording, request)
+        http, service.metrics, service.transcribe(model, recording, request, attention=attention)
     )
 
 

@@ -2,7 +2,7 @@
 
 import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from transduce.server.specification import Specification, fingerprint
 from transduce.translator import LoadOptions, SearchRequest, Translation, Translator
@@ -84,3 +84,28 @@ class TranscriptionWork:
     def __call__(self, utterances: "list[Features]") -> list[Translation]:
         with self.model.lock:
             return self.model.translator.hear(utterances, self.request)
+
+
+@dataclass(frozen=True)
+class ListeningWork:
+    """Work for the queue that says where the decoder listens: for each utterance and its text, a row of weights per token."""
+
+    model: ServedSpeechModel
+
+    @property
+    def alone(self) -> ServedSpeechModel:
+        return self.model
+
+    @property
+    def kind(self) -> tuple[object, ...]:
+        return self.model.of.name, "listen"
+
+    def __call__(self, pairs: "list[tuple[Features, str]]") -> list[dict[str, Any]]:
+        with self.model.lock:
+            return [self._listened(*pair) for pair in pairs]
+
+    def _listened(self, utterance: "Features", text: str) -> dict[str, Any]:
+        seen = self.model.translator.listening(utterance, text)
+        layers = seen.maps.cross
+        mean: Any = sum(layer[0].double().mean(0) for layer in layers) / len(layers)
+        return {"tokens": seen.written, "weights": mean.round(decimals=4).tolist()}

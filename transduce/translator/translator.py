@@ -347,18 +347,25 @@ class Translator:
             draw_attention(attention, picture)
         return attention
 
+    def listening(self, utterance: "Features", text: str) -> Attention:
+        """The attention weights for an utterance in memory and its text; `source` of the result is empty."""
+        return self._watched(utterance, [], text)
+
     def _attention(self, source: str, text: str) -> Attention:
+        ids = self.source_ids(source)
+        return self._watched(ids, self.vocabularies.source.pieces(ids), text)
+
+    def _watched(self, source: Any, names: list[str], text: str) -> Attention:
         import torch
 
         from transduce.model import Tokens, collate, watch
 
-        ids = self.source_ids(source)
         given = [self.vocabularies.target.pad, *self.vocabularies.target.encode([text])[0][:-1]]
         device = self.device.torch
         with torch.inference_mode(), watch(self.model.eval()) as maps:
-            memory = self.model.encode(collate([ids], self.vocabularies.source.pad).to(device))
+            memory = self.model.encode(collate([source], self.vocabularies.source.pad).to(device))
             self.model.decode(Tokens.padded([given], self.vocabularies.target.pad).to(device), memory)
-        return Attention(self.vocabularies.source.pieces(ids), self.vocabularies.target.pieces(given), maps, text)
+        return Attention(names, self.vocabularies.target.pieces(given), maps, text)
 
     def _searched(
         self, inputs: InputLines, request: SearchRequest

@@ -2,6 +2,7 @@
 
 import { addressed } from "./address.js";
 import { byId, element, fill } from "./dom.js";
+import { Generate } from "./generate.js";
 import { Inside } from "./inside.js";
 import { Latest } from "./latest.js";
 import { remember, remembered } from "./memory.js";
@@ -11,6 +12,7 @@ import { isSeveral } from "./sentences.js";
 import { explore, models, training } from "./server.js";
 import { Tabs } from "./tabs.js";
 import { Training } from "./training.js";
+import { Transcribe } from "./transcribe.js";
 import { Translate } from "./translate.js";
 import { Tree } from "./tree.js";
 
@@ -22,6 +24,11 @@ const INSTRUCTIONS = {
   search: "Enter a sentence above to follow the beam search step by step.",
   inside: "Enter a sentence above to see what each attention head attends to.",
   training: "",
+};
+const PANELS = {
+  translation: ["translate", "search", "inside", "training"],
+  "language model": ["generate", "training"],
+  speech: ["transcribe", "training"],
 };
 const SEVERAL =
   "This page shows one sentence at a time and treats this text as one. The API splits texts into sentences.";
@@ -41,6 +48,7 @@ const panels = {
   }),
   training: new Training(byId("training")),
 };
+const working = { generate: new Generate(byId("generate"), say), transcribe: new Transcribe(byId("transcribe"), say) };
 const shown = {}; // the key of what each panel shows, so that switching panels repeats no request
 const shownOf = {}; // its model and sentence
 let underWay = "";
@@ -82,6 +90,7 @@ function subjectOf(name) {
 async function refresh() {
   const name = tabs.name;
   clearTimeout(watching);
+  if (working[name]) return showWorking();
   byId("writing").hidden = name === "training";
   const lacksText = name !== "training" && !sentence();
   byId("hint").hidden = !lacksText;
@@ -115,6 +124,12 @@ async function refresh() {
     byId(name).removeAttribute("aria-busy");
   }
   return undefined;
+}
+
+/** A panel that sends its own requests, when it is told to. */
+function showWorking() {
+  for (const id of ["writing", "hint"]) byId(id).hidden = true;
+  say("");
 }
 
 function warnOfSeveral() {
@@ -155,6 +170,8 @@ function begin() {
 
 async function chooseModel(model) {
   selected.model = model.name;
+  for (const panel of Object.values(working)) panel.choose(model.name);
+  tabs.only(PANELS[model.kind ?? "translation"]);
   const pair = [model.source, model.target].filter(Boolean).map(languageName);
   fill(byId("languages"), pair.length === 2 ? `${pair[0]} \u2192 ${pair[1]}` : (model.description ?? ""));
   text.placeholder = pair.length === 2 ? `Enter text in ${pair[0]}` : "Enter text";

@@ -24,6 +24,37 @@ export function explore(view, fields, signal) {
   });
 }
 
+export function transcribe(model, recording, attention) {
+  const options = { method: "POST", headers: { "Content-Type": "application/octet-stream" }, body: recording };
+  return request(`v1/transcribe?model=${encodeURIComponent(model)}&attention=${attention}`, options);
+}
+
+/** Generate a text; `onpart` is called with each part of it, and the result is what is known at the end. */
+export async function generate(fields, signal, onpart) {
+  const headers = { "Content-Type": "application/json" };
+  const body = JSON.stringify({ ...fields, stream: true });
+  const response = await fetched("v1/generate", { method: "POST", headers, body, signal });
+  if (!response.ok) throw await refusal(response);
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (let read = await reader.read(); !read.done; read = await reader.read()) {
+    const events = (rest + read.value).split("\n\n");
+    rest = events.pop();
+    for (const [name, data] of events.map(parsed)) {
+      if (name === "done") return data;
+      if (name === "error") throw new ServerError(asSentence(data.error));
+      onpart(data);
+    }
+  }
+  throw new ServerError("The server stopped in the middle of the text.");
+}
+
+/** The name and the data of a server-sent event. */
+function parsed(event) {
+  const [, name = "", data] = /^(?:event: (\w+)\n)?data: (.*)$/.exec(event);
+  return [name, JSON.parse(data)];
+}
+
 /** A file of the page itself, as text. */
 export async function pageFile(name) {
   return (await fetched(`page/${name}`, {})).text();
@@ -35,9 +66,13 @@ async function request(address, options = {}) {
     await pause(Math.min(LONGEST_WAIT_S, Number(response.headers.get("Retry-After")) || 1), options.signal);
     response = await fetched(address, options);
   }
+  if (!response.ok) throw await refusal(response);
+  return response.json().catch(() => ({}));
+}
+
+async function refusal(response) {
   const answer = await response.json().catch(() => ({}));
-  if (response.ok) return answer;
-  throw new ServerError(asSentence(answer.error ?? `the server answered with status ${response.status}`));
+  return new ServerError(asSentence(answer.error ?? `the server answered with status ${response.status}`));
 }
 
 /** With a capital letter and a full stop; a line that begins with a path or a setting keeps its first letter. */
