@@ -24,7 +24,9 @@ import yaml
 from serving import Client, client, refused, run, service, symbols
 
 from transduce.cli.parser import make_parser
+from transduce.server.limits import FORM_BYTES
 from transduce.server.settings import ServerSettings
+from transduce.server.transcribe_routes import UPLOADS
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
 PROXY = (DEPLOY / "nginx" / "proxy.conf").read_text()
@@ -105,12 +107,21 @@ def test_nginx_does_not_show_the_figures_of_one_replica(nginx: str) -> None:
 
 def test_nginx_repeats_posts_of_the_routes_that_only_compute(client: Client) -> None:
     """A new route with POST belongs into the list of deploy/nginx/proxy.conf if repeating it changes nothing, else into a list here."""
-    repeated = re.search(r"location ~ \^/\((.*)\)\$ \{\s+proxy_next_upstream error timeout non_idempotent;", PROXY)
-    assert repeated
+    repeated = re.findall(r"location ~ \^/\((.*)\)\$ \{[^}]*proxy_next_upstream error timeout non_idempotent;", PROXY)
     paths = client.get("/openapi.json").json()["paths"]
     posts = {path for path, operations in paths.items() if "post" in operations}
-    assert {f"/{path}" for path in repeated[1].split("|")} == posts
-    assert PROXY.count("non_idempotent") == 1
+    assert {f"/{path}" for paths in repeated for path in paths.split("|")} == posts
+    assert PROXY.count("non_idempotent") == len(repeated)
+
+
+def test_nginx_lets_recordings_through() -> None:
+    (found,) = re.findall(r"location ~ \^/\((v1/transcribe.*)\)\$ \{([^}]*)\}", PROXY)
+    assert {f"/{path}" for path in found[0].split("|")} == UPLOADS
+    most = ServerSettings().audio_bytes + FORM_BYTES
+    for name in ("client_max_body_size", "client_body_buffer_size"):
+        (megabytes,) = re.findall(rf"{name} (\d+)m;", found[1])
+        assert int(megabytes) * 2**20 >= most
+    assert f"at most {most:,} bytes" in PROXY
 
 
 def test_nginx_waits_longer_than_the_server() -> None:

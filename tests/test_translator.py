@@ -76,7 +76,7 @@ def test_small_batches_give_what_large_ones_give(
     lines = random_lines(30, seed=3)
     expected = list(ours.stream(lines, request_))
     monkeypatch.setattr(TorchEngine, "POSITIONS", {"cpu": 60})
-    assert len(list(ours.engines.torch._batches(ours.vocabularies.source.encode(lines), request_.beam))) > 4
+    assert len(list(ours.engines.torch.batches(ours.vocabularies.source.encode(lines), request_.beam))) > 4
     assert_translations_agree(ours, request_, list(ours.stream(lines, request_)), expected)
 
 
