@@ -88,7 +88,7 @@ def test_attention_is_returned_and_written(translator: Translator, tmp_path: Pat
 
 
 def test_a_server_without_its_packages_names_the_extra(monkeypatch: pytest.MonkeyPatch, run: Path) -> None:
-    monkeypatch.setattr("transduce.api.find_spec", lambda package: None)
+    monkeypatch.setattr("transduce.api.exchange.find_spec", lambda package: None)
     with pytest.raises(MissingExtra, match=r"pip install 'transduce\[serve\]'"):
         transduce.serve([str(run)])
 

@@ -354,7 +354,7 @@ def test_being_exposed_needs_keys(run: Path, capfd: pytest.CaptureFixture[str]) 
 def test_a_missing_extra_is_one_line(
     run: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("transduce.api.find_spec", lambda name: None)
+    monkeypatch.setattr("transduce.api.exchange.find_spec", lambda name: None)
     assert main(["serve", str(run)]) == 2
     said = capfd.readouterr().err
     assert said == "transduce: this needs the package 'fastapi': pip install 'transduce[serve]'\n"
