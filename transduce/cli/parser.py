@@ -75,7 +75,7 @@ def make_parser() -> Parser:
     """The parser with every command and option. Each command names the module of `transduce.cli` with its function."""
     parser = Parser(
         prog="transduce",
-        description="Train Transformer models on pairs of sequences; translate, evaluate, inspect and serve them.",
+        description="Train Transformers on pairs of sequences, speech or text; use, score, inspect and serve them.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
