@@ -202,6 +202,7 @@ def run_card(folder: Path, *changes: tuple[str, str]) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 @needs["hf"]
 @pytest.mark.numerics
 def test_transformers_alone_continues_texts(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

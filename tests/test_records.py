@@ -177,6 +177,7 @@ def test_a_vote_adds_probabilities() -> None:
     assert records.vote([[[]], [[]]]) == [""]
 
 
+@pytest.mark.slow
 def test_a_cell_is_trained_in_a_process_and_voted_on(
     tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

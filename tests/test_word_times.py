@@ -148,6 +148,7 @@ def test_words_of_a_long_recording_have_the_times_of_the_recording(
         assert all(segment.begin <= word.begin <= word.end <= segment.end for word in segment.words)
 
 
+@pytest.mark.slow
 def test_a_model_without_ctc_has_no_times(corpus: Path, tmp_path: Path) -> None:
     train(corpus, tmp_path / "run", 2, **{"model.ctc_weight": 0.0, "model.ctc_search": 0.0})
     (transcript,) = transcribe(transduce.load(tmp_path / "run", device="cpu"), files_of(corpus, 1), words=True)
