@@ -346,3 +346,10 @@ def test_too_few_steps_or_a_given_size_keep_steps_as_they_are() -> None:
     given = fit(counts, FitRequest(gpus=8, tokens_per_batch=5_000))
     assert any("8 GPUs: each step is divided among them (train.tokens_per_batch was given)" in r for r in given.reasons)
     assert given.layer["train"]["learning_rate"] == one.layer["train"]["learning_rate"]
+
+
+@pytest.mark.parametrize("name", ["title", "shortens"])
+def test_what_belongs_to_a_family_is_no_setting(name: str) -> None:
+    with pytest.raises(SettingError, match=f"unknown setting model.{name}") as refusal:
+        build({"model": {"family": "rnn", name: "anything"}})
+    assert "title" not in str(refusal.value).partition("known:")[2]

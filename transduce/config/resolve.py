@@ -136,9 +136,10 @@ def differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
 
 def _section(name: str, kind: type[T], values: Mapping[str, Any]) -> T:
     hints = get_type_hints(kind)
+    known = [field.name for field in fields(kind)]  # type: ignore[arg-type]  # hints also name what belongs to the class
     for key in values:
-        if key not in hints:
-            raise SettingError(f"unknown setting {name}.{key}{_suggestion(key, hints, name)}")
+        if key not in known:
+            raise SettingError(f"unknown setting {name}.{key}{_suggestion(key, known, name)}")
     return kind(**{key: _coerce(f"{name}.{key}", value, hints[key]) for key, value in values.items()})
 
 
