@@ -27,6 +27,7 @@ from transduce.model.kernels import (
     residual,
     sums,
 )
+from transduce.model.speech.ctc import NEVER, _scan_by_steps
 from transduce.training.loss import batch_loss
 
 pytestmark = pytest.mark.usefixtures("few_threads")
@@ -244,6 +245,18 @@ def test_causal_attention_in_wide_rows(frame: ResidualOptions, dtype: torch.dtyp
     if GPU and dtype == torch.float32:
         pytest.skip("flash attention computes in bfloat16 only")
     assert_same(fast, plain, [x, stacked, bias, *parameters(d_model, d_model, dtype)])
+
+
+@pytest.mark.parametrize(("frames", "states"), [(1, 3), (17, 9), (40, 1)])
+def test_sums_over_paths(frames: int, states: int) -> None:
+    """The scan of CTC: what each frame says, and which states may skip the blank before them."""
+    emitted = torch.randn(4, frames, states, device=DEVICE).log_softmax(-1)
+    skips = torch.where(torch.rand(4, states, device=DEVICE) < 0.5, 0.0, NEVER)
+    wanted = _scan_by_steps(emitted.double(), skips.double())
+    possible = wanted > NEVER / 2
+    sums = kernels.ctc_sums(emitted, skips)
+    torch.testing.assert_close(sums[possible], wanted[possible].float(), atol=1e-4, rtol=1e-5)
+    assert bool((sums[~possible] < NEVER / 2).all())
 
 
 @pytest.mark.gpu

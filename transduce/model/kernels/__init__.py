@@ -26,6 +26,7 @@ if torch.cuda.is_available() or os.environ.get("TRITON_INTERPRET") == "1":  # el
 if HAVE_TRITON:
     from transduce.model.kernels.attention import fits_a_page
     from transduce.model.kernels.cross_entropy import projected_cross_entropy
+    from transduce.model.kernels.ctc import ctc_sums
     from transduce.model.kernels.feed_forward import relu_product
     from transduce.model.kernels.r_drop import projected_r_drop
     from transduce.model.kernels.sublayers import (
@@ -45,6 +46,7 @@ __all__ = [
     "ResidualOptions",
     "add_bias_and_norm",
     "causal_attention",
+    "ctc_sums",
     "feed_forward",
     "fits_a_page",
     "projected_cross_entropy",

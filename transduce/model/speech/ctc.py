@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot, pad
 
+from transduce.model import kernels
 from transduce.model.shapes import Float, Int
 
 NEVER = -1e30  # the logarithm of 0; finite, so that differences are no NaN
@@ -76,6 +77,13 @@ def _scan(emitted: Float[Tensor, "R T S"], states: Int[Tensor, "R S"], blank: in
     """The log-probability of all paths that are in a state at a frame, that frame included."""
     before_last = pad(states, (2, 0), value=blank)[:, :-2]
     skips = torch.where((states != blank) & (states != before_last), 0.0, NEVER)
+    if kernels.HAVE_TRITON and emitted.is_cuda:
+        return kernels.ctc_sums(emitted, skips)
+    return _scan_by_steps(emitted, skips)
+
+
+def _scan_by_steps(emitted: Float[Tensor, "R T S"], skips: Float[Tensor, "R S"]) -> Float[Tensor, "R T S"]:
+    """The same, operation by operation."""
     sums = emitted.new_full(
         (emitted.shape[1], len(emitted), emitted.shape[2] + 2), NEVER
     )  # two states before the first
