@@ -6,11 +6,12 @@ of this session elsewhere; append them to benchmarks/results afterwards.
 """
 
 import argparse
+import math
 import platform
 import tempfile
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from functools import partial
 from multiprocessing import get_context
@@ -138,6 +139,8 @@ class Session:
     only: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()  # of every cell, over its own
     most_lines: int | None = None
+    at_once: int = 1  # cells that are trained side by side, where their budgets are steps
+    longest_s: float = 0.0  # that a cell beside others has taken
     _warm: set[tuple[str, str]] = field(default_factory=set)
 
     def run(self, cells: Iterable[Cell]) -> bool:
@@ -164,6 +167,36 @@ class Session:
                 self._keep(cell, done)
         return True
 
+    def run_side_by_side(self, cells: Iterable[Cell]) -> bool:
+        """Run the missing ones of these cells, `at_once` at a time; False if one failed, or was not begun because time was up.
+
+        Their budgets are steps, so that it does not matter how long they take.
+        """
+        waiting = [cell for cell in cells if self._is_missing(cell)]
+        running: dict[Future[Finished], tuple[Cell, float]] = {}
+        failed = False
+        with PROCESSES(self.at_once) as pool:
+            while waiting or running:
+                while waiting and len(running) < self.at_once and time.perf_counter() + self.longest_s < self.until:
+                    cell = waiting.pop(0)
+                    future = pool.submit(train_alone, self._prepared(cell), self._task(cell))
+                    running[future] = cell, time.perf_counter()
+                if not running:
+                    print(f"no time left for {waiting[0].key} and {len(waiting) - 1} more", flush=True)
+                    return False
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    failed |= not self._take(future, *running.pop(future))
+        return not failed
+
+    def _take(self, future: "Future[Finished]", cell: Cell, begun: float) -> bool:
+        """Keep what a process found; False if it failed."""
+        self.longest_s = max(self.longest_s, time.perf_counter() - begun)
+        if error := future.exception():
+            print(f"{cell.key} failed: {error}", flush=True)
+            return False
+        self._keep(cell, future.result())
+        return True
+
     def _is_missing(self, cell: Cell) -> bool:
         return (not self.only or cell.system in self.only) and not self.results.has(cell)
 
@@ -177,7 +210,8 @@ class Session:
         return replace(TASKS[cell.task](self.data), most_lines=self.most_lines)
 
     def _prepared(self, cell: Cell) -> Cell:
-        return replace(cell, seconds=self.scale * cell.seconds, settings=(*cell.settings, *self.settings))
+        budget = {"seconds": self.scale * cell.seconds, "steps": math.ceil(self.scale * cell.steps)}
+        return replace(cell, **budget, settings=(*cell.settings, *self.settings))
 
     def _warm_up(self, cell: Cell) -> None:
         if (cell.task, cell.system) not in self._warm:
@@ -215,6 +249,13 @@ def options(
     parser.add_argument(
         "--seconds-left", type=float, default=1e9, help="begin no cell that would not end within this time"
     )
+    parser.add_argument(
+        "--side-by-side",
+        type=int,
+        default=1,
+        metavar="N",
+        help="cells that are trained at once, if their budgets are steps",
+    )
     trial = parser.add_argument_group("to try a table out")
     trial.add_argument("--scale", type=float, default=1.0, help="multiplies all budgets")
     trial.add_argument("--set", nargs="+", default=[], metavar="SETTING", help="settings of every cell, over its own")
@@ -236,6 +277,7 @@ def begin(name: str, chosen: argparse.Namespace) -> Session:
         only=tuple(chosen.only),
         settings=tuple(chosen.set),
         most_lines=chosen.lines,
+        at_once=chosen.side_by_side,
     )
 
 

@@ -1,6 +1,7 @@
 """The tables of `transduce paper`: rows and systems are settings that exist, cells resume, and the page has everything."""
 
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -33,7 +34,14 @@ finally:
 SHAPE = Shape(64, 4, 3, 0.1)
 TINY = "model.d_model=16 model.d_ff=16 model.num_heads=2 model.num_encoder_layers=1 model.num_decoder_layers=1"
 FIGURES = {"task": "multi30k", "seed": 1, "flops": 1e9, "steps": 10, "valid": 1.0, "score": 2.0, "metric": "BLEU"}
-FIGURES |= {"signature": "s", "parameters_m": 1.0, "training_s": 3.0, "train_tokens_per_s": 5, "hardware": "h"}
+FIGURES |= {
+    "signature": "s",
+    "budget_s": 40.0,
+    "parameters_m": 1.0,
+    "training_s": 3.0,
+    "train_tokens_per_s": 5,
+    "hardware": "h",
+}
 FIGURES |= {"greedy_sentences_per_s": 7.0, "curve": [[1, 2.0]], "by_length": [{"from": 1, "below": 8, "score": 4.0}]}
 
 
@@ -110,7 +118,11 @@ def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, until: float = 1e12
             "purpose": cell.purpose,
             "seed": cell.seed,
         }
-        more = {"flops": 1e9 * rate * 1e3, "valid": -abs(rate - 1e-3)}  # the middle rate of the Transformer is the best
+        more = {
+            "flops": 1e9 * rate * 1e3,
+            "budget_s": cell.seconds,
+            "valid": -abs(rate - 1e-3),
+        }  # the middle rate of the Transformer is the best
         return Finished(done | figures | more, [])
 
     monkeypatch.setattr(cells, "run_cell", pretend)
@@ -193,12 +205,35 @@ def test_no_cell_is_begun_that_would_not_end_in_time(tmp_path: Path, monkeypatch
     assert late.results.lines == []
 
 
+def test_cells_side_by_side_are_kept_as_they_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when one of them fails, and none is begun that would end late."""
+    here = session(tmp_path, monkeypatch)
+    pretend, here.at_once = cells.run_cell, 2
+
+    def fail_for_two(cell: Cell, *others: object) -> Finished:
+        if cell.seed == 2:
+            raise RuntimeError("out of memory")
+        return pretend(cell, *others)
+
+    monkeypatch.setattr(cells, "run_cell", fail_for_two)
+    wanted = [Cell(task="multi30k", system="rnn", purpose="test", settings=("a=1",), seed=n, steps=9) for n in range(4)]
+    assert not here.run_side_by_side(wanted)
+    assert sorted(line["seed"] for line in here.results.lines) == [0, 1, 3]
+    here.longest_s, here.until = 50.0, time.perf_counter() + 10.0
+    assert not here.run_side_by_side(wanted)
+    assert len(here.results.lines) == 3
+    monkeypatch.setattr(cells, "run_cell", pretend)
+    here.longest_s = 0.0
+    assert here.run_side_by_side(wanted)
+    assert here.results.lines[-1]["seed"] == 2
+
+
 def test_effects_are_differences_to_the_base(tmp_path: Path) -> None:
     results = Results(tmp_path / "v.jsonl")
     for system, score in {"base: base": 2.0, "A: 1 head": 1.5}.items():
         results.lines.append({**FIGURES, "key": system, "system": system, "score": score})
     table = variations.rows_table("multi30k", results)
-    assert "| A | 1 head | 1.0 | 1.50 | -0.50 | 10 | 24.9 | -0.9 | 5.29 |" in table
+    assert "| A | 1 head | 1.0 | 1.50 | -0.50 | 1.0e+09 | 24.9 | -0.9 | 5.29 |" in table
     assert mean_and_spread([1.0, 2.0]) == "1.50 (1.00 to 2.00)"
 
 
