@@ -1,7 +1,8 @@
 """Iban speech recognition: the recipe configs/iban.toml, trained in pieces, and its error rates on the test set.
 
     python benchmarks/iban.py --run runs/iban --seconds 540                    # again until it is finished, then it scores
-    python benchmarks/iban.py --run runs/iban-plain --set model.convolution=0  # the encoder of the paper
+    python benchmarks/iban.py --run runs/iban-plain --set model.convolution=0 --name iban-plain    # the encoder of the paper
+    python benchmarks/iban.py --run runs/short --set train.epochs=72 --name iban-short             # 40 % of the steps, for ablations
 
 Needs soundfile. Training stops by SIGTERM after `--seconds` and resumes when the command is run again. The test set is scored once, when
 training is finished: all of it, and without the texts that also occur in the training data; by beam search with the decoder and CTC, and
@@ -23,6 +24,7 @@ from facts import HERE, default_data, write_result
 
 import transduce
 from transduce.metrics import TRANSCRIPT_METRICS, score_outputs
+from transduce.translator import open_folder
 
 HELD_OUT = {"ibf_010", "ibm_010"}
 
@@ -92,40 +94,53 @@ def train(run: Path, manifests: dict[str, Path], options: argparse.Namespace) ->
 
 
 def report(run: Path, data: Path, manifests: dict[str, Path], options: argparse.Namespace) -> None:
-    made = transduce.ngram(
-        run, [manifests["train"]], order=options.order, lexicon=data / "lexicon.txt", valid=[str(manifests["valid"])]
-    )
-    print(f"validation speakers: WER {made.error_rate:.2f} with {made.weights}")
-    rows, seen = read_table(data / "test.tsv"), {row["text"] for row in read_table(data / "train.tsv")}
-    systems = {
-        "decoder and CTC": (transduce.load(run), options.beam),
-        "with trigram and lexicon": (transduce.load(run, ngram=True), options.rescored),
+    """The error rates of the validation speakers and of the test set."""
+    config = open_folder(run).config
+    systems = {"decoder and CTC" if config.model.ctc_weight else "decoder": (transduce.load(run), options.beam)}
+    about = {}
+    if config.model.ctc_weight:
+        made = transduce.ngram(
+            run,
+            [manifests["train"]],
+            order=options.order,
+            lexicon=data / "lexicon.txt",
+            valid=[str(manifests["valid"])],
+        )
+        about = {**asdict(made), "file": made.file.name}
+        systems["with trigram and lexicon"] = (transduce.load(run, ngram=True), options.rescored)
+    test, seen = read_table(data / "test.tsv"), {row["text"] for row in read_table(data / "train.tsv")}
+    valid = [row for row in read_table(data / "train.tsv") if row["speaker"] in HELD_OUT]
+    sets = {
+        "validation speakers": valid,
+        "test set": test,
+        "test set without texts of the training data": [row for row in test if row["text"] not in seen],
     }
-    results = {name: measure(name, *system, rows, seen, data) for name, system in systems.items()}
+    results = {name: measure(name, *system, sets, data) for name, system in systems.items()}
     minutes = json.loads((run.parent / f"{run.name}-seconds.json").read_text()) / 60
     print(f"{minutes:.1f} minutes of training with preparation")
     write_result(
-        options.name, " ".join(sys.argv), ["torch", "numpy"],
-        settings=options.settings, minutes=minutes, beam=options.beam, rescored=options.rescored, systems=results,
-        ngram={**asdict(made), "file": made.file.name},
+        options.name, " ".join(["python", *sys.argv]), ["torch", "numpy"],
+        settings=options.settings, minutes=minutes, beam=options.beam, rescored=options.rescored, systems=results, ngram=about,
     )  # fmt: skip
 
 
 def measure(
-    name: str, model: transduce.Translator, beam: int, rows: list[dict[str, str]], seen: set[str], data: Path
+    name: str, model: transduce.Translator, beam: int, sets: dict[str, list[dict[str, str]]], data: Path
 ) -> dict[str, Any]:
-    """The error rates of a system on the test set, and the time it takes."""
+    """The error rates of a system on each set, and the time it takes; every recording is transcribed once."""
+    rows = list({row["audio"]: row for of_set in sets.values() for row in of_set}.values())
     begun = time.perf_counter()
-    outputs = model.translate([str((data / row["audio"]).resolve()) for row in rows], beam=beam)
+    written = model.translate([str((data / row["audio"]).resolve()) for row in rows], beam=beam)
     seconds = time.perf_counter() - begun
-    new = [number for number, row in enumerate(rows) if row["text"] not in seen]
+    outputs = {row["audio"]: output for row, output in zip(rows, written, strict=True)}
     table = {}
-    for title, numbers in (("test set", list(range(len(rows)))), ("without texts of the training data", new)):
-        scores = score_outputs([outputs[n] for n in numbers], [[rows[n]["text"]] for n in numbers], TRANSCRIPT_METRICS)
-        table[title] = scores.as_dict() | {"utterances": len(numbers)}
-        print(f"{name}, {title} ({len(numbers)} utterances): {scores.with_signatures()}")
-    print(f"{name}: {seconds:.1f} s to transcribe the test set")
-    samples = [{"reference": rows[n]["text"], "output": outputs[n]} for n in range(0, len(rows), 60)]
+    for title, of_set in sets.items():
+        texts = [outputs[row["audio"]] for row in of_set]
+        scores = score_outputs(texts, [[row["text"]] for row in of_set], TRANSCRIPT_METRICS)
+        table[title] = scores.as_dict() | {"utterances": len(of_set)}
+        print(f"{name}, {title} ({len(of_set)} utterances): {scores.with_signatures()}")
+    print(f"{name}: {seconds:.1f} s to transcribe {len(rows)} recordings")
+    samples = [{"reference": row["text"], "output": outputs[row["audio"]]} for row in rows[::60]]
     return {"scores": table, "seconds": seconds, "samples": samples}
 
 
