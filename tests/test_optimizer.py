@@ -210,9 +210,9 @@ def test_a_captured_step_is_an_ordinary_one(kind: str) -> None:
         parameter.grad = torch.zeros_like(parameter)
     for group in captured.param_groups:
         group["lr"] = rate
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
     before = clones({**dict(other.named_parameters()), **optimizer_tensors(captured, other)})
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())  # also for the copies, which a busy GPU may not have made yet
     with torch.cuda.stream(side):
         captured.step()  # kernels and workspaces are made before the capture, and undone
     torch.cuda.current_stream().wait_stream(side)
