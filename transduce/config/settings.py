@@ -221,13 +221,14 @@ class TrainConfig:
         "Positions that are on the device at once, including padding; a larger batch is computed in parts.",
         unit="positions", zero="chosen for the device", least=0, most=100_000_000,
     )  # fmt: skip
-    layout: Literal["auto", "padded", "pages"] = setting(
+    layout: Literal["auto", "padded", "pages", "buckets"] = setting(
         "auto",
         "How pairs are laid out in a batch.",
         choices={
-            "auto": "pages on a GPU, padded on a CPU",
+            "auto": "pages on a GPU (speech: buckets), padded on a CPU",
             "padded": "one pair in a row, padded to the longest",
             "pages": "several pairs in a row (packed)",
+            "buckets": "one pair in a row, padded to one of a few lengths",
         },
     )
     optimizer: Literal["adam", "adamw", "muon"] = setting(

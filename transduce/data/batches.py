@@ -95,6 +95,12 @@ class Batch:
     def _rows(self, rows: slice) -> "Batch":
         return Batch(self.source.rows(rows), self.target.rows(rows), self.labels[rows])
 
+    def padded_to(self, rows: int, source_width: int, target_width: int) -> "Batch":
+        """The same with more padding, and with rows that are nothing else."""
+        more = (0, target_width - self.labels.shape[1], 0, rows - len(self.labels))
+        labels = torch.nn.functional.pad(self.labels, more, value=IGNORED)
+        return Batch(self.source.padded_to(rows, source_width), self.target.padded_to(rows, target_width), labels)
+
     def pinned(self) -> "Batch":
         """A copy in pinned memory, from which a GPU can copy asynchronously."""
         return Batch(self.source.pinned(), self.target.pinned(), self.labels.pin_memory())

@@ -49,6 +49,9 @@ class Model(nn.Module, ABC):
     page_width: int | None = None
     """How many positions a packed row has in training on a GPU; None if the family needs one pair per row."""
 
+    captured_in_rows: bool = False
+    """Whether a GPU can capture its training steps with one pair per row: nothing in them may wait for the device."""
+
     config: ModelConfig
     output_embedding: nn.Embedding
     output_bias: nn.Parameter | None

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import pad
 
 from transduce.model.shapes import Bool, Float, Int
 
@@ -52,6 +53,11 @@ class _Rows:
 
     def rows(self: Batched, rows: slice) -> Batched:
         return self._each(lambda tensor: tensor[rows])
+
+    def padded_to(self: Batched, rows: int, width: int) -> Batched:
+        """The same with more padding after each row, and with rows of padding after the last one."""
+        more = (0, width - self.width, 0, rows - len(self.segment))
+        return self._each(lambda tensor: pad(tensor, (0, 0) * (tensor.dim() - 2) + more))
 
     def doubled(self: Batched) -> Batched:
         """All rows twice: the whole batch followed by a copy of it."""
@@ -124,13 +130,13 @@ class Frames(_Rows):
     @staticmethod
     def padded(sources: Sequence[NDArray[np.floating]]) -> "Frames":
         """One source per row."""
-        lengths = torch.tensor([len(source) for source in sources])
-        values = torch.nn.utils.rnn.pad_sequence(
-            [torch.as_tensor(np.asarray(source, np.float32)) for source in sources], batch_first=True
-        )
+        lengths = [len(source) for source in sources]
+        values = np.zeros((len(sources), max(lengths), *sources[0].shape[1:]), np.result_type(*sources))
+        for row, source in zip(values, sources, strict=True):
+            row[: len(source)] = source
         position = torch.arange(values.shape[1]).expand(len(sources), -1)
-        real = position < lengths[:, None]
-        return Frames(values, position * real, real.long())
+        real = position < torch.tensor(lengths)[:, None]
+        return Frames(torch.from_numpy(values), position * real, real.long())
 
 
 Source = Tokens | Frames

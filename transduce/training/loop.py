@@ -18,6 +18,7 @@ import torch
 from transduce.checkpoint import RunFolder
 from transduce.data import Windows
 from transduce.data.batches import Batching, Planner, padding_share
+from transduce.data.buckets import Bucketing
 from transduce.data.pages import Paging
 from transduce.data.windows import usual_window
 from transduce.device import Device
@@ -42,6 +43,7 @@ from transduce.training.update import GraphedUpdate, PlainUpdate, TwinUpdate, Up
 from transduce.training.validation import LOSS_PAIRS, ValidationResult, ranks_by_loss, time_validation, validate
 from transduce.translator import Translator, load_weights
 
+CAPTURED = ("pages", "buckets")  # layouts of few shapes
 POSITIONS = {"cpu": 2_048, "cuda": 131_072}  # per side and batch; on a CPU, what fits its caches is fastest
 TIMED_BATCHES = 3  # the fastest one counts: the first ones allocate memory
 TIMED_STEPS, ENOUGH_SECONDS = 8, 1.0  # on a CPU, so many steps are timed, or as many as take this long
@@ -127,15 +129,20 @@ class Trainer:
         return self.training_data.epoch_size.target_tokens / self.steps_per_epoch
 
     def _make_planner(self) -> Planner[Any]:
-        """Plan pages on a GPU and padded rows on a CPU; a run keeps its layout even if another machine resumes it."""
+        """Plan what a GPU can capture, and padded rows on a CPU; a run keeps its layout even if another machine resumes it."""
         width = self.model.page_width
-        by_device = "pages" if self.device.kind == "cuda" and width else "padded"
+        captured = "pages" if width else "buckets" if self.model.captured_in_rows and self.share is None else "padded"
+        by_device = captured if self.device.kind == "cuda" else "padded"
         layout = by_device if self.config.layout == "auto" else self.config.layout
         self.progress.layout = layout = self.progress.layout or layout
         chosen = self.progress.positions or POSITIONS[self.device.kind]
         self.progress.positions = positions = self.config.positions_per_microbatch or chosen
         if layout == "padded":
             return Batching(self.config.tokens_per_batch, positions, self.config.seed)
+        if layout == "buckets":
+            size = self.training_data.epoch_size
+            ratio = size.source_tokens / size.target_tokens
+            return Bucketing(self.config.tokens_per_batch, positions, self.config.seed, ratio)
         if not width:
             raise SettingError(
                 f"train.layout = pages: models of the family {self.model.config.family} need train.layout=padded"
@@ -164,7 +171,7 @@ class Trainer:
 
     def _make_update(self) -> Update:
         in_bf16 = self.device.kind == "cuda" and self.device.bf16 and not has_running_statistics(self.model)
-        graphed = in_bf16 and self.progress.layout == "pages"
+        graphed = in_bf16 and self.progress.layout in CAPTURED
         if isinstance(self.state, ShardedState) and self.share is not None:
             shared = self.model, self.state.sliced, self.config, self.device, self.share, self.processes
             if not graphed:

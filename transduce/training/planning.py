@@ -208,7 +208,8 @@ def _workload(trainer: Trainer, mode: Mode) -> Workload:
 def _mode(trainer: Trainer) -> Mode:
     if trainer.device.kind == "cpu":
         return "cpu"
-    return "kernels" if isinstance(trainer.update, GraphedUpdate) else "autocast"
+    packed = isinstance(trainer.update, GraphedUpdate) and trainer.progress.layout == "pages"
+    return "kernels" if packed else "autocast"
 
 
 def _model_on_gpu(trainer: Trainer) -> MemoryModel:

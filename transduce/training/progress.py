@@ -22,7 +22,7 @@ class Progress:
     position: int = 0  # finished steps of this epoch or window
     plan: Plan | None = None  # if the budget is in minutes
     planned_checkpoints: list[int] = field(default_factory=list)  # the steps saved in the pauses of the plan
-    layout: str = ""  # padded or pages: how batches are made, which `position` depends on
+    layout: str = ""  # padded, pages or buckets: how batches are made, which `position` depends on
     positions: int = 0  # per side and batch, which `position` depends on too; 0: saved by an older version
     # Pairs that are planned together; 0: all of an epoch, as older versions always did; -1: not decided yet.
     pairs_per_window: int = -1

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import one_hot, pad
+from torch.nn.functional import pad
 
 from transduce.model import kernels
 from transduce.model.shapes import Float, Int
@@ -28,7 +28,7 @@ def ctc_loss(
 ) -> Float[Tensor, "R"]:
     """Minus the log-probability of each row's first `counts` labels over its first `frames` frames.
 
-    A row with fewer frames than its labels need has no alignment; its loss and gradient are 0.
+    A row without frames, or with fewer than its labels need, has no alignment; its loss and gradient are 0.
     """
     loss: Tensor = _CtcLoss.apply(log_probs, frames, labels, counts, blank)
     return loss
@@ -48,7 +48,7 @@ class _CtcLoss(torch.autograd.Function):
         before, after = both.chunk(2)
         after = _reversed(_reversed(after, frames).mT, ends).mT
         total = _total(before, frames, ends)
-        possible = total > NEVER / 2
+        possible = (total > NEVER / 2) & (frames > 0)
         exists = torch.arange(states.shape[1], device=states.device) < ends[:, None]
         is_frame = torch.arange(log_probs.shape[1], device=states.device) < frames[:, None]
         inside = is_frame[:, :, None] & exists[:, None] & possible[:, None, None]
@@ -61,7 +61,8 @@ class _CtcLoss(torch.autograd.Function):
     def backward(ctx: Any, *outer: Any) -> Any:
         """Minus the probability that each frame is in each class, given the labels."""
         occupied, states = ctx.saved_tensors
-        gradient = occupied @ one_hot(states, ctx.classes).to(occupied.dtype)
+        classes = torch.arange(ctx.classes, device=states.device)
+        gradient = occupied @ (states[..., None] == classes).to(occupied.dtype)
         return -gradient * outer[0][:, None, None], None, None, None, None
 
 

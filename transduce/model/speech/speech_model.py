@@ -45,6 +45,7 @@ class SpeechModel(Model):
     """A Transformer whose source is sound."""
 
     config: SpeechConfig
+    captured_in_rows = True
 
     def __init__(self, config: SpeechConfig, source_size: int, target_size: int) -> None:
         super().__init__()
