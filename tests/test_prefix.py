@@ -1,20 +1,17 @@
 """The family prefix: its logits are those of a language model that reads source and target as one text, and it learns."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-import transduce
-from tests.families import PAD, PREFIX, SIZE, SOURCES, TARGETS, accuracy_after, logits, make, shifted, write_pairs
+from tests.families import PAD, PREFIX, SIZE, SOURCES, TARGETS, accuracy_after, logits, make, shifted
 from tests.test_model import copy_attention
 from transduce.config import DecoderConfig, build
 from transduce.config.models import PrefixConfig
 from transduce.errors import DataError, SettingError
-from transduce.explore.views import attention_view
 from transduce.model import Decoder, Prefix, Tokens, fused, kept_activations, parameter_shapes, training_flops
 from transduce.model.prefix import positions_after
 
@@ -132,24 +129,6 @@ def test_kernels_know_it_with_a_causal_source_only() -> None:
     config = PrefixConfig(family="prefix", d_model=128, d_ff=256, num_heads=4)
     assert fused.understands(config)
     assert not fused.understands(replace(config, source_mask="full"))
-
-
-def test_attention_is_divided_between_source_and_target(tmp_path: Path) -> None:
-    settings = {
-        "model.family": "prefix", "model.d_model": 16, "model.d_ff": 16, "model.num_heads": 2, "model.num_decoder_layers": 2,
-        "train.device": "cpu", "train.threads": 1, "train.tokens_per_batch": 200, "train.validate_lines": 2, "train.average": 0,
-    }  # fmt: skip
-    transduce.train(tmp_path / "run", train=write_pairs(tmp_path, 40), steps=2, settings=settings, quiet=True)
-    maps = transduce.attention(tmp_path / "run", "a b c", "c b a", output=tmp_path / "picture.png").maps
-    assert [len(layers) for layers in (maps.encoder, maps.decoder, maps.cross)] == [2, 2, 2]
-    for within, to_source in zip(maps.decoder, maps.cross, strict=True):
-        assert within.shape == to_source.shape == (1, 2, 4, 4)
-        torch.testing.assert_close(within.sum(-1) + to_source.sum(-1), torch.ones(1, 2, 4))
-    view = attention_view(transduce.load(tmp_path / "run", device="cpu", engine="torch"), "a b", "b a")
-    assert view["masks"]["encoder"] == view["masks"]["decoder"] == [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
-    assert view["masks"]["cross"] == [[1, 1, 1]] * 3
-    assert len({tuple(row) for row in [*view["positions"]["source"], *view["positions"]["target"]]}) == 6
-    assert not view["can_switch_off"]
 
 
 # --- what is refused -------------------------------------------------------------------------------------------------
