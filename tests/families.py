@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from transduce.config import FeedForwardConfig, GnmtConfig, ModelConfig, RnnConfig, Seq2seqConfig, TransformerConfig
-from transduce.config.models import ByteNetConfig, ConvS2SConfig, MinGruConfig, MoeConfig
+from transduce.config.models import ByteNetConfig, ConvS2SConfig, MinGruConfig, MoeConfig, PrefixConfig
 from transduce.model import Model, Tokens, make_model
 
 SIZE = 12  # of both vocabularies
@@ -23,6 +23,7 @@ LAYERS = {"num_encoder_layers": 2, "num_decoder_layers": 2}
 CONVS2S = ConvS2SConfig(family="convs2s", num_encoder_layers=3, num_decoder_layers=2, max_positions=40, **SMALL)
 BYTENET = ByteNetConfig(family="bytenet", num_encoder_layers=3, num_decoder_layers=4, largest_dilation=4, **SMALL)
 MINGRU = MinGruConfig(family="mingru", d_ff=20, num_heads=2, **SMALL, **LAYERS)
+PREFIX = PrefixConfig(family="prefix", d_ff=20, num_heads=2, num_decoder_layers=2, **SMALL)
 MODELS: dict[str, ModelConfig] = {
     "transformer": TransformerConfig(d_ff=20, num_heads=2, **SMALL, **LAYERS),
     "ff": FeedForwardConfig(family="ff", d_ff=20, window=3, **SMALL),
@@ -46,6 +47,8 @@ MODELS: dict[str, ModelConfig] = {
     "moe": MoeConfig(family="moe", d_ff=24, num_heads=2, num_experts=4, **SMALL, **LAYERS),
     "mingru": MINGRU,
     "mingru, odd width, tied": replace(MINGRU, d_model=15, num_heads=3, longest_memory=2, tie="target"),
+    "prefix": PREFIX,
+    "prefix, whole source seen, rotary": replace(PREFIX, source_mask="full", norm="pre", positions="rotary", tie="target"),
 }  # fmt: skip
 # Settings of a short run through the public functions.
 RUNS: dict[str, dict[str, Any]] = {
@@ -57,8 +60,11 @@ RUNS: dict[str, dict[str, Any]] = {
     "bytenet": {"model.num_encoder_layers": 2, "model.num_decoder_layers": 2},
     "moe": {"model.d_ff": 16, "model.num_heads": 2, "model.num_encoder_layers": 1, "model.num_decoder_layers": 1, "model.num_experts": 3},
     "mingru": {"model.d_ff": 16, "model.num_heads": 2, "model.num_encoder_layers": 1, "model.num_decoder_layers": 1},
+    "prefix": {"model.d_ff": 16, "model.num_heads": 2, "model.num_decoder_layers": 2},
 }  # fmt: skip
-PACKED = [name for name, config in MODELS.items() if config.family in ("transformer", "convs2s", "moe", "mingru")]
+PACKED = [
+    name for name, config in MODELS.items() if config.family in ("transformer", "convs2s", "moe", "mingru", "prefix")
+]
 SOURCES = [[3, 4, 5, 0], [6, 0], [1, 2, 3, 4, 5, 6, 0]]
 TARGETS = [[7, 8, 0], [9, 9, 9, 9, 0], [0]]
 

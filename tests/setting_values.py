@@ -20,7 +20,7 @@ from transduce.config import (
     all_settings,
     check,
 )
-from transduce.config.models import MinGruConfig
+from transduce.config.models import MinGruConfig, PrefixConfig
 from transduce.config.support import Supports
 from transduce.errors import SettingError
 
@@ -38,6 +38,7 @@ TINY_OTHERS: dict[str, ModelConfig] = {
     "mingru": MinGruConfig(
         family="mingru", d_model=16, d_ff=20, num_heads=2, num_encoder_layers=1, num_decoder_layers=1
     ),
+    "prefix": PrefixConfig(family="prefix", d_model=16, d_ff=20, num_heads=2, num_decoder_layers=1),
 }
 # A second value, where twice the default is too large for a test, wrong, or no number.
 OTHERS: dict[str, Any] = {

@@ -74,6 +74,22 @@ def test_attention_to_the_source_is_shown(family: str, runs: dict[str, Path], tm
     json.dumps(view)
 
 
+def test_attention_of_a_decoder_alone_is_divided_between_source_and_target(
+    runs: dict[str, Path], tmp_path: Path
+) -> None:
+    """A target position has one softmax over both; source tokens see those before them."""
+    maps = transduce.attention(runs["prefix"], "a b c", "c b a", output=tmp_path / "picture.png").maps
+    assert [len(layers) for layers in (maps.encoder, maps.decoder, maps.cross)] == [2, 2, 2]
+    for within, to_source in zip(maps.decoder, maps.cross, strict=True):
+        assert within.shape == to_source.shape == (1, 2, 4, 4)
+        torch.testing.assert_close(within.sum(-1) + to_source.sum(-1), torch.ones(1, 2, 4))
+    view = attention_view(transduce.load(runs["prefix"], device="cpu", engine="torch"), "a b", "b a")
+    assert view["masks"]["encoder"] == view["masks"]["decoder"] == [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
+    assert view["masks"]["cross"] == [[1, 1, 1]] * 3
+    assert len({tuple(row) for row in [*view["positions"]["source"], *view["positions"]["target"]]}) == 6
+    assert not view["can_switch_off"]
+
+
 @pytest.mark.parametrize("family", ["rnn", "gnmt", "convs2s"])
 def test_attention_without_heads_is_not_switched_off(family: str, runs: dict[str, Path]) -> None:
     with pytest.raises(SettingError, match="only heads of multi-head attention can be switched off"):

@@ -14,8 +14,9 @@ from torch.nn.functional import layer_norm, relu, scaled_dot_product_attention
 pytest.importorskip("triton", reason="triton is not installed: plain PyTorch runs instead")
 
 from transduce.config import TransformerConfig
+from transduce.config.models import PrefixConfig
 from transduce.data.batches import Batch
-from transduce.model import IGNORED, Tokens, Transformer, kernels
+from transduce.model import IGNORED, Model, Prefix, Tokens, Transformer, kernels
 from transduce.model.kernels import (
     OutputParameters,
     ResidualOptions,
@@ -360,11 +361,26 @@ def batch_of(rows: list[list[tuple[list[int], list[int]]]]) -> Batch:
 def test_pages_with_kernels_are_padded_rows_without(
     rows: list[list[tuple[int, int]]], norm: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Loss and every gradient: sentences side by side through the kernels, and each in a row of its own without."""
     config = TransformerConfig(
         d_model=32, d_ff=64, num_heads=2, num_encoder_layers=2, num_decoder_layers=2, norm=norm, dropout=0
     )  # type: ignore[arg-type]
-    model = Transformer(config, PAD + 1, PAD + 1).to(DEVICE)
+    assert_pages_with_kernels_are_padded_rows_without(Transformer(config, PAD + 1, PAD + 1), rows, monkeypatch)
+
+
+def test_a_decoder_of_source_and_target_has_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both sides of a page pass the kernels as one row; rows that are too wide for them are computed without."""
+    config = PrefixConfig(family="prefix", d_model=32, d_ff=64, num_heads=2, num_decoder_layers=2, dropout=0)
+    model = Prefix(config, PAD + 1, PAD + 1)
+    assert model.layers[0].kernels_understand
+    for rows in ([[(5, 9), (1, 1), (20, 7)], [(40, 3)]], [[(70, 60), (1, 1)]]):
+        assert_pages_with_kernels_are_padded_rows_without(model, rows, monkeypatch)
+
+
+def assert_pages_with_kernels_are_padded_rows_without(
+    model: Model, rows: list[list[tuple[int, int]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Loss and every gradient: sentences side by side through the kernels, and each in a row of its own without."""
+    model.to(DEVICE)
     pairs = [random_pairs(row) for row in rows]
     expected = gradients(model.double(), batch_of([[pair] for row in pairs for pair in row]))
     served = copy.deepcopy(model).to(torch.bfloat16 if GPU else torch.float32)
@@ -401,7 +417,7 @@ def errors(found: dict[str, Tensor], expected: dict[str, Tensor]) -> dict[str, f
     }
 
 
-def gradients(model: Transformer, batch: Batch) -> dict[str, Tensor]:
+def gradients(model: Model, batch: Batch) -> dict[str, Tensor]:
     model.zero_grad()
     loss = batch_loss(model, batch, smoothing=0.1).minimised
     loss.backward()

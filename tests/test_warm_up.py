@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from transduce.config import build
+from transduce.config import Config, build
 from transduce.device import Device
 from transduce.model import Sequences, Tokens
 from transduce.training import warm_up
@@ -53,6 +53,27 @@ def test_a_gpu_is_ready_at_the_end_and_a_failure_is_left_to_training(monkeypatch
     assert not running[0].is_alive()
 
 
+def updated_by(config: Config, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, ...]:
+    """What a GPU would be given to update, before the device."""
+    updated: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(warm_up, "choose_device", lambda *_: Device("cuda", bf16=True))
+    monkeypatch.setattr(warm_up, "one_update", lambda *given: updated.append(given))
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    with warm_up.warming_up(config):
+        pass
+    [(*given, _)] = updated
+    return tuple(given)
+
+
+def test_a_decoder_of_source_and_target_is_updated_with_rows_as_in_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = build(SMALL | {"model": {**SMALL["model"], "family": "prefix"}})
+    model, train, sentences = updated_by(config, monkeypatch)
+    assert (model.family, model.num_decoder_layers) == ("prefix", 1)
+    batch = sentences.batch()
+    assert batch.source.width + batch.target.width == 128  # the positions that the kernels cover
+    one_update(model, train, sentences, Device("cpu", bf16=False))
+
+
 TEXT = {
     "model": {"family": "decoder", "d_model": 32, "d_ff": 64, "num_heads": 2, "num_decoder_layers": 3, "context": 24},
     "data": {"task": "text", "vocabulary_size": 64},
@@ -65,13 +86,7 @@ def test_a_language_model_is_updated_with_rows_as_in_training(
     documents: str, rows: type[Tokens], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = build(TEXT | {"data": TEXT["data"] | {"documents": documents}})  # type: ignore[operator]
-    updated: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(warm_up, "choose_device", lambda *_: Device("cuda", bf16=True))
-    monkeypatch.setattr(warm_up, "one_update", lambda *given: updated.append(given))
-    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
-    with warm_up.warming_up(config):
-        pass
-    [(model, train, sentences, _)] = updated
+    model, train, sentences = updated_by(config, monkeypatch)
     assert (model.family, model.num_decoder_layers, model.context) == ("decoder", 1, 24)
     batch = sentences.batch()
     assert type(batch.target) is rows

@@ -16,7 +16,7 @@ from transduce.explore.head_statistics import Kinds, head_statistics
 from transduce.explore.inside import Inside, Pair, Seen
 from transduce.explore.runs import training_view
 from transduce.explore.tree import Tree
-from transduce.model import Head, Transformer, has_heads
+from transduce.model import Head, Prefix, Transformer, has_heads
 from transduce.model.positions import Positions, sinusoids
 from transduce.model.tokens import Keep, keep_earlier, keep_same_sentence, keep_source
 from transduce.search import Hypothesis, length_penalty
@@ -194,21 +194,26 @@ def _positions(inside: Inside, pair: Pair) -> View:
 
     Other families have no rows: they know positions by how they read.
     """
-    model = inside.model
-    if not isinstance(model, Transformer):
-        return {"kind": "implicit", "source": [], "target": []}
+    match model := inside.model:
+        case Transformer():
+            source, target, begin = model.source_positions, model.target_positions, 0
+        case Prefix():
+            source, target, begin = model.positions, model.positions, len(pair.source)
+        case _:
+            return {"kind": "implicit", "source": [], "target": []}
+    width, key_width = model.config.d_model, model.config.key_width
 
-    def rows(positions: Positions, length: int) -> Any:
-        indices = torch.arange(length)
+    def rows(positions: Positions, begin: int, length: int) -> Any:
+        indices = torch.arange(begin, begin + length)
         if positions.kind == "rotary":
-            return rounded(sinusoids(indices, model.config.key_width), 3)
-        nothing = torch.zeros(1, length, model.config.d_model, device=inside.engine.device.torch)
-        return rounded(positions(nothing, indices[None].to(nothing.device), length)[0], 3)
+            return rounded(sinusoids(indices, key_width), 3)
+        nothing = torch.zeros(1, length, width, device=inside.engine.device.torch)
+        return rounded(positions(nothing, indices[None].to(nothing.device), begin + length)[0], 3)
 
     return {
-        "kind": model.source_positions.kind,
-        "source": rows(model.source_positions, len(pair.source)),
-        "target": rows(model.target_positions, len(pair.target)),
+        "kind": source.kind,
+        "source": rows(source, 0, len(pair.source)),
+        "target": rows(target, begin, len(pair.target)),
     }
 
 
@@ -218,14 +223,16 @@ def _masks(inside: Inside, pair: Pair) -> View:
     def rows(keep: Keep) -> Any:
         return keep.mask[0, 0].int().tolist()
 
-    window = inside.model.config.window if isinstance(inside.model, Transformer) else 0
+    model = inside.model
+    window = model.config.window if isinstance(model, Transformer) else 0
+    causal_source = isinstance(model, Prefix) and model.config.source_mask == "causal"
     source, target = (inside.tokens(ids).segment for ids in (pair.source, inside.decoder_input(pair.target)))
     masks = {
-        "encoder": keep_same_sentence(source, window),
+        "encoder": keep_earlier(source) if causal_source else keep_same_sentence(source, window),
         "decoder": keep_earlier(target, window),
         "cross": keep_source(target, source),
     }
-    used = inside.model.attentions()
+    used = model.attentions()
     return {part: rows(keep) if used[part] else [] for part, keep in masks.items()}
 
 

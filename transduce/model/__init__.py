@@ -7,6 +7,7 @@ from transduce.model.ensemble import Ensemble
 from transduce.model.families import FAMILIES, Family, kept_activations, make_model, register, training_flops
 from transduce.model.losses import IGNORED, Loss
 from transduce.model.model import Matrices, Model, State, has_running_statistics, stored_tensors
+from transduce.model.prefix import Prefix
 from transduce.model.sliding import SlidingDecoder, SlidingState
 from transduce.model.taps import AttentionMaps, watch
 from transduce.model.tokens import Frames, Sequences, Source, SourceItem, Tokens, collate
@@ -28,6 +29,7 @@ __all__ = [
     "Memory",
     "Model",
     "MultiHeadAttention",
+    "Prefix",
     "Sequences",
     "SlidingDecoder",
     "SlidingState",

@@ -46,7 +46,7 @@ def transformer_activations(
     masks are kept too, as plain PyTorch does; our GPU kernels compute them again from a seed.
     """
     d, kept = config.d_model, masks and config.dropout > 0
-    attention, feed_forward, keys_values = _kept_per_layer(config, kept)
+    attention, feed_forward, keys_values = kept_per_layer(config, kept)
     source = config.num_encoder_layers * (attention + feed_forward) + config.num_decoder_layers * keys_values
     target = config.num_decoder_layers * (2 * attention - keys_values + feed_forward)
     return (
@@ -54,7 +54,7 @@ def transformer_activations(
     )
 
 
-def _kept_per_layer(config: LayersConfig, kept: bool) -> tuple[int, int, int]:
+def kept_per_layer(config: LayersConfig, kept: bool) -> tuple[int, int, int]:
     """Numbers kept per position by self-attention, by the feed-forward network, and for keys and values alone."""
     d = config.d_model
     width = config.num_heads * (2 * config.key_width + 2 * config.value_width)  # queries, keys, values and their result
@@ -77,7 +77,7 @@ def decoder_flops(
 def decoder_activations(config: DecoderConfig, source_positions: int, target_positions: int, masks: bool) -> int:
     """The same for a decoder without an encoder."""
     kept = masks and config.dropout > 0
-    attention, feed_forward, _ = _kept_per_layer(config, kept)
+    attention, feed_forward, _ = kept_per_layer(config, kept)
     per_position = config.num_decoder_layers * (attention + feed_forward) + (1 + kept) * config.d_model
     return per_position * target_positions
 

@@ -26,6 +26,7 @@ from transduce.model.feed_forward_baseline import (
 from transduce.model.mingru import MinGru, mingru_activations, mingru_flops
 from transduce.model.mixture import MixtureOfExperts
 from transduce.model.model import Model
+from transduce.model.prefix import Prefix, prefix_activations, prefix_flops
 from transduce.model.recurrent import Gnmt, RnnSearch, Seq2seq
 from transduce.model.recurrent.cost import recurrent_activations, recurrent_flops
 from transduce.model.speech import SpeechModel
@@ -54,6 +55,7 @@ FAMILIES = {
     "speech": Family(SpeechModel, speech_flops, speech_activations),
     "moe": Family(MixtureOfExperts, moe_flops, moe_activations),
     "mingru": Family(MinGru, mingru_flops, mingru_activations),
+    "prefix": Family(Prefix, prefix_flops, prefix_activations),
 }
 
 

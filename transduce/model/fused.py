@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor, nn
 
 from transduce.config import DecoderConfig, LayersConfig, TransformerConfig
+from transduce.config.models import PrefixConfig
 from transduce.config.support import ANY, SIZES, Supports, Values
 from transduce.model import kernels
 
@@ -26,16 +27,19 @@ _LAYERS: dict[str, Values] = {
     "positions": ("sinusoidal", "marian", "learned", "none"),
     "output_bias": ANY,
 }
-SUPPORTS = Supports(TransformerConfig, {**_LAYERS, "tie": ("all", "target", "none")})
+_TIES = ("all", "target", "none")
+SUPPORTS = Supports(TransformerConfig, {**_LAYERS, "tie": _TIES})
 DECODER_SUPPORTS = Supports(DecoderConfig, {**_LAYERS, "family": ("decoder",), "context": ANY})
+PREFIX_SUPPORTS = Supports(PrefixConfig, {**_LAYERS, "family": ("prefix",), "tie": _TIES})  # with a causal source only
+_DECLARED = (SUPPORTS, DECODER_SUPPORTS, PREFIX_SUPPORTS)
 
 
 def understands(config: LayersConfig) -> bool:
     """Whether the kernels support layers with these settings, including their matrix sizes."""
-    supports = DECODER_SUPPORTS if isinstance(config, DecoderConfig) else SUPPORTS
     even = config.key_width == config.value_width and config.key_width * config.num_heads == config.d_model
     aligned = config.d_model % kernels.ALIGNED == config.d_ff % kernels.ALIGNED == 0
-    return not supports.refusal(config) and even and aligned and config.key_width in kernels.HEAD_WIDTHS
+    declared = any(not supports.refusal(config) for supports in _DECLARED)
+    return declared and even and aligned and config.key_width in kernels.HEAD_WIDTHS
 
 
 def covers(layer: EncoderLayer | DecoderLayer, x: Tensor, keeps: Sequence[Keep]) -> bool:

@@ -99,7 +99,7 @@ class EncoderLayer(nn.Module):
         keep: Keep | None,
         cache: Cache | None = None,
     ) -> Float[Tensor, "R W D"]:
-        if keep is not None and fused.covers(self, x, [keep]):
+        if keep is not None and cache is None and fused.covers(self, x, [keep]):
             x = fused.attend_to_self(self.attention, self.attention_residual, x, keep)
             return fused.feed(self.feed_forward, self.feed_forward_residual, x)
         segment = torch.ones_like(position) if keep is None else keep.query

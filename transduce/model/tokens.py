@@ -8,7 +8,7 @@ Axes: R rows, W positions of a row, Q query positions, K key positions, F values
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import chain
 from typing import Any, TypeVar
@@ -162,6 +162,7 @@ class Keep:
     key: Int[Tensor, "R K"]
     causal: bool = False
     window: int = 0  # 0: no limit
+    prefix: int = 0  # the first positions of a row, which all positions of their sentence see even if `causal`
     only_causal: bool = False  # each row is one sequence, with its padding last: the order alone is the mask
 
     @cached_property
@@ -174,10 +175,13 @@ class Keep:
         band = torch.ones(keep.shape[-2:], dtype=torch.bool, device=keep.device)
         if self.window:
             band = band.tril(self.window).triu(-self.window)
-        return keep & (band.tril() if self.causal else band)
+        if self.causal:
+            band = band.tril()
+            band[:, : self.prefix] = True
+        return keep & band
 
     def select(self, rows: Int[Tensor, "N"]) -> "Keep":
-        return Keep(self.query.index_select(0, rows), self.key.index_select(0, rows), self.causal, self.window)
+        return replace(self, query=self.query.index_select(0, rows), key=self.key.index_select(0, rows))
 
 
 def keep_same_sentence(segment: Int[Tensor, "R W"], window: int = 0) -> Keep:

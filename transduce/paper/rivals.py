@@ -63,6 +63,7 @@ SYSTEMS = [
     System("bytenet", "bytenet", "dilated convolutions (Kalchbrenner et al. 2016)"),
     System("convs2s", "convs2s", "gated convolutions with attention (Gehring et al. 2017)"),
     System("moe", "moe", "sparsely gated experts (Shazeer et al. 2017)"),
+    System("prefix", "prefix", "one decoder that reads source and target (Liu et al. 2018)"),
     System("window", "transformer", "the Transformer with self-attention to 8 neighbours", ("model.window=8",)),
     System(BASELINE, "transformer", "Vaswani et al. 2017"),
 ]

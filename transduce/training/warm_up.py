@@ -12,8 +12,10 @@ from dataclasses import replace
 import torch
 
 from transduce.config import Config, DecoderConfig, ModelConfig, TransformerConfig
+from transduce.config.models import PrefixConfig
 from transduce.data.packing import WIDTH
 from transduce.device import Device, choose_device
+from transduce.model import Prefix
 from transduce.training.speed import Sentences, Windows, one_update
 
 NAME = "transduce-warm-up"
@@ -23,7 +25,7 @@ NAME = "transduce-warm-up"
 def warming_up(config: Config) -> Iterator[None]:
     """Prepare the device in a thread while the body of this context runs; leaving the context waits for both."""
     device = choose_device(config.train.device, config.train.precision, config.train.threads)
-    if device.kind != "cuda" or not isinstance(config.model, TransformerConfig | DecoderConfig):
+    if device.kind != "cuda" or not isinstance(config.model, TransformerConfig | DecoderConfig | PrefixConfig):
         yield
         return
     thread = threading.Thread(target=_warm_up, args=(config, device), name=NAME, daemon=True)
@@ -50,5 +52,7 @@ def _small(config: Config) -> tuple[ModelConfig, Sentences]:
     if isinstance(config.model, DecoderConfig):
         kind = Windows if config.data.documents == "file" else Sentences  # short documents share rows
         return replace(config.model, num_decoder_layers=1), kind(size, size, 0, config.model.context)
+    if isinstance(config.model, PrefixConfig):
+        return replace(config.model, num_decoder_layers=1), Sentences(size, size, Prefix.page_width, Prefix.page_width)
     small = replace(config.transformer, num_encoder_layers=1, num_decoder_layers=1)
     return small, Sentences(size, size, WIDTH, WIDTH)

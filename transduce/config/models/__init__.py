@@ -10,6 +10,7 @@ from transduce.config.models.layers import LayersConfig
 from transduce.config.models.mingru import MinGruConfig
 from transduce.config.models.model import ModelConfig, Refusal
 from transduce.config.models.moe import MoeConfig
+from transduce.config.models.prefix import PrefixConfig
 from transduce.config.models.recurrent import GnmtConfig, RecurrentConfig, RnnConfig, Seq2seqConfig
 from transduce.config.models.speech import SpeechConfig
 from transduce.config.models.transformer import TransformerConfig
@@ -26,6 +27,7 @@ FAMILIES: dict[str, type[ModelConfig]] = {
     "speech": SpeechConfig,
     "moe": MoeConfig,
     "mingru": MinGruConfig,
+    "prefix": PrefixConfig,
 }
 
 __all__ = [
@@ -39,6 +41,7 @@ __all__ = [
     "MinGruConfig",
     "ModelConfig",
     "MoeConfig",
+    "PrefixConfig",
     "RecurrentConfig",
     "Refusal",
     "RnnConfig",
