@@ -33,7 +33,7 @@ def main() -> None:
     options = _options()
     data, run = Path(options.data) / "iban", Path(options.run)
     manifests = write_manifests(data, run.parent / "iban-manifests")
-    if not train(run, manifests, options):
+    if not options.trained and not train(run, manifests, options):
         print("not finished: run the same command again to resume")
         sys.exit(3)
     report(run, data, manifests, options)
@@ -50,6 +50,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rescored", type=int, default=20, help="texts that the decoder rescores, with the trigram")
     parser.add_argument("--order", type=int, default=3, help="of the n-gram model")
     parser.add_argument("--name", default="iban", help="of the result file")
+    parser.add_argument("--trained", default="", metavar="WHERE", help="only score a run that was trained elsewhere")
     return parser.parse_args()
 
 
@@ -120,7 +121,7 @@ def report(run: Path, data: Path, manifests: dict[str, Path], options: argparse.
     print(f"{minutes:.1f} minutes of training with preparation")
     write_result(
         options.name, " ".join(["python", *sys.argv]), ["torch", "numpy"],
-        settings=options.settings, minutes=minutes, beam=options.beam, rescored=options.rescored, systems=results, ngram=about,
+        settings=options.settings, trained=options.trained, minutes=minutes, beam=options.beam, rescored=options.rescored, systems=results, ngram=about,
     )  # fmt: skip
 
 
