@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from transduce.device import Device
+
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 SCRIPTS = sorted(BENCHMARKS.glob("*.py"))
 
@@ -48,3 +50,28 @@ def test_the_log_of_eole_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     assert turn == rnn_peers.Turn(8_848_880, 6, 200.0, 50.0, 2.0, 1.5)
     assert "eole" in rnn_peers.table({"eole": [turn]})
     sys.modules.pop("rnn_peers")
+
+
+def test_speech_models_are_measured_beside_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Toy sizes: everything that the script does on a CPU, once."""
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    speech_speed = importlib.import_module("speech_speed")
+    work = speech_speed.Work((1,), seconds=2, steps=1, rounds=1)
+    rows = speech_speed.measure(1, speech_speed.TOY, work, Device("cpu", bf16=False))
+    assert [row["system"] for row in rows] == ["ours, no CTC", "ours", "ours, convolution", speech_speed.OTHER]
+    assert all(row["sound_s_per_s"] > 0 and row["real_time_factor"]["beam"] > 0 for row in rows)
+    assert rows[-1]["speed_ratio"]["training"] == {"median": 1.0, "least": 1.0, "most": 1.0}
+    assert all(row["system"] in speech_speed.table(rows, "core_ratio") for row in rows)
+    for name in ("speech_speed", "family_speed", "train_speed", "facts"):
+        sys.modules.pop(name, None)
+
+
+def test_speech_models_of_the_benchmark_are_equally_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    speech_speed = importlib.import_module("speech_speed")
+    shape, device = speech_speed.Shape(), Device("cpu", bf16=False)
+    heard = speech_speed.Utterances(1, 1, shape.ids)
+    sizes = [speech_speed.SYSTEMS[name](shape, heard, device).parameters for name in ("ours", speech_speed.OTHER)]
+    assert max(sizes) / min(sizes) < 1.02
