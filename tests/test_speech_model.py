@@ -108,6 +108,49 @@ def test_prefix_probabilities_are_sums_over_all_alignments(prefix: tuple[int, ..
     np.testing.assert_allclose(float(found.scores[0, EOS].exp()), texts.get(prefix, 0.0), rtol=1e-6, atol=1e-12)
 
 
+SELECTIONS = {
+    "beams": [0, 0, 0, 1, 1, 1, 2, 2, 2],
+    "beams that change places": [2, 0, 1, 3, 3, 5, 8, 7, 6],
+    "a sentence that is done": [0, 1, 2, 6, 8, 6],
+    "sentences in another order": [4, 3, 1, 2],
+    "unequal numbers": [0, 1, 3],
+    "nothing": [],
+}
+
+
+def test_prefixes_of_a_batch_are_those_of_each_alone() -> None:
+    torch.manual_seed(6)
+    log_probs, frames = torch.randn(3, 12, 6).log_softmax(-1), torch.tensor([12, 7, 9])
+    found, path = Prefixes.at_start(log_probs, frames, EOS), [(n, ()) for n in range(3)]
+    for rows in SELECTIONS.values():
+        labels = torch.randint(1, 5, (len(rows),))
+        found = found.select(torch.tensor(rows, dtype=torch.long)).extended(labels, EOS)
+        path = [(path[row][0], (*path[row][1], int(label))) for row, label in zip(rows, labels, strict=True)]
+        for row, (sentence, spelling) in enumerate(path):
+            alone = Prefixes.at_start(log_probs[sentence : sentence + 1], frames[sentence : sentence + 1], EOS)
+            for label in spelling:
+                alone = alone.extended(torch.tensor([label]), EOS)
+            torch.testing.assert_close(found.scores[row], alone.scores[0], rtol=1e-12, atol=0.0)
+
+
+@pytest.mark.parametrize("prefix", [(), (1,), (1, 1), (2, 1, 2)])
+def test_scores_are_sums_of_logarithms_even_where_a_class_is_hardly_possible(prefix: tuple[int, ...]) -> None:
+    """Classes that are e^300 times less probable than others keep their scores, and impossible ones stay finite."""
+    torch.manual_seed(7)
+    logits = torch.randn(1, 40, 6).double()
+    logits[..., 3], logits[..., 4] = -300.0, -1e30
+    log_probs = logits.log_softmax(-1)
+    found = Prefixes.at_start(log_probs, torch.tensor([40]), EOS)
+    for label in prefix:
+        found = found.extended(torch.tensor([label]), EOS)
+    ended = torch.logaddexp(found.in_label, found.in_blank)[0]
+    started = torch.cat([torch.tensor([-1e30 if prefix else 0.0]), ended[:-1]])
+    for label in (3, 4):
+        wanted = (started + log_probs[0, :, label]).logsumexp(0)
+        torch.testing.assert_close(found.scores[0, label], wanted, rtol=1e-12, atol=0.0)
+    assert bool(found.extended(torch.tensor([4]), EOS).scores.isfinite().all())
+
+
 # --- the model ---------------------------------------------------------------------------------------------------
 
 
