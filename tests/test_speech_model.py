@@ -17,6 +17,7 @@ from transduce.model.losses import IGNORED
 from transduce.model.speech import SpeechModel
 from transduce.model.speech.ctc import ctc_loss
 from transduce.model.speech.prefixes import Prefixes
+from transduce.model.transformer import Memory
 from transduce.text import EOS
 from transduce.translator.engine import SearchBlock, SearchRequest
 from transduce.translator.torch_engine import TorchEngine
@@ -161,6 +162,26 @@ def test_padding_is_invisible(changes: dict[str, object]) -> None:
     assert alone.hidden.shape[1] == 6  # a quarter, rounded up
     torch.testing.assert_close(together.hidden[0, :6], alone.hidden[0], atol=1e-5, rtol=1e-4)
     assert together.segment[0].tolist() == [1] * 6 + [0] * 4
+
+
+def test_the_source_is_copied_only_if_sentences_leave() -> None:
+    """Whatever rows are selected, each continues as the same prefix alone does."""
+    model = tiny(ctc_search=0.0)
+    memory = model.encode(Frames.padded(sounds(30, 44, 37)))
+    state, tokens = model.begin(memory), [[PAD] for _ in range(3)]
+    sentences, copied = list(range(3)), []
+    for rows in SELECTIONS.values():
+        chosen = torch.tensor(rows, dtype=torch.long)
+        before, state = state.decoder.source[0].keys, state.select(chosen)
+        copied.append(state.decoder.source[0].keys is not before)
+        sentences, tokens = [sentences[row] for row in rows], [tokens[row] for row in rows]
+        found = model.step(torch.tensor([ids[-1] for ids in tokens], dtype=torch.long), state)
+        for row, (sentence, ids) in enumerate(zip(sentences, tokens, strict=True)):
+            one = Memory(memory.hidden[sentence][None], memory.segment[sentence][None])
+            at_once = model.project(model.decode(Tokens.of_lengths(torch.tensor([ids]), torch.tensor([len(ids)])), one))
+            torch.testing.assert_close(found[row], at_once[0, -1], atol=1e-5, rtol=1e-4)
+        tokens = [[*ids, 3 + row % 3] for row, ids in enumerate(tokens)]
+    assert copied == [True, False, True, True, True, True]
 
 
 @pytest.mark.parametrize("ctc_search", [0.0, 0.4])

@@ -40,14 +40,22 @@ class DecoderState:
     source_keep: Keep
     caches: list[Cache]
     length: int = 0
+    sentence: Int[Tensor, "R"] | None = None  # which sentence each row translates; None if nobody selects rows
 
     def select(self, rows: Int[Tensor, "N"]) -> "DecoderState":
         """Keep these rows in this order; this is how beams are duplicated and finished sentences removed."""
-        self.source = [layer.select(rows) for layer in self.source]
-        self.source_keep = self.source_keep.select(rows)
+        self._select_source(rows)
         for cache in self.caches:
             cache.select(rows)
         return self
+
+    def _select_source(self, rows: Int[Tensor, "N"]) -> None:
+        """Beams of a sentence share its source: where they only change places, nothing is copied."""
+        before = self.sentence
+        self.sentence = rows if before is None else before.index_select(0, rows)
+        if before is None or not torch.equal(before, self.sentence):
+            self.source = [layer.select(rows) for layer in self.source]
+            self.source_keep = self.source_keep.select(rows)
 
 
 class Transformer(Model):
@@ -111,7 +119,8 @@ class Transformer(Model):
         """The state before the first target token; the encoder's output is projected here, once."""
         source = [layer.source_attention.keys_values(memory.hidden) for layer in self.decoder]
         keep = keep_source(torch.ones_like(memory.segment[:, :1]), memory.segment)
-        return DecoderState(source, keep, [Cache() for _ in self.decoder])
+        sentence = torch.arange(len(memory.segment), device=memory.segment.device)
+        return DecoderState(source, keep, [Cache() for _ in self.decoder], sentence=sentence)
 
     def step(self, tokens: Int[Tensor, "R"], state: DecoderState) -> Float[Tensor, "R V"]:
         """Logits of the next token of each row, given its newest one."""
