@@ -14,9 +14,10 @@ from transduce.device import Device
 from transduce.errors import SettingError
 from transduce.model import Frames, Tokens, make_model
 from transduce.model.losses import IGNORED
-from transduce.model.speech import SpeechModel
+from transduce.model.speech import SpeechModel, speech_model
 from transduce.model.speech.ctc import ctc_loss
 from transduce.model.speech.prefixes import Prefixes
+from transduce.model.tokens import keep_same_sentence, keep_whole_row
 from transduce.model.transformer import Memory
 from transduce.text import EOS
 from transduce.translator.engine import SearchBlock, SearchRequest
@@ -162,6 +163,16 @@ def test_padding_is_invisible(changes: dict[str, object]) -> None:
     assert alone.hidden.shape[1] == 6  # a quarter, rounded up
     torch.testing.assert_close(together.hidden[0, :6], alone.hidden[0], atol=1e-5, rtol=1e-4)
     assert together.segment[0].tolist() == [1] * 6 + [0] * 4
+
+
+def test_the_mask_of_whole_rows_is_that_of_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, source = tiny(convolution=0), Frames.padded(sounds(21, 40, 33))
+    memory = model.encode(source)
+    monkeypatch.setattr(speech_model, "keep_whole_row", keep_same_sentence)
+    by_segment = model.encode(source)
+    assert keep_whole_row(memory.segment).mask.numel() == memory.segment.numel()
+    real = memory.segment != 0
+    torch.testing.assert_close(memory.hidden[real], by_segment.hidden[real], atol=1e-6, rtol=1e-5)
 
 
 def test_the_source_is_copied_only_if_sentences_leave() -> None:

@@ -162,7 +162,7 @@ class MultiHeadAttention(nn.Module):
 def attention_weights(
     queries: Float[Tensor, "R H Q E"],
     keys: Float[Tensor, "R H K E"],
-    keep: Bool[Tensor, "R 1 Q K"] | None,
+    keep: Bool[Tensor, "R 1 _ K"] | None,
     scale: float | None = None,
 ) -> Float[Tensor, "R H Q K"]:
     """softmax(Q K^T / sqrt(d_k)), equation (1) without the values, as attention maps show it; or with another scale."""
@@ -170,7 +170,7 @@ def attention_weights(
     return masked_softmax(scores, keep)
 
 
-def masked_softmax(scores: Float[Tensor, "R H Q K"], keep: Bool[Tensor, "R 1 Q K"] | None) -> Float[Tensor, "R H Q K"]:
+def masked_softmax(scores: Float[Tensor, "R H Q K"], keep: Bool[Tensor, "R 1 _ K"] | None) -> Float[Tensor, "R H Q K"]:
     if keep is not None:
         scores = scores.masked_fill(~keep, float("-inf"))
     return scores.softmax(dim=-1)

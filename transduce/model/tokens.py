@@ -164,10 +164,13 @@ class Keep:
     window: int = 0  # 0: no limit
     prefix: int = 0  # the first positions of a row, which all positions of their sentence see even if `causal`
     only_causal: bool = False  # each row is one sequence, with its padding last: the order alone is the mask
+    whole_row: bool = False  # each row is one sentence: all positions attend to all that are not padding
 
     @cached_property
-    def mask(self) -> Bool[Tensor, "R 1 Q K"]:
+    def mask(self) -> Bool[Tensor, "R 1 Q K"] | Bool[Tensor, "R 1 1 K"]:
         """True = may be attended to."""
+        if self.whole_row:  # W instead of W x W booleans, which attention would convert and keep in each layer
+            return (self.key != 0)[:, None, None, :]
         query, key = self.query[:, None, :, None], self.key[:, None, None, :]
         keep = (query == key) | (query == 0)
         if not self.causal and not self.window:
@@ -187,6 +190,11 @@ class Keep:
 def keep_same_sentence(segment: Int[Tensor, "R W"], window: int = 0) -> Keep:
     """Encoder self-attention: the whole sentence, or the neighbours in a window (section 4, "restricted")."""
     return Keep(segment, segment, window=window)
+
+
+def keep_whole_row(segment: Int[Tensor, "R W"]) -> Keep:
+    """The same where each row is one sentence."""
+    return Keep(segment, segment, whole_row=True)
 
 
 def keep_earlier(segment: Int[Tensor, "R W"], window: int = 0) -> Keep:

@@ -22,7 +22,7 @@ from transduce.model.shapes import Float, Int
 from transduce.model.speech.ctc import ctc_loss
 from transduce.model.speech.layers import ConformerLayer, Front, shortened
 from transduce.model.speech.prefixes import Prefixes
-from transduce.model.tokens import Frames, Source, Tokens, keep_same_sentence
+from transduce.model.tokens import Frames, Source, Tokens, keep_whole_row
 from transduce.model.transformer import DecoderState, Memory, Transformer
 
 END = 0  # the id of `</s>`
@@ -67,7 +67,7 @@ class SpeechModel(Model):
         position, segment = shortened(source)
         x = self.front(source)
         x = inner.embedding_dropout(inner.source_positions(x, position, x.shape[1]))
-        keep = keep_same_sentence(segment)
+        keep = keep_whole_row(segment)
         for layer in self.encoder:
             x = layer(x, position, keep)
         return Memory(normalise(inner.encoder_norm, x, segment), segment)
