@@ -46,6 +46,8 @@ from transduce.device import Device, choose_device
 from transduce.memory import peak_resident, restart_peak
 from transduce.model.speech import SpeechModel
 from transduce.text import EOS
+from transduce.training.optimizer import make_optimizer
+from transduce.training.update import GraphedUpdate, Update
 from transduce.translator.engine import SearchBlock, SearchRequest
 from transduce.translator.torch_engine import TorchEngine
 
@@ -138,28 +140,26 @@ class System:
 
     parameters: int
     train: Callable[[], None]
-    transcribe: Callable[[int, int], list[int]]  # returns how many tokens each text has, the last one included
+    transcribe: Callable[[int, int], list[int]] | None  # returns how many tokens each text has, the last one included
     memory_gib: float = 0.0
     seconds: dict[str, list[float]] = field(default_factory=dict)  # of each job in each round, by the clock
     core_seconds: dict[str, list[float]] = field(default_factory=dict)  # that the cores of the CPU computed
 
 
-def our_system(shape: Shape, heard: Utterances, device: Device, **changes: Any) -> System:
-    config = SpeechConfig(
+def config_of(shape: Shape, **changes: Any) -> SpeechConfig:
+    return SpeechConfig(
         family="speech", d_model=shape.d_model, d_ff=shape.d_ff, num_heads=shape.num_heads, dropout=0.1,
         num_encoder_layers=shape.num_encoder_layers, num_decoder_layers=shape.num_decoder_layers, **changes,
     )  # fmt: skip
+
+
+def our_system(shape: Shape, heard: Utterances, device: Device, **changes: Any) -> System:
     torch.manual_seed(1)
-    model = Endless(config, shape.ids, shape.ids).to(device.torch)
+    model = Endless(config_of(shape, **changes), shape.ids, shape.ids).to(device.torch)
     update = update_of(model, device, TrainConfig(clip_norm=CLIP_NORM, label_smoothing=0.1))
     made, pad = heard.batch(shape.ids - 1), shape.ids - 1
     batch = made.pinned() if device.kind == "cuda" else made
     engine = TorchEngine(model, device, pad, pad, EOS)
-
-    def train() -> None:
-        update.begin(1)
-        update.add(batch, made.tokens)
-        update.apply(1e-4)
 
     def transcribe(beam: int, tokens: int) -> list[int]:
         count = len(heard.features)
@@ -167,7 +167,27 @@ def our_system(shape: Shape, heard: Utterances, device: Device, **changes: Any) 
         (found,) = engine.stream([block], SearchRequest(beam=beam, figures="none"))
         return [len(best[0].tokens) + 1 for best in found]
 
-    return System(_parameters(model), train, transcribe)
+    return System(_parameters(model), _step(update, batch), transcribe)
+
+
+def captured_system(shape: Shape, heard: Utterances, device: Device) -> System:
+    """The default model with its step in a CUDA graph, which `train` does not do: the batches of a corpus have too many shapes."""
+    model = SpeechModel(config_of(shape, convolution=shape.convolution), shape.ids, shape.ids).to(device.torch)
+    train = TrainConfig(clip_norm=CLIP_NORM, label_smoothing=0.1)
+    update = GraphedUpdate(model, make_optimizer(model, train), train, device)
+    batch = heard.batch(shape.ids - 1).pinned()
+    return System(_parameters(model), _step(update, batch), None)
+
+
+def _step(update: Update, batch: Batch) -> Callable[[], None]:
+    tokens = batch.tokens
+
+    def step() -> None:
+        update.begin(1)
+        update.add(batch, tokens)
+        update.apply(1e-4)
+
+    return step
 
 
 def other_model(shape: Shape) -> Any:
@@ -241,16 +261,19 @@ SYSTEMS: dict[str, Callable[[Shape, Utterances, Device], System]] = {
     "ours, convolution": lambda shape, heard, device: our_system(shape, heard, device, convolution=shape.convolution),
     OTHER: other_system,
 }
+CAPTURED = "ours, captured"
 JOBS = ("training", "greedy", "beam")
 
 
-def measure(length: int, shape: Shape, work: Work, device: Device) -> list[dict[str, Any]]:
+def measure(length: int, shape: Shape, work: Work, device: Device, captured: bool = False) -> list[dict[str, Any]]:
     """A row for each system at one length of utterances."""
     heard = Utterances(length, work.seconds, shape.ids)
     tokens = max(2, round(TOKENS_PER_SECOND * length))
-    systems = {name: built(make, shape, heard, device) for name, make in SYSTEMS.items()}
+    makers = SYSTEMS | ({CAPTURED: captured_system} if captured else {})
+    systems = {name: built(make, shape, heard, device) for name, make in makers.items()}
     for one in systems.values():
-        one.transcribe(1, 2), one.transcribe(BEAM, 2)
+        for beam in (1, BEAM) if one.transcribe else ():
+            one.transcribe(beam, 2)
     for number in range(work.rounds):
         take_turns(systems, number, tokens, work.steps, device)
     rows = [describe(name, one, systems[OTHER], length, heard) for name, one in systems.items()]
@@ -295,8 +318,7 @@ def take_turns(systems: dict[str, System], number: int, tokens: int, steps: int,
     names = list(systems)
     names = names[number % len(names) :] + names[: number % len(names)]
     for job in JOBS:
-        for name in names:
-            one = systems[name]
+        for one in [systems[name] for name in names if job == "training" or systems[name].transcribe]:
             taken = timed(lambda one=one, job=job: run(one, job, tokens, steps), device)  # type: ignore[misc]
             for clock, seconds in zip((one.seconds, one.core_seconds), taken, strict=True):
                 clock.setdefault(job, []).append(seconds / (steps if job == "training" else 1))
@@ -307,6 +329,7 @@ def run(system: System, job: str, tokens: int, steps: int) -> None:
         for _ in range(steps):
             system.train()
         return
+    assert system.transcribe is not None
     written = system.transcribe(BEAM if job == "beam" else 1, tokens)
     assert set(written) == {tokens}, f"{written} tokens instead of {tokens}"
 
@@ -333,12 +356,12 @@ def describe(name: str, one: System, other: System, length: int, heard: Utteranc
         "memory_gib": round(one.memory_gib, 3),
         "memory_ratio": round(other.memory_gib / one.memory_gib, 2) if one.memory_gib > 0 else None,
         "sound_s_per_s": round(heard.sound_seconds / middle["training"], 2),
-        "real_time_factor": {job: round(middle[job] / heard.sound_seconds, 6) for job in JOBS[1:]},
+        "real_time_factor": {job: round(middle[job] / heard.sound_seconds, 6) for job in JOBS[1:] if job in middle},
         "features_real_time_factor": round(heard.features_seconds / heard.sound_seconds, 6),
         "seconds": {job: [round(s, 5) for s in seconds] for job, seconds in one.seconds.items()},
         "core_seconds": {job: [round(s, 5) for s in seconds] for job, seconds in one.core_seconds.items()},
-        "speed_ratio": {job: ratio(one.seconds[job], other.seconds[job]) for job in JOBS},
-        "core_ratio": {job: ratio(one.core_seconds[job], other.core_seconds[job]) for job in JOBS},
+        "speed_ratio": {job: ratio(one.seconds[job], other.seconds[job]) for job in middle},
+        "core_ratio": {job: ratio(one.core_seconds[job], other.core_seconds[job]) for job in middle},
     }
 
 
@@ -355,8 +378,10 @@ def table(rows: list[dict[str, Any]], which: str = "speed_ratio") -> str:
         f"{'sound':5}  {'system':17} {'param.':>6} {'GiB':>7} {'training s/s':>28} {'greedy RTF':>26} {'beam RTF':>26}"
     ]
     for row in rows:
-        times = [_times(row[which][job]) if row["system"] != OTHER else "" for job in JOBS]
-        speeds = [f"{row['sound_s_per_s']:,.1f}", *(f"{row['real_time_factor'][job]:.5f}" for job in JOBS[1:])]
+        ratios, factors = row[which] if row["system"] != OTHER else {}, row["real_time_factor"]
+        times = [_times(ratios[job]) if job in ratios else "" for job in JOBS]
+        factor = {job: f"{factors[job]:.5f}" if job in factors else "" for job in JOBS[1:]}
+        speeds = [f"{row['sound_s_per_s']:,.1f}", *factor.values()]
         lines.append(
             f"{row['length_s']:>3} s  {row['system']:17} {row['parameters'] / 1e6:>5.1f}M {row['memory_gib']:>7.2f} "
             f"{speeds[0]:>10} {times[0]:17} {speeds[1]:>8} {times[1]:17} {speeds[2]:>8} {times[2]:17}".rstrip()
@@ -375,8 +400,11 @@ def main() -> None:
     parser.add_argument("--lengths", type=int, nargs="+", help="seconds of an utterance")
     parser.add_argument("--seconds", type=int, help="of sound in a training step and in a transcription")
     parser.add_argument("--rounds", type=int)
+    parser.add_argument("--captured", action="store_true", help="also train with the step in a CUDA graph; needs a GPU")
     parser.add_argument("--name", help="of the file in benchmarks/results; empty: write none")
     options = parser.parse_args()
+    if options.captured and options.device != "cuda":
+        parser.error("--captured needs --device cuda")
     device, usual = choose_device(options.device), WORK[options.device]
     lengths = tuple(options.lengths or usual.lengths)
     work = Work(lengths, options.seconds or usual.seconds, usual.steps, options.rounds or usual.rounds)
@@ -384,7 +412,7 @@ def main() -> None:
     begun = time.perf_counter()
     measure(1, TOY, Work((1,), 2, 1, 1), device)
     for length in work.lengths:
-        rows += measure(length, Shape(), work, device)
+        rows += measure(length, Shape(), work, device, options.captured)
         print(f"{length} s: measured after {time.perf_counter() - begun:.0f} s", flush=True)
     name = options.name if options.name is not None else f"speech-speed-{'gpu' if device.kind == 'cuda' else 'cpu'}"
     if name:

@@ -171,6 +171,9 @@ def test_the_mask_of_whole_rows_is_that_of_segments(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(speech_model, "keep_whole_row", keep_same_sentence)
     by_segment = model.encode(source)
     assert keep_whole_row(memory.segment).mask.numel() == memory.segment.numel()
+    assert bool(
+        keep_whole_row(torch.zeros_like(memory.segment)).mask.all()
+    )  # a row of padding has keys, so that it is no NaN
     real = memory.segment != 0
     torch.testing.assert_close(memory.hidden[real], by_segment.hidden[real], atol=1e-6, rtol=1e-5)
 

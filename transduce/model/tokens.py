@@ -170,7 +170,8 @@ class Keep:
     def mask(self) -> Bool[Tensor, "R 1 Q K"] | Bool[Tensor, "R 1 1 K"]:
         """True = may be attended to."""
         if self.whole_row:  # W instead of W x W booleans, which attention would convert and keep in each layer
-            return (self.key != 0)[:, None, None, :]
+            real = self.key != 0
+            return (real | ~real.any(1, keepdim=True))[:, None, None, :]
         query, key = self.query[:, None, :, None], self.key[:, None, None, :]
         keep = (query == key) | (query == 0)
         if not self.causal and not self.window:
