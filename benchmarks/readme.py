@@ -98,6 +98,7 @@ def page() -> str:
         "Quality for a budget in minutes": [budget_rows],
         "Training speed": [gpu_rows, extras_rows, cpu_training_rows, prepare_row],
         "Translation speed": [gpu_translation_rows, cpu_translation_rows, student_rows],
+        "Speech": [speech_rows],
         "Equal outputs": [same_outputs_rows, round_trip_rows],
         "Safety of runs": [kills_row, flips_row],
         "Server": [server_rows],
@@ -447,6 +448,51 @@ def student_rows() -> list[str]:
         )
         rows.append(row(f"Distilled on Multi30k: {name} ({model['layers']} layers)", figure, how))
     return rows
+
+
+def speech_rows() -> list[str]:
+    """Memory and speed by the length of recordings; on a CPU the ratios are of computing time, since its cores were shared."""
+    rows = []
+    for record in [record for name in ("speech-speed-gpu", "speech-speed-cpu") if (record := read(name))]:
+        gpu = record["hardware"].get("gpu")
+        which, clock = ("speed_ratio", "clock") if gpu else ("core_ratio", "computing time of all cores")
+        settings = record["settings"]
+        how = (
+            f"`{record['command']}` on {f'one {gpu}' if gpu else cores(record)}, {settings['precision']}, random weights, "
+            f"{settings['seconds_per_step']} s of sound at once; speeds by the clock, ratios by the {clock}"
+        )
+        for length in sorted({one["length_s"] for one in record["rows"]}):
+            found = [one for one in record["rows"] if one["length_s"] == length]
+            where = "GPU" if gpu else "CPU"
+            rows.append(row(f"Training on {length} s of sound, {where}", _speech_training(found, which), how))
+            rows.append(row(f"Transcribing {length} s of sound, {where}", _speech_search(found, which), how))
+    return rows
+
+
+def _speech_training(systems: list[dict[str, Any]], which: str) -> str:
+    shown = [
+        f"{one['system']} ({one['parameters'] / 1e6:.1f} M): {one['memory_gib']:.2f} GiB, {one['sound_s_per_s']:,.1f} s of sound per s{_times(one, which, 'training')}"
+        for one in systems
+    ]
+    return "; ".join(shown)
+
+
+def _speech_search(systems: list[dict[str, Any]], which: str) -> str:
+    """Real-time factors: seconds of computing for a second of sound."""
+    shown = [
+        f"{one['system']}: real-time factor {one['real_time_factor']['greedy']:.4f}{_times(one, which, 'greedy')}, "
+        f"beam 4 {one['real_time_factor']['beam']:.4f}{_times(one, which, 'beam')}"
+        for one in systems
+        if one["real_time_factor"]
+    ]
+    return "; ".join(shown)
+
+
+def _times(one: dict[str, Any], which: str, job: str) -> str:
+    if not one["system"].startswith("ours"):
+        return ""
+    ratio = one[which][job]
+    return f", {ratio['median']:.2f} times HF ({ratio['least']:.2f} to {ratio['most']:.2f})"
 
 
 def beside(report: dict[str, Any], peer: str) -> str:
