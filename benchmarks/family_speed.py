@@ -65,7 +65,8 @@ def planner_of(model: Model, device: Device, tokens: int) -> Planner[Any]:
 def update_of(model: Model, device: Device, train: TrainConfig) -> Update:
     """The update that `train` chooses."""
     in_bf16 = device.kind == "cuda" and device.bf16 and not has_running_statistics(model)
-    kind = (GraphedUpdate if model.page_width else TwinUpdate) if in_bf16 else PlainUpdate
+    captured = model.page_width or model.captured_in_rows
+    kind = (GraphedUpdate if captured else TwinUpdate) if in_bf16 else PlainUpdate
     return kind(model, make_optimizer(model, train), train, device)
 
 

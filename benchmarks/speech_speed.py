@@ -46,8 +46,7 @@ from transduce.device import Device, choose_device
 from transduce.memory import peak_resident, restart_peak
 from transduce.model.speech import SpeechModel
 from transduce.text import EOS
-from transduce.training.optimizer import make_optimizer
-from transduce.training.update import GraphedUpdate, Update
+from transduce.training.update import Update
 from transduce.translator.engine import SearchBlock, SearchRequest
 from transduce.translator.torch_engine import TorchEngine
 
@@ -140,7 +139,7 @@ class System:
 
     parameters: int
     train: Callable[[], None]
-    transcribe: Callable[[int, int], list[int]] | None  # returns how many tokens each text has, the last one included
+    transcribe: Callable[[int, int], list[int]]  # returns how many tokens each text has, the last one included
     memory_gib: float = 0.0
     seconds: dict[str, list[float]] = field(default_factory=dict)  # of each job in each round, by the clock
     core_seconds: dict[str, list[float]] = field(default_factory=dict)  # that the cores of the CPU computed
@@ -168,15 +167,6 @@ def our_system(shape: Shape, heard: Utterances, device: Device, **changes: Any) 
         return [len(best[0].tokens) + 1 for best in found]
 
     return System(_parameters(model), _step(update, batch), transcribe)
-
-
-def captured_system(shape: Shape, heard: Utterances, device: Device) -> System:
-    """The default model with its step in a CUDA graph, which `train` does not do: the batches of a corpus have too many shapes."""
-    model = SpeechModel(config_of(shape, convolution=shape.convolution), shape.ids, shape.ids).to(device.torch)
-    train = TrainConfig(clip_norm=CLIP_NORM, label_smoothing=0.1)
-    update = GraphedUpdate(model, make_optimizer(model, train), train, device)
-    batch = heard.batch(shape.ids - 1).pinned()
-    return System(_parameters(model), _step(update, batch), None)
 
 
 def _step(update: Update, batch: Batch) -> Callable[[], None]:
@@ -208,7 +198,7 @@ def other_system(shape: Shape, heard: Utterances, device: Device) -> System:
     model, on_gpu = other_model(shape).to(device.torch), device.kind == "cuda"
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, betas=(0.9, 0.98), fused=True)
     made = heard.batch(shape.ids - 1)
-    inputs = [made.source.values, made.source.real.long(), made.labels]  # type: ignore[union-attr]
+    inputs = [made.source.values.float(), made.source.real.long(), made.labels]  # type: ignore[union-attr]
     inputs = [tensor.pin_memory() for tensor in inputs] if on_gpu else inputs
 
     def train() -> None:
@@ -261,18 +251,16 @@ SYSTEMS: dict[str, Callable[[Shape, Utterances, Device], System]] = {
     "ours, convolution": lambda shape, heard, device: our_system(shape, heard, device, convolution=shape.convolution),
     OTHER: other_system,
 }
-CAPTURED = "ours, captured"
 JOBS = ("training", "greedy", "beam")
 
 
-def measure(length: int, shape: Shape, work: Work, device: Device, captured: bool = False) -> list[dict[str, Any]]:
+def measure(length: int, shape: Shape, work: Work, device: Device) -> list[dict[str, Any]]:
     """A row for each system at one length of utterances."""
     heard = Utterances(length, work.seconds, shape.ids)
     tokens = max(2, round(TOKENS_PER_SECOND * length))
-    makers = SYSTEMS | ({CAPTURED: captured_system} if captured else {})
-    systems = {name: built(make, shape, heard, device) for name, make in makers.items()}
+    systems = {name: built(make, shape, heard, device) for name, make in SYSTEMS.items()}
     for one in systems.values():
-        for beam in (1, BEAM) if one.transcribe else ():
+        for beam in (1, BEAM):
             one.transcribe(beam, 2)
     for number in range(work.rounds):
         take_turns(systems, number, tokens, work.steps, device)
@@ -318,7 +306,7 @@ def take_turns(systems: dict[str, System], number: int, tokens: int, steps: int,
     names = list(systems)
     names = names[number % len(names) :] + names[: number % len(names)]
     for job in JOBS:
-        for one in [systems[name] for name in names if job == "training" or systems[name].transcribe]:
+        for one in [systems[name] for name in names]:
             taken = timed(lambda one=one, job=job: run(one, job, tokens, steps), device)  # type: ignore[misc]
             for clock, seconds in zip((one.seconds, one.core_seconds), taken, strict=True):
                 clock.setdefault(job, []).append(seconds / (steps if job == "training" else 1))
@@ -329,7 +317,6 @@ def run(system: System, job: str, tokens: int, steps: int) -> None:
         for _ in range(steps):
             system.train()
         return
-    assert system.transcribe is not None
     written = system.transcribe(BEAM if job == "beam" else 1, tokens)
     assert set(written) == {tokens}, f"{written} tokens instead of {tokens}"
 
@@ -400,11 +387,8 @@ def main() -> None:
     parser.add_argument("--lengths", type=int, nargs="+", help="seconds of an utterance")
     parser.add_argument("--seconds", type=int, help="of sound in a training step and in a transcription")
     parser.add_argument("--rounds", type=int)
-    parser.add_argument("--captured", action="store_true", help="also train with the step in a CUDA graph; needs a GPU")
     parser.add_argument("--name", help="of the file in benchmarks/results; empty: write none")
     options = parser.parse_args()
-    if options.captured and options.device != "cuda":
-        parser.error("--captured needs --device cuda")
     device, usual = choose_device(options.device), WORK[options.device]
     lengths = tuple(options.lengths or usual.lengths)
     work = Work(lengths, options.seconds or usual.seconds, usual.steps, options.rounds or usual.rounds)
@@ -412,7 +396,7 @@ def main() -> None:
     begun = time.perf_counter()
     measure(1, TOY, Work((1,), 2, 1, 1), device)
     for length in work.lengths:
-        rows += measure(length, Shape(), work, device, options.captured)
+        rows += measure(length, Shape(), work, device)
         print(f"{length} s: measured after {time.perf_counter() - begun:.0f} s", flush=True)
     name = options.name if options.name is not None else f"speech-speed-{'gpu' if device.kind == 'cuda' else 'cpu'}"
     if name:
