@@ -68,9 +68,14 @@ def route(method: str, path: str, operation: dict[str, Any]) -> str:
         *_, schema = [one["schema"] for one in body["content"].values()]  # a form is the last: it names the fields
         parts.append(f"\nRequest ({' or '.join(f'`{kind}`' for kind in body['content'])}):")
         parts.append(described(schema))
-    for content in operation["responses"]["200"].get("content", {}).values():
-        parts.append(f"\nResponse: {json_type(content['schema']) or 'text'}.")
+    if kinds := operation["responses"]["200"].get("content"):
+        parts.append(f"\nResponse: {', or '.join(response(kind, content) for kind, content in kinds.items())}.")
     return "\n".join(parts)
+
+
+def response(kind: str, content: dict[str, Any]) -> str:
+    """A response in a few words: its object, or the type of its text."""
+    return f"text (`{kind}`)" if kind.startswith("text/") else json_type(content["schema"]) or "text"
 
 
 def described(schema: dict[str, Any]) -> str:

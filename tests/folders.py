@@ -129,11 +129,12 @@ def write_character_model(path: Path, **data: object) -> Path:
     return write_model(path, model, Vocabularies(one, one), **settings)
 
 
-def write_speech_model(path: Path) -> Path:
-    """The folder of a small random speech model."""
+def write_speech_model(path: Path, **settings: float) -> Path:
+    """The folder of a small random speech model; `settings` are those of the model."""
     torch.manual_seed(3)
     one = train_vocabulary(lines(200), units="char", size=40)
     shape = {"d_model": 16, "d_ff": 32, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 2}
-    model = SpeechModel(SpeechConfig(family="speech", dropout=0.0, convolution=3, **shape), one.size, one.size)  # type: ignore[arg-type]
-    settings = {"task": "speech", "source_units": "char", "target_units": "char", "languages": ()}
-    return write_model(path, model, Vocabularies(one, one), SearchConfig(beam=2, max_extra=5), **settings)
+    config = SpeechConfig(family="speech", dropout=0.0, convolution=3, **shape, **settings)  # type: ignore[arg-type]
+    model = SpeechModel(config, one.size, one.size)
+    data = {"task": "speech", "source_units": "char", "target_units": "char", "languages": ()}
+    return write_model(path, model, Vocabularies(one, one), SearchConfig(beam=2, max_extra=5), **data)

@@ -5,6 +5,7 @@ import io
 import json
 import random
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,11 @@ from transduce.server.app import make_app
 from transduce.server.keys import add_key
 from transduce.server.service import Service
 from transduce.server.settings import ServerSettings
-from transduce.server.transcribe_routes import TranscribeAnswer
-from transduce.translator.transcription import RecordingPieces
+from transduce.server.transcript_answers import TranscribeAnswer, VerboseTranscriptionAnswer
+from transduce.translator import Translation, Translator
+from transduce.translator.subtitles import srt, vtt
+from transduce.translator.transcription import RecordingPieces, Transcript
+from transduce.translator.word_times import words_of
 
 pytestmark = pytest.mark.usefixtures("few_threads")
 
@@ -69,7 +73,7 @@ def client(service: Service) -> Client:
     return Client(service)
 
 
-def send(client: Client, content: bytes, path: str = "/v1/transcribe", **fields: str) -> httpx.Response:
+def send(client: Client, content: bytes, path: str = "/v1/transcribe", **fields: Any) -> httpx.Response:
     """A recording as a form."""
     return client("POST", path, files={"file": ("a.wav", content)}, data=fields)
 
@@ -135,10 +139,89 @@ def test_the_shape_that_clients_of_openai_know(client: Client) -> None:
     verbose = send(client, WAV, OPENAI, response_format="verbose_json").json()
     assert (verbose["task"], verbose["duration"], verbose["text"]) == ("transcribe", 1.0, text)
     assert (verbose["segments"][0]["start"], verbose["segments"][0]["end"]) == (0.0, 1.0)
-    assert "must be one of" in refused(send(client, WAV, OPENAI, response_format="pdf"), 400)
+    assert "words" not in verbose
     assert "1 unknown fields" in refused(send(client, WAV, OPENAI, speed="2"), 400)
     assert "no such model; this server has: talks" in refused(send(client, WAV, OPENAI, model="whisper-1"), 404)
     refused(client("POST", OPENAI, content=WAV), 415)
+
+
+@pytest.fixture
+def several_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The random model, which writes no spaces, writes three words; their times are those of its CTC output."""
+    hear = Translator.hear
+
+    def heard(*arguments: Any) -> list[Translation]:
+        return [replace(one, outputs=[replace(one.outputs[0], text="the cat sat")]) for one in hear(*arguments)]
+
+    monkeypatch.setattr(Translator, "hear", heard)
+
+
+def heard_with_words(service: Service) -> Transcript:
+    """What `transduce transcribe` makes of the recording."""
+    translator = service.models.speech("").translator
+    heard = RecordingPieces.of(decode(WAV, LIMITS))
+    segments = heard.segments(translator.hear(heard.utterances, translator.request(figures="outputs")))
+    found = [words_of(translator, *pair) for pair in heard.spoken(segments)]
+    return Transcript("", heard.with_words(segments, found))
+
+
+@pytest.mark.usefixtures("several_words")
+def test_subtitles_and_text_are_those_of_the_command_line(client: Client, service: Service) -> None:
+    expected = heard_with_words(service)
+    assert [word.text for word in expected.segments[0].words] == ["the", "cat", "sat"]
+    forms = {"text": f"{expected.text}\n", "srt": srt(expected), "vtt": vtt(expected)}
+    for name, text in forms.items():
+        ours = client("POST", f"/v1/transcribe?response_format={name}", content=WAV)
+        theirs = send(client, WAV, OPENAI, response_format=name)
+        assert ours.text == theirs.text == text
+        assert ours.headers["content-type"] == f"text/{'vtt' if name == 'vtt' else 'plain'}; charset=utf-8"
+
+
+@pytest.mark.usefixtures("several_words")
+def test_words_have_times_where_they_are_asked_for(client: Client, service: Service) -> None:
+    (segment,) = heard_with_words(service).segments
+    ours = client("POST", "/v1/transcribe?response_format=verbose_json", content=WAV)
+    words = TranscribeAnswer.model_validate_json(ours.content, strict=True).segments[0].words
+    assert words is not None
+    assert [(word.text, word.begin, word.end) for word in words] == [
+        (word.text, word.begin, word.end) for word in segment.words
+    ]
+    times = {"timestamp_granularities[]": ["segment", "word"]}  # as OpenAI's clients send a list
+    both = send(client, WAV, OPENAI, response_format="verbose_json", **times)
+    answer = VerboseTranscriptionAnswer.model_validate_json(both.content, strict=True)
+    assert answer.segments is not None
+    assert answer.words is not None
+    assert [(one.word, one.start, one.end) for one in answer.words] == [
+        (word.text, word.begin, word.end) for word in segment.words
+    ]
+    times["timestamp_granularities[]"] = ["word"]
+    alone = send(client, WAV, OPENAI, response_format="verbose_json", **times).json()
+    assert "segments" not in alone
+    assert alone["words"] == both.json()["words"]
+
+
+def test_formats_that_do_not_exist_are_refused_in_one_line(client: Client) -> None:
+    known = "json, text, srt, vtt, verbose_json"
+    assert refused(send(client, WAV, OPENAI, response_format="pdf"), 400) == f"response_format: must be one of {known}"
+    message = refused(client("POST", "/v1/transcribe?response_format=pdf", content=WAV), 400)
+    assert message == "query.response_format: Input should be 'json', 'text', 'srt', 'vtt' or 'verbose_json'"
+    times = "timestamp_granularities[]"
+    verbose = {"response_format": "verbose_json"}
+    assert refused(send(client, WAV, OPENAI, **verbose, **{times: "letter"}), 400) == (
+        "timestamp_granularities[]: must be one of segment, word"
+    )
+    assert "set response_format=verbose_json" in refused(send(client, WAV, OPENAI, **{times: "word"}), 400)
+    assert "2 fields named `model`" in refused(send(client, WAV, OPENAI, model=["talks", "talks"]), 400)
+    assert "?response_format=srt" in refused(send(client, WAV, response_format="srt"), 400)
+    address = "/v1/transcribe?response_format=vtt&attention=true"
+    assert "the format vtt cannot hold it" in refused(client("POST", address, content=WAV), 400)
+
+
+def test_a_model_without_ctc_has_subtitles_but_no_times_of_words(tmp_path: Path) -> None:
+    client = Client(make_service([write_speech_model(tmp_path / "talks", ctc_weight=0.0, ctc_search=0.0)]))
+    assert "00:00:00,000 --> 00:00:01,000" in client("POST", "/v1/transcribe?response_format=srt", content=WAV).text
+    message = refused(client("POST", "/v1/transcribe?response_format=verbose_json", content=WAV), 400)
+    assert "does not know the times of words" in message
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,17 @@ HEADER_BYTES = 4_096  # of a part
 
 @dataclass(frozen=True)
 class Form:
-    """The fields of a form, and its only file."""
+    """The fields of a form with all their values, and its only file."""
 
-    fields: dict[str, str]
+    fields: dict[str, list[str]]
     file: bytes
+
+    def value(self, name: str, default: str = "") -> str:
+        """The value of a field that may be given once."""
+        values = self.fields.get(name, [default])
+        if len(values) > 1:
+            raise Refusal(f"the form has {len(values)} fields named `{name}`; it may have one")
+        return values[0]
 
 
 def is_form(content_type: str) -> bool:
@@ -31,7 +38,11 @@ def parse_form(content_type: str, body: bytes) -> Form:
     files = [content for name, content in parts if name == "file"]
     if len(files) != 1:
         raise Refusal(f"the form has {len(files)} fields named `file`; it must have exactly one")
-    return Form(dict(_field(name, content) for name, content in parts if name != "file"), files[0])
+    fields: dict[str, list[str]] = {}
+    for name, content in parts:
+        if name != "file":
+            fields.setdefault(name, []).append(_text(content))
+    return Form(fields, files[0])
 
 
 def _boundary(content_type: str) -> bytes:
@@ -67,8 +78,8 @@ def _part(part: bytes) -> tuple[str, bytes]:
     return name, content
 
 
-def _field(name: str, content: bytes) -> tuple[str, str]:
+def _text(content: bytes) -> str:
     try:
-        return name, content.decode()
+        return content.decode()
     except UnicodeDecodeError:
         raise Refusal("a field of the form is not valid UTF-8") from None

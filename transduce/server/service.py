@@ -20,7 +20,13 @@ from transduce.server.queue import Queue
 from transduce.server.refusals import NotFound, Overloaded, PayloadTooLarge, Refusal, UnsupportedType
 from transduce.server.settings import ServerSettings
 from transduce.server.specification import Specification
-from transduce.server.transcription import DecodingWork, ListeningWork, ServedSpeechModel, TranscriptionWork
+from transduce.server.transcription import (
+    DecodingWork,
+    ListeningWork,
+    ServedSpeechModel,
+    TranscriptionWork,
+    WordTimesWork,
+)
 from transduce.translator import LoadOptions, SearchRequest, Translation, Translator
 from transduce.translator.split import normalized
 
@@ -149,7 +155,13 @@ class Service:
             self.metrics.generated_tokens.labels(model.of.name).inc(sum(text.tokens for text in generation.texts))
 
     async def transcribe(
-        self, model: ServedSpeechModel, recording: bytes, request: SearchRequest, *, attention: bool = False
+        self,
+        model: ServedSpeechModel,
+        recording: bytes,
+        request: SearchRequest,
+        *,
+        words: bool = False,
+        attention: bool = False,
     ) -> Transcribed:
         """Decode a recording and transcribe its pieces; they are one job of the queue."""
         heard = await self._decode(recording)
@@ -161,6 +173,10 @@ class Service:
         costs = [float(len(utterance)) for utterance in heard.utterances]
         found: list[Translation] = await self.queue.answer(TranscriptionWork(model, request), heard.utterances, costs)
         segments = heard.segments(found)
+        if words:
+            spoken = heard.spoken(segments)
+            times = await self.queue.answer(WordTimesWork(model), spoken, [float(len(one)) for one, _ in spoken])
+            segments = heard.with_words(segments, times)
         return Transcribed(heard.seconds, segments, await self._listened(model, heard, segments) if attention else {})
 
     async def _listened(

@@ -3,67 +3,50 @@
 A recording is the whole body, or the field `file` of a form. It stays in memory.
 """
 
-from typing import Annotated, Any, Literal, get_args
+from collections.abc import Sequence
+from typing import Annotated, Any, TypeVar, get_args
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, Field
 from starlette.requests import Request as HttpRequest
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import Response
 
 from transduce.server.answers import REFUSALS
 from transduce.server.client import cancel_on_disconnect
 from transduce.server.multipart import Form, is_form, parse_form
 from transduce.server.refusals import Refusal, UnsupportedType
 from transduce.server.service import Service, Transcribed
+from transduce.server.transcript_answers import (
+    SUBTITLES,
+    Granularity,
+    ResponseFormat,
+    TranscribeAnswer,
+    TranscriptionAnswer,
+    VerboseTranscriptionAnswer,
+    openai_answer,
+    our_answer,
+)
+from transduce.server.transcription import ServedSpeechModel
 
 TRANSCRIBE, OPENAI = "/v1/transcribe", "/v1/audio/transcriptions"
 UPLOADS = frozenset({TRANSCRIBE, OPENAI})
 MOST_BEAM = 16
 IGNORED = ("language", "prompt", "temperature")  # fields of OpenAI's clients that mean nothing to these models
+GRANULARITIES = "timestamp_granularities[]"
 
-ResponseFormat = Literal["json", "text", "verbose_json"]
+Choice = TypeVar("Choice", bound=str)
 FILE = {"type": "string", "format": "binary", "description": "The recording: wav, flac, ogg (Opus, Vorbis) or mp3."}
-
-
-class ListeningAnswer(BaseModel):
-    """Where the decoder listens while it writes the tokens of a segment."""
-
-    tokens: list[str] = Field(description="The tokens of the text, ending in `</s>`.")
-    weights: list[list[float]] = Field(
-        description="Cross-attention, averaged over layers and heads: a row per token, a column per 40 ms of the segment."
-    )
-
-
-class SegmentAnswer(BaseModel):
-    """A piece of a recording with its text."""
-
-    begin: float = Field(description="Where the piece begins, in seconds.")
-    end: float = Field(description="Where it ends.")
-    text: str = Field(description="Its text; empty for silence.")
-    confidence: float = Field(description="The geometric mean of the probabilities of its tokens; 1 for silence.")
-    attention: ListeningAnswer | None = Field(None, description="Present only if `attention` was requested.")
-
-
-class TranscribeAnswer(BaseModel):
-    """The transcript of a recording."""
-
-    model: str = Field(description="The name of the model that was used.")
-    text: str = Field(description="The text of the whole recording.")
-    seconds: float = Field(description="How long the recording is.")
-    segments: list[SegmentAnswer] = Field(description="Long recordings are cut at silences; nothing is left out.")
-
-
-class TranscriptionAnswer(BaseModel):
-    """OpenAI's answer in the format `json`."""
-
-    text: str = Field(description="The text of the whole recording.")
+AS_TEXT: dict[str, Any] = {kind: {"schema": {"type": "string"}} for kind in ("text/plain", "text/vtt")}
 
 
 def transcribe_routes(service: Service) -> APIRouter:
     """The routes over a service."""
     router = APIRouter(tags=["speech"], responses=REFUSALS)
 
-    @router.post(TRANSCRIBE, responses={200: {"model": TranscribeAnswer}}, openapi_extra=_body({}, raw=True))
+    @router.post(
+        TRANSCRIBE,
+        responses={200: {"model": TranscribeAnswer, "content": AS_TEXT}},
+        openapi_extra=_body({}, raw=True),
+    )
     async def transcribe(
         http: HttpRequest,
         model: Annotated[
@@ -72,34 +55,47 @@ def transcribe_routes(service: Service) -> APIRouter:
         beam: Annotated[
             int | None, Query(ge=1, le=MOST_BEAM, description="The beam size. Default: the setting of the model.")
         ] = None,
+        response_format: Annotated[
+            ResponseFormat,
+            Query(
+                description="`json`: the text and the segments; `verbose_json`: also the words with their times; `text`: "
+                "the text alone; `srt`, `vtt`: subtitles."
+            ),
+        ] = "json",
         attention: Annotated[
-            bool, Query(description="Return where the decoder listens, for recordings of up to 60 s.")
+            bool, Query(description="Return where the decoder listens, in JSON, for recordings of up to 60 s.")
         ] = False,
     ) -> Response:
         """Transcribe a recording: the body of the request, or the field `file` of a form."""
         content_type = http.headers.get("content-type", "")
         body = await http.body()
         form = parse_form(content_type, body) if is_form(content_type) else Form({}, body)
-        _check_fields(form, ())
-        name, transcribed = await _transcribed(service, http, model, form.file, beam, attention)
-        segments = [
-            SegmentAnswer(**vars(segment), attention=transcribed.listened.get(number))  # type: ignore[arg-type]
-            for number, segment in enumerate(transcribed.segments)
-        ]
-        answer = TranscribeAnswer(model=name, text=transcribed.text, seconds=transcribed.seconds, segments=segments)
-        return Response(answer.model_dump_json(exclude_none=True), media_type="application/json")
+        _check_fields(form, (), "; options belong to the address, as in /v1/transcribe?response_format=srt")
+        if attention and not response_format.endswith("json"):
+            raise Refusal(f"attention: the format {response_format} cannot hold it; leave it out, or ask for json")
+        chosen = service.models.speech(model)
+        words = response_format == "verbose_json" or _has_subtitle_times(chosen, response_format)
+        transcribed = await _transcribed(service, http, chosen, form.file, beam=beam, words=words, attention=attention)
+        return our_answer(chosen.of.name, transcribed, response_format)
 
-    @router.post(OPENAI, responses={200: {"model": TranscriptionAnswer}}, openapi_extra=_body(_OPENAI_FIELDS))
+    @router.post(
+        OPENAI,
+        responses={200: {"model": TranscriptionAnswer | VerboseTranscriptionAnswer, "content": AS_TEXT}},
+        openapi_extra=_body(_OPENAI_FIELDS),
+    )
     async def transcriptions(http: HttpRequest) -> Response:
         """Transcribe a recording, with OpenAI's form and response. `language`, `prompt` and `temperature` have no effect."""
         content_type = http.headers.get("content-type", "")
         if not is_form(content_type):
             raise UnsupportedType("the Content-Type must be multipart/form-data")
         form = parse_form(content_type, await http.body())
-        _check_fields(form, ("model", "response_format", *IGNORED))
-        written = _format(form)
-        _, transcribed = await _transcribed(service, http, form.fields.get("model", ""), form.file, None)
-        return _openai_response(transcribed, written)
+        _check_fields(form, ("model", "response_format", GRANULARITIES, *IGNORED))
+        written = _choice("response_format", form.value("response_format", "json"), get_args(ResponseFormat))
+        granularities = _granularities(form, written)
+        chosen = service.models.speech(form.value("model"))
+        words = "word" in granularities or _has_subtitle_times(chosen, written)
+        transcribed = await _transcribed(service, http, chosen, form.file, words=words)
+        return openai_answer(chosen.of.source, transcribed, written, granularities)
 
     return router
 
@@ -110,7 +106,14 @@ _OPENAI_FIELDS = {
         "type": "string",
         "enum": list(get_args(ResponseFormat)),
         "default": "json",
-        "description": "`json`: the text; `text`: the text alone; `verbose_json`: also the length and the segments.",
+        "description": "`json`: the text; `verbose_json`: also the length and the segments; `text`: the text alone; "
+        "`srt`, `vtt`: subtitles.",
+    },
+    GRANULARITIES: {
+        "type": "array",
+        "items": {"type": "string", "enum": list(get_args(Granularity))},
+        "default": ["segment"],
+        "description": "With `verbose_json`: whether segments, words or both have times. Repeat the field for both.",
     },
     **{name: {"type": "string", "description": "Ignored."} for name in IGNORED},
 }
@@ -129,38 +132,43 @@ def _body(fields: dict[str, Any], raw: bool = False) -> dict[str, Any]:
 
 
 async def _transcribed(
-    service: Service, http: HttpRequest, name: str, recording: bytes, beam: int | None, attention: bool = False
-) -> tuple[str, Transcribed]:
-    """The name of the model, and what it heard."""
-    model = service.models.speech(name)
+    service: Service,
+    http: HttpRequest,
+    model: ServedSpeechModel,
+    recording: bytes,
+    *,
+    beam: int | None = None,
+    words: bool = False,
+    attention: bool = False,
+) -> Transcribed:
+    """What the model heard."""
+    if words and not model.knows_times:
+        raise Refusal("this model was trained without CTC and does not know the times of words: ask for segments only")
     request = model.translator.request(beam=beam, figures="outputs")
-    return model.of.name, await cancel_on_disconnect(
-        http, service.metrics, service.transcribe(model, recording, request, attention=attention)
-    )
+    transcribing = service.transcribe(model, recording, request, words=words, attention=attention)
+    return await cancel_on_disconnect(http, service.metrics, transcribing)
 
 
-def _check_fields(form: Form, known: tuple[str, ...]) -> None:
+def _has_subtitle_times(model: ServedSpeechModel, written: ResponseFormat) -> bool:
+    """Whether subtitles are cut by the times of words; those of a model without CTC have the times of segments."""
+    return written in SUBTITLES and model.knows_times
+
+
+def _check_fields(form: Form, known: tuple[str, ...], advice: str = "") -> None:
     if len(unknown := set(form.fields) - set(known)):
         allowed = ", ".join(("file", *known))
-        raise Refusal(f"the form has {len(unknown)} unknown fields; the fields of this route are: {allowed}")
+        raise Refusal(f"the form has {len(unknown)} unknown fields; the fields of this route are: {allowed}{advice}")
 
 
-def _format(form: Form) -> ResponseFormat:
-    wanted = form.fields.get("response_format", "json")
-    for known in get_args(ResponseFormat):
-        if wanted == known:
-            return known
-    raise Refusal(f"response_format: must be one of {', '.join(get_args(ResponseFormat))}")
+def _granularities(form: Form, written: ResponseFormat) -> list[Granularity]:
+    if GRANULARITIES in form.fields and written != "verbose_json":
+        raise Refusal(f"{GRANULARITIES}: only the format verbose_json has times; set response_format=verbose_json")
+    given = form.fields.get(GRANULARITIES, ["segment"])
+    return [_choice(GRANULARITIES, one, get_args(Granularity)) for one in given]
 
 
-def _openai_response(transcribed: Transcribed, written: ResponseFormat) -> Response:
-    if written == "text":
-        return PlainTextResponse(f"{transcribed.text}\n")
-    if written == "json":
-        return Response(TranscriptionAnswer(text=transcribed.text).model_dump_json(), media_type="application/json")
-    segments = [
-        {"id": number, "start": one.begin, "end": one.end, "text": one.text, "confidence": one.confidence}
-        for number, one in enumerate(transcribed.segments)
-    ]
-    answer = {"task": "transcribe", "duration": transcribed.seconds, "text": transcribed.text, "segments": segments}
-    return JSONResponse(answer)
+def _choice(name: str, given: str, known: Sequence[Choice]) -> Choice:
+    for one in known:
+        if given == one:
+            return one
+    raise Refusal(f"{name}: must be one of {', '.join(known)}")

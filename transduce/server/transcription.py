@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from transduce.audio.uploads import UploadLimits
     from transduce.audio.utterances import Features
     from transduce.translator.transcription import RecordingPieces
+    from transduce.translator.word_times import Word
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +44,13 @@ class ServedSpeechModel:
     @property
     def description(self) -> str:
         return self.translator.config.model.description
+
+    @property
+    def knows_times(self) -> bool:
+        """Whether it can say when each word is heard."""
+        from transduce.translator.word_times import knows_times
+
+        return knows_times(self.translator)
 
 
 @dataclass(frozen=True)
@@ -84,6 +92,27 @@ class TranscriptionWork:
     def __call__(self, utterances: "list[Features]") -> list[Translation]:
         with self.model.lock:
             return self.model.translator.hear(utterances, self.request)
+
+
+@dataclass(frozen=True)
+class WordTimesWork:
+    """Work for the queue that says when each word is heard: for each utterance and its text, the words."""
+
+    model: ServedSpeechModel
+
+    @property
+    def alone(self) -> ServedSpeechModel:
+        return self.model
+
+    @property
+    def kind(self) -> tuple[object, ...]:
+        return self.model.of.name, "word times"
+
+    def __call__(self, pairs: "list[tuple[Features, str]]") -> "list[list[Word]]":
+        from transduce.translator.word_times import words_of
+
+        with self.model.lock:
+            return [words_of(self.model.translator, *pair) for pair in pairs]
 
 
 @dataclass(frozen=True)

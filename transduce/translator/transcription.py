@@ -67,7 +67,9 @@ def transcribe(
 def _segments(translator: Translator, file: str, request: SearchRequest, words: bool) -> list[Segment]:
     recording = RecordingPieces.of(read_samples(Recording.parse(file)))
     segments = recording.segments(translator.hear(recording.utterances, request))
-    return recording.with_words(translator, segments) if words else segments
+    if not words:
+        return segments
+    return recording.with_words(segments, [words_of(translator, *pair) for pair in recording.spoken(segments)])
 
 
 @dataclass(frozen=True)
@@ -92,10 +94,15 @@ class RecordingPieces:
         texts = dict(zip(self.heard, found, strict=True))
         return [_segment(*piece, texts.get(piece)) for piece in self.times]
 
-    def with_words(self, translator: Translator, segments: Sequence[Segment]) -> list[Segment]:
-        """The same segments with the times and confidences of their words."""
+    def spoken(self, segments: Sequence[Segment]) -> list[tuple[Features, str]]:
+        """The utterances that have a text, with their texts."""
         features = dict(zip(self.heard, self.utterances, strict=True))
-        return [_with_words(translator, one, features[one.begin, one.end]) if one.text else one for one in segments]
+        return [(features[one.begin, one.end], one.text) for one in segments if one.text]
+
+    def with_words(self, segments: Sequence[Segment], found: Iterable[Sequence[Word]]) -> list[Segment]:
+        """The same segments with their words; `found` are those of what is `spoken`."""
+        words = iter(found)
+        return [_with_words(one, next(words)) if one.text else one for one in segments]
 
 
 def _segment(begin: float, end: float, heard: Translation | None) -> Segment:
@@ -105,8 +112,7 @@ def _segment(begin: float, end: float, heard: Translation | None) -> Segment:
     return Segment(begin, end, best.text, math.exp(best.log_probability / max(1, best.length)))
 
 
-def _with_words(translator: Translator, segment: Segment, utterance: Features) -> Segment:
+def _with_words(segment: Segment, found: Sequence[Word]) -> Segment:
     begin, end = segment.begin, segment.end
-    heard = words_of(translator, utterance, segment.text)
-    words = (replace(word, begin=min(end, begin + word.begin), end=min(end, begin + word.end)) for word in heard)
+    words = (replace(word, begin=min(end, begin + word.begin), end=min(end, begin + word.end)) for word in found)
     return replace(segment, words=tuple(words))

@@ -30,6 +30,11 @@ class Word:
     confidence: float  # the mean probability of its tokens where they are heard, as a geometric mean
 
 
+def knows_times(translator: Translator) -> bool:
+    """Whether the model has a CTC output, from which the times of words come."""
+    return isinstance(translator.model, SpeechModel) and translator.model.ctc is not None
+
+
 def words_of(translator: Translator, features: Features, text: str) -> list[Word]:
     """The words of an utterance's text, with times from its beginning.
 
