@@ -30,6 +30,7 @@ def make_shortlist(
 ) -> Path:
     """Write `RUN/shortlist.txt`, learned from these pairs or, without any, from the training data of the run."""
     opened = open_folder(run)
+    _ = opened.config.transformer  # other families cannot use a shortlist
     data = opened.config.data
     groups = tuple(pairs) or groups_from_setting(found_setting(data.train, Path(run)))
     if not groups:

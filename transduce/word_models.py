@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from transduce.audio.utterances import features_of_source
 from transduce.checkpoint import write_text
-from transduce.data import Corpus, found_setting, groups_from_setting, read_lines, read_pairs
-from transduce.data.corpus import is_manifest
+from transduce.data import Corpus, found_setting, groups_from_setting, is_manifest, read_lines, read_pairs
 from transduce.errors import DataError, SettingError
 from transduce.metrics import count_transcript_errors
 from transduce.ngrams import UNKNOWN_WORD, NgramModel, estimate, read_arpa, write_arpa
@@ -20,7 +19,7 @@ from transduce.text import Vocabulary
 from transduce.translator import LoadOptions, Translator, open_folder
 from transduce.translator.ctc_engine import Candidate, CtcEngine
 from transduce.translator.folder import ModelFolder
-from transduce.translator.word_search import Words, WordWeights, read_lexicon, spellings, word_files
+from transduce.translator.word_search import Words, WordWeights, check_takes_words, read_lexicon, spellings, word_files
 
 TUNED = 400  # utterances that the weights are tuned on, at most
 _TEXTS = 20  # of each utterance
@@ -59,8 +58,7 @@ def make_word_model(
 ) -> WordModel:
     """Write `RUN/ngram`: a model of these texts, or of the run's own transcripts, or a given ARPA file."""
     opened = open_folder(run)
-    if opened.config.data.task != "speech":
-        raise SettingError(f"{run}: an n-gram model of words is for speech models, and this model translates text")
+    check_takes_words(opened)
     if texts and arpa:
         raise SettingError("give texts to learn an n-gram model from, or --arpa with a finished one, not both")
     vocabulary, files = opened.vocabularies.target, word_files(opened.folder)

@@ -3,15 +3,13 @@
 import argparse
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
 from transduce import api
-from transduce.checkpoint import RunFolder
 from transduce.errors import SettingError
-from transduce.translator import LoadOptions, SearchRequest, Translator
+from transduce.translator import LoadOptions, SearchRequest, Translator, open_folder
 from transduce.translator.engines import say_to_stderr
-from transduce.translator.word_search import WordWeights
+from transduce.translator.word_search import WordWeights, check_takes_words
 
 Options = argparse.Namespace
 
@@ -55,7 +53,9 @@ def _ngram(options: Options) -> bool | WordWeights:
                 f"--{name.replace('_', '-')} has no effect without --ngram: add --ngram, or leave it out"
             )
         return False
-    return WordWeights.read(RunFolder(Path(options.run))).but(**given)
+    opened = open_folder(options.run)
+    check_takes_words(opened)
+    return WordWeights.read(opened.folder).but(**given)
 
 
 def _language_model(options: Options) -> dict[str, Any]:

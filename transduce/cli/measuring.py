@@ -13,7 +13,7 @@ from transduce.cli.arguments import Options, load, print_json, search_request
 from transduce.cli.generating import score_text
 from transduce.cli.notices import Notices
 from transduce.config import DataConfig
-from transduce.data import Corpus, Group, describe_columns, read_pairs, without_pipes
+from transduce.data import Corpus, Group, describe_columns, is_manifest, read_pairs, without_pipes
 from transduce.errors import DataError, SettingError
 from transduce.files import check_place
 from transduce.translator import Translator, open_folder
@@ -165,6 +165,10 @@ def _format_of(options: Options) -> DataConfig:
 
 def _read_pairs(data: DataConfig, files: Sequence[str]) -> tuple[list[str], list[str]]:
     corpus = Corpus.of((tuple(files),), data)
+    if data.task != "speech" and any(map(is_manifest, corpus.groups)):
+        raise DataError(
+            f"{' '.join(files)}: names recordings, and this model {data.what_it_does}: give files with text"
+        )
     for line in describe_columns(corpus):
         say_to_stderr(line)
     sources, targets = read_pairs(corpus)

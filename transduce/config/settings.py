@@ -190,6 +190,11 @@ class DataConfig:
         return (*self.symbols, *tags, *(SYMBOLS if self.placeholders else ()))
 
     @property
+    def what_it_does(self) -> str:
+        """What a model of this task does, for messages about models of the wrong kind."""
+        return {"speech": "transcribes recordings", "text": "continues text"}.get(self.task, "translates")
+
+    @property
     def layout(self) -> Columns | None:
         """The columns of tables, where any were given."""
         return Columns.of(self.columns) if self.columns else None

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from transduce.config.columns import Columns
-from transduce.data import Corpus, Group, groups_from_setting, infer_columns, without_pipes
+from transduce.data import Corpus, Group, groups_from_setting, infer_columns, is_manifest, without_pipes
 from transduce.diagnosis.alphabet import Alphabet
 from transduce.diagnosis.analysis import Analysis, Block, Context, Place
 from transduce.diagnosis.characters import character_rules
@@ -85,6 +85,10 @@ def open_corpora(requested: RequestedSettings, test: tuple[Group, ...]) -> Itera
     }
     with tempfile.TemporaryDirectory() as scratch:
         plain = without_pipes(tuple(chain(*given.values())), Path(scratch))
+        for group in filter(is_manifest, plain):
+            raise DataError(
+                f"{group[0]}: names recordings, and only texts are examined: `transduce train` checks recordings"
+            )
         columns = data.layout or _inferred_columns(plain, data.languages)
         following = iter(plain)
         found = {role: tuple(islice(following, len(groups))) for role, groups in given.items()}

@@ -148,6 +148,7 @@ def _prepare_new(folder: RunFolder, requested: RequestedSettings, say: Say, begu
         if not data.valid and not corpora.hold_out:
             corpora = _hold_out(corpora, say)
         scanned = _scan(corpora, data, say)
+        _check_recordings(scanned, start)
         config = settings_of_new(scanned.train, requested, start, owner, _found(corpora, data), say, begun)
         for warning in [] if reads_text(config) else _warnings(scanned, config.data, inspect):
             say(warning)
@@ -333,6 +334,20 @@ def _scan_both(corpora: _Corpora, data: DataConfig) -> _Scans:
     return _Scans(scan(corpora.train, sample_pairs=data.vocabulary_sample, look_for=pairs), valid)
 
 
+def _check_recordings(scanned: _Scans, start: ModelFolder | None) -> None:
+    """Refuse recordings beside texts, be they in the validation data or what the model to start from knows."""
+    heard = scanned.train.audio
+    if heard != scanned.valid.audio:
+        one, other = ("training", "validation") if heard else ("validation", "training")
+        raise DataError(f"the {one} data names recordings, but the {other} data does not: give two manifests")
+    if start and heard != (start.config.data.task == "speech"):
+        found = "names recordings" if heard else "is text"
+        raise SettingError(
+            f"{start.folder.path}: this model {start.config.data.what_it_does}, and the training data {found}: "
+            "leave out --from, or start from a model of the same kind"
+        )
+
+
 def _oddities(scanned: Scan, text: bool) -> str:
     of_pairs = {"empty": scanned.empty, "source equal to target": scanned.identical}
     counts = {
@@ -357,8 +372,6 @@ def _speech_stores(
 ) -> "tuple[Store | SpeechStore, Store | SpeechStore]":
     from transduce.data.speech_store import SpeechRules, hours_of, open_or_build_speech
 
-    if not scanned.valid.audio:
-        raise DataError("the training data names recordings, but the validation data does not: give two manifests")
     cache, measured = cache_folder(config.data.cache), SpeechRules.for_validation(longest_target(config.model))
     rules = SpeechRules.for_training(config.data)
     train = open_or_build_speech(corpora.train, scanned.train, both.target, rules, cache, notify=say)

@@ -444,7 +444,8 @@ def open_language_model(folder: str | Path) -> ModelFolder:
     opened = open_folder(folder)
     if not isinstance(opened.config.model, DecoderConfig):
         raise SettingError(
-            f"{folder}: this model translates: it is not a language model; `transduce train RUN --text FILE` trains one"
+            f"{folder}: this model {opened.config.data.what_it_does}: it is not a language model; "
+            "`transduce train RUN --text FILE` trains one"
         )
     return opened
 

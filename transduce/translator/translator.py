@@ -22,6 +22,7 @@ from transduce.translator.folder import open_folder
 from transduce.translator.forms import LearnedLine, LineForms
 from transduce.translator.inputs import InputLines, LineBlock, check_lines
 from transduce.translator.outputs import Attention, Output, Scored, Translation
+from transduce.translator.word_search import check_takes_words
 
 if TYPE_CHECKING:
     from transduce.audio.utterances import Features
@@ -57,6 +58,8 @@ class Translator:
             raise SettingError(
                 f"{folder}: a language model does not translate: use `transduce generate` or `transduce score --text`"
             )
+        if options.ngram:
+            check_takes_words(opened)
         engines = FolderEngines(opened, options, longest_source(opened.config.model))
         translator = Translator(engines, opened.vocabularies, opened.config)
         return translator.to(options.to) if options.to else translator
@@ -467,9 +470,15 @@ class Translator:
         """Sources as the model takes them: ids, or the features of the recordings that the texts name."""
         if not self.hears:
             return self.vocabularies.source.encode(list(texts), every_core=every_core)
+        from transduce.audio.files import AudioError
         from transduce.audio.utterances import features_of_source
 
-        return [features_of_source(text) for text in texts]
+        try:
+            return [features_of_source(text) for text in texts]
+        except AudioError as error:
+            if error.reason != "missing":
+                raise
+            raise DataError(f"{error}: this model transcribes, so each line of its input names a recording") from None
 
     def _cut(self, ids: list[int]) -> list[int]:
         return ids if len(ids) <= self.longest_source else [*ids[: self.longest_source - 1], EOS]

@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from transduce.checkpoint import RunFolder, write_text
+from transduce.config.models.speech import SpeechConfig
 from transduce.errors import DamagedFile, DataError, RunError, SettingError
 from transduce.files import read_plain
 from transduce.ngrams import BEGIN, END, UNKNOWN_WORD, NgramModel, read_arpa
 from transduce.text import UNKNOWN, Vocabulary
+from transduce.translator.folder import ModelFolder
 
 MARK = "▁"  # a piece that begins with it begins a word
 _LIMITS = {"lm_weight": (0.0, 10.0), "word_bonus": (-20.0, 20.0), "ctc_weight": (0.0, 1.0), "prefixes": (1, 10_000)}
@@ -55,6 +57,20 @@ class WordWeights:
 
     def write(self, run: RunFolder) -> None:
         write_text(_files(run)["weights"], json.dumps(asdict(self), indent=1) + "\n")
+
+
+def check_takes_words(opened: ModelFolder) -> None:
+    """Refuse a model that cannot be searched with an n-gram model of words."""
+    config = opened.config
+    if not isinstance(config.model, SpeechConfig):
+        does = config.data.what_it_does
+        raise SettingError(
+            f"{opened.folder.path}: an n-gram model of words is for speech models, and this model {does}"
+        )
+    if not config.model.ctc_weight:
+        raise SettingError(
+            f"{opened.folder.path}: an n-gram model of words needs a CTC output: train a model with model.ctc_weight above 0"
+        )
 
 
 class Words:
