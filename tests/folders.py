@@ -129,7 +129,7 @@ def write_character_model(path: Path, **data: object) -> Path:
     return write_model(path, model, Vocabularies(one, one), **settings)
 
 
-def write_speech_model(path: Path, **settings: float) -> Path:
+def write_speech_model(path: Path, of_data: dict[str, float] | None = None, **settings: float) -> Path:
     """The folder of a small random speech model; `settings` are those of the model."""
     torch.manual_seed(3)
     one = train_vocabulary(lines(200), units="char", size=40)
@@ -137,4 +137,6 @@ def write_speech_model(path: Path, **settings: float) -> Path:
     config = SpeechConfig(family="speech", dropout=0.0, convolution=3, **shape, **settings)  # type: ignore[arg-type]
     model = SpeechModel(config, one.size, one.size)
     data = {"task": "speech", "source_units": "char", "target_units": "char", "languages": ()}
-    return write_model(path, model, Vocabularies(one, one), SearchConfig(beam=2, max_extra=5), **data)
+    return write_model(
+        path, model, Vocabularies(one, one), SearchConfig(beam=2, max_extra=5), **data, **(of_data or {})
+    )

@@ -46,7 +46,7 @@ OTHERS: dict[str, Any] = {
     "model.num_decoder_layers": 2, "model.d_k": 8, "model.d_v": 24, "model.max_positions": 64, "model.window": 2,
     "data.train": (), "data.valid": (), "data.weights": ("2",), "data.hold_out": 5, "data.languages": ("en", "de"),
     "data.tags": ("de",), "data.valid_tags": (), "data.placeholders": ("numbers",), "data.vocabulary_size": 280, "data.vocabulary_sample": 20, "data.symbols": ("<x>",),
-    "data.speeds": ("0.9", "1"), "data.frequency_masks": 1, "data.time_masks": 1,
+    "data.speeds": ("0.9", "1"), "data.frequency_masks": 1, "data.time_masks": 1, "data.trim_quiet": 35.0,
     "data.columns": ("source=2", "target=1"), "data.max_length": 12, "data.cache": "", "data.vocabulary_from": "",
     "train.steps": 2, "train.epochs": 1.0, "train.minutes": 0.1, "train.tokens_per_batch": 60,
     "train.positions_per_microbatch": 32, "train.learning_rate": 1e-3, "train.warmup_steps": 2, "train.epsilon": 1e-6,

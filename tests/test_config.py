@@ -206,6 +206,14 @@ def test_speech_is_fitted_to_the_hours_of_its_recordings(utterances: int, hours:
     build(fitted.layer)
 
 
+@pytest.mark.parametrize(("characters", "decibels"), [(4.0, 35.0), (27.0, 35.0), (30.0, 0.0), (140.0, 0.0)])
+def test_quiet_ends_are_left_out_of_short_utterances(characters: float, decibels: float) -> None:
+    spoken = SideCounts(1 + characters / 6, 500, characters)
+    fitted = fit(Counts(2_000, spoken, spoken), FitRequest(task="speech", family="speech"))
+    assert fitted.layer["data"].get("trim_quiet", 0.0) == decibels
+    assert any("data.trim_quiet" in reason for reason in fitted.reasons) == bool(decibels)
+
+
 @pytest.mark.parametrize("family", [name for name in FAMILIES if name not in ("decoder", "speech")])
 def test_reasons_name_the_shape_of_the_family(family: str) -> None:
     """Which is not that of the Transformer that the recipe is written for."""

@@ -345,6 +345,8 @@ REFUSED = {
     "data.frequency_masks=100": "are for speech",
     "data.time_masks=1": "are for speech",
     "data.time_masks=100": "are for speech",
+    "data.trim_quiet=35.0": "are for speech",
+    "data.trim_quiet=100": "are for speech",
     "data.documents=blank-line": "is for the text of a language model",
     "data.documents=line": "is for the text of a language model",
 }

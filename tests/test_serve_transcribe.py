@@ -122,6 +122,7 @@ def test_where_the_decoder_listens(client: Client, folder: Path) -> None:
     assert "".join(listened.tokens[:-1]).replace("\u2581", " ").strip() == answer.text
     assert {len(row) for row in listened.weights} == {26}  # 101 frames, in two steps of two
     assert [sum(row) for row in listened.weights] == pytest.approx([1] * len(listened.tokens), abs=0.01)
+    assert (listened.begin, listened.end) == (0.0, 1.0)
     plain = client("POST", "/v1/transcribe", content=WAV).json()
     assert "attention" not in plain["segments"][0]
     assert plain["text"] == answer.text
@@ -222,6 +223,19 @@ def test_a_model_without_ctc_has_subtitles_but_no_times_of_words(tmp_path: Path)
     assert "00:00:00,000 --> 00:00:01,000" in client("POST", "/v1/transcribe?response_format=srt", content=WAV).text
     message = refused(client("POST", "/v1/transcribe?response_format=verbose_json", content=WAV), 400)
     assert "does not know the times of words" in message
+
+
+@pytest.mark.usefixtures("several_words")
+def test_times_are_those_of_the_recording_if_a_model_leaves_out_quiet(tmp_path: Path) -> None:
+    client = Client(make_service([write_speech_model(tmp_path / "talks", {"trim_quiet": 35.0})]))
+    padded = np.concatenate([np.zeros((RATE // 2, 1), np.float32), sound(1.0), np.zeros((RATE // 4, 1), np.float32)])
+    path = "/v1/transcribe?attention=true&response_format=verbose_json"
+    segment = client("POST", path, content=encoded(padded, subtype="FLOAT")).json()["segments"][0]
+    assert (segment["begin"], segment["end"]) == (0.0, 1.75)
+    assert (segment["attention"]["begin"], segment["attention"]["end"]) == (0.5, 1.5)
+    assert 0.5 <= segment["words"][0]["begin"] < segment["words"][-1]["end"] <= 1.54
+    plain = client("POST", path, content=encoded(sound(1.0), subtype="FLOAT")).json()["segments"][0]
+    assert plain["attention"]["weights"] == segment["attention"]["weights"]
 
 
 @pytest.mark.parametrize(

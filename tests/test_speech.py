@@ -18,8 +18,8 @@ import transduce
 from transduce.audio.features import RATE
 from transduce.audio.files import read_samples
 from transduce.audio.recording import Recording
-from transduce.audio.silences import LONGEST_SECONDS, is_silent, pieces
-from transduce.audio.utterances import features_of
+from transduce.audio.silences import LONGEST_SECONDS, is_silent, pieces, without_quiet_ends
+from transduce.audio.utterances import features_at_speeds, features_of, features_of_source
 from transduce.cli import main
 from transduce.config import DataConfig
 from transduce.data import Corpus, read_pairs
@@ -321,6 +321,49 @@ def test_features_do_not_depend_on_loudness_and_long_ones_not_on_the_microphone(
     assert apart[0] < 0.3 < apart[1]
 
 
+def padded(sound: torch.Tensor, begin: float, end: float, level: float = 0.0) -> torch.Tensor:
+    """A sound with so many seconds of noise of this level before and after it."""
+    noise = level * torch.randn(round((begin + end) * RATE), generator=torch.Generator().manual_seed(1))
+    return torch.cat([noise[: round(begin * RATE)], sound, noise[round(begin * RATE) :]])
+
+
+def test_quiet_ends_are_left_out_to_within_10_ms() -> None:
+    sound = torch.randn(RATE, generator=torch.Generator().manual_seed(0))
+    for begin, end, level in ((0.25, 0.5, 0.0), (0.25, 0.5, 0.01), (0.003, 0.1, 0.001)):
+        first, last = without_quiet_ends(padded(sound, begin, end, level), 35.0)
+        assert first == pytest.approx(begin * RATE, abs=RATE // 100)
+        assert last == pytest.approx((begin + 1) * RATE, abs=RATE // 100)
+
+
+@pytest.mark.parametrize("decibels", [0.0, 20.0, 35.0])
+def test_a_recording_without_quiet_ends_stays_as_it_is(decibels: float) -> None:
+    sound = torch.randn(RATE + 77, generator=torch.Generator().manual_seed(0))
+    pause = torch.cat([sound, torch.zeros(RATE), sound])
+    noisy = padded(sound, 0.5, 0.5, 0.2)  # 14 decibels below the sound
+    click = torch.zeros(RATE)
+    click[5_000] = 1.0
+    for samples in (sound, pause, noisy, torch.zeros(RATE), click, sound[:100]):
+        assert without_quiet_ends(samples, decibels) == (0, len(samples))
+
+
+def test_quiet_ends_do_not_change_what_a_model_hears_in_training_and_transcription(tmp_path: Path) -> None:
+    soundfile = pytest.importorskip("soundfile")
+    sound = 0.1 * torch.randn(RATE, generator=torch.Generator().manual_seed(0))
+    for name, samples in (("close", sound), ("quiet", padded(sound, 0.5, 0.25))):
+        soundfile.write(tmp_path / f"{name}.wav", samples.numpy(), RATE, subtype="FLOAT")
+    close, quiet = str(tmp_path / "close.wav"), str(tmp_path / "quiet.wav")
+    expected = features_of(sound)
+    assert len(features_at_speeds(Recording(quiet), (1.0,))[0]) > len(expected)
+    for file in (close, quiet):
+        pieces_of_it = RecordingPieces.of(read_samples(Recording(file)), 35.0)
+        for found in (
+            features_at_speeds(Recording(file), (1.0,), trim_quiet=35.0)[0],
+            features_of_source(file, 35.0),
+            pieces_of_it.utterances[0],
+        ):
+            np.testing.assert_array_equal(found, expected)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -392,15 +435,17 @@ def test_speech_translation_is_the_same_verb_with_another_text(tmp_path: Path) -
 
 @pytest.mark.slow
 def test_spoken_digits_of_an_unseen_speaker_are_recognised(shared_data: Path, tmp_path: Path) -> None:
-    """The recipe of configs/spoken-digits.toml had 92.2 % of them right."""
+    """The recipe of configs/spoken-digits.toml had 92.8 and 94.2 % of them right, and 79.6 and 75.2 % of those with quiet around them."""
     pytest.importorskip("soundfile")
     data, config = shared_data / "spoken-digits", Path(__file__).parents[1] / "configs" / "spoken-digits.toml"
     settings = {"data.cache": str(tmp_path / "cache"), "train.device": "cpu"}
     files = {"train": data / "train.tsv", "valid": data / "valid.tsv"}
     transduce.train(tmp_path / "run", **files, config=config, settings=settings, quiet=True)
-    sources, references = read_pairs(Corpus(((str(data / "test.tsv"),),)))
-    found = transduce.load(tmp_path / "run", device="cpu").translate(sources[::5])
-    assert sum(map(str.__eq__, found, references[::5])) > 0.75 * len(found)
+    translator = transduce.load(tmp_path / "run", device="cpu")
+    for name, share in (("test", 0.75), ("valid", 0.55)):
+        sources, references = read_pairs(Corpus(((str(data / f"{name}.tsv"),),)))
+        found = translator.translate(sources[::5])
+        assert sum(map(str.__eq__, found, references[::5])) > share * len(found), name
 
 
 # --- transcribe --------------------------------------------------------------------------------------------------

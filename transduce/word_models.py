@@ -138,7 +138,7 @@ def _tuned(
     sources, references = _utterances(opened, valid)
     say(f"tuning the weights on {len(sources)} utterances")
     torch = Translator.load(opened.folder.path, options or LoadOptions(engine="torch")).engines.torch
-    features: list[Any] = [features_of_source(source) for source in sources]
+    features: list[Any] = [features_of_source(source, opened.config.data.trim_quiet) for source in sources]
     best, weights = None, made.weights
     for _ in range(ROUNDS):
         found = CtcEngine(torch, words, weights).candidates(features, _TEXTS)

@@ -15,6 +15,7 @@ from transduce.audio.features import RATE, log_mel
 from transduce.audio.files import read_samples
 from transduce.audio.recording import Recording
 from transduce.audio.resampling import resample
+from transduce.audio.silences import without_quiet_ends
 
 Features = NDArray[np.float16]
 _KEPT = 1_024  # utterances whose features stay in memory: validation hears the same ones again and again
@@ -22,9 +23,13 @@ _SHARED_FRAMES = 300  # with so many frames, half of the statistics are those of
 _LEAST_DEVIATION = 1e-3  # of a bin: silence has none
 
 
-def features_at_speeds(recording: Recording, speeds: tuple[float, ...], longest_seconds: float = 0.0) -> list[Features]:
+def features_at_speeds(
+    recording: Recording, speeds: tuple[float, ...], longest_seconds: float = 0.0, trim_quiet: float = 0.0
+) -> list[Features]:
     """The features [N, 80] of a recording played at each speed; a faster one is shorter and higher."""
     samples = read_samples(recording, longest_seconds)
+    begin, end = without_quiet_ends(samples, trim_quiet)
+    samples = samples[begin:end]
     return [features_of(resample(samples, round(speed * RATE), RATE)) for speed in speeds]
 
 
@@ -38,6 +43,6 @@ def features_of(samples: torch.Tensor) -> Features:
 
 
 @lru_cache(_KEPT)
-def features_of_source(source: str) -> Features:
+def features_of_source(source: str, trim_quiet: float = 0.0) -> Features:
     """The features of the recording that a source text names."""
-    return features_at_speeds(Recording.parse(source), (1.0,))[0]
+    return features_at_speeds(Recording.parse(source), (1.0,), trim_quiet=trim_quiet)[0]

@@ -83,6 +83,8 @@ SPEECH = [  # by hours instead of pairs; twice as many layers in the encoder
 ]
 # fmt: on
 CHARACTERS_PER_SECOND = 14.0  # of text that is read aloud: 14.5 in Iban news; only the order of magnitude matters
+SHORT_SECONDS = 2.0  # of the mean utterance, by the length of its text
+QUIET_DECIBELS = 35.0  # below the loud parts; chosen on spoken digits (docs/log.md)
 SPECAUGMENT = {"speeds": ("0.9", "1", "1.1"), "frequency_masks": 2, "time_masks": 5, "max_length": 1_000}
 
 
@@ -187,6 +189,11 @@ def row_for(task: str, counts: Counts) -> Row:
 def spoken_hours(counts: Counts) -> float:
     """How long the recordings of a corpus probably are, by the length of their texts: nothing has been read of them yet."""
     return counts.pairs * counts.target.characters_per_line / CHARACTERS_PER_SECOND / 3600
+
+
+def has_short_utterances(counts: Counts) -> bool:
+    """Whether the recordings are words or commands: how much quiet is around them then decides what a model hears."""
+    return counts.target.characters_per_line < SHORT_SECONDS * CHARACTERS_PER_SECOND
 
 
 def _work(row: Row, task: str, units: tuple[str, str], counts: Counts, asked: FitRequest) -> Work:
@@ -311,6 +318,7 @@ def _layer(row: Row, task: str, units: tuple[str, str], joint: bool, counts: Cou
         "joint": joint,
         **text_settings(counts, task, row.vocabulary),
         **(SPECAUGMENT if task == "speech" else {}),
+        **({"trim_quiet": QUIET_DECIBELS} if task == "speech" and has_short_utterances(counts) else {}),
     }
     search: dict[str, Any] = {"beam": 4, "alpha": 1.0, "length_penalty": "power"}
     return {"model": model, "data": data, "search": search}
@@ -364,4 +372,9 @@ def _reasons(layer: Layers, epochs: float, why: str, counts: Counts, asked: FitR
         f"{train['tokens_per_batch']:,} tokens a batch, {'about ' if time else ''}{epochs:g} epochs, "
         f"learning rate {train['learning_rate']:g}",
         *text_reasons(counts, data["task"]),
+        *(
+            ["short utterances: quiet at both ends of recordings is left out (data.trim_quiet)"]
+            if "trim_quiet" in data
+            else []
+        ),
     ]

@@ -159,6 +159,16 @@ class DataConfig:
         least=0,
         most=100_000,
     )
+    trim_quiet: float = setting(
+        0.0,
+        "Speech: the beginning and the end of a recording are left out where they are this much quieter than its loud parts, in training "
+        "and in transcription.",
+        unit="decibels",
+        zero="nothing is left out",
+        least=0,
+        most=100,
+        inherited="default",
+    )
     speeds: tuple[str, ...] = setting(
         (),
         "Speech: in each epoch, a recording is heard at one of these speeds, such as 0.9,1,1.1; without any, as it is.",
@@ -561,8 +571,9 @@ def _contradictions(config: Config) -> list[Refusal]:
             "model.family = speech: the training data has no column `audio`: give a manifest, or choose another family",
         ),
         (
-            data.task in ("translation", "symbols") and bool(data.speeds or data.frequency_masks or data.time_masks),
-            "data.speeds, data.frequency_masks and data.time_masks are for speech: leave them out",
+            data.task in ("translation", "symbols")
+            and bool(data.speeds or data.frequency_masks or data.time_masks or data.trim_quiet),
+            "data.speeds, data.frequency_masks, data.time_masks and data.trim_quiet are for speech: leave them out",
         ),
         (
             data.task == "speech" and (not data.joint or data.subword_sampling > 0),

@@ -45,15 +45,16 @@ class SpeechRules:
     longest_seconds: float
     longest_text: int  # tokens
     strict: bool  # whether an unusable recording is an error
+    trim_quiet: float = 0.0  # decibels below the loud parts: quiet ends are removed
 
     @staticmethod
     def for_training(data: DataConfig) -> "SpeechRules":
         others = tuple(speed for speed in map(float, data.speeds) if speed != 1.0)
-        return SpeechRules((1.0, *others), data.max_seconds, data.max_length, strict=False)
+        return SpeechRules((1.0, *others), data.max_seconds, data.max_length, False, data.trim_quiet)
 
     @staticmethod
-    def for_validation(longest_text: int) -> "SpeechRules":
-        return SpeechRules((1.0,), 0.0, longest_text, strict=True)
+    def for_validation(longest_text: int, trim_quiet: float = 0.0) -> "SpeechRules":
+        return SpeechRules((1.0,), 0.0, longest_text, True, trim_quiet)
 
 
 class SpeechStore:
@@ -183,7 +184,9 @@ def _encode(vocabulary: Vocabulary, rules: SpeechRules, block: PairBlock) -> _En
     reasons: list[str] = []
     for source, target, place in zip(block.source, vocabulary.encode(block.target), block.places, strict=True):
         try:
-            features = features_at_speeds(Recording.parse(source), rules.speeds, rules.longest_seconds)
+            features = features_at_speeds(
+                Recording.parse(source), rules.speeds, rules.longest_seconds, rules.trim_quiet
+            )
         except AudioError as error:
             if rules.strict:
                 raise DataError(f"{place}: {error}") from None

@@ -164,7 +164,7 @@ class Service:
         attention: bool = False,
     ) -> Transcribed:
         """Decode a recording and transcribe its pieces; they are one job of the queue."""
-        heard = await self._decode(recording)
+        heard = await self._decode(recording, model.translator.config.data.trim_quiet)
         if attention and heard.seconds > (most := self.settings.inspected_seconds):
             raise PayloadTooLarge(
                 f"the recording lasts {heard.seconds:.1f} s; attention is shown for at most {most:g} s"
@@ -186,14 +186,15 @@ class Service:
         numbers = [heard.times.index(times) for times in heard.heard]
         pairs = [(utterance, segments[n].text) for n, utterance in zip(numbers, heard.utterances, strict=True)]
         found = await self.queue.answer(ListeningWork(model), pairs, [float(len(utterance)) for utterance, _ in pairs])
-        return dict(zip(numbers, found, strict=True))
+        times = [{"begin": begin, "end": end} for begin, end in heard.sounds]
+        return {n: time | one for n, time, one in zip(numbers, times, found, strict=True)}
 
-    async def _decode(self, recording: bytes) -> "RecordingPieces":
+    async def _decode(self, recording: bytes, trim_quiet: float) -> "RecordingPieces":
         from transduce.audio.uploads import UploadError, UploadLimits
 
         if len(recording) > (most := self.settings.audio_bytes):
             raise PayloadTooLarge(f"the recording has {len(recording):,} bytes; at most {most:,} are accepted")
-        work = DecodingWork(UploadLimits(self.settings.audio_seconds, self.settings.audio_types))
+        work = DecodingWork(UploadLimits(self.settings.audio_seconds, self.settings.audio_types), trim_quiet)
         kinds = {"type": UnsupportedType, "too long": PayloadTooLarge}
         try:
             answers: list[RecordingPieces] = await self.queue.answer(work, [recording], [len(recording) / 1_000])

@@ -20,9 +20,13 @@ SUBTITLES = frozenset({"srt", "vtt"})
 class ListeningAnswer(BaseModel):
     """Where the decoder listens while it writes the tokens of a segment."""
 
+    begin: float = Field(
+        description="Where the first column begins, in seconds: models may leave out quiet at the ends."
+    )
+    end: float = Field(description="Where the last column ends.")
     tokens: list[str] = Field(description="The tokens of the text, ending in `</s>`.")
     weights: list[list[float]] = Field(
-        description="Cross-attention, averaged over layers and heads: a row per token, a column per 40 ms of the segment."
+        description="Cross-attention, averaged over layers and heads: a row per token, a column per 40 ms."
     )
 
 

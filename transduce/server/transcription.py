@@ -58,20 +58,21 @@ class DecodingWork:
     """Work for the queue that decodes recordings; it may take longer than hearing them, so it has turns as well."""
 
     limits: "UploadLimits"
+    trim_quiet: float  # as the model learned it
 
     @property
     def alone(self) -> None:
         return None
 
     @property
-    def kind(self) -> str:
-        return "decode"
+    def kind(self) -> tuple[object, ...]:
+        return "decode", self.trim_quiet
 
     def __call__(self, recordings: list[bytes]) -> "list[RecordingPieces]":
         from transduce.audio.uploads import decode
         from transduce.translator.transcription import RecordingPieces
 
-        return [RecordingPieces.of(decode(recording, self.limits)) for recording in recordings]
+        return [RecordingPieces.of(decode(recording, self.limits), self.trim_quiet) for recording in recordings]
 
 
 @dataclass(frozen=True)

@@ -372,8 +372,8 @@ def _speech_stores(
 ) -> "tuple[Store | SpeechStore, Store | SpeechStore]":
     from transduce.data.speech_store import SpeechRules, hours_of, open_or_build_speech
 
-    cache, measured = cache_folder(config.data.cache), SpeechRules.for_validation(longest_target(config.model))
-    rules = SpeechRules.for_training(config.data)
+    cache, rules = cache_folder(config.data.cache), SpeechRules.for_training(config.data)
+    measured = SpeechRules.for_validation(longest_target(config.model), config.data.trim_quiet)
     train = open_or_build_speech(corpora.train, scanned.train, both.target, rules, cache, notify=say)
     valid = open_or_build_speech(corpora.valid, scanned.valid, both.target, measured, cache, notify=say)
     say(f"{hours_of(train):.2f} hours of training and {hours_of(valid):.2f} hours of validation recordings")

@@ -9,7 +9,7 @@ from torch import Tensor
 from transduce.audio.features import RATE
 from transduce.audio.files import read_samples
 from transduce.audio.recording import Recording
-from transduce.audio.silences import is_silent, pieces
+from transduce.audio.silences import is_silent, pieces, without_quiet_ends
 from transduce.audio.utterances import Features, features_of
 from transduce.errors import DataError, SettingError
 from transduce.translator.engine import SearchRequest
@@ -65,7 +65,7 @@ def transcribe(
 
 
 def _segments(translator: Translator, file: str, request: SearchRequest, words: bool) -> list[Segment]:
-    recording = RecordingPieces.of(read_samples(Recording.parse(file)))
+    recording = RecordingPieces.of(read_samples(Recording.parse(file)), translator.config.data.trim_quiet)
     segments = recording.segments(translator.hear(recording.utterances, request))
     if not words:
         return segments
@@ -79,15 +79,17 @@ class RecordingPieces:
     seconds: float
     times: list[Times]  # of all pieces
     heard: list[Times]  # of the pieces that hold any sound
-    utterances: list[Features]  # of the same pieces
+    sounds: list[Times]  # of the same pieces, without the quiet at their ends if that is removed
+    utterances: list[Features]  # of these sounds
 
     @staticmethod
-    def of(samples: Tensor) -> "RecordingPieces":
-        """The pieces of samples at 16 kHz."""
+    def of(samples: Tensor, trim_quiet: float = 0.0) -> "RecordingPieces":
+        """The pieces of samples at 16 kHz; quiet ends of pieces are removed by `data.trim_quiet` of the model."""
         times = pieces(samples)
         heard = [piece for piece in times if not is_silent(samples, *piece)]
-        utterances = [features_of(samples[round(begin * RATE) : round(end * RATE)]) for begin, end in heard]
-        return RecordingPieces(len(samples) / RATE, times, heard, utterances)
+        sounds = [_sound(samples, *piece, trim_quiet) for piece in heard]
+        utterances = [features_of(samples[round(begin * RATE) : round(end * RATE)]) for begin, end in sounds]
+        return RecordingPieces(len(samples) / RATE, times, heard, sounds, utterances)
 
     def segments(self, found: Sequence[Translation]) -> list[Segment]:
         """All pieces with their texts; `found` are those of the pieces that hold sound."""
@@ -101,8 +103,17 @@ class RecordingPieces:
 
     def with_words(self, segments: Sequence[Segment], found: Iterable[Sequence[Word]]) -> list[Segment]:
         """The same segments with their words; `found` are those of what is `spoken`."""
-        words = iter(found)
-        return [_with_words(one, next(words)) if one.text else one for one in segments]
+        words, sounds = iter(found), dict(zip(self.heard, self.sounds, strict=True))
+        return [_with_words(one, next(words), sounds[one.begin, one.end][0]) if one.text else one for one in segments]
+
+
+def _sound(samples: Tensor, begin: float, end: float, trim_quiet: float) -> Times:
+    """Where the sound of a piece begins and ends."""
+    if not trim_quiet:
+        return begin, end
+    first = round(begin * RATE)
+    inner = without_quiet_ends(samples[first : round(end * RATE)], trim_quiet)
+    return (first + inner[0]) / RATE, (first + inner[1]) / RATE
 
 
 def _segment(begin: float, end: float, heard: Translation | None) -> Segment:
@@ -112,7 +123,8 @@ def _segment(begin: float, end: float, heard: Translation | None) -> Segment:
     return Segment(begin, end, best.text, math.exp(best.log_probability / max(1, best.length)))
 
 
-def _with_words(segment: Segment, found: Sequence[Word]) -> Segment:
-    begin, end = segment.begin, segment.end
+def _with_words(segment: Segment, found: Sequence[Word], begin: float) -> Segment:
+    """The segment with words whose times count from `begin`."""
+    end = segment.end
     words = (replace(word, begin=min(end, begin + word.begin), end=min(end, begin + word.end)) for word in found)
     return replace(segment, words=tuple(words))

@@ -474,7 +474,7 @@ class Translator:
         from transduce.audio.utterances import features_of_source
 
         try:
-            return [features_of_source(text) for text in texts]
+            return [features_of_source(text, self.config.data.trim_quiet) for text in texts]
         except AudioError as error:
             if error.reason != "missing":
                 raise

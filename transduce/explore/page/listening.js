@@ -18,7 +18,7 @@ export function listening(segment, available) {
   return canvas;
 }
 
-function drawListening(canvas, { begin, end, attention: { tokens, weights } }, available) {
+function drawListening(canvas, { attention: { begin, end, tokens, weights } }, available) {
   const width = Math.max(200, Math.min(available - LABELS - 12, SECOND * (end - begin)));
   const height = ROW * tokens.length;
   const colours = palette();
