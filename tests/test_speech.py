@@ -433,6 +433,44 @@ def test_speech_translation_is_the_same_verb_with_another_text(tmp_path: Path) -
     assert sum(map(str.__eq__, found, references)) >= 4
 
 
+SPOKEN = {"six": "sechs", "nine": "neun"}
+
+
+def write_german(data: Path, name: str, folder: Path, every: int) -> Path:
+    """A table of English recordings of two digits with their German names."""
+    rows = [line.split("\t") for line in (data / f"{name}.tsv").read_text().splitlines()[1:]]
+    chosen = [(data / audio, SPOKEN[text]) for audio, text, _ in rows if text in SPOKEN][::every]
+    table = folder / f"{name}.tsv"
+    table.write_text("audio\ttext\n" + "".join(f"{audio}\t{text}\n" for audio, text in chosen))
+    return table
+
+
+def test_english_recordings_become_german_words(shared_data: Path, tmp_path: Path) -> None:
+    """Real speech translation, on a small scale: two words, and a speaker that the model has not heard."""
+    pytest.importorskip("soundfile")
+    for name, every in (("train", 5), ("valid", 20), ("test", 5)):
+        write_german(shared_data / "spoken-digits", name, tmp_path, every)
+    plain = {"data.speeds": (), "data.frequency_masks": 0, "data.time_masks": 0, "model.dropout": 0.0}
+    quick = {
+        "train.learning_rate": 0.01,
+        "train.warmup_steps": 20,
+        "train.validate_every": 80,
+        "train.label_smoothing": 0.0,
+    }
+    train(
+        tmp_path,
+        tmp_path / "run",
+        80,
+        **plain,
+        **quick,
+        **{"train.tokens_per_batch": 128, "train.checkpoint_every": 80},
+    )
+    sources, references = read_pairs(Corpus(((str(tmp_path / "test.tsv"),),)))
+    found = transduce.load(tmp_path / "run", device="cpu").translate(sources, beam=2)
+    assert set(references) == set(SPOKEN.values())
+    assert sum(map(str.__eq__, found, references)) >= 0.7 * len(found)
+
+
 @pytest.mark.slow
 def test_spoken_digits_of_an_unseen_speaker_are_recognised(shared_data: Path, tmp_path: Path) -> None:
     """The recipe of configs/spoken-digits.toml had 92.8 and 94.2 % of them right, and 79.6 and 75.2 % of those with quiet around them."""
