@@ -119,6 +119,7 @@ def test_a_file_is_transcribed_and_a_bad_one_is_refused_in_words(page: Page, add
     assert re.search(r"0\.0 to 1\.0 s, confidence", page.inner_text("#transcribe .segments"))
     box = page.locator("#transcribe .segments canvas").bounding_box()
     assert box["height"] > 16 * 5, "a row for each token"
+    assert "CTC emits" in page.locator("#transcribe .segments canvas").get_attribute("aria-label")
     page.set_input_files("#recording", files=[recording | {"buffer": b"no sound"}])
     page.wait_for_selector("#message:visible")
     assert "not a recording of a known type" in page.inner_text("#message")

@@ -6,6 +6,7 @@ import json
 import random
 import re
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,11 @@ def test_where_the_decoder_listens(client: Client, folder: Path) -> None:
     assert {len(row) for row in listened.weights} == {26}  # 101 frames, in two steps of two
     assert [sum(row) for row in listened.weights] == pytest.approx([1] * len(listened.tokens), abs=0.01)
     assert (listened.begin, listened.end) == (0.0, 1.0)
+    assert listened.ctc is not None
+    heard = [token for token, _ in groupby(listened.ctc.emitted) if token is not None]
+    assert heard == list(range(len(listened.tokens) - 1)), "every token but </s> once, in order"
+    assert len(listened.ctc.emitted) == len(listened.ctc.probabilities) == 26
+    assert all(0 <= one <= 1 for one in listened.ctc.probabilities)
     plain = client("POST", "/v1/transcribe", content=WAV).json()
     assert "attention" not in plain["segments"][0]
     assert plain["text"] == answer.text
@@ -223,6 +229,8 @@ def test_a_model_without_ctc_has_subtitles_but_no_times_of_words(tmp_path: Path)
     assert "00:00:00,000 --> 00:00:01,000" in client("POST", "/v1/transcribe?response_format=srt", content=WAV).text
     message = refused(client("POST", "/v1/transcribe?response_format=verbose_json", content=WAV), 400)
     assert "does not know the times of words" in message
+    seen = client("POST", "/v1/transcribe?attention=true", content=WAV).json()["segments"][0]["attention"]
+    assert "ctc" not in seen
 
 
 @pytest.mark.usefixtures("several_words")

@@ -17,6 +17,15 @@ Granularity = Literal["segment", "word"]
 SUBTITLES = frozenset({"srt", "vtt"})
 
 
+class CtcAnswer(BaseModel):
+    """When the encoder emits the tokens of a segment: the most probable path of CTC that spells the text."""
+
+    emitted: list[int | None] = Field(
+        description="For each column of the attention, the number of the token that is emitted there; null for blank."
+    )
+    probabilities: list[float] = Field(description="For each column, the probability of that token, or of the blank.")
+
+
 class ListeningAnswer(BaseModel):
     """Where the decoder listens while it writes the tokens of a segment."""
 
@@ -28,6 +37,7 @@ class ListeningAnswer(BaseModel):
     weights: list[list[float]] = Field(
         description="Cross-attention, averaged over layers and heads: a row per token, a column per 40 ms."
     )
+    ctc: CtcAnswer | None = Field(None, description="When CTC emits the tokens; absent if the model has no CTC output.")
 
 
 class WordAnswer(BaseModel):

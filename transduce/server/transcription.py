@@ -118,7 +118,7 @@ class WordTimesWork:
 
 @dataclass(frozen=True)
 class ListeningWork:
-    """Work for the queue that says where the decoder listens: for each utterance and its text, a row of weights per token."""
+    """Work for the queue that says where the decoder listens, and what CTC emits when, for each utterance and its text."""
 
     model: ServedSpeechModel
 
@@ -138,4 +138,12 @@ class ListeningWork:
         seen = self.model.translator.listening(utterance, text)
         layers = seen.maps.cross
         mean: Any = sum(layer[0].double().mean(0) for layer in layers) / len(layers)
-        return {"tokens": seen.written, "weights": mean.round(decimals=4).tolist()}
+        weights = {"tokens": seen.written, "weights": mean.round(decimals=4).tolist()}
+        return weights | {"ctc": self._emitted(utterance, text)}
+
+    def _emitted(self, utterance: "Features", text: str) -> dict[str, Any] | None:
+        from transduce.translator.word_times import ctc_alignment
+
+        found = ctc_alignment(self.model.translator, utterance, text)
+        probabilities = [round(one, 4) for one in found.probabilities()] if found else []
+        return {"emitted": found.emitted(), "probabilities": probabilities} if found else None

@@ -35,22 +35,54 @@ def knows_times(translator: Translator) -> bool:
     return isinstance(translator.model, SpeechModel) and translator.model.ctc is not None
 
 
-def words_of(translator: Translator, features: Features, text: str) -> list[Word]:
-    """The words of an utterance's text, with times from its beginning.
+@dataclass(frozen=True)
+class CtcAlignment:
+    """Which positions of the encoder emit which token of a text, on the most probable path of CTC."""
 
-    There are none if the model has no CTC output, or if the utterance is too short to hold the text.
+    ids: list[int]
+    spans: list[tuple[int, int]]  # the first position of each token, and the one after its last
+    log_probs: NDArray[np.float32]  # [position, token]
+
+    def emitted(self) -> list[int | None]:
+        """For each position, the number of the token that it emits; None for blank."""
+        found: list[int | None] = [None] * len(self.log_probs)
+        for number, (begin, end) in enumerate(self.spans):
+            found[begin:end] = [number] * (end - begin)
+        return found
+
+    def probabilities(self) -> list[float]:
+        """For each position, the probability of what it emits; of a blank, that of the blank."""
+        blank = self.log_probs.shape[1] - 1
+        emitted = [blank if number is None else self.ids[number] for number in self.emitted()]
+        return [float(np.exp(row[token])) for row, token in zip(self.log_probs, emitted, strict=True)]
+
+
+def ctc_alignment(translator: Translator, features: Features, text: str) -> CtcAlignment | None:
+    """The alignment of an utterance with its text.
+
+    There is none if the model has no CTC output, or if the utterance is too short to hold the text.
     """
     model, vocabulary = translator.model, translator.vocabularies.target
     ids = vocabulary.encode([text])[0][:-1]
     if not isinstance(model, SpeechModel) or model.ctc is None or not ids:
-        return []
+        return None
     with torch.inference_mode():
         memory = model.eval().encode(collate([features], 0).to(translator.device.torch))
         log_probs = model.ctc_log_probs(memory)[0].cpu().numpy()
     spans = align(log_probs, ids)
+    return CtcAlignment(ids, spans, log_probs) if spans else None
+
+
+def words_of(translator: Translator, features: Features, text: str) -> list[Word]:
+    """The words of an utterance's text, with times from its beginning; none if there is no alignment."""
+    found, vocabulary = ctc_alignment(translator, features, text), translator.vocabularies.target
+    if not found:
+        return []
     length = len(features) * FRAME_SECONDS
-    return [_word(vocabulary, [ids[n] for n in group], [spans[n] for n in group], log_probs, length)
-            for group in (_groups(vocabulary, ids, text) if spans else [])]  # fmt: skip
+    return [
+        _word(vocabulary, [found.ids[n] for n in group], [found.spans[n] for n in group], found.log_probs, length)
+        for group in _groups(vocabulary, found.ids, text)
+    ]
 
 
 def _groups(vocabulary: Vocabulary, ids: list[int], text: str) -> list[list[int]]:
