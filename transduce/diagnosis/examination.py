@@ -8,13 +8,13 @@ import os
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from transduce.config.columns import Columns
 from transduce.data import Corpus, Group, groups_from_setting, infer_columns, is_manifest, without_pipes
@@ -41,6 +41,8 @@ from transduce.diagnosis.thresholds import thresholds
 from transduce.diagnosis.workers import StartMethod, in_order
 from transduce.errors import DataError, SettingError
 from transduce.training.request import RequestedSettings
+
+T = TypeVar("T")
 
 PORTIONS_FOR_THRESHOLDS = 2  # of the training data
 HELD_OUT: tuple[Role, ...] = ("valid", "test")
@@ -85,7 +87,7 @@ def open_corpora(requested: RequestedSettings, test: tuple[Group, ...]) -> Itera
     }
     with tempfile.TemporaryDirectory() as scratch:
         plain = without_pipes(tuple(chain(*given.values())), Path(scratch))
-        for group in filter(is_manifest, plain):
+        for group in filter(_names_recordings, plain):
             raise DataError(
                 f"{group[0]}: names recordings, and only texts are examined: `transduce train` checks recordings"
             )
@@ -100,13 +102,22 @@ def open_corpora(requested: RequestedSettings, test: tuple[Group, ...]) -> Itera
 
 
 def _inferred_columns(groups: Sequence[Group], languages: tuple[str, ...]) -> Columns | None:
-    """The columns as `train` infers them; the usual ones if a table is not UTF-8, which is a finding and no error here."""
+    """The columns as `train` infers them; the usual ones if a table is not UTF-8."""
+    return _unless_undecodable(lambda: infer_columns(groups, languages), None)
+
+
+def _names_recordings(group: Group) -> bool:
+    return _unless_undecodable(lambda: is_manifest(group), False)
+
+
+def _unless_undecodable(read: Callable[[], T], otherwise: T) -> T:
+    """What `read` returns; a table that is not UTF-8 is a finding of the examination and no error here."""
     try:
-        return infer_columns(groups, languages)
+        return read()
     except DataError as error:
         if "is not UTF-8" not in str(error):
             raise
-        return None
+        return otherwise
 
 
 def examine(corpora: Corpora, requested: RequestedSettings, options: Options | None = None) -> Examined:
