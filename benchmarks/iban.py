@@ -16,7 +16,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -98,16 +97,10 @@ def report(run: Path, data: Path, manifests: dict[str, Path], options: argparse.
     """The error rates of the validation speakers and of the test set."""
     config = open_folder(run).config
     systems = {"decoder and CTC" if config.model.ctc_weight else "decoder": (transduce.load(run), options.beam)}
-    about = {}
     if config.model.ctc_weight:
-        made = transduce.ngram(
-            run,
-            [manifests["train"]],
-            order=options.order,
-            lexicon=data / "lexicon.txt",
-            valid=[str(manifests["valid"])],
-        )
-        about = {**asdict(made), "file": made.file.name}
+        if not (run / "ngram" / "weights.json").exists():
+            transcripts, valid = [manifests["train"]], [str(manifests["valid"])]
+            transduce.ngram(run, transcripts, order=options.order, lexicon=data / "lexicon.txt", valid=valid)
         systems["with trigram and lexicon"] = (transduce.load(run, ngram=True), options.rescored)
     test, seen = read_table(data / "test.tsv"), {row["text"] for row in read_table(data / "train.tsv")}
     valid = [row for row in read_table(data / "train.tsv") if row["speaker"] in HELD_OUT]
@@ -116,12 +109,13 @@ def report(run: Path, data: Path, manifests: dict[str, Path], options: argparse.
         "test set": test,
         "test set without texts of the training data": [row for row in test if row["text"] not in seen],
     }
+    weights = json.loads((run / "ngram" / "weights.json").read_text()) if config.model.ctc_weight else {}
     results = {name: measure(name, *system, sets, data) for name, system in systems.items()}
     minutes = json.loads((run.parent / f"{run.name}-seconds.json").read_text()) / 60
     print(f"{minutes:.1f} minutes of training with preparation")
     write_result(
         options.name, " ".join(["python", *sys.argv]), ["torch", "numpy"],
-        settings=options.settings, trained=options.trained, minutes=minutes, beam=options.beam, rescored=options.rescored, systems=results, ngram=about,
+        settings=options.settings, trained=options.trained, minutes=minutes, beam=options.beam, rescored=options.rescored, systems=results, ngram=weights,
     )  # fmt: skip
 
 
