@@ -7,6 +7,10 @@ and that of docs/how-to/comparing-systems.md, from a page of `transduce compare 
 
     python benchmarks/gallery.py compare.html docs/gallery
 
+and that of docs/how-to/speech.md, from a page that serves a speech model, with a recording:
+
+    python benchmarks/gallery.py http://127.0.0.1:5000/ docs/gallery recording.flac
+
 Needs playwright and a chromium of the system. The sentences fit a model from English, such as that of
 configs/multi30k-cpu.toml.
 """
@@ -120,15 +124,31 @@ def take_comparison(browser: Browser, file: Path) -> bytes:
     return picture
 
 
+def take_listening(browser: Browser, address: str, recording: Path) -> bytes:
+    """A transcript, where the decoder listens, and when CTC emits each token."""
+    page = browser.new_page(viewport={"width": 800, "height": 600})
+    page.goto(address)
+    page.wait_for_selector("#transcribe:not([hidden])")
+    page.set_input_files("#transcribe input[type=file]", recording)
+    page.wait_for_selector("#transcribe .segments canvas", timeout=120_000)
+    page.wait_for_timeout(400)
+    picture = page.screenshot(full_page=True)
+    page.close()
+    return picture
+
+
 def save(picture: bytes, path: Path) -> None:
     """With a small palette."""
     colours = Image.open(io.BytesIO(picture)).convert("RGB")
     colours.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(path, optimize=True)
 
 
-def main(address: str, folder: Path) -> None:
+def main(address: str, folder: Path, recording: str = "") -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with chromium() as browser:
+        if recording:
+            save(take_listening(browser, address, Path(recording)), folder / "listening.png")
+            return
         if address.endswith(".html"):
             save(take_comparison(browser, Path(address)), folder / "compare.png")
             return
@@ -137,4 +157,4 @@ def main(address: str, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    main(sys.argv[1], Path(sys.argv[2]), *sys.argv[3:])
