@@ -512,6 +512,7 @@ def test_transcribe_prints_every_file_and_says_which_failed(
     assert [line["file"] for line in lines] == files
     assert "missing.wav: no such file" in lines[1]["error"]
     assert "missing.wav: no such file" in found.err
+    assert "ct2" not in found.err  # nobody asked for an engine that knows no speech
     assert 0 < lines[0]["segments"][0]["confidence"] <= 1
 
 
