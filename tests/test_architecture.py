@@ -400,6 +400,14 @@ def test_nothing_is_pickled(module: Path) -> None:
         assert not (isinstance(node, ast.keyword) and node.arg == "allow_pickle")
 
 
+def test_no_function_of_the_model_is_defined_in_another() -> None:
+    """The checks of shapes (tests/conftest.py) would be compiled again in every call, which doubled the time of the tests."""
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in (PACKAGE / "model").glob("*.py")]
+    functions = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    inner = [node for outer in functions for node in ast.walk(outer) if node is not outer]
+    assert [node.name for node in inner if isinstance(node, ast.FunctionDef)] == []
+
+
 def test_all_is_what_is_exported() -> None:
     """The package, the names it shows to type checkers and `transduce.api` have the same public names."""
     from transduce import api

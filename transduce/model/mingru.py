@@ -17,6 +17,7 @@ Axes: R rows, S source positions, W target positions, D d_model, C channels, V t
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -174,6 +175,11 @@ class MinGruState:
     source: list[KeysValues]
     keep: Keep
 
+    def advance(self, number: int, recurrence: GatedRecurrence, x: Tensor) -> Tensor:
+        """The output of a layer's recurrence after one more token."""
+        output, self.layers[number] = recurrence.step(x, self.layers[number])
+        return output
+
     def select(self, rows: Int[Tensor, "N"]) -> "MinGruState":
         self.layers = [layer.index_select(0, rows) for layer in self.layers]
         self.source = [layer.select(rows) for layer in self.source]
@@ -226,11 +232,7 @@ class MinGru(Model):
     def step(self, tokens: Int[Tensor, "R"], state: MinGruState) -> Float[Tensor, "R V"]:
         x = self._embed(self.target_embedding, tokens[:, None])
         for number, layer in enumerate(self.decoder):
-
-            def recur(y: Tensor, number: int = number, of: GatedRecurrence = layer.recurrence) -> Tensor:
-                output, state.layers[number] = of.step(y, state.layers[number])
-                return output
-
+            recur = partial(state.advance, number, layer.recurrence)
             x = layer(x, state.keep.query, recur, (state.source[number], state.keep))
         return self.project(self.decoder_norm(x)[:, 0])
 

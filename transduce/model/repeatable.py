@@ -6,6 +6,7 @@ algorithms are on. Turning them on for a whole program would refuse operations t
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -23,10 +24,7 @@ def attend_repeatably(
     scale: float | None = None,
 ) -> Tensor:
     """`scaled_dot_product_attention`."""
-
-    def attend(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        return scaled_dot_product_attention(queries, keys, values, mask, dropout, causal, scale=scale)
-
+    attend = partial(scaled_dot_product_attention, attn_mask=mask, dropout_p=dropout, is_causal=causal, scale=scale)
     if not (queries.is_cuda and torch.is_grad_enabled()):
         return attend(queries, keys, values)
     result: Tensor = _Repeatable.apply(attend, queries, keys, values)
