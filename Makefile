@@ -39,8 +39,9 @@ demo: setup
 test: $(DEV)
 	$(BIN)/python -m pytest $(PARALLEL)
 
+# The slow tests too, and every shape in every call (tests/shapes.py).
 test-full: $(DEV)
-	$(BIN)/python -m pytest $(PARALLEL) -m 'not gpu'
+	TRANSDUCE_CHECK_ALL_SHAPES=1 $(BIN)/python -m pytest $(PARALLEL) -m 'not gpu'
 
 # The marked tests as other processors would run them, and with other numbers of threads.
 test-numerics: $(DEV)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from jaxtyping import install_import_hook
+from shapes import begin_test, check_shapes
 from skips import REQUIRE, Skips, required
 from threads import THREADS
 
@@ -36,10 +36,11 @@ def few_threads() -> Iterator[None]:
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
 
-# Every shape written in the model's annotations is checked whenever tests run.
-MODEL = Path(__file__).parents[1] / "transduce" / "model"
-CHECKED = [path.stem for path in MODEL.glob("[a-z]*.py")] + ["convolutional"]
-install_import_hook([f"transduce.model.{name}" for name in CHECKED], "beartype.beartype")
+check_shapes()
+
+
+def pytest_runtest_setup() -> None:
+    begin_test()
 
 
 # --- what was skipped ------------------------------------------------------------------------------------------
