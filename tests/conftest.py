@@ -32,6 +32,22 @@ def few_threads() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _curves_are_not_rendered() -> Iterator[None]:
+    """The curves of a training are put together and not rendered, which takes as long as twenty steps of a small model."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("transduce.training.card.render", lambda figure, picture: None)
+        yield
+
+
+@pytest.fixture(scope="module")
+def rendered_curves() -> Iterator[None]:
+    """For modules that look at the pictures."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("transduce.training.card.render", lambda figure, picture: figure.savefig(picture))
+        yield
+
+
 # Without a GPU the kernels run in Triton's interpreter. It reads the source of functions, so nothing may wrap them.
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"

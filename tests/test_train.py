@@ -35,6 +35,8 @@ from transduce.training.progress import Progress
 from transduce.training.report import MetricsLogger, StepReport
 from transduce.training.validation import SampleOutput, ValidationResult
 
+pytestmark = pytest.mark.usefixtures("rendered_curves")
+
 
 def test_the_same_run_leaves_the_same_bytes(finished: Path, reversal: dict[str, str], tmp_path: Path) -> None:
     """`sha256sum` shows that two runs are equal: of the weights it ends with, and of every checkpoint's tensors."""

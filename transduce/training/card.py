@@ -138,12 +138,16 @@ def training_losses(train: list[dict[str, Any]]) -> dict[str, list[tuple[int, fl
 def draw_curves(metrics: Path, picture: Path) -> None:
     """Plot the loss, the main scores and the learning rate over the steps, as logged in `metrics.jsonl`."""
     try:
-        _draw(read_events(metrics), picture)
+        render(make_figure(read_events(metrics)), picture)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise DamagedFile(f"{metrics}: the log cannot be drawn ({error!r}); the weights are not affected") from None
 
 
-def _draw(events: list[dict[str, Any]], picture: Path) -> None:
+def render(figure: Any, picture: Path) -> None:
+    figure.savefig(picture)
+
+
+def make_figure(events: list[dict[str, Any]]) -> Any:
     import matplotlib
 
     matplotlib.use("Agg")
@@ -166,4 +170,4 @@ def _draw(events: list[dict[str, Any]], picture: Path) -> None:
     rate.set(title="learning rate", xlabel="step")
     for panel in (loss, score, rate):
         panel.grid(alpha=0.3)
-    figure.savefig(picture)
+    return figure
