@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,11 @@ from folders import edit_config
 from transduce.checkpoint import RunFolder, read_tensors, write_tensors
 
 FROZEN = Path(__file__).parent / "frozen" / "0.1.0"
+Refused = Callable[..., str]
 ALLOWED = 250_000_000  # bytes that a refusal may take, once everything is imported
-# A command in a process that has imported what it needs. The limit on its addresses is for a fix that fails: it ends there.
+# Commands in a process that has imported what they need. The limit on its addresses is for a fix that fails: it ends there.
 MEASURED = """
-import json, resource, sys
+import contextlib, io, json, resource, sys
 import torch, ctranslate2, transduce.training, transduce.averaging, transduce.exchange, transduce.translator.torch_engine
 from transduce.cli import main
 
@@ -28,23 +30,40 @@ try:
     resource.setrlimit(resource.RLIMIT_AS, (used + 3_000_000_000, resource.RLIM_INFINITY))
 except OSError:
     pass
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-code = main(sys.argv[1:])
-print(json.dumps({"code": code, "bytes": (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * unit}))
+for line in sys.stdin:
+    before, said = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, io.StringIO()
+    with contextlib.redirect_stderr(said):
+        code = main(json.loads(line))
+    taken = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * unit
+    print(json.dumps({"code": code, "bytes": taken, "said": said.getvalue()}), flush=True)
 """
 
 
-def refused(*arguments: str) -> str:
-    """What a command says when it refuses without taking memory."""
+@pytest.fixture(scope="module")
+def measured() -> Iterator["subprocess.Popen[str]"]:
+    """One process for all commands: each must stay below what the earlier ones took, and a little more."""
     pytest.importorskip("ctranslate2")
-    done = subprocess.run(
-        [sys.executable, "-c", MEASURED, *arguments], capture_output=True, text=True, check=False, input="a\n"
-    )
-    assert "Traceback" not in done.stderr, done.stderr
-    measured = json.loads(done.stdout.splitlines()[-1])
-    assert measured["code"] == 2, done.stderr
-    assert measured["bytes"] < ALLOWED
-    return done.stderr.splitlines()[-1]
+    command = [sys.executable, "-c", MEASURED]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield process
+
+
+@pytest.fixture
+def refused(measured: "subprocess.Popen[str]") -> Refused:
+    """What a command says when it refuses without taking memory."""
+
+    def refused(*arguments: str) -> str:
+        assert measured.stdin is not None
+        assert measured.stdout is not None
+        measured.stdin.write(json.dumps(arguments) + "\n")
+        measured.stdin.flush()
+        found = json.loads(measured.stdout.readline() or "{}")
+        assert found, "the process ended"
+        assert found["code"] == 2, found["said"]
+        assert found["bytes"] < ALLOWED
+        return str(found["said"].splitlines()[-1])
+
+    return refused
 
 
 @pytest.fixture
@@ -61,11 +80,13 @@ def swollen(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("engine", ["torch", "ct2"])
-def test_a_folder_whose_settings_are_larger_than_its_weights(swollen: Path, engine: str) -> None:
-    assert "but this model needs [" in refused("translate", str(swollen), "--engine", engine, "--threads", "1")
+def test_a_folder_whose_settings_are_larger_than_its_weights(refused: Refused, swollen: Path, engine: str) -> None:
+    (swollen / "lines").write_text("a\n")
+    command = ["translate", str(swollen), "--input", str(swollen / "lines"), "--engine", engine, "--threads", "1"]
+    assert "but this model needs [" in refused(*command)
 
 
-def test_such_a_folder_is_no_start_and_no_part_of_an_average(swollen: Path, tmp_path: Path) -> None:
+def test_such_a_folder_is_no_start_and_no_part_of_an_average(refused: Refused, swollen: Path, tmp_path: Path) -> None:
     (tmp_path / "pairs.tsv").write_text("ab\tA B\nba\tB A\nbab\tB A B\n")
     pairs = str(tmp_path / "pairs.tsv")
     said = refused(
@@ -75,16 +96,16 @@ def test_such_a_folder_is_no_start_and_no_part_of_an_average(swollen: Path, tmp_
     assert "but this model needs [" in refused("average", str(swollen), str(swollen), "-o", str(tmp_path / "mean"))
 
 
-def test_weights_that_are_larger_than_the_settings(tmp_path: Path) -> None:
+def test_weights_that_are_larger_than_the_settings(refused: Refused, tmp_path: Path) -> None:
     """A file whose header fits itself, and not the model."""
     run = RunFolder(Path(shutil.copytree(FROZEN, tmp_path / "run")))
     write_tensors(run.weights("best"), read_tensors(run.weights("best")) | {"more": torch.zeros(100_000_000)})
-    assert "has more, which this model does not have" in refused(
-        "translate", str(run.path), "--engine", "torch", "--threads", "1"
-    )
+    (tmp_path / "lines").write_text("a\n")
+    command = ["translate", str(run.path), "--input", str(tmp_path / "lines"), "--engine", "torch", "--threads", "1"]
+    assert "has more, which this model does not have" in refused(*command)
 
 
-def test_an_archive_that_unpacks_to_much_more_than_it_is(tmp_path: Path) -> None:
+def test_an_archive_that_unpacks_to_much_more_than_it_is(refused: Refused, tmp_path: Path) -> None:
     """600 MB of zeros in half a megabyte."""
     zeros = bytes(10_000_000)
     with (

@@ -7,9 +7,12 @@ import io
 import json
 import lzma
 import math
+import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from zlib import crc32
 
@@ -193,29 +196,60 @@ def test_translate_takes_a_file(model: Path, tmp_path: Path, capsys: pytest.Capt
     assert "both name the input: leave out one of them" in capsys.readouterr().err
 
 
-def test_every_verb_reads_standard_input_and_pipes(model: Path, tmp_path: Path) -> None:
-    (tmp_path / "pairs.tsv").write_text("ab\tA B\nba\tB A\n")
-    (tmp_path / "sources").write_text("ab\nba\n")
-    (tmp_path / "targets").write_text("A B\nB A\n")
-    pairs, sources, targets = (f"<(cat {tmp_path}/{name})" for name in ("pairs.tsv", "sources", "targets"))
-    piped = f"cat {tmp_path}/pairs.tsv | {sys.executable} -m transduce"
-    plain = f"{sys.executable} -m transduce"
-    scores = in_bash(f"{plain} score {model} {tmp_path}/pairs.tsv").stdout
+PAIRS, SOURCES, TARGETS = b"ab\tA B\nba\tB A\n", b"ab\nba\n", b"A B\nB A\n"
+
+
+@contextmanager
+def pipe_of(content: bytes) -> Iterator[int]:
+    """The end to read from of a pipe that holds this, as bash makes one for `<(...)`."""
+    end, start = os.pipe()
+    os.write(start, content)
+    os.close(start)
+    yield end
+    os.close(end)
+
+
+@contextmanager
+def paths_of_pipes(*contents: bytes) -> Iterator[list[str]]:
+    with ExitStack() as stack:
+        yield [f"/dev/fd/{stack.enter_context(pipe_of(content))}" for content in contents]
+
+
+def test_score_and_evaluate_read_standard_input_and_pipes(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pairs.tsv").write_bytes(PAIRS)
+    assert main(["score", str(model), str(tmp_path / "pairs.tsv")]) == 0
+    scores = capsys.readouterr().out
     assert len(scores.split()) == 2
-    for given in (
-        f"{piped} score {model} -",
-        f"{plain} score {model} {pairs}",
-        f"{plain} score {model} {sources} {targets}",
-    ):
-        assert in_bash(given).stdout == scores
-    for given in (f"{piped} evaluate {model} -", f"{plain} evaluate {model} {sources} {targets}"):
-        assert "exact match 100.00" in in_bash(given).stdout
+    for verb, expected in (("score", scores), ("evaluate", "exact match 100.00")):
+        for contents in ((PAIRS,), (SOURCES, TARGETS)):
+            with paths_of_pipes(*contents) as paths:
+                assert main([verb, str(model), *paths]) == 0
+            assert expected in capsys.readouterr().out
+        with pipe_of(PAIRS) as end, open(end, closefd=False) as stdin, monkeypatch.context() as patch:
+            patch.setattr(sys, "stdin", stdin)
+            assert main([verb, str(model), "-"]) == 0
+        assert expected in capsys.readouterr().out
+
+
+def test_train_reads_pipes(tmp_path: Path) -> None:
+    for name, content in (("pairs.tsv", PAIRS), ("sources", SOURCES), ("targets", TARGETS)):
+        (tmp_path / name).write_bytes(content)
+    pairs, sources, targets = (f"<(cat {tmp_path}/{name})" for name in ("pairs.tsv", "sources", "targets"))
     short = f"data.cache={tmp_path}/cache train.threads=1 train.steps=1 model.d_model=16 model.d_ff=16"
-    done = in_bash(f"{plain} train {tmp_path}/run --train {sources} {targets} --valid {pairs} --quiet --set {short}")
+    files = f"--train {sources} {targets} --valid {pairs}"
+    done = in_bash(f"{sys.executable} -m transduce train {tmp_path}/run {files} --quiet --set {short}")
     assert (done.returncode, done.stderr) == (0, "")
-    again = in_bash(f"{plain} train {tmp_path}/run --set train.steps=2")
-    assert again.returncode == 2
-    assert "read its data from a pipe: give the same data again" in again.stderr
+
+
+def test_a_run_that_read_pipes_is_not_resumed_without_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = [f"data.cache={tmp_path}/cache", "train.threads=1", "train.steps=1", "model.d_model=16", "model.d_ff=16"]
+    with paths_of_pipes(PAIRS, PAIRS) as (train, valid):
+        command = ["train", str(tmp_path / "run"), "--train", train, "--valid", valid, "--quiet", "--set", *settings]
+        assert main(command) == 0
+    assert main(["train", str(tmp_path / "run"), "--set", "train.steps=2"]) == 2
+    assert "read its data from a pipe: give the same data again" in capsys.readouterr().err
 
 
 def test_n_best_and_json(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
