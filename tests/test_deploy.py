@@ -71,12 +71,12 @@ def nginx(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     checked = subprocess.run([*command, "-t", "-q"], capture_output=True, text=True)
     assert checked.returncode == 0, checked.stderr
     running = subprocess.Popen(command)
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while time.monotonic() < until and not listens(port):
         time.sleep(0.01)
     yield f"http://127.0.0.1:{port}"
     running.terminate()
-    assert running.wait(20) == 0
+    assert running.wait(60) == 0
 
 
 def free_port() -> int:
@@ -244,7 +244,7 @@ def test_an_array_with_gaps_is_refused(
 
 def start_training(slurm: Path) -> "subprocess.Popen[bytes]":
     training = subprocess.Popen([DEPLOY / "slurm" / "train.sh", "run"], stdout=subprocess.DEVNULL)
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while not (slurm / "running").exists():
         assert time.monotonic() < until
         time.sleep(0.02)
@@ -254,7 +254,7 @@ def start_training(slurm: Path) -> "subprocess.Popen[bytes]":
 def test_a_run_near_its_time_limit_is_requeued(slurm: Path) -> None:
     training = start_training(slurm)
     training.send_signal(signal.SIGUSR1)
-    assert training.wait(20) == 0
+    assert training.wait(60) == 0
     assert (slurm / "asked").read_text() == "scancel --signal=TERM 5\nrequeue 5\n"
 
 
@@ -262,11 +262,11 @@ def test_a_preempted_run_is_requeued(slurm: Path) -> None:
     (slurm / "job").write_text("JobId=5 PreemptEligibleTime=2026-01-01T00:00:00 PreemptTime=2026-01-01T00:00:09\n")
     training = start_training(slurm)
     (slurm / "told").touch()
-    assert training.wait(20) == 0
+    assert training.wait(60) == 0
     assert (slurm / "asked").read_text() == "requeue 5\n"
 
 
 def test_a_run_that_fails_is_not_requeued(slurm: Path) -> None:
     (slurm / "fails").touch()
-    assert start_training(slurm).wait(20) == 7
+    assert start_training(slurm).wait(60) == 7
     assert (slurm / "asked").read_text() == ""
