@@ -138,7 +138,7 @@ def test_transformers_says_the_same_and_the_way_back_gives_the_same_weights(vari
 
 
 @needs_transformers
-@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("norm", ["post", pytest.param("pre", marks=pytest.mark.slow)])
 def test_a_program_without_us_loads_the_folder(norm: str, tmp_path: Path) -> None:
     run = write_folder(tmp_path / "run", dataclasses.replace(SHAPE, norm=norm, dropout=0.2, attention_dropout=0.05))
     export(run, tmp_path / "hf")

@@ -349,13 +349,20 @@ def batch_of(rows: list[list[tuple[list[int], list[int]]]]) -> Batch:
     return Batch(sources, inputs, labels.ids).to(DEVICE)
 
 
-@pytest.mark.parametrize("norm", ["post", "pre"])
+ONE_TOKEN = [[(1, 1)]]  # a batch of one, of length one
+THREE_PAGES = [[(5, 9), (1, 1), (20, 7)], [(40, 3)], [(1, 30), (2, 2)]]
+FULL_PAGES = [[(128, 128)], [(60, 100), (50, 20), (18, 1)]]  # the longest a page holds
+
+
 @pytest.mark.parametrize(
-    "rows",
+    ("rows", "norm"),
     [
-        [[(1, 1)]],  # a batch of one, of length one
-        [[(5, 9), (1, 1), (20, 7)], [(40, 3)], [(1, 30), (2, 2)]],
-        [[(128, 128)], [(60, 100), (50, 20), (18, 1)]],  # the longest a page holds
+        (ONE_TOKEN, "post"),
+        (THREE_PAGES, "post"),
+        (THREE_PAGES, "pre"),
+        (FULL_PAGES, "post"),
+        pytest.param(ONE_TOKEN, "pre", marks=pytest.mark.slow),
+        pytest.param(FULL_PAGES, "pre", marks=pytest.mark.slow),
     ],
 )
 def test_pages_with_kernels_are_padded_rows_without(
