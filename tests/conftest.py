@@ -23,13 +23,13 @@ def shared_data() -> Path:
     return folder
 
 
-@pytest.fixture
-def few_threads() -> Iterator[None]:
-    """For models so small that they gain nothing from a second thread, and wait for it on a busy machine."""
-    before = torch.get_num_threads()
+torch.set_num_threads(THREADS)  # for fixtures of modules
+
+
+@pytest.fixture(autouse=True)
+def _few_threads() -> None:
+    """Whatever an earlier test has set: small models gain nothing from a second thread, and wait for it on a busy machine."""
     torch.set_num_threads(THREADS)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(autouse=True, scope="session")

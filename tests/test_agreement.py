@@ -17,7 +17,7 @@ from transduce.translator import SearchRequest, Translator
 from transduce.translator.engine import SearchBlock
 from transduce.translator.torch_engine import TorchEngine
 
-pytestmark = [pytest.mark.numerics, pytest.mark.usefixtures("few_threads")]
+pytestmark = pytest.mark.numerics
 
 SIZE, PAD = 400, 399
 GREEDY, BEAM = (

@@ -19,8 +19,6 @@ from transduce.text import UNKNOWN, Vocabularies, train_vocabulary
 from transduce.translator import LoadOptions, Translator
 from transduce.translator.alignment import pharaoh, with_source_words, word_numbers, word_pairs
 
-pytestmark = pytest.mark.usefixtures("few_threads")
-
 FROZEN = Path(__file__).parent / "frozen" / "0.1.0"
 TORCH = LoadOptions(engine="torch", device="cpu", threads=1)
 

@@ -386,9 +386,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_folder(folder / "run", train=("\t".join(map(str, train)),), task="translation")
 
 
-def test_a_run_folder_is_translated_once(
-    run: Path, files: Path, few_threads: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_folder_is_translated_once(run: Path, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def compare(beam: int) -> Any:
         return transduce.compare([files / "a", run], metrics=["chrf"], samples=100, beam=beam, **test_set(files))
 
@@ -407,14 +405,14 @@ def test_a_run_folder_is_translated_once(
         compare(beam=2)
 
 
-def test_training_data_that_is_gone_is_mentioned(run: Path, files: Path, few_threads: None, tmp_path: Path) -> None:
+def test_training_data_that_is_gone_is_mentioned(run: Path, files: Path, tmp_path: Path) -> None:
     gone = write_folder(tmp_path / "gone", train=("/no/such/train.en\t/no/such/train.de",), task="translation")
     found = transduce.compare([gone, files / "a"], metrics=["chrf"], samples=100, beam=1, **test_set(files))
     assert [note for note in found.notes if "no groups by training frequency" in note and "/no/such/train.en" in note]
     assert not [group for group in found.pairs[0].groups if "training" in group.kind]
 
 
-def test_given_pairs_are_aligned_by_attention(run: Path, few_threads: None) -> None:
+def test_given_pairs_are_aligned_by_attention(run: Path) -> None:
     translator = transduce.load(run, engine="torch", device="cpu")
     found = translator.align([*SOURCES[:3], ""], [*REFERENCES[:3], "x"])
     assert found[3] == []

@@ -12,7 +12,7 @@ from transduce.data.batches import Batch
 from transduce.model import IGNORED, Tokens, Transformer
 from transduce.training.loss import batch_loss
 
-pytestmark = [pytest.mark.numerics, pytest.mark.usefixtures("few_threads")]
+pytestmark = pytest.mark.numerics
 
 TINY = TransformerConfig(d_model=16, d_ff=32, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, dropout=0.3)
 SOURCES = [[1, 2, 3, 0], [4, 5, 0], [6, 7, 1, 2, 3, 0]]

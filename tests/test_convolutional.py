@@ -17,7 +17,7 @@ from transduce.model.convolutional.convs2s import ConvS2S, ScaledGradient
 from transduce.model.convolutional.neighbours import Past, causal, centred, with_neighbours
 from transduce.model.convolutional.weight_norm import NormedLinear
 
-pytestmark = [pytest.mark.numerics, pytest.mark.usefixtures("few_threads")]
+pytestmark = pytest.mark.numerics
 
 VARIANTS = {name: config for name, config in MODELS.items() if config.family in ("convs2s", "bytenet")}
 

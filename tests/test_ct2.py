@@ -40,8 +40,6 @@ from transduce.translator.engine import SearchBlock
 ctranslate2 = pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed: pip install 'transduce[ct2]'")
 ct2_engine = pytest.importorskip("transduce.translator.ct2_engine")
 
-pytestmark = pytest.mark.usefixtures("few_threads")
-
 WORDS = (
     "the cat sat on a mat while seven small dogs ran under old bridges in winter rain and nobody knew why "
     "they had come so far from home only to look at water moving slowly past stones"

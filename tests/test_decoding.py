@@ -28,8 +28,6 @@ from transduce.translator.engine import SearchBlock, SearchRequest
 from transduce.translator.slot_engine import SlotEngine
 from transduce.translator.torch_engine import TorchEngine
 
-pytestmark = pytest.mark.usefixtures("few_threads")
-
 PAD, END = 60, 0
 TINY = TransformerConfig(d_model=32, d_ff=64, num_heads=2, num_encoder_layers=2, num_decoder_layers=2, dropout=0)
 GPU = torch.cuda.is_available()

@@ -46,7 +46,7 @@ from transduce.translator.engine import SearchBlock, SearchRequest
 from transduce.translator.slot_engine import SlotEngine
 from transduce.translator.torch_engine import TorchEngine
 
-pytestmark = [pytest.mark.numerics, pytest.mark.usefixtures("few_threads")]
+pytestmark = pytest.mark.numerics
 
 CPU = Device("cpu", bf16=False)
 # Greedy, so that nothing but the arithmetic decides; every output begins with tokens that it must have.

@@ -29,8 +29,6 @@ from transduce.text import Vocabularies, Vocabulary, train_vocabulary
 from transduce.translator import open_folder
 from transduce.translator.language_model import LanguageModel
 
-pytestmark = pytest.mark.usefixtures("few_threads")
-
 NEAR = 5e-4  # between logits: other processors differ by 1e-4, wrong weights by 0.01 or more
 CONTEXT = 24
 SHAPE = DecoderConfig(

@@ -7,7 +7,7 @@ from tests.families import MODELS, PACKED, PAD, RUNS, SIZE, SOURCES, TARGETS, lo
 from transduce.config import FAMILIES
 from transduce.model import IGNORED, Model, Tokens, kept_activations, training_flops
 
-pytestmark = [pytest.mark.numerics, pytest.mark.usefixtures("few_threads")]
+pytestmark = pytest.mark.numerics
 
 OTHERS = {"transformer", "decoder", "speech"}  # whose runs have tests of their own
 

@@ -11,7 +11,7 @@ from transduce.checkpoint import read_tensors, write_tensors
 from transduce.config import from_toml
 from transduce.errors import DamagedFile, RunError
 
-pytestmark = [pytest.mark.numerics, pytest.mark.usefixtures("few_threads")]
+pytestmark = pytest.mark.numerics
 
 FROZEN = sorted(path.parent for path in (Path(__file__).parent / "frozen").glob("*/expected.json"))
 

@@ -28,7 +28,7 @@ from transduce.text import EOS
 from transduce.translator import LoadOptions, Translator, open_folder
 from transduce.translator.language_model import LanguageModel
 
-pytestmark = [pytest.mark.numerics, pytest.mark.usefixtures("few_threads")]
+pytestmark = pytest.mark.numerics
 
 TORCH = LoadOptions(engine="torch", device="cpu", threads=1)
 ASKED = lines(12, seed=5)

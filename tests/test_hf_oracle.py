@@ -23,7 +23,7 @@ from transduce.translator.torch_engine import TorchEngine
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed: pip install transformers")
 
-pytestmark = [pytest.mark.numerics, pytest.mark.usefixtures("few_threads")]
+pytestmark = pytest.mark.numerics
 
 POST = TransformerConfig(
     d_model=64, d_ff=128, num_heads=4, num_encoder_layers=3, num_decoder_layers=2, dropout=0.0, output_bias=True

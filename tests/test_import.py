@@ -32,8 +32,6 @@ from transduce.model import Transformer
 from transduce.text import Vocabulary, train_vocabulary
 from transduce.translator import LoadOptions, Translator, open_folder
 
-pytestmark = pytest.mark.usefixtures("few_threads")
-
 needs_transformers = pytest.mark.skipif(not find_spec("transformers"), reason="pip install 'transduce[hf]'")
 REAL = "model-marian-multi30k-en-de"
 

@@ -31,8 +31,6 @@ from transduce.model.kernels import (
 from transduce.model.speech.ctc import NEVER, _scan_by_steps
 from transduce.training.loss import batch_loss
 
-pytestmark = pytest.mark.usefixtures("few_threads")
-
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"
 PRECISIONS = [torch.float32, torch.bfloat16] if GPU else [torch.float32]  # the interpreter knows no bfloat16 products

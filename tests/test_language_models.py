@@ -27,8 +27,6 @@ from transduce.text import EOS, Vocabularies, Vocabulary, train_vocabulary
 from transduce.training.loss import batch_loss
 from transduce.translator.language_model import GeneratedText, GenerationRequest, LanguageModel, Speller
 
-pytestmark = pytest.mark.usefixtures("few_threads")
-
 SIZE, PAD, CONTEXT = 20, 19, 12
 
 

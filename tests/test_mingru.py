@@ -15,7 +15,7 @@ from transduce.errors import SettingError
 from transduce.model import IGNORED, Tokens, kept_activations, mingru, parameter_shapes, training_flops
 from transduce.model.mingru import GatedRecurrence, Scan, by_steps, in_rounds, states_of_rows
 
-pytestmark = [pytest.mark.numerics, pytest.mark.usefixtures("few_threads")]
+pytestmark = pytest.mark.numerics
 
 
 def loop(keep: Tensor, new: Tensor) -> Tensor:

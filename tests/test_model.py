@@ -16,7 +16,7 @@ from transduce.model.layers import DecoderLayer, EncoderLayer, make_norm
 from transduce.model.positions import Positions, rotate, sinusoids
 from transduce.model.tokens import keep_earlier, keep_same_sentence, keep_source
 
-pytestmark = [pytest.mark.numerics, pytest.mark.usefixtures("few_threads")]
+pytestmark = pytest.mark.numerics
 
 TINY = TransformerConfig(d_model=32, d_ff=64, num_heads=4, num_encoder_layers=2, num_decoder_layers=2, dropout=0.0)
 SIZE = 40

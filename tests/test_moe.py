@@ -23,7 +23,7 @@ from transduce.model.layers import FeedForward
 from transduce.model.mixture import MixtureOfExperts
 from transduce.translator import ct2_spec
 
-pytestmark = [pytest.mark.numerics, pytest.mark.usefixtures("few_threads")]
+pytestmark = pytest.mark.numerics
 
 SIZE = 30
 PAD = SIZE - 1

@@ -31,7 +31,7 @@ from transduce.translator import SearchRequest
 from transduce.translator.engine import SearchBlock
 from transduce.translator.torch_engine import TorchEngine
 
-pytestmark = [pytest.mark.numerics, pytest.mark.usefixtures("few_threads")]
+pytestmark = pytest.mark.numerics
 
 TINY = TransformerConfig(d_model=32, d_ff=64, num_heads=4, num_encoder_layers=2, num_decoder_layers=2, dropout=0.0)
 SIZE = 40

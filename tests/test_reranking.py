@@ -21,8 +21,6 @@ from transduce.reranking.weight_search import Lists, search_weights
 from transduce.search import PowerPenalty
 from transduce.translator import LoadOptions, Translator
 
-pytestmark = pytest.mark.usefixtures("few_threads")
-
 TORCH = LoadOptions(engine="torch", device="cpu", threads=1)
 ASKED = lines(6, seed=5)
 

@@ -24,8 +24,6 @@ from transduce.server.keys import add_key
 from transduce.server.service import Service
 from transduce.translator.language_model import GeneratedText, GenerationRequest, LanguageModel
 
-pytestmark = pytest.mark.usefixtures("few_threads")
-
 SAMPLED: dict[str, Any] = {"prompt": "the ca", "sampling": True, "n": 3, "seed": 7, "top_p": 0.9, "max_tokens": 20}
 
 

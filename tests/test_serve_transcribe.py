@@ -38,8 +38,6 @@ from transduce.translator.subtitles import srt, vtt
 from transduce.translator.transcription import RecordingPieces, Transcript
 from transduce.translator.word_times import words_of
 
-pytestmark = pytest.mark.usefixtures("few_threads")
-
 LIMITS = UploadLimits(60.0)
 OPENAI = "/v1/audio/transcriptions"
 

@@ -17,7 +17,7 @@ from transduce.translator import SearchRequest, Translator, inputs
 from transduce.translator.engine import SearchBlock
 from transduce.translator.torch_engine import TorchEngine
 
-pytestmark = [pytest.mark.numerics, pytest.mark.usefixtures("few_threads")]
+pytestmark = pytest.mark.numerics
 
 WORDS = (
     "the cat sat on a mat while seven small dogs ran under old bridges in winter rain and nobody knew why "

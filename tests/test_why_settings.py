@@ -24,7 +24,7 @@ from transduce.model.windowed import pays_off, windowed_attention
 from transduce.training.optimizer import make_optimizer
 from transduce.training.update import PlainUpdate
 
-pytestmark = [pytest.mark.numerics, pytest.mark.usefixtures("few_threads")]
+pytestmark = pytest.mark.numerics
 
 CPU = Device("cpu", bf16=False)
 PAD = SIZE - 1
