@@ -115,7 +115,7 @@ def test_scores_are_weighted_sums(run: Path, lm: Path, model: LanguageModel, cha
     translator = fused(run, lm, 0.5)
     plain = Translator.load(run, TORCH)
     beyond = 0
-    for text, found in zip(FEW, hypotheses(translator, FEW, **changes), strict=True):
+    for text, found in zip(ASKED, hypotheses(translator, ASKED, **changes), strict=True):
         for one in found:
             ids = [*one.tokens, EOS]
             beyond += len(ids) > CONTEXT
