@@ -290,17 +290,22 @@ def test_what_is_too_large_is_refused(server: Served, head: bytes, expected: str
     assert server.ask({"q": "the cat", "source": "en", "target": "de"})["translatedText"]
 
 
-def test_chunks_without_end_are_refused(server: Served) -> None:
+def answer_to_chunks(server: Served) -> str:
     with server.connect() as connection:
         connection.sendall(b"POST /translate HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
         chunk = b"%x\r\n" % 65_536 + b"a" * 65_536 + b"\r\n"
         try:
             for _ in range(40):
                 connection.sendall(chunk)
-            found = status(connection)
+            return status(connection)
         except ConnectionError:
-            found = "closed"
-        assert found in ("413", "closed")
+            return "closed"
+
+
+def test_chunks_without_end_are_refused(server: Served) -> None:
+    """On a busy machine the time for a body may be over first (408): then once more."""
+    found = next((found for found in (answer_to_chunks(server) for _ in range(20)) if found != "408"), "408")
+    assert found in ("413", "closed")
 
 
 def test_who_hangs_up_is_noticed(server: Served) -> None:

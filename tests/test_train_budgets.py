@@ -84,7 +84,7 @@ def test_a_run_by_steps_goes_on_by_minutes(finished: Path, reversal: dict[str, s
     run = tmp_path / "minutes"
     shutil.copytree(finished, run)
     spent = checkpoint.restore(checkpoint.checkpoint_path(RunFolder(run), 24)).progress["spent"]
-    settings = f"train.minutes={spent / 60 + 0.04}"
+    settings = f"train.minutes={spent / 60 + enough_minutes(reversal, tmp_path)}"
     assert run_training(run, reversal, "train.steps=0", settings).steps > 24
 
 
