@@ -152,6 +152,7 @@ def test_the_findings_are_ranked_and_the_serious_are_open(opened: Page) -> None:
     assert opened.locator(".finding .rule").all_inner_texts() == ["rule-0", "rule-1", "rule-2"]
     assert opened.locator(".finding[open]").count() == 1
     opened.click(".finding >> nth=1")
+    opened.wait_for_selector(".finding[open] >> nth=1")
     assert "What to do first text" in opened.locator(".finding >> nth=1").inner_text()
     assert "1,234 pairs, 1 % of the training data" in opened.locator(".finding >> nth=1").inner_text()
 
