@@ -98,7 +98,7 @@ def page() -> str:
         "Quality for a budget in minutes": [budget_rows],
         "Training speed": [gpu_rows, extras_rows, cpu_training_rows, prepare_row],
         "Translation speed": [gpu_translation_rows, cpu_translation_rows, student_rows],
-        "Speech": [speech_rows],
+        "Speech": [iban_rows, speech_rows],
         "Equal outputs": [same_outputs_rows, round_trip_rows],
         "Safety of runs": [kills_row, flips_row],
         "Server": [server_rows],
@@ -447,6 +447,24 @@ def student_rows() -> list[str]:
             f"({least:.1f} to {most:.1f}); {model['int8_mb']:.1f} MB"
         )
         rows.append(row(f"Distilled on Multi30k: {name} ({model['layers']} layers)", figure, how))
+    return rows
+
+
+def iban_rows() -> list[str]:
+    """Error rates of the recipe configs/iban.toml, with the encoder of a Conformer and with that of the paper."""
+    rows = []
+    for name, encoder in (("iban", "convolutions in the encoder"), ("iban-plain", "the encoder of the paper")):
+        record = read(name)
+        for system, found in record.get("systems", {}).items():
+            test, new = (found["scores"][part] for part in ("test set", "test set without texts of the training data"))
+            rates = [f"{metric} {part[metric]['value']:.2f}" for part in (test, new) for metric in ("WER", "CER")]
+            figure = f"{rates[0]}, {rates[1]} (without texts of the training data {rates[2]}, {rates[3]})"
+            signature = test["WER"]["signature"].replace("|", "\\|")
+            how = (
+                f"`configs/iban.toml` with {', '.join(record['settings']) or 'nothing changed'}, {record['minutes']:.1f} minutes of {record['trained']}; "
+                f"beam {record['beam']}; `{signature}`"
+            )
+            rows.append(row(f"Iban, 473 test utterances: {encoder}, {system}", figure, how))
     return rows
 
 
