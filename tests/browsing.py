@@ -34,7 +34,7 @@ def page(browser: Any) -> Iterator[Page]:
     tab.on("pageerror", lambda error: wrong.append(str(error)))
     tab.on("console", lambda message: wrong.append(message.text) if is_wrong(message) else None)
     tab.on("dialog", lambda dialog: (wrong.append(dialog.message), dialog.dismiss()))
-    tab.set_default_timeout(10_000)
+    tab.set_default_timeout(60_000)  # a busy machine may take long
     yield tab
     tab.close()
     assert wrong == []
