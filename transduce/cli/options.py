@@ -8,6 +8,13 @@ DEVICE = "device to compute on (default: auto, a GPU if there is one)"
 THREADS = "number of CPU threads (default: one for each core)"
 AUTO_ENGINE = "engine: ct2 (CTranslate2) is faster on CPUs; auto uses it where it is installed and supports the request"
 SEED = "seed for sampling; another seed gives other samples (default: 1)"
+FILES = (
+    "two aligned text files, or one .tsv or .jsonl file; files may be compressed (.gz, .xz, .bz2), pipes, or - for stdin; "
+    "repeat the option for several corpora"
+)
+SHORTLIST = "consider only the output tokens listed by `transduce shortlist`, which is faster (ct2 engine only)"
+OF_NGRAM = "; with --ngram: the weight of the n-gram model (default: as tuned)"
+JSON_RESULT = "print the result as JSON on stdout"
 
 
 def add_settings(parser: Parser) -> None:
