@@ -15,7 +15,7 @@ from transduce.errors import DataError, SettingError
 from transduce.model import Decoder, Prefix, Tokens, fused, kept_activations, parameter_shapes, training_flops
 from transduce.model.prefix import positions_after
 
-pytestmark = [pytest.mark.numerics, pytest.mark.usefixtures("few_threads")]
+pytestmark = pytest.mark.numerics
 
 
 def made(config: PrefixConfig) -> Prefix:

@@ -20,6 +20,7 @@ Axes: R rows, S source positions, W target positions, D d_model, V target classe
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -132,17 +133,8 @@ class Prefix(Model):
 
     def _tap(self, number: int, source_width: int) -> Tap | None:
         """Divides the weights of a layer among its uses; None if nobody watches."""
-        taps = {part: uses[number].tap for part, uses in self.uses.items()}
-        source, target = slice(None, source_width), slice(source_width, None)
-        parts = {"encoder": (source, source), "decoder": (target, target), "cross": (target, source)}
-
-        def divide(weights: Tensor) -> None:
-            for part, tap in taps.items():
-                if tap is not None:
-                    queries, keys = parts[part]
-                    tap(weights[:, :, queries, keys])
-
-        return divide if any(taps.values()) else None
+        taps = {part: tap for part, uses in self.uses.items() if (tap := uses[number].tap)}
+        return partial(_divide, taps, source_width) if taps else None
 
     def _embed(self, table: nn.Embedding, ids: Int[Tensor, "R W"]) -> Float[Tensor, "R W D"]:
         return embedding(ids, table.weight, table.padding_idx) * self.config.d_model**0.5
@@ -155,6 +147,15 @@ class Prefix(Model):
                 f"{self.positions.limit} positions: shorten the sentence, or train with sinusoidal positions"
             )
         return self.embedding_dropout(self.positions(x, position, longest))
+
+
+def _divide(taps: dict[str, Tap], source_width: int, weights: Float[Tensor, "R H Q K"]) -> None:
+    """Hand each use its part of the weights of a layer."""
+    source, target = slice(None, source_width), slice(source_width, None)
+    parts = {"encoder": (source, source), "decoder": (target, target), "cross": (target, source)}
+    for part, tap in taps.items():
+        queries, keys = parts[part]
+        tap(weights[:, :, queries, keys])
 
 
 def positions_after(source: Tokens, target: Tokens) -> Int[Tensor, "R W"]:
