@@ -11,8 +11,6 @@ import transduce
 from transduce.cli import main
 from transduce.errors import SettingError
 
-pytestmark = pytest.mark.usefixtures("few_threads")
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
