@@ -448,7 +448,7 @@ def test_mistakes_on_the_command_line(
         ({"model": {"family": "decoder"}}, "model.family = decoder learns from text, not from pairs: give --text"),
         (
             {"data": {"task": "text"}},
-            "data.task = text: model.family = transformer learns from pairs, not from text; give text files with --text",
+            "data.task = text: model.family = transformer learns from pairs: give them with --train, or leave out model.family",
         ),
         (
             {"data": {"task": "text", "weights": "2"}, "model": {"family": "decoder"}},

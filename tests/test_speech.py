@@ -284,6 +284,13 @@ def test_what_is_heard_in_memory_is_what_is_read_from_a_file(corpus: Path, run: 
     assert translator.hear([]) == []
 
 
+def test_the_model_card_says_how_to_transcribe(run: Path) -> None:
+    card = (run / "README.md").read_text(encoding="utf-8")
+    assert card.startswith("# run: speech -> text\n")
+    assert "transduce transcribe run recording.wav" in card
+    assert 'transduce.load("run").translate(["recording.wav"])' in card
+
+
 def test_unusable_recordings_are_named_counted_and_left_out(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("soundfile")
     (corpus / "broken.wav").write_text("no sound")
@@ -367,7 +374,7 @@ def test_quiet_ends_do_not_change_what_a_model_hears_in_training_and_transcripti
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"model.family": "transformer"}, r"cannot hear: recordings need model\.family=speech"),
+        ({"model.family": "transformer"}, r"family transformer cannot read recordings: use model\.family=speech"),
         ({"data.speeds": ("fast",)}, "must be numbers"),
         ({"data.speeds": ("3",)}, r"'3' is not between 0\.5 and 2"),
         ({"data.joint": False}, r"speech needs data\.joint=true"),

@@ -56,8 +56,8 @@ def _check(options: Options) -> None:
         raise SettingError(
             f"--output: several recordings would be written to {twice[0]}.{form}: transcribe them one by one"
         )
-    if options.output and not Path(options.output).is_dir():
-        raise SettingError(f"--output {options.output}: no such folder")
+    if options.output and Path(options.output).exists() and not Path(options.output).is_dir():
+        raise SettingError(f"--output {options.output}: must be a folder, in which each recording gets a file")
 
 
 def _stem(file: str) -> str:
@@ -80,6 +80,7 @@ def _write(name: str, text: str, failed: bool, options: Options) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
     elif not failed:
+        Path(options.output).mkdir(parents=True, exist_ok=True)
         Path(options.output, f"{_stem(name)}.{_format(options)}").write_text(text, encoding="utf-8")
 
 

@@ -530,7 +530,7 @@ def _family_refusals(model: ModelConfig, data: DataConfig) -> list[Refusal]:
     return [
         (
             data.task == "text" and not model.reads_text,
-            f"data.task = text: model.family = {model.family} learns from pairs, not from text; give text files with --text",
+            f"data.task = text: model.family = {model.family} learns from pairs: give them with --train, or leave out model.family",
         )
     ]
 
@@ -564,7 +564,7 @@ def _contradictions(config: Config) -> list[Refusal]:
         *_text_refusals(model, data),
         (
             data.task == "speech" and model.family != "speech",
-            f'model.family = "{model.family}" cannot hear: recordings need model.family=speech',
+            f"models of the family {model.family} cannot read recordings: use model.family=speech",
         ),
         (
             data.task in ("translation", "symbols") and model.family == "speech",

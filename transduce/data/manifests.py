@@ -24,6 +24,7 @@ from transduce.errors import DataError
 _AUDIO = ("audio", "audio_filepath", "path")
 _TEXT = ("text", "sentence", "transcript", "target")
 _SPEAKER = ("speaker", "client_id", "speaker_id")
+_ENDINGS = (".wav", ".flac", ".ogg", ".opus", ".mp3")
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,13 @@ class Utterance:
 def names_recordings(columns: Sequence[str]) -> bool:
     """Whether a table with these columns is a manifest."""
     return "audio" in columns or "audio_filepath" in columns or {"path", "sentence", "client_id"} <= set(columns)
+
+
+def look_like_recordings(names: Sequence[str]) -> bool:
+    """Whether these sources are file names of recordings, as in a manifest without a header line."""
+    given = [name for name in names if name]
+    heard = [name for name in given if name.lower().endswith(_ENDINGS)]
+    return bool(given) and len(heard) > 0.9 * len(given)
 
 
 def keys_of(line: str) -> list[str]:

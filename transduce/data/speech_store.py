@@ -151,7 +151,7 @@ def open_or_build_speech(
             in_parallel(partial(_encode, vocabulary, rules), _pieces(corpus)), vocabulary, corpus, rules, path
         )
         if report.kept == 0:
-            raise DataError(f"no recording is left to train on: {report.summary()}")
+            raise DataError(_nothing_left(report, json.loads((path / _META).read_text())["problems"]))
 
     store = SpeechStore(cache.open_or_write(folder, name, build, notify))
     for problem in store.problems[:LISTED]:
@@ -159,6 +159,12 @@ def open_or_build_speech(
     if len(store.problems) > LISTED:
         notify(f"left out: {len(store.problems) - LISTED:,} more recordings that cannot be used")
     return store
+
+
+def _nothing_left(report: Report, problems: list[str]) -> str:
+    if not problems:
+        return f"no recording is left to train on: {report.summary()}"
+    return f"none of the recordings can be used; the first of {report.pairs:,}: {problems[0]} (paths are relative to the table)"
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,8 @@ def _side(texts: list[str]) -> Side:
 
 
 def _line(finding: Finding, checked: int) -> str:
-    explanation = finding.explanation[0].lower() + finding.explanation[1:].rstrip(".")
+    first, _, others = finding.explanation.partition(" ")
+    explanation = f"{first if first.isupper() else first.lower()} {others}".rstrip(".")
     return (
         f"warning: {finding.count:,} of {checked:,} training pairs that were checked: {explanation}: see `transduce doctor`, "
         f"which lists them ({finding.rule})"

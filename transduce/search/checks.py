@@ -18,7 +18,7 @@ def check_sampling(num_samples: int, temperature: float, top_k: int, top_p: floa
     if num_samples < 1:
         raise SettingError(f"num_samples = {num_samples}: must be at least 1")
     if not 0 < temperature < math.inf:
-        raise SettingError(f"temperature = {temperature}: must be above 0 (for the most probable token, use beam = 1)")
+        raise SettingError(f"temperature = {temperature}: must be above 0 (for the most probable token, do not sample)")
     if top_k < 0:
         raise SettingError(f"top_k = {top_k}: must not be negative (0 keeps all tokens)")
     if top_k > MOST_TOKENS:

@@ -33,16 +33,16 @@ class RunSummary:
 def write_card(folder: RunFolder, config: Config, summary: RunSummary) -> None:
     """Write the model card: usage, scores with signatures, data, training cost and settings."""
     name = folder.path.resolve().name
-    languages = " -> ".join(config.data.languages) or "sequence -> sequence"
-    text = config.data.task == "text"
+    kinds = {"text": "language model", "speech": "speech -> text"}
+    kind = kinds.get(config.data.task, " -> ".join(config.data.languages) or "sequence -> sequence")
     lines = [
-        f"# {name}: {'language model' if text else languages}",
+        f"# {name}: {kind}",
         "",
         f"{config.model.title} of {summary.parameters / 1e6:.1f} M parameters, trained with Transduce {__version__}.",
         "",
         "## Use",
         "",
-        *_usage(name, text),
+        *_usage(name, config.data.task),
         "",
         "## Scores on the validation data",
         "",
@@ -69,9 +69,11 @@ def write_card(folder: RunFolder, config: Config, summary: RunSummary) -> None:
     write_text(folder.card, "\n".join(lines))
 
 
-def _usage(name: str, text: bool) -> list[str]:
+def _usage(name: str, task: str) -> list[str]:
     command, call = f"transduce translate {name} < input > output", f'transduce.load("{name}").translate(["..."])'
-    if text:
+    if task == "speech":
+        command, call = f"transduce transcribe {name} recording.wav", call.replace("...", "recording.wav")
+    elif task == "text":
         command, call = f'transduce generate {name} --prompt "..."', f'transduce.generate("{name}", "...")'
     return ["```", command, "```", "", "```python", "import transduce", call, "```"]
 

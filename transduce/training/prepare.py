@@ -38,6 +38,7 @@ from transduce.data import (
     without_pipes,
 )
 from transduce.data.batches import Pairs
+from transduce.data.manifests import look_like_recordings
 from transduce.errors import DamagedFile, DataError, RunError, SettingError
 from transduce.memory import peak_resident
 from transduce.text import Vocabularies
@@ -148,7 +149,7 @@ def _prepare_new(folder: RunFolder, requested: RequestedSettings, say: Say, begu
         if not data.valid and not corpora.hold_out:
             corpora = _hold_out(corpora, say)
         scanned = _scan(corpora, data, say)
-        _check_recordings(scanned, start)
+        _check_recordings(scanned, corpora.train, start)
         config = settings_of_new(scanned.train, requested, start, owner, _found(corpora, data), say, begun)
         for warning in [] if reads_text(config) else _warnings(scanned, config.data, inspect):
             say(warning)
@@ -334,9 +335,18 @@ def _scan_both(corpora: _Corpora, data: DataConfig) -> _Scans:
     return _Scans(scan(corpora.train, sample_pairs=data.vocabulary_sample, look_for=pairs), valid)
 
 
-def _check_recordings(scanned: _Scans, start: ModelFolder | None) -> None:
+def _check_recordings(scanned: _Scans, train: Corpus, start: ModelFolder | None) -> None:
     """Refuse recordings beside texts, be they in the validation data or what the model to start from knows."""
     heard = scanned.train.audio
+    if not heard and look_like_recordings(scanned.train.sample[0]):
+        raise DataError(
+            f"{' '.join(train.groups[0])}: the sources are names of recordings: begin the table with a line that names its columns, "
+            "audio and text, with a tab between them"
+        )
+    if heard and train.columns:
+        raise SettingError(
+            "data.columns: a table of recordings names its columns in its first line: leave out --columns"
+        )
     if heard != scanned.valid.audio:
         one, other = ("training", "validation") if heard else ("validation", "training")
         raise DataError(f"the {one} data names recordings, but the {other} data does not: give two manifests")

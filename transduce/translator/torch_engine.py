@@ -34,6 +34,7 @@ class TorchEngine:
 
     concurrent: ClassVar = False  # attention weights of concurrent searches would be mixed up
     spares_cores: ClassVar = False
+    COUNTED: ClassVar = 64  # positions of a recording for each beam, at most: its text is much shorter than its frames
     POSITIONS: ClassVar = {"cpu": 4_096, "cuda": 65_536}  # of the sources searched at once, each counted once per beam
 
     def __init__(
@@ -108,7 +109,9 @@ class TorchEngine:
         begin = 0
         while begin < len(order):
             positions = -(-len(sources[order[begin]]) // self.model.config.shortens)
-            rows = max(1, self.POSITIONS[self.device.kind] // (positions * beam))
+            hears = self.model.config.shortens > 1
+            in_beams = beam * (min(positions, self.COUNTED) if hears else positions)
+            rows = max(1, self.POSITIONS[self.device.kind] // max(positions, in_beams))
             yield order[begin : begin + rows]
             begin += rows
 

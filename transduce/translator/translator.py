@@ -478,7 +478,9 @@ class Translator:
         except AudioError as error:
             if error.reason != "missing":
                 raise
-            raise DataError(f"{error}: this model transcribes, so each line of its input names a recording") from None
+            raise DataError(
+                f"{error}: this model transcribes, so each line of its input names a recording; for one file use `transduce transcribe`"
+            ) from None
 
     def _cut(self, ids: list[int]) -> list[int]:
         return ids if len(ids) <= self.longest_source else [*ids[: self.longest_source - 1], EOS]
