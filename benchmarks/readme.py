@@ -459,10 +459,9 @@ def iban_rows() -> list[str]:
             test, new = (found["scores"][part] for part in ("test set", "test set without texts of the training data"))
             rates = [f"{metric} {part[metric]['value']:.2f}" for part in (test, new) for metric in ("WER", "CER")]
             figure = f"{rates[0]}, {rates[1]} (without texts of the training data {rates[2]}, {rates[3]})"
-            signature = test["WER"]["signature"].replace("|", "\\|")
             how = (
-                f"`configs/iban.toml` with {', '.join(record['settings']) or 'nothing changed'}, {record['minutes']:.1f} minutes of {record['trained']}; "
-                f"beam {record['beam']}; `{signature}`"
+                f"`configs/iban.toml` with {', '.join(record['settings']) or 'nothing changed'}, {record['minutes']:.1f} minutes on one {record['trained']}; "
+                f"beam {record['beam']}; `{test['WER']['signature']}`"
             )
             rows.append(row(f"Iban, 473 test utterances: {encoder}, {system}", figure, how))
     return rows
