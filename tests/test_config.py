@@ -67,6 +67,10 @@ def test_differences_names_them() -> None:
 REFUSED = [
     ("model.dmodel=3", "unknown setting model.dmodel; did you mean model.d_model?"),
     ("train.d_model=3", "unknown setting train.d_model; did you mean model.d_model?"),
+    (
+        "model.ctc_weight=0.5",
+        "unknown setting model.ctc_weight for this model: the setting belongs to model.family = speech",
+    ),
     ("modle.d_model=3", r"unknown section \[modle\]; did you mean model?"),
     ("model.d_model", "write section.key=value"),
     ("model.d_model=big", "model.d_model = 'big': must be a whole number"),

@@ -50,6 +50,8 @@ def soundfile() -> Any:
 
 def _read(recording: Recording, longest_seconds: float) -> tuple[Any, int]:
     package, path = soundfile(), recording.path
+    if Path(path).is_dir():
+        raise AudioError(path, "unreadable", "is a folder, not a recording")
     if not Path(path).is_file():
         raise AudioError(path, "missing", "no such file")
     try:

@@ -67,7 +67,8 @@ def find(name: str) -> list[Setting]:
         if found := [one for one in settings if name in (one.name, one.key)]:
             return found
     names = [spelling for one in known for spelling in (one.name, one.key)]
-    close = difflib.get_close_matches(name, [*names, *SECTIONS], n=1, cutoff=0.5)
+    names += [spelling for family in FAMILIES for one in of_family(family) for spelling in (one.name, one.key)]
+    close = difflib.get_close_matches(name, [*names, *SECTIONS, *FAMILIES], n=1, cutoff=0.5)
     advice = f"did you mean {close[0]}?" if close else "`transduce settings` lists all of them"
     raise SettingError(f"no setting {name}; {advice}")
 

@@ -139,8 +139,18 @@ def _section(name: str, kind: type[T], values: Mapping[str, Any]) -> T:
     known = [field.name for field in fields(kind)]  # type: ignore[arg-type]  # hints also name what belongs to the class
     for key in values:
         if key not in known:
-            raise SettingError(f"unknown setting {name}.{key}{_suggestion(key, known, name)}")
+            raise SettingError(
+                f"unknown setting {name}.{key}{_of_families(name, key) or _suggestion(key, known, name)}"
+            )
     return kind(**{key: _coerce(f"{name}.{key}", value, hints[key]) for key, value in values.items()})
+
+
+def _of_families(section: str, key: str) -> str:
+    """Which families of models have a setting that this one has not; nothing if none has."""
+    having = [name for name, kind in FAMILIES.items() if key in {field.name for field in fields(kind)}]
+    if section != "model" or not having:
+        return ""
+    return f" for this model: the setting belongs to model.family = {' or '.join(having)}"
 
 
 def _suggestion(word: str, known: Iterable[str], section: str = "") -> str:

@@ -125,7 +125,8 @@ def prepare_data(
 def check_free(folder: RunFolder) -> None:
     """Refuse a folder that holds something other than a run."""
     if not folder.config.exists() and folder.path.exists() and not _is_free(folder):
-        raise RunError(f"{folder.path}: the folder is not empty and is not a run; give a new or empty folder")
+        what = "the folder is not empty and is not a run" if folder.path.is_dir() else "is a file"
+        raise RunError(f"{folder.path}: {what}; give a new or empty folder")
 
 
 def _is_free(folder: RunFolder) -> bool:
