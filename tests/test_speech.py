@@ -284,6 +284,15 @@ def test_what_is_heard_in_memory_is_what_is_read_from_a_file(corpus: Path, run: 
     assert translator.hear([]) == []
 
 
+def test_too_few_minutes_are_said(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = {"train": corpus / "train.tsv", "valid": corpus / "valid.tsv"}
+    settings = TINY | {"data.cache": str(corpus / "cache")}
+    transduce.train(tmp_path / "run", **files, minutes=0.02, settings=settings)
+    said = " ".join(capsys.readouterr().err.split())
+    assert "warning: 0.02 minutes are enough for" in said
+    assert "a speech model learns little in fewer than 10: give it more time, or make it smaller" in said
+
+
 def test_the_model_card_says_how_to_transcribe(run: Path) -> None:
     card = (run / "README.md").read_text(encoding="utf-8")
     assert card.startswith("# run: speech -> text\n")

@@ -351,6 +351,8 @@ class Trainer:
         self.clock.restart_pace()
         planned = plan_of(self, memory_before_training(self), self.clock.spent - self.progress.spent)
         self.reporter.say(f"plan: {self.clock.describe()}; {planned.summary()}")
+        if warning := self.clock.few_epochs(self.model.config.shortens > 1):
+            self.reporter.say(warning)
 
     def plan_budget(self) -> None:
         """Measure what a step and a validation take, and plan a budget in minutes from that; see also `replan`."""
