@@ -338,7 +338,7 @@ def test_processes_that_are_killed_are_replaced(
     assert killed
     assert any("the process died at or after this line (SIGKILL); it will be tried again" in line for line in said)
     assert (result.finished, result.lines, result.failures) == (7, len(TEXTS), [])
-    assert len(TEXTS) - result.translated in (0, 8)  # a shard: a process that had just finished a shard could not report it
+    assert len(TEXTS) - result.translated in (0, 8)  # killed right after a shard, it could not report it
     assert joined(tmp_path / "out") == "".join(f"{text}\n" for text in expected)
 
 
