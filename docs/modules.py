@@ -40,13 +40,17 @@ def files_of(folder: Path) -> list[Path]:
 
 
 def table(title: str, folder: Path, files: list[Path]) -> str:
-    opening = f"### {title}\n\n{first_sentence(folder / '__init__.py')}."
+    opening = f"### {title}\n\n{_ended(first_sentence(folder / '__init__.py'))}"
     rows = [f"| `{where(path)}` | {first_sentence(path)} |" for path in files if path.name != "__init__.py"]
     return "\n".join([opening, "", "| file | what it is |", "| --- | --- |", *rows])
 
 
 def where(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
+
+
+def _ended(sentence: str) -> str:
+    return sentence if sentence.endswith("?") else f"{sentence}."
 
 
 def first_sentence(path: Path) -> str:

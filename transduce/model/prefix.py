@@ -5,7 +5,7 @@ Summarizing Long Sequences", 2018).
     position:   0   1  ... n-1   n      n+1  n+2 ...  n+m
     predicts:                    y1     y2   y3  ...  </s>
 
-Source and target pass the same layers as one sequence. Its positions are counted through: the target begins at the length of
+Source and target pass the same layers as one sequence. Its positions continue from one to the other: the target begins at the length of
 its source, `</s>` counted. `<pad>`, with which every target begins, separates the two. The loss is that of the target.
 With `source_mask = "full"`, source tokens see the whole source (the prefix language model of Raffel et al. 2020).
 
