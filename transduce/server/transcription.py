@@ -96,8 +96,8 @@ class TranscriptionWork:
 
 
 @dataclass(frozen=True)
-class WordTimesWork:
-    """Work for the queue that says when each word is heard: for each utterance and its text, the words."""
+class SpeechWork:
+    """Work for the queue about utterances whose texts are known; it shares no batch with anything else."""
 
     model: ServedSpeechModel
 
@@ -107,7 +107,11 @@ class WordTimesWork:
 
     @property
     def kind(self) -> tuple[object, ...]:
-        return self.model.of.name, "word times"
+        return self.model.of.name, type(self).__name__
+
+
+class WordTimesWork(SpeechWork):
+    """Says when each word is heard: for each utterance and its text, the words."""
 
     def __call__(self, pairs: "list[tuple[Features, str]]") -> "list[list[Word]]":
         from transduce.translator.word_times import words_of
@@ -116,19 +120,8 @@ class WordTimesWork:
             return [words_of(self.model.translator, *pair) for pair in pairs]
 
 
-@dataclass(frozen=True)
-class ListeningWork:
-    """Work for the queue that says where the decoder listens, and what CTC emits when, for each utterance and its text."""
-
-    model: ServedSpeechModel
-
-    @property
-    def alone(self) -> ServedSpeechModel:
-        return self.model
-
-    @property
-    def kind(self) -> tuple[object, ...]:
-        return self.model.of.name, "listen"
+class ListeningWork(SpeechWork):
+    """Says where the decoder listens, and what CTC emits when, for each utterance and its text."""
 
     def __call__(self, pairs: "list[tuple[Features, str]]") -> list[dict[str, Any]]:
         with self.model.lock:

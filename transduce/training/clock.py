@@ -22,8 +22,6 @@ from transduce.training.plan import (
 from transduce.training.progress import Intervals, Progress, last_step
 from transduce.training.schedule import share_left
 
-FEW_EPOCHS = 10  # in which a speech model learns little
-
 
 @dataclass(frozen=True)
 class Forecast:
@@ -177,13 +175,13 @@ class Clock:
             f"{duration(seconds)} left, until about {ends}{late if over > 1 else ''}"
         )
 
-    def few_epochs(self, hears: bool) -> str:
-        """A warning where the minutes are too few for a speech model, whose size is not fitted to them; otherwise nothing."""
+    def few_epochs(self, fewest: int) -> str:
+        """A warning if the minutes are too few for a model that needs so many epochs; otherwise nothing."""
         epochs = self.last_step / self.steps_per_epoch
-        if not hears or self._by_steps or epochs >= FEW_EPOCHS:
+        if self._by_steps or epochs >= fewest:
             return ""
         return (
-            f"warning: {self.config.minutes:g} minutes are enough for {epochs:.2g} epochs, and a speech model learns little in fewer than {FEW_EPOCHS}: "
+            f"warning: {self.config.minutes:g} minutes are enough for {epochs:.2g} epochs, and such a model learns little in fewer than {fewest}: "
             "give it more time, or make it smaller (model.d_model, model.num_encoder_layers, model.num_decoder_layers)"
         )
 

@@ -351,7 +351,7 @@ class Trainer:
         self.clock.restart_pace()
         planned = plan_of(self, memory_before_training(self), self.clock.spent - self.progress.spent)
         self.reporter.say(f"plan: {self.clock.describe()}; {planned.summary()}")
-        if warning := self.clock.few_epochs(self.model.config.shortens > 1):
+        if warning := self.clock.few_epochs(self.model.config.fewest_epochs):
             self.reporter.say(warning)
 
     def plan_budget(self) -> None:

@@ -17,6 +17,9 @@ class ModelConfig:
     """What every family of models has; each family adds settings of its own."""
 
     title: ClassVar[str] = "A model"  # what a model card calls it
+    fewest_epochs: ClassVar[int] = (
+        0  # in fewer, a model learns little whatever the data; a budget in minutes warns of it
+    )
     shortens: ClassVar[int] = 1  # how many tokens or frames of a source become one position
 
     family: str = setting("transformer", "The kind of model.", inherited="always")

@@ -19,6 +19,7 @@ class SpeechConfig(ModelConfig):
     """The shape of a speech recogniser: two convolutions, then the encoder and the decoder of a Transformer."""
 
     title: ClassVar[str] = "A speech recogniser"
+    fewest_epochs: ClassVar[int] = 10
     shortens: ClassVar[int] = SHORTER
     bins: ClassVar[int] = 80  # numbers of a frame
 
