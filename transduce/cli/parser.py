@@ -8,12 +8,17 @@ from typing import Any, NamedTuple
 from transduce import __version__
 from transduce.cli.options import Parser
 from transduce.cli.parsers import (
+    batches,
+    comparing,
+    completion,
     examining,
     exchanging,
     generating,
     measuring,
-    program,
+    reporting,
+    reranking,
     serving,
+    settings,
     synthesis,
     tracking,
     training,
@@ -31,141 +36,120 @@ EXAMPLES = """examples:
 
 
 class Command(NamedTuple):
-    """A command, and the module of `transduce.cli` with the function that runs it."""
+    """A command. Its options are added by a module of `transduce.cli.parsers`; the module of `transduce.cli` with the same name runs it."""
 
     name: str
-    module: str
     add_options: Callable[[Parser], None]
     summary: str
     more: str = ""
 
 
 COMMANDS = (  # in the order of `transduce --help`
-    Command("demo", "training", training.demo, "train, score and use a small model on the CMU pronouncing dictionary"),
+    Command("demo", training.demo, "train, score and use a small model on the CMU pronouncing dictionary"),
     Command(
         "paper",
-        "training",
         training.paper,
         "measure small versions of the paper's three tables, and write them to one page",
         training.TABLES,
     ),
-    Command("train", "training", training.train, "train a model, or resume a run", training.RESUME),
+    Command("train", training.train, "train a model, or resume a run", training.RESUME),
     Command(
         "doctor",
-        "examining",
         examining.doctor,
         "look for problems in training, validation and test data",
         examining.EXIT_STATUS,
     ),
-    Command(
-        "plan", "training", training.plan, "predict the time, memory and disk of a training run", training.REHEARSAL
-    ),
+    Command("plan", training.plan, "predict the time, memory and disk of a training run", training.REHEARSAL),
     Command(
         "translate",
-        "translating",
         translating.translate,
         "translate the lines of a file or of stdin",
         translating.LINES,
     ),
     Command(
         "transcribe",
-        "transcribing",
         transcribing.transcribe,
         "turn recordings of speech into text",
         transcribing.RECORDINGS,
     ),
     Command(
         "batch",
-        "batches",
-        translating.batch,
+        batches.batch,
         "translate files of any size in shards, here or on many machines",
-        translating.SHARDS,
+        batches.SHARDS,
     ),
-    Command("evaluate", "measuring", measuring.evaluate, "translate a test set and score the translations"),
+    Command("evaluate", measuring.evaluate, "translate a test set and score the translations"),
     Command(
         "compare",
-        "comparing",
-        measuring.compare,
+        comparing.compare,
         "compare systems on a test set: is the difference real, and where is it",
-        measuring.COMPARED,
+        comparing.COMPARED,
     ),
     Command(
         "rerank",
-        "reranking",
-        translating.rerank,
+        reranking.rerank,
         "tune the weights with which n-best lists are reranked",
-        translating.JUDGES,
+        reranking.JUDGES,
     ),
     Command(
         "score",
-        "measuring",
         measuring.score,
         "print the log-probability of given pairs, or how well a language model predicts text",
     ),
-    Command(
-        "generate", "generating", generating.generate, "continue a prompt with a language model", generating.STREAMED
-    ),
-    Command("attention", "measuring", measuring.attention, "draw the attention weights for a sentence"),
-    Command("export", "exchanging", exchanging.export, "export a model for another runtime", exchanging.EXPORT),
+    Command("generate", generating.generate, "continue a prompt with a language model", generating.STREAMED),
+    Command("attention", measuring.attention, "draw the attention weights for a sentence"),
+    Command("export", exchanging.export, "export a model for another runtime", exchanging.EXPORT),
     Command(
         "distill",
-        "training",
         synthesis.distill,
         "train a small, fast model on the translations of a large one",
         synthesis.TEACHER,
     ),
     Command(
         "backtranslate",
-        "training",
         synthesis.backtranslate,
         "translate target-language text to make training pairs",
         synthesis.RERUN,
     ),
     Command(
         "shortlist",
-        "training",
         translating.shortlist,
         "learn which output tokens a sentence is likely to need",
         translating.FASTER,
     ),
     Command(
         "ngram",
-        "training",
         transcribing.ngram,
         "learn an n-gram model of words for a speech model, and tune its weights",
         transcribing.WORDS,
     ),
-    Command("average", "training", training.average, "average the weights of several models"),
+    Command("average", training.average, "average the weights of several models"),
     Command(
         "import",
-        "exchanging",
         exchanging.import_model,
         "import a Marian model, from Hugging Face or in Marian's own format",
     ),
-    Command("runs", "tracking", tracking.runs, "list the runs under a folder, or compare two of them", tracking.STATES),
+    Command("runs", tracking.runs, "list the runs under a folder, or compare two of them", tracking.STATES),
     Command(
         "clean",
-        "tracking",
         tracking.clean,
         "show what the cache and old checkpoints take, and remove what no run needs",
         tracking.ASKS,
     ),
-    Command("settings", "settings", program.settings, "list the settings, or explain one"),
-    Command("serve", "serving", serving.serve, "serve models over HTTP", serving.ROUTES),
-    Command("key", "serving", serving.key, "create an API key for a server"),
+    Command("settings", settings.settings, "list the settings, or explain one"),
+    Command("serve", serving.serve, "serve models over HTTP", serving.ROUTES),
+    Command("key", serving.key, "create an API key for a server"),
     Command(
         "report",
-        "reporting",
-        program.report,
+        reporting.report,
         "print the versions and devices that matter for a bug report",
-        program.NO_PATHS,
+        reporting.NO_PATHS,
     ),
     Command(
         "completion",
-        "completion",
-        program.completion,
+        completion.completion,
         "print a script that completes commands and options in a shell",
-        program.INSTALL,
+        completion.INSTALL,
     ),
 )
 
@@ -206,6 +190,6 @@ def make_parser() -> Parser:
         summary = command.summary
         description = f"{summary[0].upper()}{summary[1:]}. {command.more}".strip()
         command_parser = parsers.add_parser(command.name, help=summary, description=description)
-        command_parser.set_defaults(module=f"transduce.cli.{command.module}")
+        command_parser.set_defaults(module=command.add_options.__module__.replace(".parsers.", "."))
         command.add_options(command_parser)
     return parser

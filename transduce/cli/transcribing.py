@@ -1,4 +1,4 @@
-"""The command `transcribe`: recordings in, text or subtitles out."""
+"""The commands of speech models: transcribe, recordings in, text or subtitles out; and ngram, a model of words for them."""
 
 import json
 import sys
@@ -10,12 +10,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from transduce.cli.arguments import Options, load, search_request
+from transduce import api
+from transduce.cli.arguments import Options, load, print_json, search_request
 from transduce.errors import DataError, SettingError
 from transduce.translator.engines import say_to_stderr
 
 if TYPE_CHECKING:
     from transduce.translator.transcription import Transcript
+    from transduce.word_models import WordModel
 
 _FORMATS = (b"RIFF", b"fLaC", b"OggS", b"ID3", b"\xff\xfb", b"\xff\xf3")  # how files with a header begin
 
@@ -114,3 +116,27 @@ def _with_header(path: Path, rate: int | None) -> str:
     samples, _ = package.read(path, **options)
     package.write(wav, samples, rate or RATE, subtype="PCM_16")
     return str(wav)
+
+
+def ngram(options: Options) -> int:
+    made = api.ngram(
+        options.run, options.texts, order=options.order, lexicon=options.lexicon, arpa=options.arpa, valid=options.valid,
+        tune=not options.no_tune, device=options.device, threads=options.threads, quiet=options.quiet,
+    )  # fmt: skip
+    if options.json:
+        print_json(asdict(made) | {"file": str(made.file)})
+    elif not options.quiet:
+        print(_word_model(made), file=sys.stderr)
+        print(f"use it with `transduce transcribe {options.run} FILE --ngram`", file=sys.stderr)
+    return 0
+
+
+def _word_model(made: "WordModel") -> str:
+    weights = made.weights
+    about = (
+        f"{made.file}: {made.ngrams:,} n-grams, {made.words:,} words; "
+        f"--lm-weight {weights.lm_weight:g} --word-bonus {weights.word_bonus:g} --ctc-weight {weights.ctc_weight:g}"
+    )
+    if made.error_rate is None:
+        return about
+    return f"{about} have a WER of {made.error_rate:.2f} on {made.utterances} utterances (best among the texts found: {made.least_error_rate:.2f})"
