@@ -21,6 +21,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_character_model(path / "lm")
     (path / "manifest.tsv").write_text("audio\ttext\na.wav\tthe cat\n")
     (path / "no-header.tsv").write_text("a.wav\tthe cat\nb.flac\ta dog\n")
+    (path / "other-header.tsv").write_text("file\twords\na.wav\tthe cat\n")
     (path / "text").write_text("the cat sat\n")
     return path
 
@@ -47,6 +48,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("train new --train manifest.tsv --valid manifest.tsv --from translator", "translates, and the training data names"),
         ("train new --train text text --valid manifest.tsv", "the validation data names recordings, but the training data"),
         ("train new --train no-header.tsv --valid text text", "no-header.tsv: the sources are names of recordings: begin the table with"),
+        ("train new --train other-header.tsv --valid text text", "other-header.tsv: the sources are names of recordings: begin the table with"),
         ("train new --train manifest.tsv --valid manifest.tsv --columns source=audio,target=txt", "leave out --columns"),
         ("train new --train manifest.tsv --valid manifest.tsv", "a.wav: no such file (paths are relative to the table)"),
         ("train new --train manifest.tsv --valid text text", "the training data names recordings, but the validation data"),

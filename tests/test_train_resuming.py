@@ -156,6 +156,14 @@ def test_nothing_else_may_change(finished: Path, reversal: dict[str, str]) -> No
         run_training(finished, reversal, "model.d_model=64")
 
 
+def test_the_family_may_not_change_either(finished: Path, reversal: dict[str, str]) -> None:
+    """Its settings have other names; the one that is named is the one that was asked for."""
+    with pytest.raises(
+        RunError, match=r"this run has model\.family = transformer, not rnn\. model\.family cannot change"
+    ):
+        run_training(finished, reversal, "model.family=rnn")
+
+
 def test_changed_data_is_refused(finished: Path, reversal: dict[str, str], tmp_path: Path) -> None:
     other = tmp_path / "other.tsv"
     other.write_text("a b\tb a\n")

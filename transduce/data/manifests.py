@@ -46,7 +46,7 @@ def look_like_recordings(names: Sequence[str]) -> bool:
     """Whether these sources are file names of recordings, as in a manifest without a header line."""
     given = [name for name in names if name]
     heard = [name for name in given if name.lower().endswith(_ENDINGS)]
-    return bool(given) and len(heard) > 0.9 * len(given)
+    return bool(given) and len(heard) >= len(given) / 2
 
 
 def keys_of(line: str) -> list[str]:

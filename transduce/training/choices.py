@@ -158,15 +158,22 @@ def _say_what_changes(old: Config, new: Config, start_from: str, say: Say) -> No
 def settings_of_resumed(stored: Config, requested: RequestedSettings, run: Path) -> Config:
     """The stored settings with the requested budget; any other change is refused and named."""
     found = found_again(stored, requested, run)
+    family = merge(*requested.layers).get("model", {}).get("family", stored.model.family)
+    if family != stored.model.family:  # its settings have other names, so the two cannot be put together
+        raise _cannot_change(run, "model.family", stored.model.family, family)
     config = with_absolute_paths(build(_as_layers(found), *requested.layers))
     may_change = {one.name for one in all_settings() if one.about.resumable}
     for name, (old, new) in differences(found, config).items():
         if name not in may_change:
-            raise RunError(
-                f"{run}: this run has {name} = {old}, not {new}. {name} cannot change when a run is resumed "
-                "(`transduce settings NAME` says which settings can): use a new run folder"
-            )
+            raise _cannot_change(run, name, old, new)
     return config
+
+
+def _cannot_change(run: Path, name: str, old: Any, new: Any) -> RunError:
+    return RunError(
+        f"{run}: this run has {name} = {old}, not {new}. {name} cannot change when a run is resumed "
+        "(`transduce settings NAME` says which settings can): use a new run folder"
+    )
 
 
 def _taken_from(start: ModelFolder, requested: RequestedSettings, fitted: Layers) -> Layers:
