@@ -22,6 +22,7 @@ from small_runs import (
     unthinned,
 )
 
+import transduce
 from transduce import checkpoint
 from transduce.checkpoint import RunFolder
 from transduce.cli import main
@@ -158,10 +159,11 @@ def test_nothing_else_may_change(finished: Path, reversal: dict[str, str]) -> No
 
 def test_the_family_may_not_change_either(finished: Path, reversal: dict[str, str]) -> None:
     """Its settings have other names; the one that is named is the one that was asked for."""
+    files = {"train": reversal["train"], "valid": reversal["valid"]}
     with pytest.raises(
         RunError, match=r"this run has model\.family = transformer, not rnn\. model\.family cannot change"
     ):
-        run_training(finished, reversal, "model.family=rnn")
+        transduce.train(finished, **files, settings=["model.family=rnn"], quiet=True)  # type: ignore[arg-type]
 
 
 def test_changed_data_is_refused(finished: Path, reversal: dict[str, str], tmp_path: Path) -> None:
