@@ -2,6 +2,8 @@
 
 import argparse
 
+from transduce.metrics import METRICS
+
 Parser = argparse.ArgumentParser
 
 DEVICE = "device to compute on (default: auto, a GPU if there is one)"
@@ -88,6 +90,18 @@ def add_verbosity(parser: Parser) -> None:
     either.add_argument("--quiet", action="store_true", help="print only errors")
     either.add_argument(
         "--verbose", action="store_true", help="print several sample outputs with references at every validation"
+    )
+
+
+def add_metrics(parser: Parser, about: str, default: str) -> None:
+    parser.add_argument(
+        "--metrics",
+        nargs="+",
+        type=str.lower,
+        choices=METRICS,
+        metavar="NAME",
+        default=[],
+        help=f"{about}: {', '.join(METRICS)} (default: {default})",
     )
 
 

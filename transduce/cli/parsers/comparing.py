@@ -1,7 +1,15 @@
 """The options of the command `compare`."""
 
-from transduce.cli.options import JSON_RESULT, Parser, add_engine, add_loading, add_search, add_target_language
-from transduce.metrics import BLEU_TOKENIZERS, METRICS
+from transduce.cli.options import (
+    JSON_RESULT,
+    Parser,
+    add_engine,
+    add_loading,
+    add_metrics,
+    add_search,
+    add_target_language,
+)
+from transduce.metrics import BLEU_TOKENIZERS
 
 COMPARED = (
     "The first system is the baseline. Run folders are translated once and kept in the cache. p-values are those of sacreBLEU's "
@@ -33,15 +41,7 @@ def compare(parser: Parser) -> None:
         default="",
         help=f"tokenizer of BLEU: {', '.join(BLEU_TOKENIZERS)}; none for text that is tokenized already (default: by language)",
     )
-    add(
-        "--metrics",
-        nargs="+",
-        type=str.lower,
-        choices=METRICS,
-        metavar="NAME",
-        default=[],
-        help=f"metrics, the main one first: {', '.join(METRICS)} (default: those of the task)",
-    )
+    add_metrics(parser, "metrics, the main one first", "those of the task")
     add(
         "--test",
         choices=["bootstrap", "randomization"],

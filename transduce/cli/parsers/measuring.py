@@ -10,12 +10,12 @@ from transduce.cli.options import (
     add_engine,
     add_ensemble,
     add_language_model,
+    add_metrics,
     add_model,
     add_ngram,
     add_rerank,
     add_search,
 )
-from transduce.metrics import METRICS
 
 
 def evaluate(parser: Parser) -> None:
@@ -35,15 +35,7 @@ def evaluate(parser: Parser) -> None:
     add_ngram(parser)
     add_columns(parser)
     add_ensemble(parser)
-    add(
-        "--metrics",
-        nargs="+",
-        type=str.lower,
-        choices=METRICS,
-        metavar="NAME",
-        default=[],
-        help=f"metrics to compute: {', '.join(METRICS)} (default: those of the model's task)",
-    )
+    add_metrics(parser, "metrics to compute", "those of the model's task")
     add(
         "--references",
         choices=["auto", "separate", "merged"],
