@@ -191,7 +191,6 @@ def main() -> None:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--side-by-side", type=int, default=1, metavar="N", help="cells that are trained at once")
     parser.add_argument("--recipe", default="", metavar="NAME", help="test this recipe and compare none")
     parser.add_argument("--vote", action="store_true", help="score the ensembles, from the outputs of all sessions")
     parser.add_argument("--cell", default="", metavar="KEY", help="one cell, in this process")

@@ -2,6 +2,8 @@
 
 import ast
 import importlib
+import re
+import runpy
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +12,7 @@ import pytest
 
 from transduce.device import Device
 
+Capture = pytest.CaptureFixture[str]
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 SCRIPTS = sorted(BENCHMARKS.glob("*.py"))
 
@@ -31,6 +34,28 @@ def test_the_imports_of_benchmarks_are_found() -> None:
     found = {one for script in SCRIPTS for one in imports_of_the_package(script)}
     assert ("transduce.training.loop", "POSITIONS") in found
     assert len(found) > 50
+
+
+COMMANDS = [
+    script
+    for script in SCRIPTS
+    if re.search(r"ArgumentParser\(|^from cells import", text := script.read_text(encoding="utf-8"), re.MULTILINE)
+    and "__main__" in text
+]
+
+
+@pytest.mark.parametrize("script", COMMANDS, ids=lambda path: path.name)
+def test_a_benchmark_explains_itself(script: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    monkeypatch.setattr(sys, "argv", [str(script), "--help"])
+    before = set(sys.modules)
+    with pytest.raises(SystemExit) as left:
+        runpy.run_path(str(script), run_name="__main__")
+    assert left.value.code == 0
+    assert "--help" in capsys.readouterr().out
+    for name in set(sys.modules) - before:
+        if name in {path.stem for path in SCRIPTS}:
+            sys.modules.pop(name)
 
 
 def test_the_log_of_eole_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
