@@ -25,6 +25,7 @@ from typing import Any
 from facts import default_data, write_result
 
 import transduce
+from transduce.paper.cells import read_lines
 
 PACKAGES = ["torch", "sacrebleu", "sentencepiece"]
 TO_STOP_S = 40.0  # for a run that is stopped, to save and to leave
@@ -248,7 +249,7 @@ class Benchmark:
         return str(self.folder / f"rerank-{name}.json")
 
     def _lines(self, path: str) -> list[str]:
-        return Path(path).read_text(encoding="utf-8").splitlines()[: self.options.lines]
+        return read_lines(Path(path))[: self.options.lines]
 
     def _written(self, name: str, path: str) -> str:
         (self.folder / f"{name}.txt").write_text("".join(f"{line}\n" for line in self._lines(path)), encoding="utf-8")

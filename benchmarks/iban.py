@@ -2,7 +2,7 @@
 
     python benchmarks/iban.py --run runs/iban --seconds 540                    # again until it is finished, then it scores
     python benchmarks/iban.py --run runs/iban-plain --set model.convolution=0 --name iban-plain    # the encoder of the paper
-    python benchmarks/iban.py --run runs/short --set train.epochs=72 --name iban-short             # 40 % of the steps, for ablations
+    python benchmarks/iban.py --run runs/short --set train.epochs=72 --no-trigram --name iban-short    # 40 % of the steps, for ablations
 
 Needs soundfile. Training stops by SIGTERM after `--seconds` and resumes when the command is run again. The test set is scored once, when
 training is finished: all of it, and without the texts that also occur in the training data; by beam search with the decoder and CTC, and
@@ -48,6 +48,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--beam", type=int, default=10)
     parser.add_argument("--rescored", type=int, default=20, help="texts that the decoder rescores, with the trigram")
     parser.add_argument("--order", type=int, default=3, help="of the n-gram model")
+    parser.add_argument("--no-trigram", action="store_true", help="score without a trigram and the lexicon")
     parser.add_argument("--name", default="iban", help="of the result file")
     parser.add_argument("--trained", default="", metavar="WHERE", help="only score a run that was trained elsewhere")
     return parser.parse_args()
@@ -96,8 +97,9 @@ def train(run: Path, manifests: dict[str, Path], options: argparse.Namespace) ->
 def report(run: Path, data: Path, manifests: dict[str, Path], options: argparse.Namespace) -> None:
     """The error rates of the validation speakers and of the test set."""
     config = open_folder(run).config
+    with_words = config.model.ctc_weight and not options.no_trigram
     systems = {"decoder and CTC" if config.model.ctc_weight else "decoder": (transduce.load(run), options.beam)}
-    if config.model.ctc_weight:
+    if with_words:
         if not (run / "ngram" / "weights.json").exists():
             transcripts, valid = [manifests["train"]], [str(manifests["valid"])]
             transduce.ngram(run, transcripts, order=options.order, lexicon=data / "lexicon.txt", valid=valid)
@@ -109,7 +111,7 @@ def report(run: Path, data: Path, manifests: dict[str, Path], options: argparse.
         "test set": test,
         "test set without texts of the training data": [row for row in test if row["text"] not in seen],
     }
-    weights = json.loads((run / "ngram" / "weights.json").read_text()) if config.model.ctc_weight else {}
+    weights = json.loads((run / "ngram" / "weights.json").read_text()) if with_words else {}
     results = {name: measure(name, *system, sets, data) for name, system in systems.items()}
     minutes = json.loads((run.parent / f"{run.name}-seconds.json").read_text()) / 60
     print(f"{minutes:.1f} minutes of training with preparation")
