@@ -16,7 +16,7 @@ pytest.importorskip("triton", reason="triton is not installed: plain PyTorch run
 from transduce.config import TransformerConfig
 from transduce.config.models import PrefixConfig
 from transduce.data.batches import Batch
-from transduce.model import IGNORED, Model, Prefix, Tokens, Transformer, kernels
+from transduce.model import IGNORED, Model, Prefix, Tokens, Transformer, fused, kernels
 from transduce.model.kernels import (
     OutputParameters,
     ResidualOptions,
@@ -28,7 +28,10 @@ from transduce.model.kernels import (
     residual,
     sums,
 )
+from transduce.model.layers import EncoderLayer
+from transduce.model.positions import rotate
 from transduce.model.speech.ctc import NEVER, _scan_by_steps
+from transduce.model.tokens import keep_whole_row
 from transduce.training.loss import batch_loss
 
 GPU = torch.cuda.is_available()
@@ -195,16 +198,30 @@ def attention_in_double(queries: Tensor, keys: Tensor, values: Tensor, keep: Ten
     return heads_out.transpose(1, 2).flatten(-2).masked_fill(blind[..., None], 0.0)
 
 
+def stacked_product(y: Tensor, stacked: Tensor, bias: Tensor, rotary: Tensor | None, heads: int) -> list[Tensor]:
+    """Queries, keys and values; queries and keys are rotated if positions are given."""
+    queries, keys, values = (y @ stacked.T + bias).chunk(3, -1)
+    if rotary is None:
+        return [queries, keys, values]
+    split = [x.unflatten(-1, (heads, -1)).transpose(1, 2) for x in (queries, keys)]
+    return [*(rotate(x, rotary).transpose(1, 2).flatten(-2) for x in split), values]
+
+
+def positions_of(rows: int, width: int, rotary: bool) -> Tensor | None:
+    return torch.randint(0, 900, (rows, width), dtype=torch.int32, device=DEVICE) if rotary else None
+
+
 @pytest.mark.parametrize("dtype", PRECISIONS)
 @pytest.mark.parametrize("frame", RESIDUALS)
-@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(("causal", "rotary"), [(False, False), (True, False), (True, True)])
 @pytest.mark.parametrize(
     ("rows", "width", "heads", "head"),
     [(1, 1, 1, 16), (2, 23, 3, 16), (3, 128, 2, 64), (2, 33, 2, 32), (2, 17, 1, 128)],
 )
 def test_self_attention(
-    rows: int, width: int, heads: int, head: int, causal: bool, frame: ResidualOptions, dtype: torch.dtype
+    rows: int, width: int, heads: int, head: int, causal: bool, rotary: bool, frame: ResidualOptions, dtype: torch.dtype
 ) -> None:
+    position = positions_of(rows, width, rotary)
     segment, d_model = page_segments(rows, width), heads * head
     x = random(rows, width, d_model, dtype=dtype)
     stacked, bias = random(3 * d_model, d_model, dtype=dtype, scale=0.2), random(3 * d_model, dtype=dtype)
@@ -212,11 +229,13 @@ def test_self_attention(
     keep = keep & torch.ones(width, width, dtype=torch.bool, device=DEVICE).tril() if causal else keep
 
     def fast(x: Tensor, stacked: Tensor, bias: Tensor, *last: Tensor) -> Tensor:
-        return kernels.self_attention(x, stacked, bias, OutputParameters(*last), frame, segment, heads, causal)
+        return kernels.self_attention(
+            x, stacked, bias, OutputParameters(*last), frame, segment, heads, causal, position
+        )
 
     def plain(x: Tensor, stacked: Tensor, bias: Tensor, *last: Tensor) -> Tensor:
         def attend(y: Tensor) -> Tensor:
-            return attention_in_double(*(y @ stacked.T + bias).chunk(3, -1), keep, heads)
+            return attention_in_double(*stacked_product(y, stacked, bias, position, heads), keep, heads)
 
         return around(x, attend, OutputParameters(*last), frame.pre)
 
@@ -226,18 +245,20 @@ def test_self_attention(
 @pytest.mark.numerics
 @pytest.mark.parametrize("dtype", PRECISIONS)
 @pytest.mark.parametrize("frame", RESIDUALS)
-def test_causal_attention_in_wide_rows(frame: ResidualOptions, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("rotary", [False, True])
+def test_causal_attention_in_wide_rows(rotary: bool, frame: ResidualOptions, dtype: torch.dtype) -> None:
     rows, width, heads, d_model = 2, 150, 2, 32
+    position = positions_of(rows, width, rotary)
     x = random(rows, width, d_model, dtype=dtype)
     stacked, bias = random(3 * d_model, d_model, dtype=dtype, scale=0.2), random(3 * d_model, dtype=dtype)
     keep = torch.ones(rows, width, width, dtype=torch.bool, device=DEVICE).tril()
 
     def fast(x: Tensor, stacked: Tensor, bias: Tensor, *last: Tensor) -> Tensor:
-        return kernels.causal_attention(x, stacked, bias, OutputParameters(*last), frame, heads)
+        return kernels.causal_attention(x, stacked, bias, OutputParameters(*last), frame, heads, position)
 
     def plain(x: Tensor, stacked: Tensor, bias: Tensor, *last: Tensor) -> Tensor:
         def attend(y: Tensor) -> Tensor:
-            return attention_in_double(*(y @ stacked.T + bias).chunk(3, -1), keep, heads)
+            return attention_in_double(*stacked_product(y, stacked, bias, position, heads), keep, heads)
 
         return around(x, attend, OutputParameters(*last), frame.pre)
 
@@ -353,22 +374,24 @@ FULL_PAGES = [[(128, 128)], [(60, 100), (50, 20), (18, 1)]]  # the longest a pag
 
 
 @pytest.mark.parametrize(
-    ("rows", "norm"),
+    ("rows", "norm", "positions"),
     [
-        (ONE_TOKEN, "post"),
-        (THREE_PAGES, "post"),
-        (THREE_PAGES, "pre"),
-        (FULL_PAGES, "post"),
-        pytest.param(ONE_TOKEN, "pre", marks=pytest.mark.slow),
-        pytest.param(FULL_PAGES, "pre", marks=pytest.mark.slow),
+        (ONE_TOKEN, "post", "sinusoidal"),
+        (THREE_PAGES, "post", "sinusoidal"),
+        (THREE_PAGES, "pre", "sinusoidal"),
+        (THREE_PAGES, "pre", "rotary"),
+        (FULL_PAGES, "post", "sinusoidal"),
+        pytest.param(ONE_TOKEN, "pre", "rotary", marks=pytest.mark.slow),
+        pytest.param(FULL_PAGES, "pre", "sinusoidal", marks=pytest.mark.slow),
     ],
 )
 def test_pages_with_kernels_are_padded_rows_without(
-    rows: list[list[tuple[int, int]]], norm: str, monkeypatch: pytest.MonkeyPatch
+    rows: list[list[tuple[int, int]]], norm: str, positions: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = TransformerConfig(
-        d_model=32, d_ff=64, num_heads=2, num_encoder_layers=2, num_decoder_layers=2, norm=norm, dropout=0
-    )  # type: ignore[arg-type]
+        d_model=32, d_ff=64, num_heads=2, num_encoder_layers=2, num_decoder_layers=2, norm=norm, dropout=0,
+        positions=positions,
+    )  # type: ignore[arg-type]  # fmt: skip
     assert_pages_with_kernels_are_padded_rows_without(Transformer(config, PAD + 1, PAD + 1), rows, monkeypatch)
 
 
@@ -379,6 +402,15 @@ def test_a_decoder_of_source_and_target_has_kernels(monkeypatch: pytest.MonkeyPa
     assert model.layers[0].kernels_understand
     for rows in ([[(5, 9), (1, 1), (20, 7)], [(40, 3)]], [[(70, 60), (1, 1)]]):
         assert_pages_with_kernels_are_padded_rows_without(model, rows, monkeypatch)
+
+
+def test_weights_of_another_precision_are_computed_without_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under autocast, what comes from a convolution has 16 bits and the weights of the layer have 32."""
+    monkeypatch.setattr(kernels, "supports", lambda x: True)
+    config = TransformerConfig(d_model=32, d_ff=64, num_heads=2)
+    layer, keep = EncoderLayer(config), keep_whole_row(torch.ones(1, 5, dtype=torch.int32))
+    assert fused.covers(layer, torch.zeros(1, 5, 32), [keep])
+    assert not fused.covers(layer, torch.zeros(1, 5, 32, dtype=torch.bfloat16), [keep])
 
 
 def assert_pages_with_kernels_are_padded_rows_without(

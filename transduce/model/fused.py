@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from transduce.model.tokens import Keep
 
 
-# The paper's layer, post-norm or pre-norm. Positions that are added to the embeddings, and whatever follows the last layer, are
-# outside a layer, so all of their values are supported.
+# The paper's layer, post-norm or pre-norm, also with rotary positions. Positions that are added to the embeddings, and whatever
+# follows the last layer, are outside a layer, so all of their values are supported.
 _LAYERS: dict[str, Values] = {
     **SIZES,
     "dropout": ANY,
     "norm": ("post", "pre"),
-    "positions": ("sinusoidal", "marian", "learned", "none"),
+    "positions": ("sinusoidal", "marian", "learned", "none", "rotary"),
     "output_bias": ANY,
 }
 _TIES = ("all", "target", "none")
@@ -47,6 +47,7 @@ def covers(layer: EncoderLayer | DecoderLayer, x: Tensor, keeps: Sequence[Keep])
     return (
         layer.kernels_understand
         and kernels.supports(x)
+        and layer.attention.stacked.weight.dtype == x.dtype  # under autocast, weights have another precision
         and layer.attention.tap is None
         and all(keep.only_causal or _fits_a_page(layer.attention, keep) for keep in keeps)
     )
@@ -56,12 +57,16 @@ def _fits_a_page(attention: MultiHeadAttention, keep: Keep) -> bool:
     return kernels.fits_a_page(keep.query, keep.key, attention.d_k)
 
 
-def attend_to_self(attention: MultiHeadAttention, residual: Residual, x: Tensor, keep: Keep) -> Tensor:
-    stacked, heads = attention.stacked, attention.heads
+def attend_to_self(
+    attention: MultiHeadAttention, residual: Residual, x: Tensor, position: Tensor, keep: Keep
+) -> Tensor:
+    stacked, heads, rotary = attention.stacked, attention.heads, position if attention.rotary else None
     output, options = output_parameters(attention.output, residual), residual_options(residual)
     if not _fits_a_page(attention, keep):
-        return kernels.causal_attention(x, stacked.weight, stacked.bias, output, options, heads)
-    return kernels.self_attention(x, stacked.weight, stacked.bias, output, options, keep.query, heads, keep.causal)
+        return kernels.causal_attention(x, stacked.weight, stacked.bias, output, options, heads, rotary)
+    return kernels.self_attention(
+        x, stacked.weight, stacked.bias, output, options, keep.query, heads, keep.causal, rotary
+    )
 
 
 def attend_to_source(

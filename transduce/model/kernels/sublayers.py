@@ -26,6 +26,7 @@ from transduce.model.kernels.residual import (
     norm,
     norm_backward,
 )
+from transduce.model.kernels.rotary import rotate_product
 
 
 @dataclass(frozen=True)
@@ -63,19 +64,26 @@ def self_attention(
     segment: Tensor,
     heads: int,
     causal: bool,
+    rotary: Tensor | None = None,
 ) -> Tensor:
-    """Self-attention of `x`, with residual and norm as in `feed_forward`."""
+    """Self-attention of `x`, with residual and norm as in `feed_forward`; `rotary` are the positions, if they are rotary."""
     return _SelfAttention.apply(  # type: ignore[no-any-return]
-        x, stacked, bias, output.weight, output.bias, output.gain, output.shift, options, segment, heads, causal
+        x, stacked, bias, output.weight, output.bias, output.gain, output.shift, options, segment, heads, causal, rotary
     )
 
 
 def causal_attention(
-    x: Tensor, stacked: Tensor, bias: Tensor, output: OutputParameters, options: ResidualOptions, heads: int
+    x: Tensor,
+    stacked: Tensor,
+    bias: Tensor,
+    output: OutputParameters,
+    options: ResidualOptions,
+    heads: int,
+    rotary: Tensor | None = None,
 ) -> Tensor:
-    """Causal self-attention in rows of any width, each a single sequence, with residual and norm as in `feed_forward`."""
+    """`self_attention` that is causal, in rows of any width, each a single sequence."""
     return _CausalAttention.apply(  # type: ignore[no-any-return]
-        x, stacked, bias, output.weight, output.bias, output.gain, output.shift, options, heads
+        x, stacked, bias, output.weight, output.bias, output.gain, output.shift, options, heads, rotary
     )
 
 
@@ -133,19 +141,23 @@ class _SelfAttention(Function):
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, stacked: Tensor, stacked_bias: Tensor, weight: Tensor, bias: Tensor, gain: Tensor,
-        shift: Tensor, options: ResidualOptions, segment: Tensor, heads: int, causal: bool,
+        shift: Tensor, options: ResidualOptions, segment: Tensor, heads: int, causal: bool, rotary: Tensor | None,
     ) -> Tensor:  # fmt: skip
         y = _begin(ctx, x.flatten(0, -2), gain, shift, options)
-        product = (y @ stacked.t()).view(*x.shape[:-1], -1)
+        if rotary is None:
+            product = (y @ stacked.t()).view(*x.shape[:-1], -1)
+        else:  # the kernel would add the biases after the rotation, so they are added here
+            product = _rotated(torch.addmm(stacked_bias, y, stacked.t()).view(*x.shape[:-1], -1), rotary, heads)
+            stacked_bias = torch.zeros_like(stacked_bias)
         attended, levels = attend(product.chunk(3, -1), stacked_bias.chunk(3), segment, segment, heads, causal)
         attended = attended.flatten(0, -2)
-        ctx.save_for_backward(y, stacked, stacked_bias, product, attended, levels, weight, segment)
+        ctx.save_for_backward(y, stacked, stacked_bias, product, attended, levels, weight, segment, rotary)
         ctx.heads, ctx.causal = heads, causal
         return _finish(ctx, x, attended @ weight.t(), OutputParameters(weight, bias, gain, shift), options)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        y, stacked, stacked_bias, product, attended, levels, weight, segment = ctx.saved_tensors
+        y, stacked, stacked_bias, product, attended, levels, weight, segment, rotary = ctx.saved_tensors
         dx, dz, d_bias = _finish_backward(ctx, gradient)
         d_weight = dz.t() @ attended
         of_attended, of_product = (dz @ weight).view(*gradient.shape[:-1], -1), torch.empty_like(product)
@@ -154,37 +166,42 @@ class _SelfAttention(Function):
             segment, segment, ctx.heads, ctx.causal,
         )  # fmt: skip
         through = of_product.flatten(0, -2)
+        if rotary is not None:
+            _rotated(of_product, rotary, ctx.heads, back=True)
+            d_stacked_bias = _sum_over_positions(through)
         d_stacked = through.t() @ y
         dx = _begin_backward(ctx, dx, through, stacked)
-        return dx.view_as(gradient), d_stacked, d_stacked_bias, d_weight, d_bias, *ctx.of_norm, *(4 * [None])
+        return dx.view_as(gradient), d_stacked, d_stacked_bias, d_weight, d_bias, *ctx.of_norm, *(5 * [None])
 
 
 class _CausalAttention(Function):
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, stacked: Tensor, stacked_bias: Tensor, weight: Tensor, bias: Tensor, gain: Tensor,
-        shift: Tensor, options: ResidualOptions, heads: int,
+        shift: Tensor, options: ResidualOptions, heads: int, rotary: Tensor | None,
     ) -> Tensor:  # fmt: skip
         y = _begin(ctx, x.flatten(0, -2), gain, shift, options)
         product = torch.addmm(stacked_bias, y, stacked.t()).view(*x.shape[:-1], -1)
+        product = _rotated(product, rotary, heads)
         attended = attend_causally(product, heads)
-        ctx.save_for_backward(y, stacked, product, attended.heads, weight)
+        ctx.save_for_backward(y, stacked, product, attended.heads, weight, rotary)
         ctx.heads, ctx.rest = heads, attended.rest
         z = attended.joined.flatten(0, -2) @ weight.t()
         return _finish(ctx, x, z, OutputParameters(weight, bias, gain, shift), options)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        y, stacked, product, heads, weight = ctx.saved_tensors
+        y, stacked, product, heads, weight, rotary = ctx.saved_tensors
         attended = Attended(heads, ctx.rest)
         dx, dz, d_bias = _finish_backward(ctx, gradient)
         d_weight = dz.t() @ attended.joined.flatten(0, -2)
         of_attended = (dz @ weight).view(*gradient.shape[:-1], -1)
-        through = attend_causally_backward(of_attended, product, attended, ctx.heads).flatten(0, -2)
+        of_product = attend_causally_backward(of_attended, product, attended, ctx.heads)
+        through = _rotated(of_product, rotary, ctx.heads, back=True).flatten(0, -2)
         d_stacked = through.t() @ y
-        d_stacked_bias = through.sum(0, dtype=torch.float32).to(stacked.dtype)
         dx = _begin_backward(ctx, dx, through, stacked)
-        return dx.view_as(gradient), d_stacked, d_stacked_bias, d_weight, d_bias, *ctx.of_norm, None, None
+        d_stacked_bias = _sum_over_positions(through)
+        return dx.view_as(gradient), d_stacked, d_stacked_bias, d_weight, d_bias, *ctx.of_norm, *(3 * [None])
 
 
 class _SourceAttention(Function):
@@ -225,6 +242,17 @@ class _SourceAttention(Function):
         d_memory = (of_source @ stacked[width:]).view(ctx.memory_shape)
         dx = _begin_backward(ctx, dx, through, stacked[:width])
         return dx.view_as(gradient), d_memory, d_stacked, d_stacked_bias, d_weight, d_bias, *ctx.of_norm, *(4 * [None])
+
+
+def _rotated(product: Tensor, rotary: Tensor | None, heads: int, back: bool = False) -> Tensor:
+    """The product itself, with queries and keys rotated in place where positions are rotary."""
+    if rotary is not None:
+        rotate_product(product, rotary, heads, back)
+    return product
+
+
+def _sum_over_positions(gradients: Tensor) -> Tensor:
+    return gradients.sum(0, dtype=torch.float32).to(gradients.dtype)
 
 
 # The beginning and end that all sub-layers share. `ctx` holds what the backward pass needs and, after it, the norm's gradients.
