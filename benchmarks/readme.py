@@ -98,7 +98,8 @@ def page() -> str:
         "Quality for a budget in minutes": [budget_rows],
         "Training speed": [gpu_rows, extras_rows, cpu_training_rows, prepare_row],
         "Translation speed": [gpu_translation_rows, cpu_translation_rows, student_rows],
-        "Speech": [iban_rows, speech_rows],
+        "Speech": [iban_rows, iban_ablation_rows, speech_rows],
+        "Language models": [shakespeare_row, lm_speed_rows, fusion_rows],
         "Equal outputs": [same_outputs_rows, round_trip_rows],
         "Safety of runs": [kills_row, flips_row],
         "Server": [server_rows],
@@ -464,6 +465,81 @@ def iban_rows() -> list[str]:
                 f"beam {record['beam']}; `{test['WER']['signature']}`"
             )
             rows.append(row(f"Iban, 473 test utterances: {encoder}, {system}", figure, how))
+    return rows
+
+
+ABLATIONS = {  # of 40 % of the steps: the result file, and what is left out
+    "iban-short": "the recipe",
+    "iban-short-no-speeds": "without speed perturbation",
+    "iban-short-no-masks": "without SpecAugment",
+    "iban-short-plain": "without convolutions",
+    "iban-short-no-ctc": "without CTC",
+}
+
+
+def iban_ablation_rows() -> list[str]:
+    """The recipe with 40 % of the steps, and what each of its parts is worth there."""
+    records = {title: record for name, title in ABLATIONS.items() if (record := read(name))}
+    if not records:
+        return []
+    shown = []
+    for title, record in records.items():
+        (system,) = record["systems"].values()
+        test, valid = (system["scores"][part] for part in ("test set", "validation speakers"))
+        shown.append(
+            f"{title}: WER {test['WER']['value']:.2f}, CER {test['CER']['value']:.2f} (validation speakers WER {valid['WER']['value']:.2f})"
+        )
+    first = next(iter(records.values()))
+    steps = next(one.removeprefix("train.steps=") for one in first["settings"] if one.startswith("train.steps="))
+    how = f"`configs/iban.toml`, {int(steps):,} steps, one seed, beam {first['beam']}, {first['trained']}; `benchmarks/iban.py --no-trigram`"
+    return [row("Iban with 40 % of the steps: what each part is worth", "; ".join(shown), how)]
+
+
+def shakespeare_row() -> list[str]:
+    record = read("shakespeare")
+    if not record:
+        return []
+    losses, seconds = ([one[name] for one in record["rows"]] for name in ("loss", "seconds"))
+    figure = (
+        f"{', '.join(f'{loss:.4f}' for loss in losses)} nats per character in {max(seconds):.0f} s or less "
+        f"(nanoGPT: {record['anchor']} after three minutes of an A100)"
+    )
+    how = f"`{record['command']}` on one {record['hardware']['gpu']}: whole validation text, windows of 256 that do not overlap, {len(losses)} seeds"
+    return [row("Shakespeare, characters, 6 layers of 384", figure, how)]
+
+
+def lm_speed_rows() -> list[str]:
+    record = read("lm-speed")
+    rows = []
+    for size in dict.fromkeys(one["size"] for one in record.get("rows", [])):
+        shown = [
+            f"{one['model']} {one['tokens_per_second']:,.0f} tokens/s"
+            + (f", {one['ratio'][0]:.2f} times ({one['ratio'][1]:.2f} to {one['ratio'][2]:.2f})" if one["model"].startswith("ours") else "")
+            for one in record["rows"]
+            if one["size"] == size
+        ]  # fmt: skip
+        how = f"`{record['command']}` on one {record['hardware']['gpu']}, bfloat16, taking turns; ratios to GPT-2's model code under torch.compile"
+        rows.append(row(f"Training a language model, {size}", "; ".join(shown), how))
+    return rows
+
+
+def fusion_rows() -> list[str]:
+    """What a language model and a reverse model bring to a translator, with the test against plain search."""
+    rows = []
+    for name, corpus in (("fusion-multi30k", "Multi30k En-De"), ("fusion-europarl", "Europarl De-En")):
+        record = read(name)
+        if record:
+            tested = {
+                key.removeprefix("test "): found["scores"]["BLEU"]
+                for key, found in record["stages"].items()
+                if key.startswith("test ")
+            }
+            bleu = "; ".join(f"{system} {score['value']:.2f}" for system, score in tested.items())
+            how = (
+                f"`{record['command']}` on one {record['hardware']['gpu']}, {60 * record['minutes']:.0f} s for each of three models side by side, "
+                f"language model {record['stages']['text']['bits_per_byte']:.2f} bits per byte; `{tested['plain']['signature']}`. {' '.join(record['stages']['compare']['verdicts'])}"
+            )
+            rows.append(row(f"Fusion and reranking, {corpus}, BLEU", bleu, how))
     return rows
 
 
