@@ -367,7 +367,7 @@ def test_a_translation_task_can_ask_for_exact_match(
     with pytest.raises(SystemExit) as refused:
         main([*command, "blue"])
     assert refused.value.code == 2
-    assert "invalid choice: 'blue'" in capsys.readouterr().err
+    assert "there is no 'blue'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -661,20 +661,29 @@ def test_a_folder_without_weights(model: Path, tmp_path: Path, capsys: pytest.Ca
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["translate", "model", "--beem", "3"], "unrecognized arguments: --beem 3; did you mean --beam?"),
-        (["translate", "model", "--beem=3"], "unrecognized arguments: --beem=3; did you mean --beam?"),
-        (["translate", "model", "input", "more"], "unrecognized arguments: more\n"),
+        (["translate", "model", "--beem", "3"], "translate: unrecognized arguments: --beem 3; did you mean --beam?"),
+        (["translate", "model", "--beem=3"], "translate: unrecognized arguments: --beem=3; did you mean --beam?"),
+        (["translate", "model", "input", "more"], "translate: unrecognized arguments: more"),
+        (["train"], "train: the following arguments are required: run"),
+        (["train", "run", "--seed", "one"], "train: argument --seed: invalid int value: 'one'"),
+        (["train", "run", "--preset", "bigg"], "train: --preset: there is no 'bigg'; did you mean big?"),
+        (["train", "run", "--device", "abacus"], "train: --device: there is no 'abacus'; choose from auto, cpu, cuda"),
     ],
 )
-def test_an_unknown_option_shows_the_usage_of_its_verb(
+def test_arguments_that_make_no_sense_are_one_line(
     capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     assert ended.value.code == 2
+    assert capsys.readouterr().err == f"transduce {message} (see `transduce {arguments[0]} --help`)\n"
+
+
+def test_a_misspelt_command_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["trian"])
     said = capsys.readouterr().err
-    assert said.startswith("usage: transduce translate ")
-    assert message in said
+    assert said == "transduce: there is no command 'trian'; did you mean train? (see `transduce --help`)\n"
 
 
 def test_output_that_cannot_be_written_is_one_line(model: Path) -> None:

@@ -1,10 +1,31 @@
 """Options that several commands share. Imports nothing heavy."""
 
 import argparse
+import difflib
+import re
+from typing import NoReturn
 
 from transduce.metrics import METRICS
 
-Parser = argparse.ArgumentParser
+
+class Parser(argparse.ArgumentParser):
+    """argparse's, with errors of one line instead of the whole usage above them."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {_with_suggestion(message)} (see `{self.prog} --help`)\n")
+
+
+def _with_suggestion(message: str) -> str:
+    """The message of a choice that does not exist names the nearest one instead of all where there are many."""
+    choice = re.fullmatch(r"argument (\S+): invalid choice: '(.*)' \(choose from (.*)\)", message, re.DOTALL)
+    if not choice:
+        return message
+    argument, given, known = choice[1], choice[2], [name.strip(" '") for name in choice[3].split(",")]
+    missing = f"there is no command {given!r}" if argument == "COMMAND" else f"{argument}: there is no {given!r}"
+    if close := difflib.get_close_matches(given, known, n=1):
+        return f"{missing}; did you mean {close[0]}?"
+    return f"{missing}; choose from {', '.join(known)}"
+
 
 DEVICE = "device to compute on (default: auto, a GPU if there is one)"
 THREADS = "number of CPU threads (default: one for each core)"

@@ -155,7 +155,7 @@ COMMANDS = (  # in the order of `transduce --help`
 
 
 class CommandParser(Parser):
-    """The parser of one command: an unknown argument is an error with the usage of this command."""
+    """The parser of one command, which refuses unknown arguments itself."""
 
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
         options, unknown = super().parse_known_args(args, namespace)
