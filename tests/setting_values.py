@@ -44,7 +44,7 @@ TINY_OTHERS: dict[str, ModelConfig] = {
 OTHERS: dict[str, Any] = {
     "model.d_model": 64, "model.d_ff": 48, "model.num_heads": 1, "model.num_encoder_layers": 2,
     "model.num_decoder_layers": 2, "model.d_k": 8, "model.d_v": 24, "model.max_positions": 64, "model.window": 2,
-    "data.train": (), "data.valid": (), "data.weights": ("2",), "data.hold_out": 5, "data.languages": ("en", "de"),
+    "data.train": (), "data.valid": (), "data.weights": ("2",), "data.hold_out": 5, "data.hold_out_speakers": ("anna",), "data.languages": ("en", "de"),
     "data.tags": ("de",), "data.valid_tags": (), "data.placeholders": ("numbers",), "data.vocabulary_size": 280, "data.vocabulary_sample": 20, "data.symbols": ("<x>",),
     "data.speeds": ("0.9", "1"), "data.frequency_masks": 1, "data.time_masks": 1, "data.trim_quiet": 35.0,
     "data.columns": ("source=2", "target=1"), "data.max_length": 12, "data.cache": "", "data.vocabulary_from": "",

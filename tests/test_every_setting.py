@@ -328,6 +328,7 @@ WITH: dict[str, dict[str, Any]] = {
     "train.steps=100000": {"train.epochs": 0.5},
     "train.validate_every": {"train.steps": 3},
     "data.hold_out": {"data.valid": ()},
+    "data.hold_out_speakers": {"data.valid": ()},
     "search.max_extra=100000": {"data.max_length": 8},
 }
 
@@ -335,6 +336,7 @@ WITH: dict[str, dict[str, Any]] = {
 # What is refused by itself, and why.
 REFUSED = {
     "data.hold_out=1000000000": "too few different sources",
+    "data.hold_out_speakers=('anna',)": "the training data have no speaker 'anna'",
     "data.vocabulary_size=8": "data.vocabulary_size = 8: the characters of the text alone need",
     "data.max_length=1": "no pair is left to train on",
     "train.epsilon=0.0": "train.epsilon = 0: Adam divides by it",

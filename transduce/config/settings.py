@@ -49,6 +49,11 @@ class DataConfig:
         "Without validation data, N holds out about 1/N of the sources for validation.",
         zero="chosen by the number of pairs", least=0, most=1_000_000_000,
     )  # fmt: skip
+    hold_out_speakers: tuple[str, ...] = setting(
+        (),
+        "Speech: without validation data, the speakers whose recordings are held out for validation; without any, chosen from the "
+        "speakers that the manifest names.",
+    )
     languages: tuple[str, ...] = setting(
         (), "Codes of the source and target language, such as en,de; set by --languages.", inherited="default"
     )
@@ -586,6 +591,10 @@ def _contradictions(config: Config) -> list[Refusal]:
         (
             bool(data.valid) and data.hold_out > 0,
             f"data.hold_out = {data.hold_out} with validation data: give one of the two",
+        ),
+        (
+            bool(data.valid and data.hold_out_speakers),
+            f"data.hold_out_speakers = {','.join(data.hold_out_speakers)} with validation data: give one of the two",
         ),
         (
             data.joint and data.source_units != data.target_units,

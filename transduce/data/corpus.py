@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, Any, ClassVar, Literal
 from zlib import crc32
 
+from transduce.audio.recording import Recording
 from transduce.config import DataConfig, language_tag
 from transduce.config.columns import Columns, feature_symbols
 from transduce.data.json_lines import json_object
@@ -62,6 +63,11 @@ class PairBlock:
         return self.names or self.source
 
 
+def speakers_of(block: PairBlock) -> list[str]:
+    """Who speaks in each recording; an empty string where the manifest does not say, or where sources are texts."""
+    return [Recording.parse(source).speaker if block.places else "" for source in block.source]
+
+
 @dataclass(frozen=True)
 class Corpus:
     """The files that pairs are read from, and how to read them."""
@@ -72,6 +78,7 @@ class Corpus:
     columns: Columns | None = None  # of TSV and JSONL; None: the first two, or the keys source and target
     skip_blank_lines: bool = False  # of TSV and JSONL; otherwise a blank line is an error
     hold_out: int = 0  # about one source in this many belongs to the held-out part; 0: there is none
+    speakers: tuple[str, ...] = ()  # recordings of these speakers are the held-out part instead
     part: Literal["kept", "held out"] = "kept"
     tags: tuple[str, ...] = ()  # the target language of each group, put before its sources; empty for none
     placeholders: tuple[str, ...] = ()  # kinds of placeholders to mask
@@ -81,11 +88,16 @@ class Corpus:
         """These files, to be read according to the settings."""
         return Corpus(groups, data.languages, data.layout, data.skip_blank_lines)
 
+    @property
+    def is_divided(self) -> bool:
+        """Whether validation data are held out of these files."""
+        return bool(self.hold_out or self.speakers)
+
     def blocks(self) -> Iterator[PairBlock]:
         """The pairs of this part in order, read `LINES_PER_BLOCK` at a time."""
         for number, group in enumerate(self.groups):
             for block in self._group_blocks(group):
-                part = self._part_of(block) if self.hold_out else block
+                part = self._part_of(block) if self.is_divided else block
                 yield replace(self._tagged(self._masked(part), number), group=number)
 
     def _masked(self, block: PairBlock) -> PairBlock:
@@ -102,10 +114,9 @@ class Corpus:
         return replace(block, source=[f"{tag} {text}" if text.strip() else text for text in block.source])
 
     def _part_of(self, block: PairBlock) -> PairBlock:
-        """The pairs of this part, chosen by a hash of the source: equal sources (a word with two pronunciations) stay together."""
+        """The pairs of this part."""
         wanted = self.part == "held out"
-        texts = block.identities
-        rows = [n for n, text in enumerate(texts) if (crc32(text.encode()) % self.hold_out == 0) == wanted]
+        rows = [n for n, held_out in enumerate(self._held_out(block)) if held_out == wanted]
         return replace(
             block,
             source=[block.source[n] for n in rows],
@@ -114,6 +125,12 @@ class Corpus:
             names=[block.names[n] for n in rows] if block.names else (),
             blank=0 if wanted else block.blank,  # counted once
         )
+
+    def _held_out(self, block: PairBlock) -> list[bool]:
+        """By the speaker, or by a hash of the source: equal sources (a word with two pronunciations) stay together."""
+        if self.speakers:
+            return [speaker in self.speakers for speaker in speakers_of(block)]
+        return [crc32(text.encode()) % self.hold_out == 0 for text in block.identities]
 
     def _group_blocks(self, group: Group) -> Iterator[PairBlock]:
         if is_kaldi_folder(group[0]):

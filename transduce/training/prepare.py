@@ -38,6 +38,7 @@ from transduce.data import (
     without_pipes,
 )
 from transduce.data.batches import Pairs
+from transduce.data.holding_out import hold_out
 from transduce.data.manifests import look_like_recordings
 from transduce.errors import DamagedFile, DataError, RunError, SettingError
 from transduce.memory import peak_resident
@@ -62,8 +63,6 @@ if TYPE_CHECKING:
     from transduce.data.speech_store import SpeechStore
 
 LEARNING = "learning the vocabulary"
-HELD_OUT_PAIRS = 1_000
-HELD_OUT_LINES = 10_000  # of text
 NO_TEXTS = TestSet([], [])  # a language model translates nothing
 VALIDATION_SAMPLE = 10_000  # at most this many validation pairs are searched for in the training data
 
@@ -147,8 +146,8 @@ def _prepare_new(folder: RunFolder, requested: RequestedSettings, say: Say, begu
         corpora = _corpora(data, Path(scratch), infers=True)
         for line in [] if reads_text(requested.config) else describe_columns(corpora.train):
             say(line)
-        if not data.valid and not corpora.hold_out:
-            corpora = _hold_out(corpora, say)
+        if not data.valid:
+            corpora = _divided(hold_out(corpora.train, say))
         scanned = _scan(corpora, data, say)
         _check_recordings(scanned, corpora.train, start)
         config = settings_of_new(scanned.train, requested, start, owner, _found(corpora, data), say, begun)
@@ -254,8 +253,9 @@ class _Corpora:
     valid: Corpus
 
     @property
-    def hold_out(self) -> int:
-        return self.train.hold_out
+    def divided(self) -> bool:
+        """Whether both are parts of the same files."""
+        return self.train.is_divided
 
 
 @dataclass(frozen=True)
@@ -277,29 +277,18 @@ def _corpora(data: DataConfig, scratch: Path, infers: bool = False) -> _Corpora:
         corpus = replace(corpus, columns=infer_columns(plain, data.languages))
     if valid:
         return _Corpora(corpus, replace(corpus, groups=plain[len(train) :], tags=data.tags_of_valid))
-    return _split(corpus, data.hold_out)
+    return _divided(replace(corpus, hold_out=data.hold_out, speakers=data.hold_out_speakers))
 
 
 def _found(corpora: _Corpora, data: DataConfig) -> dict[str, Any]:
     """The settings of `data` that were inferred from the files."""
     columns = corpora.train.columns
-    return {"hold_out": corpora.hold_out, **({"columns": columns.setting} if columns and not data.layout else {})}
+    held_out = {"hold_out": corpora.train.hold_out, "hold_out_speakers": corpora.train.speakers}
+    return {**held_out, **({"columns": columns.setting} if columns and not data.layout else {})}
 
 
-def _split(train: Corpus, hold_out: int) -> _Corpora:
-    return _Corpora(replace(train, hold_out=hold_out), replace(train, hold_out=hold_out, part="held out"))
-
-
-def _hold_out(corpora: _Corpora, say: Say) -> _Corpora:
-    """Without validation data, hold out about a thousand training pairs, or the end of a text, but at most a tenth."""
-    pairs = scan(corpora.train, sample_pairs=1).pairs
-    if isinstance(corpora.train, TextCorpus):
-        every = max(10, pairs // HELD_OUT_LINES)
-        say(f"no validation text given: holding out the last 1/{every} of the lines of each file (data.hold_out)")
-        return _split(corpora.train, every)
-    every = max(10, pairs // HELD_OUT_PAIRS)
-    say(f"no validation data given: holding out about one training pair in {every} (data.hold_out)")
-    return _split(corpora.train, every)
+def _divided(corpus: Corpus) -> _Corpora:
+    return _Corpora(corpus, replace(corpus, part="held out"))
 
 
 def _scan(corpora: _Corpora, data: DataConfig, say: Say) -> _Scans:
@@ -307,9 +296,10 @@ def _scan(corpora: _Corpora, data: DataConfig, say: Say) -> _Scans:
     try:
         scans = _scan_both(corpora, data)
     except EmptyCorpus:
-        if not corpora.hold_out:
+        if not corpora.divided:
             raise
-        pairs = scan(_split(corpora.train, 0).train, sample_pairs=1).pairs  # an empty corpus raises an error of its own
+        whole = replace(corpora.train, hold_out=0, speakers=())
+        pairs = scan(whole, sample_pairs=1).pairs  # an empty corpus raises an error of its own
         if isinstance(corpora.train, TextCorpus):
             raise DataError(
                 f"too little text ({pairs:,} lines) to hold any out for validation: give --valid-text"
@@ -332,7 +322,7 @@ def _scan_both(corpora: _Corpora, data: DataConfig) -> _Scans:
         scan(corpora.train, sample_pairs=1)  # errors in the training data are reported first
         raise
     text = isinstance(corpora.train, TextCorpus)
-    pairs = () if corpora.hold_out or text else zip(*valid.sample, strict=True)
+    pairs = () if corpora.divided or text else zip(*valid.sample, strict=True)
     return _Scans(scan(corpora.train, sample_pairs=data.vocabulary_sample, look_for=pairs), valid)
 
 

@@ -1,0 +1,73 @@
+"""Validation data that are held out of the training files: whole speakers, where recordings name them."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from transduce.audio.recording import Recording
+from transduce.config import build
+from transduce.data import Corpus, read_pairs
+from transduce.data.holding_out import MOST_SPEAKERS, choose_speakers, hold_out
+from transduce.errors import DataError, SettingError
+
+
+def manifest(folder: Path, counts: dict[str, int]) -> Corpus:
+    rows = [f"{speaker}-{n}.wav\ttext {n}\t{speaker}" for speaker, count in counts.items() for n in range(count)]
+    (folder / "m.tsv").write_text("\n".join(["audio\ttext\tspeaker", *rows]) + "\n", encoding="utf-8")
+    return Corpus(((str(folder / "m.tsv"),),))
+
+
+def speakers_in(corpus: Corpus) -> set[str]:
+    return {Recording.parse(source).speaker for source in read_pairs(corpus)[0]}
+
+
+def test_no_speaker_is_in_both_parts(tmp_path: Path) -> None:
+    said: list[str] = []
+    kept = hold_out(manifest(tmp_path, {f"s{n}": 20 for n in range(15)}), said.append)
+    held = replace(kept, part="held out")
+    assert len(kept.speakers) == 2
+    assert speakers_in(held) == set(kept.speakers)
+    assert not speakers_in(kept) & speakers_in(held)
+    assert len(read_pairs(kept)[0]) + len(read_pairs(held)[0]) == 300
+    assert said == [
+        f"no validation data given: holding out the recordings of 2 speakers of 15: {', '.join(kept.speakers)} (data.hold_out_speakers)"
+    ]
+
+
+@pytest.mark.parametrize("counts", [{"anna": 50, "bert": 50}, {"": 100}, {"": 50, "anna": 5, "bert": 45}])
+def test_too_few_or_unknown_speakers_are_not_held_out(tmp_path: Path, counts: dict[str, int]) -> None:
+    said: list[str] = []
+    divided = hold_out(manifest(tmp_path, counts), said.append)
+    assert (divided.speakers, divided.hold_out) == ((), 10)
+    assert "holding out about one training pair in 10" in said[0]
+
+
+def test_speakers_have_about_a_share_of_the_recordings() -> None:
+    counts = {f"s{n}": 10 for n in range(100)}
+    assert len(choose_speakers(counts, 10)) == 10
+    assert len(choose_speakers(counts, 25)) == 4
+    assert choose_speakers(dict(reversed(counts.items())), 10) == choose_speakers(counts, 10), "in any order"
+    assert len(choose_speakers({f"s{n}": 1 for n in range(10_000)}, 10)) == MOST_SPEAKERS
+    assert choose_speakers({"many": 90, "few": 10}, 10) == ("few",), "not the one with most recordings"
+
+
+def test_speakers_can_be_named(tmp_path: Path) -> None:
+    corpus = replace(manifest(tmp_path, {"anna": 3, "bert": 4}), speakers=("bert",))
+    kept = hold_out(corpus, print)
+    assert speakers_in(kept) == {"anna"}
+    with pytest.raises(
+        DataError, match=r"data.hold_out_speakers: the training data have no speaker 'carl' \(anna, bert\)"
+    ):
+        hold_out(replace(corpus, speakers=("carl",)), print)
+
+
+def test_speakers_of_texts_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_text("a\tb\nc\td\n")
+    with pytest.raises(DataError, match="no speaker 'anna' \\(it names none\\)"):
+        hold_out(Corpus(((str(tmp_path / "pairs.tsv"),),), speakers=("anna",)), print)
+
+
+def test_named_speakers_and_validation_data_exclude_each_other() -> None:
+    with pytest.raises(SettingError, match="hold_out_speakers = anna with validation data: give one of the two"):
+        build({"data": {"valid": ["v.tsv"], "hold_out_speakers": ["anna"]}})
