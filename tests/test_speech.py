@@ -1,5 +1,6 @@
 """Speech from manifest to transcript: what is read and left out, training that resumes, transcripts and their error rates."""
 
+import dataclasses
 import json
 import re
 import sys
@@ -28,6 +29,7 @@ from transduce.data.speech_store import SpeechStore
 from transduce.errors import DataError, SettingError, TransduceError
 from transduce.metrics import normalised_transcript, score_outputs
 from transduce.training.loop import Trainer
+from transduce.translator.picture import draw_attention
 from transduce.translator.transcription import RecordingPieces
 
 # --- manifests ---------------------------------------------------------------------------------------------------
@@ -271,7 +273,25 @@ def test_recordings_are_transcribed_scored_and_searched_as_one(corpus: Path, run
     (score,) = translator.score(files[:1], ["low"])
     assert score < 0
     with pytest.raises(SettingError, match="this model takes recordings, which have no tokens"):
-        translator.attention(files[0])
+        translator.source_ids(files[0])
+
+
+def test_where_the_decoder_listens_is_drawn_over_time(corpus: Path, run: Path, tmp_path: Path) -> None:
+    file, picture = str(corpus / "valid0.wav"), tmp_path / "heads.png"
+    translator = transduce.load(run, device="cpu")
+    seen = transduce.attention(translator, file, "low", output=picture)
+    assert picture.stat().st_size > 10_000
+    (across,) = {layer.shape[-1] for layer in seen.maps.cross}
+    assert seen.source[:3] == ["0.00", "0.04", "0.08"]
+    assert len(seen.source) == across
+    assert seen.maps.cross[0].shape[2] == len(seen.target) == len(seen.written)
+    assert torch.allclose(seen.maps.cross[0].sum(-1), torch.ones(()), atol=1e-4)
+    assert transduce.attention(translator, file).text == translator.translate([file])[0]
+    long = dataclasses.replace(seen, source=[f"{0.04 * n:.2f}" for n in range(1_600)])
+    with pytest.raises(SettingError, match="a recording of 64 s: a picture has room for at most a minute"):
+        draw_attention(long, picture)
+    with pytest.raises(SettingError, match="for recordings, draw a picture"):
+        transduce.attention(translator, file, output=tmp_path / "page.html")
 
 
 def test_what_is_heard_in_memory_is_what_is_read_from_a_file(corpus: Path, run: Path) -> None:

@@ -137,12 +137,12 @@ def score(model: Model, sources: Sequence[str], targets: Sequence[str], *, to: s
 def attention(
     model: "Model | LanguageModel", source: str, target: str | None = None, *, output: str | Path = ""
 ) -> Attention:
-    """The attention weights of every head in every layer for a sentence pair, or for the text of a language model.
+    """The attention weights of every head in every layer for a sentence pair, a recording, or the text of a language model.
 
     Args:
         model: A run folder, a translator or a language model.
-        source: The source sentence; for a language model, the text, which attends to itself.
-        target: The target sentence; by default the model's own translation.
+        source: The source sentence; for a speech model, the path of a recording; for a language model, the text, which attends to itself.
+        target: The target sentence; by default the model's own translation or transcript.
         output: Also write a picture (.png, .pdf, .svg) or an interactive page (.html) to this file.
 
     Example:
@@ -159,6 +159,8 @@ def attention(
     translator = opened_model(cast("Model", model))
     if path is None or path.suffix.lower() != PAGE:
         return translator.attention(source, target, picture=path or "")
+    if translator.hears:
+        raise SettingError(f"{path}: for recordings, draw a picture (.png), or use the page of `transduce serve`")
     from transduce.explore.standalone import write_standalone
     from transduce.explore.views import attention_view
 

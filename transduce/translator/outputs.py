@@ -57,13 +57,14 @@ class Scored:
 
 @dataclass(frozen=True)
 class Attention:
-    """The attention weights of every head in every layer for one sentence pair, or for a text."""
+    """The attention weights of every head in every layer for one sentence pair, a recording and its transcript, or a text."""
 
-    source: list[str]
+    source: list[str]  # its tokens; of a recording, the time of each position in seconds
     target: list[str]  # the decoder's input: `<pad>`, then the output
     maps: "AttentionMaps"
     text: str = ""  # the target as text
     following: str = "</s>"  # the token after the target; for a language model, the most probable one
+    in_time: bool = False  # whether the source is a recording
 
     @property
     def written(self) -> list[str]:

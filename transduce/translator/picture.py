@@ -1,4 +1,4 @@
-"""A picture of attention: every head of every layer, in the paper's three uses, for one sentence pair.
+"""A picture of attention: every head of every layer, in the paper's three uses, for one sentence pair or recording.
 
 Sees tokens and weights; the translator provides both.
 """
@@ -17,6 +17,10 @@ MOST_TOKENS = 150
 PANEL = 1.5  # inches a side of one head's small picture, at least
 START = "‹start›"  # what the decoder is given before its first token
 PER_TOKEN = 0.13  # inches a token needs to be legible
+IN_TIME = 2.6  # inches a side, where the source is a recording
+MOST_POSITIONS = 1_500  # of a recording: a minute
+TIMES = 6  # that are written below a recording
+Axis = tuple[range, list[str]]  # where names are written along a side of a panel, and which
 
 
 def check_picture_path(path: str | Path, formats: Sequence[str] = PICTURES) -> Path:
@@ -36,12 +40,9 @@ def draw_attention(attention: Attention, path: str | Path) -> None:
     from matplotlib.figure import Figure
 
     path = check_picture_path(path)
-    source, target = attention.source, attention.target
-    if max(len(source), len(target)) > MOST_TOKENS:
-        raise SettingError(
-            f"{len(source)} and {len(target)} tokens: a picture has room for at most {MOST_TOKENS} on each side"
-        )
-    written, before = attention.written, [START, *target[1:]]
+    _check_size(attention)
+    source = _axis(attention.source, TIMES) if attention.in_time else _axis(attention.source)
+    written, before = _axis(attention.written), _axis([START, *attention.target[1:]])
     parts = [
         ("Encoder self-attention", attention.maps.encoder, source, source),
         (
@@ -50,11 +51,17 @@ def draw_attention(attention: Attention, path: str | Path) -> None:
             written,
             before,
         ),
-        ("Cross-attention: each output token attends to the source", attention.maps.cross, written, source),
+        (
+            f"Cross-attention: each output token attends to the {_of_source(attention)}",
+            attention.maps.cross,
+            written,
+            source,
+        ),
     ]
     parts = [part for part in parts if part[1]]  # a recurrent model attends to the source only
     heights = [len(maps) for _, maps, _, _ in parts]
-    side = max(PANEL, PER_TOKEN * max(len(source), len(target)))
+    across = IN_TIME if attention.in_time else PER_TOKEN * len(attention.source)
+    side = max(across, PER_TOKEN * len(attention.target), PANEL)
     heads = parts[0][1][0].shape[1]
     figure = Figure(figsize=(side * heads + 1.5, side * sum(heights) + 1.2 * len(parts)), dpi=110, layout="constrained")
     figures = figure.subfigures(len(parts), 1, height_ratios=heights, squeeze=False)[:, 0]
@@ -64,13 +71,32 @@ def draw_attention(attention: Attention, path: str | Path) -> None:
     figure.savefig(path)
 
 
-def _draw_part(figure: Any, layers: list[Any], queries: list[str], keys: list[str]) -> None:
+def _check_size(attention: Attention) -> None:
+    source, target = len(attention.source), len(attention.target)
+    if attention.in_time and source > MOST_POSITIONS:
+        raise SettingError(
+            f"a recording of {float(attention.source[-1]):.0f} s: a picture has room for at most a minute"
+        )
+    if max(0 if attention.in_time else source, target) > MOST_TOKENS:
+        raise SettingError(f"{source} and {target} tokens: a picture has room for at most {MOST_TOKENS} on each side")
+
+
+def _of_source(attention: Attention) -> str:
+    return "recording (seconds)" if attention.in_time else "source"
+
+
+def _axis(names: list[str], at_most: int = MOST_TOKENS) -> Axis:
+    every = max(1, -(-len(names) // at_most))
+    return range(0, len(names), every), names[::every]
+
+
+def _draw_part(figure: Any, layers: list[Any], queries: Axis, keys: Axis) -> None:
     panels = figure.subplots(len(layers), layers[0].shape[0], squeeze=False)
     for number, (row, heads) in enumerate(zip(panels, layers, strict=True), start=1):
         for head, (panel, weights) in enumerate(zip(row, heads, strict=True), start=1):
             panel.imshow(weights, cmap="Blues", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
-            panel.set_xticks(range(len(keys)), keys if number == len(layers) else [], rotation=90, fontsize=7)
-            panel.set_yticks(range(len(queries)), queries if head == 1 else [], fontsize=7)
+            panel.set_xticks(keys[0], keys[1] if number == len(layers) else [], rotation=90, fontsize=7)
+            panel.set_yticks(queries[0], queries[1] if head == 1 else [], fontsize=7)
             panel.tick_params(length=0)
             if number == 1:
                 panel.set_title(f"head {head}", fontsize=8)

@@ -329,11 +329,11 @@ class Translator:
         return self._cut(self.vocabularies.source.encode([self.forms.learned([text])[0].text])[0])
 
     def attention(self, source: str, target: str | None = None, *, picture: str | Path = "") -> Attention:
-        """The attention weights of every head in every layer for a sentence pair.
+        """The attention weights of every head in every layer for a sentence pair, or for a recording and its transcript.
 
         Args:
-            source: The source sentence.
-            target: The target sentence; by default the model's own translation.
+            source: The source sentence, or the path of a recording.
+            target: The target sentence; by default the model's own translation or transcript.
             picture: Also draw the weights to this .png, .pdf or .svg file.
 
         Example:
@@ -355,6 +355,12 @@ class Translator:
         return self._watched(utterance, [], text)
 
     def _attention(self, source: str, text: str) -> Attention:
+        if self.hears:
+            from transduce.translator.word_times import POSITION_SECONDS
+
+            seen = self.listening(self._encoded([source])[0], text)
+            times = [f"{number * POSITION_SECONDS:.2f}" for number in range(seen.maps.cross[0].shape[-1])]
+            return replace(seen, source=times, in_time=True)
         ids = self.source_ids(source)
         return self._watched(ids, self.vocabularies.source.pieces(ids), text)
 

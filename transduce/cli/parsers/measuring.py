@@ -74,12 +74,14 @@ def score(parser: Parser) -> None:
 def attention(parser: Parser) -> None:
     add_model(parser)
     parser.set_defaults(engine="torch", quantization=None)  # only this engine returns attention weights
-    parser.add_argument("sentence", help="source sentence, in quotes; for a language model, a text")
-    parser.add_argument("--target", help="target sentence (default: the model's translation)")
+    parser.add_argument(
+        "sentence", help="source sentence, in quotes; for a speech model, a recording; for a language model, a text"
+    )
+    parser.add_argument("--target", help="target sentence (default: the model's translation or transcript)")
     parser.add_argument(
         "-o",
         "--output",
         required=True,
         metavar="FILE",
-        help="file to write: a picture (.png, .pdf, .svg) or an interactive page (.html)",
+        help="file to write: a picture (.png, .pdf, .svg) or, except for recordings, an interactive page (.html)",
     )
