@@ -1,6 +1,6 @@
 """CMUdict, English spelling to sound: word and phoneme error rates with and without stress marks, and the time it takes.
 
-    python benchmarks/cmudict.py --config configs/cmudict-cpu.toml [--name cmudict-cpu]
+    python benchmarks/cmudict.py --config configs/cmudict-cpu.toml [--name cmudict-cpu] [--seeds 1 2]    on cores that do nothing else
     python benchmarks/cmudict.py --sweep benchmarks/sweeps/cmudict-gpu.toml --out sweep.jsonl
 
 Trained through the command line on the split by a hash of the word; any listed pronunciation counts as right. Without stress
@@ -28,6 +28,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=default_data() / "cmudict")
     parser.add_argument("--config", type=Path)
     parser.add_argument("--name", default="cmudict-cpu")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--set", nargs="*", default=[])
     parser.add_argument("--sweep", type=Path)
     parser.add_argument("--out", default="cmudict.jsonl")
@@ -39,10 +40,13 @@ def main() -> None:
 
 
 def record(options: argparse.Namespace) -> None:
-    done = execute(["--config", str(options.config), "--set", "train.seed=1", *options.set], options.data)
-    command = f"python benchmarks/cmudict.py --config configs/{options.config.name}"
-    print(write_result(options.name, command, ["torch", "sacrebleu"], **done))
-    print(json.dumps(done["scores"]))
+    """One run for each seed; the result file has those that are finished."""
+    command, runs = f"python benchmarks/cmudict.py --config configs/{options.config.name}", []
+    for seed in options.seeds:
+        done = execute(["--config", str(options.config), "--set", f"train.seed={seed}", *options.set], options.data)
+        runs.append({"seed": seed, **done})
+        print(write_result(options.name, command, ["torch", "sacrebleu"], runs=runs))
+        print(json.dumps(done["scores"]))
 
 
 def sweep(options: argparse.Namespace) -> None:

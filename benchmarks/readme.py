@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from transduce.paper.results import mean_and_spread
+
 HERE = Path(__file__).parent
 README, RESULTS = HERE.parent / "README.md", HERE.parent / "docs" / "results.md"
 BEGIN, END = "<!-- {}: python benchmarks/readme.py -->", "<!-- end of {} -->"
@@ -129,12 +131,17 @@ def cmudict_row() -> list[str]:
     record = read("cmudict-cpu")
     if not record:
         return []
-    plain, stressed = record["scores"]["plain"], record["scores"]["stressed"]
+    runs = record["runs"]
+
+    def rate(marks: str, name: str) -> str:
+        return mean_and_spread([run["scores"][marks][name] for run in runs])
+
     figure = (
-        f"phoneme error rate {plain['PER']:.1f} % (with stress marks {stressed['PER']:.1f} %), "
-        f"word error rate {plain['WER']:.1f} % ({stressed['WER']:.1f} %)"
+        f"phoneme error rate {rate('plain', 'PER')} % (with stress marks {rate('stressed', 'PER')} %), "
+        f"word error rate {rate('plain', 'WER')} % ({rate('stressed', 'WER')} %)"
     )
-    how = f"`configs/cmudict-cpu.toml`, {record['words']:,} held-out words; {record['training_s'] / 60:.0f} minutes on {cores(record)}"
+    minutes = max(run["command_s"] for run in runs) / 60
+    how = f"`configs/cmudict-cpu.toml`, {runs[0]['words']:,} held-out words, {len(runs)} seeds; {minutes:.0f} minutes on {cores(record)}"
     return [row("The same, trained for longer", figure, how)]
 
 

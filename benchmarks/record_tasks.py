@@ -1,4 +1,4 @@
-"""The data of benchmarks/records.py as tasks: inflection, pronunciation, Multi30k and CMUdict, in the form that a recipe learns from.
+"""The data of benchmarks/records.py as tasks: inflection, pronunciation and Multi30k, in the form that a recipe learns from.
 
 Training files are written to a folder, because a form may change them. Knows no recipe and no results.
 """
@@ -14,8 +14,7 @@ from cells import Lines, multi30k
 
 from transduce.config.columns import Columns
 from transduce.config.settings import language_tag
-from transduce.demo import STRESS
-from transduce.metrics import Score, group_references, score_outputs
+from transduce.metrics import Score, score_outputs
 from transduce.paper.cells import Task, TestFiles, read_lines
 
 INFLECTED = ("arabic", "english", "finnish", "german", "russian", "spanish", "turkish")
@@ -40,7 +39,6 @@ class Form:
     with_medium: bool = False  # the low track also learns the ten languages of the medium track
     with_cmudict: bool = False  # English also learns CMUdict, as another language; that subtask allows it
     both_ways: bool = False  # inflection is also learned from the form to the lemma
-    stress: bool = True  # of CMUdict: whether stress marks are learned
 
     @property
     def folder(self) -> str:
@@ -49,14 +47,14 @@ class Form:
 
 
 def make_task(name: str, form: Form, data: Path, folder: Path) -> Task:
-    """A task by its name: `inflection german`, `g2p low` (all languages), `g2p low ice` (one), `multi30k` or `cmudict`."""
+    """A task by its name: `inflection german`, `g2p low` (all languages), `g2p low ice` (one) or `multi30k`."""
     kind, *rest = name.split()
     own = folder / name.replace(" ", "-") / form.folder
     if kind == "inflection":
         return inflection(name, data / "conll2017-inflection" / rest[0], form, own)
     if kind == "g2p":
         return pronunciation(name, data / "sigmorphon2021-g2p", rest[0], rest[1:], form, own)
-    return cmudict(data / "cmudict", form, own) if kind == "cmudict" else multi30k(data)
+    return multi30k(data)
 
 
 # --- inflection -----------------------------------------------------------------------------------------------------
@@ -141,42 +139,6 @@ def language_of(source: str) -> str:
 
 def word_error_rate(outputs: Lines, references: Lines) -> Score:
     return score_outputs(outputs, [[one] for one in references], ["wer"]).main
-
-
-# --- CMUdict --------------------------------------------------------------------------------------------------------
-
-
-def cmudict(source: Path, form: Form, folder: Path) -> Task:
-    """English spelling to sound, scored without stress marks; any listed pronunciation counts."""
-    train = read_rows(source / "train.tsv")
-    valid = read_rows(source / "valid.tsv")
-    if not form.stress:
-        train, valid = without_stress(train), without_stress(valid)
-    tests = {split: write_test(folder, split, accepted(read_rows(source / f"{split}.tsv"))) for split in SPLITS[1:]}
-    settings = (*BEGIN, "data.target_units=word", "data.joint=false", "model.tie=target")
-    groups = {
-        split: (str(write_rows(folder / f"{split}.tsv", rows)),) for split, rows in (("train", train), ("valid", valid))
-    }
-    return Task(
-        "cmudict", [groups["train"]], tests["valid"], tests["test"], settings, plain_word_error_rate, beam=4,
-        valid_groups=[groups["valid"]],
-    )  # fmt: skip
-
-
-def without_stress(rows: Iterable[Row]) -> list[Row]:
-    """The rows without stress marks; those that become equal are kept once."""
-    return list(dict.fromkeys((word, STRESS.sub("", sounds)) for word, sounds in rows))
-
-
-def accepted(rows: Sequence[Row]) -> list[Row]:
-    """Each word with all of its pronunciations, between tabs."""
-    found, pronunciations = group_references([row[0] for row in rows], [[row[1]] for row in rows])
-    return [(word, "\t".join(of)) for word, of in zip(found, pronunciations, strict=True)]
-
-
-def plain_word_error_rate(outputs: Lines, references: Lines) -> Score:
-    plain = [[STRESS.sub("", one) for one in line.split("\t")] for line in references]
-    return score_outputs([STRESS.sub("", output) for output in outputs], plain, ["wer"], merged=True).main
 
 
 # --- files ----------------------------------------------------------------------------------------------------------

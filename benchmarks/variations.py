@@ -8,6 +8,7 @@ Multi30k (published tokenisation): 6,000 steps and two seeds a row, about 25 s o
 rows have the same number of steps, as in the paper, and the same learning rate; only what the row names is changed. `--side-by-side N` trains N at once.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 
 from cells import DOCS, begin, options, read_results, replace_part, table
@@ -73,8 +74,16 @@ def task_parts(task: str, results: Results) -> Iterator[str]:
         return
     steps, seeds = BUDGETS[task]
     yield f"## {task.capitalize()}: {steps:,} steps each"
-    yield f"{len(seeds)} seed{'s' * (len(seeds) > 1)}, on {found[-1]['hardware']}. BLEU: `{found[-1]['signature']}`."
+    yield f"{seeds_of_rows(found, len(seeds))}, on {found[-1]['hardware']}. BLEU: `{found[-1]['signature']}`."
     yield rows_table(task, results)
+
+
+def seeds_of_rows(found: list[Figures], wanted: int) -> str:
+    """How many seeds the rows have, and how many all of them will have."""
+    counts = Counter(one["system"] for one in found)
+    done = sum(count >= wanted for count in counts.values())
+    several = f"{wanted} seed{'s' * (wanted > 1)}"
+    return several if done == len(counts) else f"One seed measured so far; {several} for {done} of {len(counts)} rows"
 
 
 def rows_table(task: str, results: Results) -> str:

@@ -85,14 +85,6 @@ def test_forms_change_the_training_data(data: Path) -> None:
     assert read_lines(with_cmudict.test.source)[0] == ">>eng_us<< abc"
 
 
-def test_cmudict_counts_any_pronunciation_without_stress(data: Path) -> None:
-    task = make("cmudict", data, record_tasks.Form(stress=False))
-    assert read_lines(Path(task.train[0][0])) == ["a\tAH", "a\tEY", "ab\tAE B"]
-    assert read_lines(task.test.target) == ["AH0\tEY1", "AE1 B"]
-    assert task.score(["EY", "AE2 B"], read_lines(task.test.target)).value == 0.0
-    assert task.score(["B", "AE B"], read_lines(task.test.target)).value == 50.0
-
-
 # --- recipes and cells ----------------------------------------------------------------------------------------------
 
 
@@ -164,7 +156,7 @@ def replace_recipe(asked: argparse.Namespace, name: str) -> argparse.Namespace:
 
 
 def test_of_error_rates_the_lowest_is_the_best(tmp_path: Path, data: Path) -> None:
-    record, results = records.record_of("cmudict"), Results(tmp_path / "records.jsonl")
+    record, results = records.record_of("g2p high"), Results(tmp_path / "records.jsonl")
     for cell in records.missing(record, results, chosen(tmp_path, data)):
         results.lines.append(line_of(cell, 30.0 - (cell.system == record.recipes[-1].name), higher=False))
     assert records.best_recipe(record, results) == record.recipes[-1]
@@ -204,7 +196,7 @@ def two_seeds(record: records.Record) -> list[records.Cell]:
 
 def test_no_cell_is_begun_that_would_not_end_in_time(tmp_path: Path, data: Path) -> None:
     late = argparse.Namespace(**{**vars(chosen(tmp_path, data)), "until": 0.0})
-    assert not records.run(records.record_of("cmudict"), Results(tmp_path / "records.jsonl"), late)
+    assert not records.run(records.record_of("g2p high"), Results(tmp_path / "records.jsonl"), late)
     assert not (tmp_path / "logs").exists()
 
 
