@@ -2,7 +2,18 @@
 
 import pytest
 
-from transduce.config import Counts, FitRequest, SideCounts, Time, assignments, build, cpu_machine, fit, gpu_machine
+from transduce.config import (
+    Counts,
+    FitRequest,
+    SideCounts,
+    Time,
+    assignments,
+    build,
+    cpu_machine,
+    fit,
+    fit_text,
+    gpu_machine,
+)
 from transduce.config.budget import (
     ENOUGH_STEPS,
     SIZES,
@@ -14,6 +25,8 @@ from transduce.config.budget import (
     dropout,
     for_size,
     learning_rate,
+    muon_rate,
+    with_muon,
 )
 
 WORDS, LETTERS, SOUNDS = SideCounts(6.5, 20_000, 35.0), SideCounts(1.0, 90_000, 8.0), SideCounts(6.5, 70, 19.0)
@@ -71,13 +84,53 @@ def test_a_shape_that_was_asked_for_gets_batches_that_suit_it() -> None:
     )
     assert config.model.d_model == 256
     assert config.train.tokens_per_batch < 8_192
-    assert config.train.learning_rate == learning_rate("translation", 256, config.train.tokens_per_batch)
+    adams = learning_rate("translation", 256, config.train.tokens_per_batch)
+    assert (config.train.optimizer, config.train.learning_rate) == ("muon", muon_rate("translation", adams))
+
+
+def test_muon_is_chosen_where_time_is_the_limit() -> None:
+    """On a CPU, if nothing else was asked for: a learning rate without an optimizer is one for Adam."""
+    config, found = fitted(TATOEBA, QUIET, 5)
+    assert config.train.optimizer == "muon"
+    assert found.reasons[2].endswith(f"learning rate {config.train.learning_rate:g} with Muon")
+    adam, said = fitted(TATOEBA, QUIET, 5, "train.optimizer=adam")
+    assert adam.train.learning_rate == config.train.learning_rate / 2
+    assert "Muon" not in said.reasons[2]
+    for others in (["train.learning_rate=0.001"], ["model.family=rnn"]):
+        assert fitted(TATOEBA, QUIET, 5, *others)[0].train.optimizer == "adam"
+    assert fitted(TATOEBA, gpu_machine(7e14), 1)[0].train.optimizer == "adam", "not measured there"
+    small = Counts(3_000, LETTERS, SOUNDS)
+    assert fitted(small, QUIET, 30)[0].train.optimizer == "adam", "enough time for hundreds of epochs"
+
+
+def test_language_models_on_a_cpu_are_trained_with_muon() -> None:
+    def rate(on_gpu: bool, **asked: str) -> tuple[str, float]:
+        train = fit_text(1_000_000, on_gpu, FitRequest(**asked)).layer["train"]  # type: ignore[arg-type]
+        return train["optimizer"], train["learning_rate"]
+
+    assert rate(on_gpu=False) == rate(on_gpu=False, optimizer="muon") == ("muon", 4e-3)
+    assert rate(on_gpu=False, optimizer="adamw") == ("adamw", 2e-3)
+    assert rate(on_gpu=True)[0] == "adamw"
+
+
+def test_muon_has_time_for_fewer_steps() -> None:
+    work, size = Work("symbols", 100, 1.0, 1e6), Size(128, 4, 3)
+    adam = for_size(QUIET, 600, work, size, only(1_024))
+    muon = with_muon(QUIET, 600, work, adam, only(1_024))
+    assert (muon.size, muon.tokens_per_batch) == (adam.size, adam.tokens_per_batch)
+    assert 0.6 < muon.steps / adam.steps < 0.8, "measured: 0.7"
+    assert muon.tokens_per_second == pytest.approx(muon.tokens / 600)
+    small = for_size(QUIET, 60, work, size, only(256))
+    assert with_muon(QUIET, 60, work, small, only(256)).tokens_per_batch == 256, "as it was asked for"
+    assert with_muon(QUIET, 60, work, small, Batches(4_096, 256)).tokens_per_batch == 1_024
+    assert muon_rate("symbols", 1e-3) == 2e-3
+    assert muon_rate("symbols", 3e-3) == 5e-3
 
 
 def test_a_budget_far_below_what_the_data_need_is_said() -> None:
     _, short = fitted(TATOEBA, QUIET, 2)
     assert (
-        "this machine can train about 0.66 epochs in 2 minutes, and a model for this data keeps improving up to about 15"
+        "this machine can train about 0.48 epochs in 2 minutes, and a model for this data keeps improving up to about 15"
         in short.warnings[0]
     )
     assert "hours on this machine" in short.warnings[0]

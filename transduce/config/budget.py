@@ -13,7 +13,10 @@ SMALLEST_BATCH = {"translation": 512, "symbols": 256}  # tokens
 RATE = 0.54  # learning rate times d_model for batches of RATE_BATCH tokens; scaled by the square root for smaller ones
 RATE_BATCH = 2_048
 HIGHEST_RATE = {"translation": 4e-3, "symbols": 3e-3}
-FEW_EPOCHS = {"translation": 12, "symbols": 28}  # up to so many, little dropout is best
+FEW_EPOCHS = {"translation": 12, "symbols": 28}  # up to so many, little dropout is best, and Muon learns more than Adam
+MUON_RATE = 2.0  # its best learning rate over Adam's
+MUON_SHARE = 0.5  # of the rest of a step: so much may orthogonalising take
+HIGHEST_MUON_RATE = {"translation": 6e-3, "symbols": 5e-3}
 SOME_EPOCHS = {"translation": 25, "symbols": 50}  # up to so many, a little more
 
 
@@ -39,6 +42,7 @@ class Machine:
     per_channel: float  # the cost of everything but matrix products, per d_model and layer
     per_token: float
     step_seconds: float  # the shortest duration of a step, however small its batch
+    muon: float = 0.0  # the cost of a step of Muon beyond that of Adam, per layer and d_model cubed; 0: not measured
 
     def tokens_per_second(self, size: Size, vocabulary: int, source_per_target: float = 1.0) -> float:
         channels = self.per_channel * size.d_model * size.layers
@@ -54,7 +58,8 @@ def cpu(reference_tokens_per_second: float) -> Machine:
     """A CPU on which the reference model trains at this speed."""
     unit = Machine(1.0, per_channel=4_300, per_token=360_000, step_seconds=0.0)
     each = unit.tokens_per_second(REFERENCE, REFERENCE_VOCABULARY)
-    return Machine(reference_tokens_per_second / each, unit.per_channel, unit.per_token, step_seconds=0.003)
+    speed = reference_tokens_per_second / each
+    return Machine(speed, unit.per_channel, unit.per_token, step_seconds=0.003, muon=160)
 
 
 def gpu(matrix_flops: float) -> Machine:
@@ -134,6 +139,17 @@ def for_size(machine: Machine, seconds: float, work: Work, size: Size, batches: 
     return Choice(size, batch, steps, steps * batch / seconds)
 
 
+def with_muon(machine: Machine, seconds: float, work: Work, choice: Choice, batches: Batches) -> Choice:
+    """The same size for Muon, with larger batches where orthogonalising would take too much of a step."""
+    size, batch = choice.size, choice.tokens_per_batch
+    speed = machine.tokens_per_second(size, work.vocabulary, work.source_per_target)
+    extra = machine.muon * size.layers * size.d_model**3 / machine.weights_per_second
+    while extra * speed > MUON_SHARE * batch and 2 * batch <= batches.most:
+        batch *= 2
+    steps = max(1, int(seconds / (1 / _steps(machine, 1.0, batch, speed) + extra)))
+    return Choice(size, batch, steps, steps * batch / seconds)
+
+
 def _steps(machine: Machine, seconds: float, batch: int, speed: float) -> float:
     return seconds / max(machine.step_seconds, batch / speed)
 
@@ -142,6 +158,11 @@ def learning_rate(task: str, d_model: int, tokens_per_batch: int) -> float:
     """The learning rate: lower for wider models and smaller batches, rounded to two digits for readability."""
     rate = RATE / d_model * (min(tokens_per_batch, RATE_BATCH) / RATE_BATCH) ** 0.5
     return float(f"{min(rate, HIGHEST_RATE[task]):.2g}")
+
+
+def muon_rate(task: str, adams: float) -> float:
+    """Muon's learning rate where Adam's is the given one."""
+    return float(f"{min(MUON_RATE * adams, HIGHEST_MUON_RATE[task]):.2g}")
 
 
 def dropout(task: str, most: float, epochs: float) -> float:

@@ -11,6 +11,7 @@ from typing import Any
 
 from transduce.config.budget import (
     ENOUGH_STEPS,
+    FEW_EPOCHS,
     SMALLEST_BATCH,
     Batches,
     Choice,
@@ -22,6 +23,8 @@ from transduce.config.budget import (
     dropout,
     for_size,
     learning_rate,
+    muon_rate,
+    with_muon,
 )
 from transduce.config.models import FAMILIES
 from transduce.config.old_names import Layers
@@ -57,6 +60,7 @@ class Row:
     tokens_per_batch: int
     epochs: float
     learning_rate: float
+    optimizer: str = "adam"
 
     @property
     def size(self) -> Size:
@@ -104,6 +108,7 @@ class FitRequest:
     vocabulary_size: int = 0
     gpus: int = 1  # that train together
     family: str = "transformer"
+    optimizer: str = ""  # empty: chosen here
 
     @property
     def budget(self) -> bool:
@@ -120,6 +125,8 @@ class FitRequest:
             size=_requested_size(layers.get("model", {})),
             vocabulary_size=data.get("vocabulary_size", 0),
             family=layers.get("model", {}).get("family", "transformer"),
+            # A learning rate without an optimizer is one for Adam, the default.
+            optimizer=train.get("optimizer", "adam" if train.get("learning_rate") else ""),
             **units,
             **budget,
         )
@@ -218,10 +225,24 @@ def _fit_to_time(row: Row, work: Work, asked: FitRequest, time: Time | None) -> 
         choice = choose(time.machine, seconds, work, row.size, batches)
     else:
         choice = for_size(time.machine, seconds, work, asked.size, batches)
-    shrunk = _shrunk(row, choice, work)
+    muon = _suits_muon(time.machine, choice, work, asked)
+    if muon:
+        choice = with_muon(time.machine, seconds, work, choice, batches)
+    shrunk = _shrunk(row, choice, work, muon)
     if not asked.minutes:  # the hour is an upper limit then, not a requested duration
         shrunk = replace(shrunk, epochs=min(row.epochs, shrunk.epochs))
     return shrunk, _time_warnings(row, choice, work, asked, minutes)
+
+
+def _suits_muon(machine: Machine, choice: Choice, work: Work, asked: FitRequest) -> bool:
+    """Whether time, not the data, is the limit: then Muon learns more in it than Adam does. Measured on CPUs, with Transformers.
+
+    Differs from the paper, which uses Adam.
+    """
+    if asked.optimizer:
+        return asked.optimizer == "muon"
+    measured = machine.muon > 0 and asked.family == "transformer"
+    return measured and choice.tokens <= FEW_EPOCHS[work.task] * work.tokens_per_epoch
 
 
 def larger_steps(row: Row, work: Work, asked: FitRequest) -> Row:
@@ -257,8 +278,9 @@ def _gpu_reasons(for_one: Row, fitted: Row, asked: FitRequest) -> list[str]:
     ]
 
 
-def _shrunk(row: Row, choice: Choice, work: Work) -> Row:
+def _shrunk(row: Row, choice: Choice, work: Work, muon: bool) -> Row:
     epochs, size = choice.tokens / work.tokens_per_epoch, choice.size
+    rate = learning_rate(work.task, size.d_model, choice.tokens_per_batch)
     return replace(
         row,
         d_model=size.d_model,
@@ -267,7 +289,8 @@ def _shrunk(row: Row, choice: Choice, work: Work) -> Row:
         tokens_per_batch=choice.tokens_per_batch,
         epochs=float(f"{epochs:.2g}"),
         dropout=dropout(work.task, row.dropout, epochs),
-        learning_rate=learning_rate(work.task, size.d_model, choice.tokens_per_batch),
+        learning_rate=muon_rate(work.task, rate) if muon else rate,
+        optimizer="muon" if muon else "adam",
     )
 
 
@@ -345,6 +368,7 @@ def _training(row: Row, work: Work, asked: FitRequest, larger: int) -> dict[str,
         "steps": 0,
         "epochs": 0.0 if asked.budget else float(row.epochs),
         "tokens_per_batch": row.tokens_per_batch,
+        "optimizer": row.optimizer,
         "learning_rate": row.learning_rate,
         "schedule": "linear",
         "warmup_steps": min(4_000, warm_up),
@@ -370,7 +394,7 @@ def _reasons(layer: Layers, epochs: float, why: str, counts: Counts, asked: FitR
         f"units {data['source_units']} -> {data['target_units']}, {vocabulary}",
         f"{_amount(counts, data['task'])}{time}: {FAMILIES[asked.family](**model).description}, dropout {model['dropout']}, "
         f"{train['tokens_per_batch']:,} tokens a batch, {'about ' if time else ''}{epochs:g} epochs, "
-        f"learning rate {train['learning_rate']:g}",
+        f"learning rate {train['learning_rate']:g}{' with Muon' * (train['optimizer'] == 'muon')}",
         *text_reasons(counts, data["task"]),
         *(
             ["short utterances: quiet at both ends of recordings is left out (data.trim_quiet)"]

@@ -27,6 +27,7 @@ class TextRow:
     tokens_per_batch: int
     epochs: float
     learning_rate: float
+    optimizer: str = "adamw"
 
     @property
     def tokens_per_character(self) -> float:
@@ -51,6 +52,8 @@ def fit_text(characters: int, on_gpu: bool, asked: FitRequest) -> Fitted:
     if not on_gpu:
         row = replace(row, d_model=128, heads=4, layers=4, context=128, dropout=0.1, tokens_per_batch=2_048)
         row = replace(row, epochs=min(row.epochs, float(f"{CPU_TOKENS / tokens:.2g}")), learning_rate=2e-3)
+        if asked.optimizer in ("", "muon"):
+            row = replace(row, optimizer="muon", learning_rate=4e-3)
     return Fitted(_layer(row) | {"train": _training(row, tokens, asked)}, _reasons(row, characters, on_gpu), [])
 
 
@@ -68,7 +71,7 @@ def _layer(row: TextRow) -> Layers:
 
 
 def _training(row: TextRow, tokens: float, asked: FitRequest) -> dict[str, object]:
-    """Differs from the paper: AdamW with weight decay, no label smoothing, and a learning rate that falls to zero."""
+    """Differs from the paper: AdamW or Muon with weight decay, no label smoothing, and a learning rate that falls to zero."""
     batch = asked.tokens_per_batch or row.tokens_per_batch
     steps = max(1, asked.steps or round((asked.epochs or row.epochs) * tokens / batch))
     part = max(20, steps // VALIDATIONS)
@@ -76,7 +79,7 @@ def _training(row: TextRow, tokens: float, asked: FitRequest) -> dict[str, objec
         "steps": 0,
         "epochs": 0.0 if asked.budget else float(row.epochs),
         "tokens_per_batch": row.tokens_per_batch,
-        "optimizer": "adamw",
+        "optimizer": row.optimizer,
         "beta2": 0.99,
         "epsilon": 1e-8,
         "weight_decay": 0.1,
@@ -98,5 +101,5 @@ def _reasons(row: TextRow, characters: int, on_gpu: bool) -> list[str]:
         f"a language model of {row.units} units",
         f"{characters:,} characters{where}: d_model {row.d_model}, {row.layers} layers, a context of {row.context} tokens, "
         f"dropout {row.dropout}, {row.tokens_per_batch:,} tokens a batch, {row.epochs:g} epochs, "
-        f"learning rate {row.learning_rate:g}",
+        f"learning rate {row.learning_rate:g}{' with Muon' * (row.optimizer == 'muon')}",
     ]

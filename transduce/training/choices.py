@@ -97,6 +97,8 @@ def settings_of_new(
     known = _as_layers(start.config) if start else of_vocabulary
     around = FitRequest.of(merge(known, asked) | {"train": asked["train"]})
     around = replace(around, gpus=requested.gpus, family=_family(scanned, requested, start))
+    if start and not around.optimizer:
+        around = replace(around, optimizer="adam")  # Muon was not measured in fine-tuning
     fitted = _fitted(scanned, counted, requested, around, begun)
     taken = _taken_from(start, requested, fitted.layer) if start else of_vocabulary
     alone = with_absolute_paths(assemble(fitted.layer, taken, {"data": asked["data"]}))
