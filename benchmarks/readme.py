@@ -98,7 +98,7 @@ def page() -> str:
     subjects = {
         "Quality": [demo_row, cmudict_row, multi30k_row, bpe_row, europarl_rows],
         "Quality for a budget in minutes": [budget_rows],
-        "Training speed": [gpu_rows, extras_rows, cpu_training_rows, prepare_row],
+        "Training speed": [gpu_rows, extras_rows, cpu_training_rows, rnn_row, prepare_row],
         "Translation speed": [gpu_translation_rows, cpu_translation_rows, student_rows],
         "Speech": [iban_rows, iban_ablation_rows, speech_rows],
         "Language models": [shakespeare_row, lm_speed_rows, fusion_rows],
@@ -361,6 +361,24 @@ def cpu_training_rows() -> list[str]:
             row(what, "; ".join([f"{systems['ours']['target_tokens_per_s']:,.0f} target tokens/s", *others]), how)
         )
     return rows
+
+
+def rnn_row() -> list[str]:
+    """The recurrent network with attention beside Eole's."""
+    record = read("rnn-peers")
+    if not record:
+        return []
+    ours, eole = record["results"]["ours"], record["results"]["eole"]
+
+    def ratios(name: str) -> str:
+        return mean_and_spread([one[name] / other[name] for one, other in zip(ours, eole, strict=True)])
+
+    figure = (
+        f"{ratios('tokens_per_s')} times Eole's speed by the clock, {ratios('tokens_per_cpu_s')} times by computing time; "
+        f"{mean_and_spread([one['tokens_per_s'] for one in ours])} target tokens/s"
+    )
+    how = f"`{record['command']}` on {cores(record)}, Multi30k, LSTMs with attention, {len(ours)} rounds of {record['settings']['seconds']:.0f} s, taking turns"
+    return [row("Training a recurrent network on a CPU", figure, how)]
 
 
 def cpu_translation_rows() -> list[str]:
