@@ -41,6 +41,9 @@ def test_too_few_or_unknown_speakers_are_not_held_out(tmp_path: Path, counts: di
     divided = hold_out(manifest(tmp_path, counts), said.append)
     assert (divided.speakers, divided.hold_out) == ((), 10)
     assert "holding out about one training pair in 10" in said[0]
+    assert [line.startswith("note: the same speakers are in both parts") for line in said[1:]] == [True] * (
+        "bert" in counts
+    )
 
 
 def test_speakers_have_about_a_share_of_the_recordings() -> None:
@@ -50,6 +53,7 @@ def test_speakers_have_about_a_share_of_the_recordings() -> None:
     assert choose_speakers(dict(reversed(counts.items())), 10) == choose_speakers(counts, 10), "in any order"
     assert len(choose_speakers({f"s{n}": 1 for n in range(10_000)}, 10)) == MOST_SPEAKERS
     assert choose_speakers({"many": 90, "few": 10}, 10) == ("few",), "not the one with most recordings"
+    assert len(choose_speakers({f"s{n}": 500 for n in range(4)}, 10)) == 1
 
 
 def test_speakers_can_be_named(tmp_path: Path) -> None:

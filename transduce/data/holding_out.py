@@ -17,7 +17,7 @@ from transduce.errors import DataError
 PAIRS = 1_000
 LINES = 10_000  # of text
 LEAST = 10  # at most one pair in so many
-LARGEST_SHARE = 0.2  # of the recordings: speakers who would take more are not held out
+LARGEST_SHARE = 0.25  # of the recordings: speakers who would take more are not held out
 MOST_SPEAKERS = 50  # so many names fit into the settings of a run
 
 
@@ -42,6 +42,10 @@ def hold_out(corpus: Corpus, say: Callable[[str], None]) -> Corpus:
         )
         return replace(corpus, speakers=speakers)
     say(f"no validation data given: holding out about one training pair in {every} (data.hold_out)")
+    if any(counts):
+        say(
+            "note: the same speakers are in both parts, so expect more errors on new voices than validation reports; data.hold_out_speakers names speakers to hold out"
+        )
     return replace(corpus, hold_out=every)
 
 

@@ -44,7 +44,7 @@ def draw_attention(attention: Attention, path: str | Path) -> None:
     source = _axis(attention.source, TIMES) if attention.in_time else _axis(attention.source)
     written, before = _axis(attention.written), _axis([START, *attention.target[1:]])
     parts = [
-        ("Encoder self-attention", attention.maps.encoder, source, source),
+        (f"Encoder self-attention{' (seconds)' * attention.in_time}", attention.maps.encoder, source, source),
         (
             "Decoder self-attention: each output token attends to those before it",
             attention.maps.decoder,
