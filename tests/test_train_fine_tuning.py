@@ -10,9 +10,9 @@ from small_runs import SMALL, Heard, _cache, final_hash, finished, reversal, run
 
 import transduce
 from transduce.checkpoint import RunFolder, read_tensors
-from transduce.config import differences
+from transduce.config import Time, cpu_machine, differences
 from transduce.errors import SettingError
-from transduce.training import TrainingRequest
+from transduce.training import TrainingRequest, choices
 from transduce.training import train as train_model
 from transduce.training.choices import NEW_FOR_EACH_RUN
 from transduce.training.prepare import prepare
@@ -46,6 +46,24 @@ def test_fine_tuning_keeps_the_languages_unless_told_otherwise(
         requested = requested_settings(TrainingRequest(languages=languages, start_from=named, **files))
         prepared = prepare(RunFolder(tmp_path / "-".join(kept)), requested, lambda line: None)
         assert prepared.training_data.config.data.languages == kept
+
+
+def test_fine_tuning_in_little_time_keeps_adam(
+    reversal: dict[str, str], finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new model gets Muon in so little time; it was not measured in fine-tuning."""
+    monkeypatch.setattr(choices, "time_for", lambda *_: Time(cpu_machine(1_000), 5.0))  # on any machine
+    files = {
+        "train": reversal["train"],
+        "valid": reversal["valid"],
+        "settings": ["train.minutes=0.2", "train.device=cpu"],
+    }
+    found = {}
+    for start in ("", str(finished)):
+        requested = requested_settings(TrainingRequest(start_from=start, **files))  # type: ignore[arg-type]
+        config = prepare(RunFolder(tmp_path / f"run{bool(start)}"), requested, lambda line: None).training_data.config
+        found[bool(start)] = config.train.optimizer
+    assert found == {False: "muon", True: "adam"}
 
 
 def test_fine_tuning_killed_before_its_first_checkpoint_still_starts_from_the_other_run(
