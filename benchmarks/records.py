@@ -114,6 +114,7 @@ RECORDS = (
         (
             from_config("as Wu et al.", "inflection-gpu.toml"),
             from_config("rotary", "inflection-gpu.toml", "model.positions=rotary train.steps=10000"),
+            from_config("rotary, Muon", "inflection-gpu.toml", "model.positions=rotary train.steps=10000 train.optimizer=muon train.learning_rate=2e-3"),
             from_config("rotary, r-drop", "inflection-gpu.toml", "model.positions=rotary train.r_drop=5 train.steps=8000"),
             from_config("rotary, both ways", "inflection-gpu.toml", "model.positions=rotary train.steps=14000", form=Form(both_ways=True)),
         ),
@@ -123,6 +124,7 @@ RECORDS = (
         "g2p high", "SIGMORPHON 2021 pronunciation, high (English), WER", "41.94 (ensemble of ten)", "below 41.94",
         (
             from_config("256", "g2p-high-gpu.toml"),
+            from_config("256, rotary, Muon", "g2p-high-gpu.toml", "model.positions=rotary train.optimizer=muon train.learning_rate=2e-3"),
             from_config("256, r-drop", "g2p-high-gpu.toml", "train.r_drop=5 train.steps=8000"),
             from_config("256, with CMUdict", "g2p-high-gpu.toml", "model.dropout=0.2 train.steps=16000", form=Form(with_cmudict=True)),
         ),
@@ -142,6 +144,7 @@ RECORDS = (
         (
             from_config("apart", "g2p-low-gpu.toml", "model.d_model=128 model.d_ff=512 train.tokens_per_batch=512 train.steps=3000"),
             from_config("together", "g2p-low-gpu.toml", apart=False),
+            from_config("together, rotary, Muon", "g2p-low-gpu.toml", "model.positions=rotary train.optimizer=muon train.learning_rate=2e-3", apart=False),
             from_config("together, joined", "g2p-low-gpu.toml", "train.steps=8000", form=Form(joined=4), apart=False),
             from_config("together, decomposed", "g2p-low-gpu.toml", form=Form(decomposed=True), apart=False),
             from_config("together with medium", "g2p-low-gpu.toml", "train.tokens_per_batch=4096 train.steps=12000 model.dropout=0.2", form=Form(with_medium=True), apart=False),
