@@ -15,7 +15,7 @@ RATE_BATCH = 2_048
 HIGHEST_RATE = {"translation": 4e-3, "symbols": 3e-3}
 FEW_EPOCHS = {"translation": 12, "symbols": 28}  # up to so many, little dropout is best, and Muon learns more than Adam
 MUON_RATE = 2.0  # its best learning rate over Adam's
-MUON_SHARE = 0.5  # of the rest of a step: so much may orthogonalising take
+MUON_SHARE = 0.5  # orthogonalising may take at most this share of the time of the rest of a step
 HIGHEST_MUON_RATE = {"translation": 6e-3, "symbols": 5e-3}
 SOME_EPOCHS = {"translation": 25, "symbols": 50}  # up to so many, a little more
 

@@ -593,6 +593,10 @@ def _contradictions(config: Config) -> list[Refusal]:
             f"data.hold_out = {data.hold_out} with validation data: give one of the two",
         ),
         (
+            bool(data.hold_out and data.hold_out_speakers),
+            f"data.hold_out = {data.hold_out} with data.hold_out_speakers: give one of the two",
+        ),
+        (
             bool(data.valid and data.hold_out_speakers),
             f"data.hold_out_speakers = {','.join(data.hold_out_speakers)} with validation data: give one of the two",
         ),
