@@ -25,7 +25,7 @@ from facts import CORES, HERE, RESULTS, default_data
 from sacrebleu.metrics.bleu import BLEU
 
 from transduce.metrics import Score, translation_scores
-from transduce.paper.cells import Cell, Finished, Task, TestFiles, by_length, run_cell, warm_up, words
+from transduce.paper.cells import Cell, Finished, Task, TestFiles, by_length, run_cell, train_cell, warm_up, words
 from transduce.paper.results import Results
 from transduce.paper.reversal import SETTINGS, symbols_right, write_reversal
 
@@ -33,6 +33,7 @@ AROUND_A_CELL_S = 25.0  # to translate and to score, and the warm-up
 LENGTHS = (1, 8, 12, 16, 20, 25, 30, 40, 50, 60, 1_000)  # of sources, in words
 PROCESSES = partial(ProcessPoolExecutor, mp_context=get_context("spawn"))
 Lines = list[str]
+Work = Callable[[Cell, Task], Finished]
 
 
 # --- data ---------------------------------------------------------------------------------------------------------
@@ -146,14 +147,15 @@ class Session:
     longest_s: float = 0.0  # that a cell beside others has taken
     _warm: set[tuple[str, str]] = field(default_factory=set)
 
-    def run(self, cells: Iterable[Cell]) -> bool:
-        """Run the cells that are missing; False if time ended before the last one."""
+    def run(self, cells: Iterable[Cell], work: Work | None = None) -> bool:
+        """Run the cells that are missing, one by one; False if time ended before the last one."""
         for cell in cells:
             if self._is_missing(cell):
                 if not self._has_time_for(cell):
                     return False
-                self._warm_up(cell)
-                self._keep(cell, train_alone(self._prepared(cell), self._task(cell)))
+                if work is None:
+                    self._warm_up(cell)
+                self._keep(cell, (work or train_alone)(self._prepared(cell), self._task(cell)))
         return True
 
     def run_together(self, cells: Iterable[Cell]) -> bool:
@@ -235,6 +237,14 @@ def train_alone(cell: Cell, task: Task) -> Finished:
     """The finished cell; its run folder is not kept."""
     with tempfile.TemporaryDirectory() as folder:
         return run_cell(cell, task, Path(folder) / "run")
+
+
+def time_alone(cell: Cell, task: Task) -> Finished:
+    """Some steps of a cell, for its speed only."""
+    with tempfile.TemporaryDirectory() as folder:
+        every = f"train.log_every={max(1, cell.steps // 10)}"
+        often = replace(cell, settings=(*cell.settings, every, "train.validate_every=1000000"))
+        return Finished(train_cell(often, task, Path(folder) / "run"), [])
 
 
 def hardware() -> str:

@@ -1,10 +1,12 @@
 """Kill a run at random moments, resume it, and compare its weights with those of a run nobody killed.
 
     python benchmarks/kills.py --runs 20 --data FOLDER
+    python benchmarks/kills.py --runs 5 --kind text             a language model (Shakespeare)
+    python benchmarks/kills.py --runs 5 --kind speech           a speech recogniser (spoken digits), with speeds and masks drawn at random
 
-Each of the runs learns English pronunciation (CMUdict) for some steps through the command line and is killed once with
-`kill -9` at a random moment of its life: while reading, training, validating or writing. Writes benchmarks/results/kills.json, or
-kills-gpu.json where there is a GPU.
+Each of the runs learns for some steps through the command line, English pronunciation (CMUdict) unless `--kind` is given, and is killed once with
+`kill -9` at a random moment of its life: while reading, training, validating or writing. Writes benchmarks/results/kills.json, kills-text.json or
+kills-speech.json, or the same with -gpu where there is a GPU.
 """
 
 import argparse
@@ -13,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -21,51 +24,85 @@ from facts import default_data, write_result
 from transduce.checkpoint import RunFolder, read_about
 
 SETTINGS = """
-model.d_model=64 model.d_ff=128 model.num_encoder_layers=1 model.num_decoder_layers=1 model.dropout=0.1 train.steps=120
-train.tokens_per_batch=512 train.log_every=5 train.validate_every=40 train.checkpoint_every=15
-train.validate_lines=40 train.average=3
-""".split()
+model.d_model=64 model.d_ff=128 model.num_decoder_layers=1 model.dropout=0.1 train.steps=120 train.epochs=0
+train.log_every=5 train.validate_every=40 train.checkpoint_every=15 train.validate_lines=40 train.average=3
+"""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What is learned: options with files below the data folder, and settings besides the common ones."""
+
+    files: tuple[str, ...]
+    settings: str
+
+
+KINDS = {
+    "pairs": Kind(
+        ("--train", "cmudict/valid.tsv", "--valid", "cmudict/valid.tsv"),
+        "model.num_encoder_layers=1 train.tokens_per_batch=512",
+    ),
+    "text": Kind(("--text", "shakespeare/input.txt"), "model.context=64 train.tokens_per_batch=1024"),
+    "speech": Kind(
+        ("--train", "spoken-digits/valid.tsv", "--valid", "spoken-digits/valid.tsv"),
+        "model.family=speech model.num_encoder_layers=1 model.convolution=7 train.tokens_per_batch=60 "
+        "data.speeds=0.9,1,1.1 data.frequency_masks=1 data.time_masks=1",
+    ),
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--kind", choices=list(KINDS), default="pairs")
     parser.add_argument("--data", type=Path, default=default_data())
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        straight, seconds = finish(Path(folder) / "straight", options.data)
+        straight, seconds = finish(train(Path(folder) / "straight", options))
         draw, equal, moments = random.Random(1), 0, []
         for number in range(options.runs):
             run = Path(folder) / f"killed-{number}"
-            moments.append(kill(run, options.data, draw.uniform(0.1, 0.98) * seconds))
-            equal += finish(run, options.data)[0] == straight
+            moments.append(kill(train(run, options), draw.uniform(0.1, 0.98) * seconds))
+            equal += finish(train(run, options))[0] == straight
             print(f"{number + 1}: killed after {moments[-1]}; {equal} equal so far", flush=True)
-    command = f"python benchmarks/kills.py --runs {options.runs}"
-    name = "kills-gpu" if torch.cuda.is_available() else "kills"
+    of_kind = "" if options.kind == "pairs" else f" --kind {options.kind}"
+    command = f"python benchmarks/kills.py --runs {options.runs}{of_kind}"
+    name = f"kills{of_kind.replace(' --kind ', '-')}{'-gpu' if torch.cuda.is_available() else ''}"
     print(write_result(name, command, ["torch"], kills=options.runs, equal=equal, killed=moments, weights=straight))
 
 
-def train(run: Path, data: Path) -> list[str]:
-    files = ["--train", str(data / "cmudict/valid.tsv"), "--valid", str(data / "cmudict/valid.tsv")]
-    return [sys.executable, "-m", "transduce", "train", str(run), *files, "--quiet", "--set", *SETTINGS]
+@dataclass(frozen=True)
+class Training:
+    """A run folder, and the command that begins it or resumes it."""
+
+    folder: Path
+    command: list[str]
 
 
-def finish(run: Path, data: Path) -> tuple[dict[str, str], float]:
+def train(run: Path, options: argparse.Namespace) -> Training:
+    kind = KINDS[options.kind]
+    files = [word if word.startswith("--") else str(options.data / word) for word in kind.files]
+    settings = [*SETTINGS.split(), *kind.settings.split()]
+    return Training(run, [sys.executable, "-m", "transduce", "train", str(run), *files, "--quiet", "--set", *settings])
+
+
+def finish(training: Training) -> tuple[dict[str, str], float]:
     """The hashes of the weights a run ends with, and how long it took."""
     begun = time.perf_counter()
-    subprocess.run(train(run, data), check=True)
-    folder = RunFolder(run)
+    subprocess.run(training.command, check=True)
+    folder = RunFolder(training.folder)
     hashes = {which: read_about(folder.weights(which))["sha256"] for which in ("best", "last", "averaged")}
     return hashes, time.perf_counter() - begun
 
 
-def kill(run: Path, data: Path, after: float) -> str:
+def kill(training: Training, after: float) -> str:
     """Kill after some seconds; how far it had come."""
-    process = subprocess.Popen(train(run, data))
+    process = subprocess.Popen(training.command)
     time.sleep(after)
     process.kill()
     process.wait()
-    lines = (run / "metrics.jsonl").read_text().count("\n") if (run / "metrics.jsonl").exists() else 0
+    log = training.folder / "metrics.jsonl"
+    lines = log.read_text().count("\n") if log.exists() else 0
     return f"{after:.1f} s, {lines} lines of log"
 
 

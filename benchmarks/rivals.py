@@ -6,9 +6,10 @@
     python benchmarks/rivals.py --report                           writes docs/rivals.md and its plots
 
 Multi30k (published tokenisation): three learning rates for each system, trained side by side for 30 s on the one GPU; with the best on the
-validation data one seed of 40 s, alone, and two more seeds of as many steps, which `--side-by-side N` trains together. Europarl De-En: two minutes, one seed, the rate
-carried over. Equal FLOPs: two shorter Transformer runs with the FLOPs of the cheapest rival and of the one in the middle. Reversal of random sequences: 30 s, one seed. Budgets
-are those of the whole training command, after a warm-up that prepares data and compiles kernels.
+validation data one seed of 40 s, alone, and two more seeds of as many steps, which `--side-by-side N` trains together. These 40 s are those of the whole training command,
+after a warm-up that prepares data and compiles kernels. Europarl De-En: one seed, the rate carried over, and as many steps as a system makes in two minutes; its speed is
+measured alone, and the training may share the GPU. Equal FLOPs: two shorter Transformer runs with the FLOPs of the cheapest rival and of the one in the middle. Reversal of
+random sequences: the same number of steps for all, one seed.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import re
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -31,6 +33,7 @@ from cells import (
     read_results,
     replace_part,
     table,
+    time_alone,
     without_bpe,
 )
 from facts import RESULTS, write_result
@@ -45,8 +48,29 @@ NAME = "rivals"
 RATE, TRIES = 1e-3, (0.4, 1.0, 2.5)  # of the Transformer, and how much lower and higher the others are tried
 SHAPES = {"multi30k": (256, 3), "europarl": (512, 6), "reversal": (128, 2)}  # width and layers of the Transformer
 TUNING_S, SEEDS = 30.0, (1, 2, 3)
-BUDGETS = {"multi30k": (40.0, SEEDS), "europarl": (120.0, (1,)), "reversal": (30.0, (1,))}
+SPEED_STEPS = 200  # to measure the speed of a system alone on the GPU
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What every system gets: time or steps, and seeds."""
+
+    seconds: float = 0.0
+    steps: int = 0
+    seeds: tuple[int, ...] = (1,)
+    alone: bool = True  # False: the seconds become steps, by a speed that was measured before, and cells may share the GPU
+
+    def __str__(self) -> str:
+        return f"{self.steps:,} steps" if self.steps else f"{self.seconds:g} s"
+
+
+BUDGETS = {
+    "multi30k": Budget(seconds=40.0, seeds=SEEDS),
+    "europarl": Budget(seconds=120.0, alone=False),
+    "reversal": Budget(steps=2_500),
+}
 TITLES = {"multi30k": "Multi30k En-De", "europarl": "Europarl De-En", "reversal": "Reversing random sequences"}
+SPEED = "speed"  # the purpose of cells that are only timed
 BEAMS = {"multi30k": 5, "europarl": 4, "reversal": 1}
 LONG_SENTENCES = {  # the systems whose scores are drawn over the length of the source
     "multi30k": ("seq2seq", "rnn", BASELINE),
@@ -86,8 +110,9 @@ def run(session: Session, tasks: list[str]) -> bool:
     systems = available_systems()[::-1]  # the Transformer first
     return (
         all(session.run_together(tuning(system)) for system in systems)
-        and all(session.run(first_seed(task, systems, session.results)) for task in tasks)
-        and session.run_side_by_side(cell for task in tasks for cell in other_seeds(task, systems, session.results))
+        and all(session.run(speeds(task, systems), time_alone) for task in tasks)
+        and all(session.run(timed_seed(task, systems, session.results)) for task in tasks)
+        and session.run_side_by_side(cell for task in tasks for cell in stepped(task, systems, session.results))
         and session.run_side_by_side(equal_flops(session.results) if "multi30k" in tasks else ())
     )
 
@@ -97,23 +122,47 @@ def tuning(system: System) -> Iterator[Cell]:
         yield make_cell(system, "multi30k", f"rate x {factor:g}", factor, seconds=TUNING_S, tested=False)
 
 
-def first_seed(task: str, systems: list[System], results: Results) -> Iterator[Cell]:
+def speeds(task: str, systems: list[System]) -> Iterator[Cell]:
+    """A few steps of each system, where seconds become steps."""
+    for system in systems if not BUDGETS[task].alone else ():
+        yield make_cell(system, task, SPEED, 1.0, steps=SPEED_STEPS, tested=False)
+
+
+def timed_seed(task: str, systems: list[System], results: Results) -> Iterator[Cell]:
     """Each system for the time of the table, with the learning rate that was best on Multi30k's validation data."""
-    seconds, seeds = BUDGETS[task]
-    for system in systems:
+    budget = BUDGETS[task]
+    for system in systems if budget.alone and budget.seconds else ():
         if factor := best_factor(system.name, results):
-            yield make_cell(system, task, "test", factor, seconds=seconds, seed=seeds[0])
+            yield make_cell(system, task, "test", factor, seconds=budget.seconds, seed=budget.seeds[0])
 
 
-def other_seeds(task: str, systems: list[System], results: Results) -> Iterator[Cell]:
-    """As many steps as the first seed took in its time, so that they need not be alone on the machine."""
-    first, *others = BUDGETS[task][1]
-    for seed in others:
+def stepped(task: str, systems: list[System], results: Results) -> Iterator[Cell]:
+    """The cells whose budgets are steps, so that they need not be alone on the machine."""
+    budget = BUDGETS[task]
+    for seed in budget.seeds:
         for system in systems:
-            for timed in results.find(task=task, system=system.name, purpose="test", seed=first):
-                yield make_cell(
-                    system, task, "test", best_factor(system.name, results), steps=timed["steps"], seed=seed
-                )
+            steps, factor = steps_of(task, system.name, results), best_factor(system.name, results)
+            if steps and factor and not (budget.alone and budget.seconds and seed == budget.seeds[0]):
+                yield make_cell(system, task, "test", factor, steps=steps, seed=seed)
+
+
+def steps_of(task: str, system: str, results: Results) -> int:
+    """How many steps the budget of a task is for a system; 0 while it is not known."""
+    budget = BUDGETS[task]
+    if budget.steps:
+        return budget.steps
+    if budget.alone:  # as many as the first seed made in its time
+        timed = results.find(task=task, system=system, purpose="test", seed=budget.seeds[0])
+    else:
+        timed = results.find(task=task, system=system, purpose=SPEED)
+    if not timed:
+        return 0
+    return timed[0]["steps"] if budget.alone else round(budget.seconds * steps_per_s(timed[0]))
+
+
+def steps_per_s(timed: Figures) -> float:
+    """By the median speed of a run, so that what happens once at its start does not count."""
+    return timed["train_tokens_per_s"] * timed["steps"] / timed["target_tokens"]
 
 
 def equal_flops(results: Results) -> Iterator[Cell]:
@@ -234,9 +283,9 @@ def task_parts(task: str, results: Results, tested: dict[str, Figures]) -> Itera
     cells = results.find(task=task, purpose="test")
     if not cells:
         return
-    (seconds, seeds), last = BUDGETS[task], cells[-1]
-    yield f"## {TITLES[task]}: {seconds:g} s each"
-    yield f"{seeds_measured(cells, seeds)}, on {last['hardware']}. {last['metric']}: `{last['signature']}`, beam {BEAMS[task]}."
+    budget, last = BUDGETS[task], cells[-1]
+    yield f"## {TITLES[task]}: {budget} each"
+    yield f"{seeds_measured(cells, budget.seeds)}, on {last['hardware']}. {last['metric']}: `{last['signature']}`, beam {BEAMS[task]}."
     yield systems_table(task, results, tested)
     yield f"![score over FLOPs, training loss over time, score by source length](images/rivals-{task}.svg)"
     if task == "reversal":
@@ -267,11 +316,14 @@ def systems_table(task: str, results: Results, tested: dict[str, Figures]) -> st
     for system in SYSTEMS:
         cells = results.find(task=task, system=system.name, purpose="test")
         if cells:
-            rows.append(system_row(system, cells, results, tested.get(system.name)))
+            timed = results.find(task=task, system=system.name, purpose=SPEED)
+            rows.append(system_row(system, cells, timed, results, tested.get(system.name)))
     return table(header, rows)
 
 
-def system_row(system: System, cells: list[Figures], results: Results, tested: Figures | None) -> tuple[str, ...]:
+def system_row(
+    system: System, cells: list[Figures], timed: list[Figures], results: Results, tested: Figures | None
+) -> tuple[str, ...]:
     tuned = [
         one["training_s"]
         for factor in TRIES
@@ -279,11 +331,15 @@ def system_row(system: System, cells: list[Figures], results: Results, tested: F
     ]
     against = f"{tested['difference']:+.2f}, p = {tested['p']:.3f}: {tested['verdict']}" if tested else ""
 
-    alone = [one for one in cells if one["budget_s"]]  # the others shared the GPU
+    alone = [one for one in cells if one["budget_s"]] or timed  # the others shared the GPU
 
     def middle(name: str) -> float:
-        return mean(one[name] for one in alone or cells)
+        return mean(one[name] for one in cells)
 
+    def speed(name: str) -> str:
+        return f"{mean(one[name] for one in alone):,.0f}" if alone and name in alone[0] else ""
+
+    seconds = [one["steps"] / steps_per_s(timed[0]) if timed else one["training_s"] for one in (cells if timed else alone)]
     factor = best_factor(system.name, results)
     edge = " (at the edge)" if factor in (TRIES[0], TRIES[-1]) else ""
     return (
@@ -293,10 +349,10 @@ def system_row(system: System, cells: list[Figures], results: Results, tested: F
         mean_and_spread([one["score"] for one in cells]),
         against,
         f"{middle('flops'):.1e}",
-        f"{middle('training_s'):.0f}",
+        f"{mean(seconds):.0f}" if seconds else "",
         f"{sum(tuned):.0f}",
-        f"{middle('train_tokens_per_s'):,.0f}",
-        f"{middle('greedy_sentences_per_s'):,.0f}",
+        speed("train_tokens_per_s"),
+        speed("greedy_sentences_per_s"),
         f"{rate_of(system, factor):g}{edge}",
     )
 
