@@ -102,12 +102,12 @@ def ensembles(folders: list[Path], options: argparse.Namespace) -> list[dict[str
     return together
 
 
-def score(models: list[Path], data: Path) -> dict[str, Any]:
+def score(models: list[Path], data: Path, split: str = "test_2016_flickr") -> dict[str, Any]:
     """Tokenised BLEU of one model, or of several that translate together."""
     first, *others = map(str, models)
-    source = (data / "test_2016_flickr.en").read_text(encoding="utf-8")
+    source = (data / f"{split}.en").read_text(encoding="utf-8")
     outputs = call(["translate", first, "--beam", "5", *(["--ensemble", *others] if others else [])], source)
-    reference = (data / "test_2016_flickr.de").read_text(encoding="utf-8")
+    reference = (data / f"{split}.de").read_text(encoding="utf-8")
     metric = BLEU(tokenize="none", force=True)
     bleu = metric.corpus_score(lines_of(outputs), [lines_of(reference)])
     return {"bleu": round(bleu.score, 2), "signature": str(metric.get_signature())}

@@ -58,7 +58,9 @@ class Budget:
     seconds: float = 0.0
     steps: int = 0
     seeds: tuple[int, ...] = (1,)
-    alone: bool = True  # False: the seconds become steps, by a speed that was measured before, and cells may share the GPU
+    alone: bool = (
+        True  # False: the seconds become steps, by a speed that was measured before, and cells may share the GPU
+    )
 
     def __str__(self) -> str:
         return f"{self.steps:,} steps" if self.steps else f"{self.seconds:g} s"
@@ -339,7 +341,9 @@ def system_row(
     def speed(name: str) -> str:
         return f"{mean(one[name] for one in alone):,.0f}" if alone and name in alone[0] else ""
 
-    seconds = [one["steps"] / steps_per_s(timed[0]) if timed else one["training_s"] for one in (cells if timed else alone)]
+    seconds = [
+        one["steps"] / steps_per_s(timed[0]) if timed else one["training_s"] for one in (cells if timed else alone)
+    ]
     factor = best_factor(system.name, results)
     edge = " (at the edge)" if factor in (TRIES[0], TRIES[-1]) else ""
     return (

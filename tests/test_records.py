@@ -147,7 +147,7 @@ def test_the_best_recipe_on_validation_data_is_tested(tmp_path: Path, data: Path
     assert records.expected_s(record, results, at_once=2) == 45.0
     results.lines += [line_of(cell, 96.0, higher=True) for cell in tests]
     page = records.replaced((cells.DOCS / "records.md").read_text(encoding="utf-8"), results)
-    assert "| 96.00 (96.00 to 96.00), 5 seeds |" in page
+    assert f"| 96.00 (96.00 to 96.00), {record.seeds} seeds |" in page
     assert f"| {record.recipes[1].name} | 91.00 |" in page
 
 
