@@ -443,8 +443,9 @@ def summary(record: Record, results: Results) -> tuple[str, ...]:
     tested = [line for line in results.find(purpose="test") if record_of(line["task"]) is record]
     if not tested:
         return (*begin, "not measured yet", "", "", "", "")
-    seconds = f"{mean(line['command_s'] for line in tested):.0f}"
-    votes = [line for line in results.find(purpose="vote") if record_of(line["task"]) is record]
+    company = " (shared GPU)" if any(line["at_once"] > 1 for line in tested) else ""
+    seconds = f"{mean(line['command_s'] for line in tested):.0f}{company}"
+    votes = votes_of(record, results)
     together = f"{language_mean(votes):.2f} (of {votes[-1]['members']})" if complete(record, votes) else ""
     return (*begin, single_model(record, tested), together, tested[-1]["system"], seconds, tested[-1]["hardware"])
 
@@ -472,6 +473,12 @@ def single_model(record: Record, tested: Sequence[Figures]) -> str:
     return mean_and_spread(means) + (f", {len(means)} seeds" if len(means) > 1 else ", one seed")
 
 
+def votes_of(record: Record, results: Results) -> list[Figures]:
+    """The largest vote of each task."""
+    lines = [line for line in results.find(purpose="vote") if record_of(line["task"]) is record]
+    return list({line["task"]: line for line in sorted(lines, key=lambda line: line["members"])}.values())
+
+
 def language_mean(lines: Iterable[Figures]) -> float:
     return mean(score for line in lines for score in line["test_by_language"].values())
 
@@ -489,7 +496,7 @@ def details_of(record: Record, results: Results) -> Iterator[str]:
         on = ", ".join(record.tried_on or record.languages)
         yield f"Validation data{f' of {on}' if on else ''}, seed 1:"
         yield table(("recipe", "score"), known)
-    votes = {name: score for line in results.find(purpose="vote") if record_of(line["task"]) is record for name, score in line["test_by_language"].items()}  # fmt: skip
+    votes = {name: score for line in votes_of(record, results) for name, score in line["test_by_language"].items()}
     if votes and record.languages:
         yield "Test data, vote of all seeds:"
         yield table(("language", "score"), [(name, f"{votes[name]:.2f}") for name in record.languages if name in votes])
