@@ -42,7 +42,9 @@ KINDS = {
         ("--train", "cmudict/valid.tsv", "--valid", "cmudict/valid.tsv"),
         "model.num_encoder_layers=1 train.tokens_per_batch=512",
     ),
-    "text": Kind(("--text", "shakespeare/input.txt"), "model.context=64 train.tokens_per_batch=1024"),
+    "text": Kind(
+        ("--text", "shakespeare/input.txt"), "model.num_heads=2 model.context=128 train.tokens_per_batch=1024"
+    ),
     "speech": Kind(
         ("--train", "spoken-digits/valid.tsv", "--valid", "spoken-digits/valid.tsv"),
         "model.family=speech model.num_encoder_layers=1 model.convolution=7 train.tokens_per_batch=60 "

@@ -86,8 +86,18 @@ def translation_figure() -> tuple[str, str]:
     return "translation speed with beam 4", figure
 
 
+KILLS = {
+    "kills": "Pairs",
+    "kills-gpu": "Pairs",
+    "kills-text": "Language models",
+    "kills-text-gpu": "Language models",
+    "kills-speech": "Speech",
+    "kills-speech-gpu": "Speech",
+}
+
+
 def kills_figure() -> tuple[str, str]:
-    records = [read(name) for name in ("kills", "kills-gpu")]
+    records = [read(name) for name in KILLS]
     equal, kills = (sum(record[name] for record in records) for name in ("equal", "kills"))
     what = "training runs killed with `kill -9` at random moments and resumed"
     return what, f"{equal} of {kills} ended with bit-identical weights"
@@ -298,10 +308,14 @@ def _attack_rows(record: dict[str, Any]) -> list[str]:
 
 def kills_row() -> list[str]:
     rows = []
-    for record in [record for name in ("kills", "kills-gpu") if (record := read(name))]:
+    for name, kind in KILLS.items():
+        if not (record := read(name)):
+            continue
         figure = f"{record['equal']} of {record['kills']} ended with bit-identical weights"
         where = f"one {gpu}" if (gpu := record["hardware"].get("gpu")) else cores(record)
-        rows.append(row("`kill -9` at random moments, then resumed", figure, f"`benchmarks/kills.py` on {where}"))
+        rows.append(
+            row(f"{kind}: `kill -9` at random moments, then resumed", figure, f"`{record['command']}` on {where}")
+        )
     return rows
 
 

@@ -91,6 +91,9 @@ class Record:
 
 CONFIGS = HERE.parent / "configs"
 BUDGETS = ("steps", "epochs", "minutes")  # settings of a recipe file that a cell has otherwise
+ADAM = "train.optimizer=adam train.learning_rate=1e-3"
+MUON = "train.optimizer=muon train.learning_rate=2e-3 model.positions=rotary"
+PLAIN = f"{ADAM} model.positions=sinusoidal"
 TWO_MINUTES = "train.minutes=2 train.epochs=0 train.steps=0 train.validate_every=0 train.checkpoint_every=0"
 
 
@@ -112,41 +115,41 @@ RECORDS = (
         "inflection", "CoNLL 2017 inflection, high, mean accuracy of seven languages",
         "95 to 96 (Wu et al. 2021, mean of 52 languages)", "95.5, then 96.5",
         (
-            from_config("rotary", "inflection-gpu.toml", "model.positions=rotary"),
-            from_config("rotary, Muon", "inflection-gpu.toml", "model.positions=rotary train.optimizer=muon train.learning_rate=2e-3"),
-            from_config("rotary, r-drop", "inflection-gpu.toml", "model.positions=rotary train.r_drop=5 train.steps=4000"),
-            from_config("rotary, both ways", "inflection-gpu.toml", "model.positions=rotary train.steps=8000", form=Form(both_ways=True)),
+            from_config("rotary", "inflection-gpu.toml", ADAM),
+            from_config("rotary, Muon", "inflection-gpu.toml"),
+            from_config("rotary, r-drop", "inflection-gpu.toml", f"{ADAM} train.r_drop=5 train.steps=4000"),
+            from_config("rotary, both ways", "inflection-gpu.toml", f"{ADAM} train.steps=8000", form=Form(both_ways=True)),
         ),
         seeds=3, languages=INFLECTED, tried_on=("german", "finnish", "russian"), expected_s=120.0,
     ),
     Record(
         "g2p high", "SIGMORPHON 2021 pronunciation, high (English), WER", "41.94 (ensemble of ten)", "below 41.94",
         (
-            from_config("256", "g2p-high-gpu.toml"),
-            from_config("256, rotary, Muon", "g2p-high-gpu.toml", "model.positions=rotary train.optimizer=muon train.learning_rate=2e-3"),
-            from_config("256, r-drop", "g2p-high-gpu.toml", "train.r_drop=5 train.steps=5000"),
-            from_config("256, with CMUdict", "g2p-high-gpu.toml", "model.dropout=0.2 train.steps=12000", form=Form(with_cmudict=True)),
+            from_config("256", "g2p-high-gpu.toml", "model.dropout=0.3 train.steps=8000"),
+            from_config("256, rotary, Muon", "g2p-high-gpu.toml", f"model.dropout=0.3 train.steps=8000 {MUON}"),
+            from_config("256, r-drop", "g2p-high-gpu.toml", "model.dropout=0.3 train.r_drop=5 train.steps=5000"),
+            from_config("256, with CMUdict", "g2p-high-gpu.toml", form=Form(with_cmudict=True)),
         ),
         seeds=5, languages=PRONOUNCED["high"], expected_s=100.0,
     ),
     Record(
         "g2p medium", "SIGMORPHON 2021 pronunciation, medium, mean WER of ten languages", "10.64 (ensemble of ten)", "below 10.64",
         (
-            from_config("apart", "g2p-medium-gpu.toml"),
-            from_config("apart, decomposed", "g2p-medium-gpu.toml", form=Form(decomposed=True)),
-            from_config("together, decomposed", "g2p-medium-gpu.toml", "train.tokens_per_batch=4096 train.steps=16000 model.dropout=0.2", form=Form(decomposed=True), apart=False),
-            from_config("apart, rotary, Muon", "g2p-medium-gpu.toml", "model.positions=rotary train.optimizer=muon train.learning_rate=2e-3", form=Form(decomposed=True)),
+            from_config("apart", "g2p-medium-gpu.toml", PLAIN),
+            from_config("apart, decomposed", "g2p-medium-gpu.toml", PLAIN, form=Form(decomposed=True)),
+            from_config("together, decomposed", "g2p-medium-gpu.toml", f"{PLAIN} train.tokens_per_batch=4096 train.steps=16000 model.dropout=0.2", form=Form(decomposed=True), apart=False),
+            from_config("apart, rotary, Muon", "g2p-medium-gpu.toml", form=Form(decomposed=True)),
         ),
         seeds=5, languages=PRONOUNCED["medium"], tried_on=("dut", "hbs_latn", "kor", "bul"), expected_s=60.0,
     ),
     Record(
         "g2p low", "SIGMORPHON 2021 pronunciation, low, mean WER of ten languages", "25.10 (ensemble of ten)", "below 25.10",
         (
-            from_config("together", "g2p-low-gpu.toml", apart=False),
-            from_config("together, rotary, Muon", "g2p-low-gpu.toml", "model.positions=rotary train.optimizer=muon train.learning_rate=2e-3", apart=False),
-            from_config("together, joined", "g2p-low-gpu.toml", "train.steps=8000", form=Form(joined=4), apart=False),
-            from_config("together, decomposed", "g2p-low-gpu.toml", form=Form(decomposed=True), apart=False),
-            from_config("together with medium", "g2p-low-gpu.toml", "train.tokens_per_batch=4096 train.steps=12000 model.dropout=0.2", form=Form(with_medium=True), apart=False),
+            from_config("together", "g2p-low-gpu.toml", PLAIN, apart=False),
+            from_config("together, rotary, Muon", "g2p-low-gpu.toml", apart=False),
+            from_config("together, joined", "g2p-low-gpu.toml", f"{PLAIN} train.steps=8000", form=Form(joined=4), apart=False),
+            from_config("together, decomposed", "g2p-low-gpu.toml", PLAIN, form=Form(decomposed=True), apart=False),
+            from_config("together with medium", "g2p-low-gpu.toml", f"{PLAIN} train.tokens_per_batch=4096 train.steps=12000 model.dropout=0.2", form=Form(with_medium=True), apart=False),
         ),
         seeds=10, languages=PRONOUNCED["low"], expected_s=60.0,
     ),

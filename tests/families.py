@@ -63,7 +63,9 @@ RUNS: dict[str, dict[str, Any]] = {
     "prefix": {"model.d_ff": 16, "model.num_heads": 2, "model.num_decoder_layers": 2},
 }  # fmt: skip
 PACKED = [
-    name for name, config in MODELS.items() if config.family in ("transformer", "convs2s", "moe", "mingru", "prefix")
+    name
+    for name, config in MODELS.items()
+    if config.family in ("transformer", "convs2s", "bytenet", "moe", "mingru", "prefix")
 ]
 SOURCES = [[3, 4, 5, 0], [6, 0], [1, 2, 3, 4, 5, 6, 0]]
 TARGETS = [[7, 8, 0], [9, 9, 9, 9, 0], [0]]

@@ -87,6 +87,8 @@ def test_a_cell_is_trained_scored_and_kept(tmp_path: Path) -> None:
     assert again.has(cell)
     assert again.find(system="tiny") == [done.figures]
     assert not again.has(replace(cell, seed=2))
+    assert not again.has(replace(cell, steps=3))
+    assert not again.has(replace(cell, settings=("model.d_model=32",)))
 
 
 def test_scores_by_length_are_those_of_the_group(tmp_path: Path) -> None:
@@ -119,6 +121,8 @@ def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, until: float = 1e12
             "seed": cell.seed,
         }
         more = {
+            "settings": list(cell.settings),
+            "steps": cell.steps or done["steps"],
             "flops": 1e9 * rate * 1e3,
             "budget_s": cell.seconds,
             "valid": -abs(rate - 1e-3),
@@ -284,6 +288,7 @@ def test_the_command_writes_one_page(tmp_path: Path, monkeypatch: pytest.MonkeyP
     def pretend(cell: Cell, *_: object) -> Finished:
         ran.append(cell.key)
         figures = {"key": cell.key, "task": cell.task, "system": cell.system, "budget_s": cell.seconds}
+        figures |= {"settings": list(cell.settings)}
         return Finished({**FIGURES, **figures, "metric": "<b>"}, [""] * 1000)
 
     monkeypatch.setattr(showing, "warm_up", lambda *_: None)

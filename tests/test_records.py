@@ -119,6 +119,7 @@ def chosen(out: Path, data: Path, *arguments: str) -> argparse.Namespace:
 def line_of(cell: records.Cell, valid: float, higher: bool) -> records.Figures:
     name = cell.task.removeprefix(records.record_of(cell.task).name).strip()
     figures = {"key": cell.key, "task": cell.task, "system": cell.system, "purpose": cell.purpose, "seed": cell.seed}
+    figures |= {"settings": list(cell.settings), "steps": cell.steps}
     scores = {"valid": valid, "valid_by_language": {name: valid}, "test_by_language": {name: valid}, "score": valid}
     return (
         figures

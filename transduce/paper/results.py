@@ -1,10 +1,13 @@
 """Finished cells, one line of JSON each, so that a table can be made in several sessions."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from transduce.config import assemble, settings_layer
+from transduce.errors import SettingError
 from transduce.paper.cells import Cell
 
 Figures = dict[str, Any]
@@ -29,13 +32,25 @@ class Results:
         return [one for one in newest.values() if all(one.get(name) == value for name, value in wanted.items())]
 
     def has(self, cell: Cell) -> bool:
-        return any(line["key"] == cell.key for line in self.lines)
+        """Whether this cell was measured, with the settings and the steps that it has now."""
+        return any(
+            means_the_same(line["settings"], cell.settings) and (not cell.steps or line["steps"] == cell.steps)
+            for line in self.find(key=cell.key)
+        )
 
     def add(self, figures: Figures) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.lines.append(figures)
         with open(self.path, "a", encoding="utf-8") as file:
             file.write(json.dumps(figures) + "\n")
+
+
+def means_the_same(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Whether two lists of settings give the same configuration, however they are written."""
+    try:
+        return assemble(settings_layer(one)) == assemble(settings_layer(other))
+    except SettingError:  # of another version
+        return False
 
 
 def mean_and_spread(values: list[float]) -> str:

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from transduce.config.settings import DataConfig
 
 
+BLOCKS_OF_A_SET = 5  # of ByteNet
+
+
 @dataclass(frozen=True, kw_only=True)
 class ConvS2SConfig(ModelConfig):
     """Gated convolutions with attention in every decoder layer; the defaults are the model for WMT16 English-Romanian.
@@ -123,9 +126,11 @@ class ByteNetConfig(ModelConfig):
 
     @classmethod
     def fitted(cls, recipe: Layers) -> Layers:
-        """Two blocks for each layer of a Transformer, so that every set of dilations spans a sentence."""
+        """A set of five blocks, with dilations from 1 to 16, for each layer of a Transformer: the published model has six sets."""
         shape = recipe["model"]
-        layers = {f"num_{side}_layers": 2 * shape[f"num_{side}_layers"] for side in ("encoder", "decoder")}
+        layers = {
+            f"num_{side}_layers": BLOCKS_OF_A_SET * shape[f"num_{side}_layers"] for side in ("encoder", "decoder")
+        }
         model = {"d_model": shape["d_model"], "dropout": shape["dropout"], "tie": shape["tie"], **layers}
         return {**recipe, "model": model}
 

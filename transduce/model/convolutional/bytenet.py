@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import embedding, pad, relu
+from torch.nn.functional import embedding, relu
 
 from transduce.config.models import ByteNetConfig
 from transduce.model.convolutional.neighbours import Past, causal, centred, with_neighbours
@@ -27,6 +27,25 @@ from transduce.model.model import Model
 from transduce.model.shapes import Float, Int
 from transduce.model.tokens import Source, Tokens
 from transduce.model.transformer import make_embedding, tied
+
+AFTER_THE_LAST = 1 << 30  # stands for padding, after the sentences of a row
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What the encoder gives: a vector for each source token, zero where a row is padding, and the sentence it belongs to."""
+
+    values: Float[Tensor, "R S D"]
+    segment: Int[Tensor, "R S"]
+
+    def under(self, target: Tokens) -> Float[Tensor, "R W D"]:
+        """For target token t of a sentence, the column of source token t of the same sentence; zero after its end."""
+        numbers = self.segment.masked_fill(self.segment == 0, AFTER_THE_LAST)  # of sentences, in rising order
+        place, last = torch.searchsorted(numbers, target.segment) + target.position, self.segment.shape[1] - 1
+        inside = place.clamp(max=last)
+        ended = (self.segment.gather(1, inside) != target.segment) | (place > last)
+        columns = self.values.gather(1, inside[..., None].expand(-1, -1, self.values.shape[-1]))
+        return columns.masked_fill(ended[..., None], 0)
 
 
 @dataclass
@@ -72,8 +91,9 @@ class ResidualBlock(nn.Module):
 
 
 class ByteNet(Model):
-    """A decoder of dilated convolutions over an encoder of dilated convolutions; one pair a row."""
+    """A decoder of dilated convolutions over an encoder of dilated convolutions."""
 
+    page_width = 128
     config: ByteNetConfig
 
     def __init__(self, config: ByteNetConfig, source_size: int, target_size: int) -> None:
@@ -94,23 +114,21 @@ class ByteNet(Model):
         self.encoder_norm, self.decoder_norm = nn.LayerNorm(config.d_model), nn.LayerNorm(config.d_model)
         self.last = nn.Linear(config.d_model, config.d_model)
 
-    def encode(self, source: Source) -> Float[Tensor, "R S D"]:
-        """A column for each source token, zero where the row is padding."""
+    def encode(self, source: Source) -> Columns:
         assert isinstance(source, Tokens)
         x = self.dropout(self._embed(self.source_embedding, source.ids))
         for block in self.encoder:
             x = block(x, source.segment)
-        return self.encoder_norm(x) * source.real[..., None]
+        return Columns(self.encoder_norm(x) * source.real[..., None], source.segment)
 
-    def decode(self, target: Tokens, memory: Float[Tensor, "R S D"]) -> Float[Tensor, "R W D"]:
-        columns = pad(memory, (0, 0, 0, max(0, target.width - memory.shape[1])))[:, : target.width]
-        x = self.dropout(self._embed(self.target_embedding, target.ids) + columns)
+    def decode(self, target: Tokens, memory: Columns) -> Float[Tensor, "R W D"]:
+        x = self.dropout(self._embed(self.target_embedding, target.ids) + memory.under(target))
         for block in self.decoder:
             x = block(x, target.segment)
         return self._leave(x)
 
-    def begin(self, memory: Float[Tensor, "R S D"]) -> ByteNetState:
-        return ByteNetState(memory, [Past(block.offsets) for block in self.decoder])
+    def begin(self, memory: Columns) -> ByteNetState:
+        return ByteNetState(memory.values, [Past(block.offsets) for block in self.decoder])
 
     def step(self, tokens: Int[Tensor, "R"], state: ByteNetState) -> Float[Tensor, "R V"]:
         x = self._embed(self.target_embedding, tokens)
