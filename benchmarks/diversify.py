@@ -11,23 +11,26 @@ Service first (`nvidia-cuda-mps-control -d`): the first models then share the GP
 """
 
 import argparse
+import json
 import subprocess
 import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from facts import default_data, write_result
 from multi30k_bpe import HERE, call, score
 
 SIDES = "en", "de"
+STAGES = "first", "translating", "last"
 
 
 @dataclass(frozen=True)
 class Model:
-    """One of the first models: a direction and a seed."""
+    """A model to train: its folder, direction and seed."""
 
     folder: Path
     sides: tuple[str, str]
@@ -36,15 +39,15 @@ class Model:
 
 def main() -> None:
     options = _options()
+    runs = []
     for seed in options.seeds:
         with tempfile.TemporaryDirectory() as folder:
-            found = run(Path(folder), seed, options)
-        print(found, flush=True)
-        runs = [*options.done, found]
-        options.done = runs
+            runs.append(run(Path(folder), seed, options))
+        print(json.dumps(runs[-1]), flush=True)
     if options.name:
-        command = f"python benchmarks/diversify.py --models {options.models} --first {' '.join(options.first)} --last {' '.join(options.last)}"
-        print(write_result(options.name, command, ["torch", "sacrebleu"], runs=options.done))
+        asked = f"--models {options.models} --first {' '.join(options.first)} --last {' '.join(options.last)}"
+        command = f"python benchmarks/diversify.py {asked}"
+        print(write_result(options.name, command, ["torch", "sacrebleu"], runs=runs))
 
 
 def _options() -> argparse.Namespace:
@@ -59,68 +62,66 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto")
     parser.add_argument("--lines", type=int, default=None, help="training pairs, to try it out")
     parser.add_argument("--name", default="multi30k-diversified-gpu", help="of the result file")
-    parser.set_defaults(done=[])
     return parser.parse_args()
 
 
 def run(folder: Path, seed: int, options: argparse.Namespace) -> dict[str, object]:
     """All stages, and how long each took."""
-    begun, data = time.perf_counter(), options.data / "multi30k-bpe" / "en-de"
-    train = {side: folder / f"train.{side}" for side in SIDES}
-    for side, path in train.items():
-        lines = (data / f"train.{side}").read_text(encoding="utf-8").split("\n")[:-1][: options.lines]
-        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    data, clock = options.data / "multi30k-bpe" / "en-de", [time.perf_counter()]
+    train = copied(data, folder, options.lines)
     models = [
         Model(folder / f"{'-'.join(sides)}-{number}", sides, 100 * seed + number)
         for sides in (SIDES, SIDES[::-1])
         for number in range(options.models)
     ]
     with ThreadPoolExecutor(len(models)) as pool:
-        list(pool.map(lambda one: learn(one.folder, [[train[side] for side in one.sides]], one.sides, data, one.seed, options.first, options), models))  # fmt: skip
-        trained = time.perf_counter()
+        list(pool.map(lambda one: learn_first(one, train, data, options), models))
+        clock.append(time.perf_counter())
         made = list(pool.map(lambda one: translated(one, train, options), models))
-    translated_at = time.perf_counter()
-    pairs = [[train["en"], train["de"]], *made]
-    learn(folder / "last", pairs, SIDES, data, seed, options.last, options)
-    ended = time.perf_counter()
-    first = [score([one.folder], data)["bleu"] for one in models if one.sides == SIDES]
-    seconds = {"first": trained - begun, "translating": translated_at - trained, "last": ended - translated_at}
+    clock.append(time.perf_counter())
+    last = Model(folder / "last", SIDES, seed)
+    learn(last, [[train["en"], train["de"]], *made], data, options.last, options.config, options.device)
+    clock.append(time.perf_counter())
     return {
-        "seed": seed, **score([folder / "last"], data), "first_bleu": first, "valid": validated(folder / "last", data),
-        "command_s": round(ended - begun, 1), "seconds": {name: round(value, 1) for name, value in seconds.items()},
-    }  # fmt: skip
+        "seed": seed,
+        **score([last.folder], data),
+        "valid": score([last.folder], data, split="valid")["bleu"],
+        "first_bleu": [score([one.folder], data)["bleu"] for one in models if one.sides == SIDES],
+        "command_s": round(clock[-1] - clock[0], 1),
+        "seconds": dict(zip(STAGES, (round(end - begin, 1) for begin, end in pairwise(clock)), strict=True)),
+    }
 
 
-def learn(run: Path, pairs: list[list[Path]], sides: tuple[str, str], data: Path, seed: int, settings: list[str], options: argparse.Namespace) -> None:  # fmt: skip
+def copied(data: Path, folder: Path, lines: int | None) -> dict[str, Path]:
+    """The training data by side, or their first lines."""
+    train = {side: folder / f"train.{side}" for side in SIDES}
+    for path in train.values():
+        kept = (data / path.name).read_text(encoding="utf-8").split("\n")[:-1][:lines]
+        path.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
+    return train
+
+
+def learn_first(model: Model, train: dict[str, Path], data: Path, options: argparse.Namespace) -> None:
+    pairs = [[train[side] for side in model.sides]]
+    learn(model, pairs, data, options.first, options.config, options.device)
+
+
+def learn(model: Model, pairs: list[list[Path]], data: Path, settings: list[str], config: Path, device: str) -> None:
     files = [str(word) for pair in pairs for word in ("--train", *pair)]
-    valid = [str(data / f"valid.{side}") for side in sides]
-    chosen = ["train.epochs=0", "train.steps=0", *settings, f"train.seed={seed}", f"train.device={options.device}"]
-    call(["train", str(run), *files, "--valid", *valid, "--config", str(options.config), "--quiet", "--set", *chosen])
+    valid = [str(data / f"valid.{side}") for side in model.sides]
+    chosen = ["train.epochs=0", "train.steps=0", *settings, f"train.seed={model.seed}", f"train.device={device}"]
+    call(["train", str(model.folder), *files, "--valid", *valid, "--config", str(config), "--quiet", "--set", *chosen])
 
 
 def translated(model: Model, train: dict[str, Path], options: argparse.Namespace) -> list[Path]:
     """English and German files, one of which this model has made from the other."""
     source, target = model.sides
     made = model.folder.with_suffix(f".{target}")
-    command = [
-        sys.executable,
-        "-m",
-        "transduce",
-        "translate",
-        str(model.folder),
-        "--beam",
-        str(options.beam),
-        "--device",
-        options.device,
-    ]
+    how = ["--beam", str(options.beam), "--device", options.device]
+    command = [sys.executable, "-m", "transduce", "translate", str(model.folder), *how]
     with open(train[source], "rb") as given, open(made, "wb") as taken:
         subprocess.run(command, stdin=given, stdout=taken, stderr=subprocess.DEVNULL, check=True)
     return [train["en"], made] if target == "de" else [made, train["de"]]
-
-
-def validated(run: Path, data: Path) -> float:
-    """BLEU of the validation data, for choosing among variants."""
-    return score([run], data, split="valid")["bleu"]
 
 
 if __name__ == "__main__":

@@ -94,6 +94,8 @@ BUDGETS = ("steps", "epochs", "minutes")  # settings of a recipe file that a cel
 ADAM = "train.optimizer=adam train.learning_rate=1e-3"
 MUON = "train.optimizer=muon train.learning_rate=2e-3 model.positions=rotary"
 PLAIN = f"{ADAM} model.positions=sinusoidal"
+TOGETHER = "train.tokens_per_batch=4096 train.steps=16000 model.dropout=0.2"
+WITH_MEDIUM = "train.tokens_per_batch=4096 train.steps=12000 model.dropout=0.2"
 TWO_MINUTES = "train.minutes=2 train.epochs=0 train.steps=0 train.validate_every=0 train.checkpoint_every=0"
 
 
@@ -137,8 +139,9 @@ RECORDS = (
         (
             from_config("apart", "g2p-medium-gpu.toml", PLAIN),
             from_config("apart, decomposed", "g2p-medium-gpu.toml", PLAIN, form=Form(decomposed=True)),
-            from_config("together, decomposed", "g2p-medium-gpu.toml", f"{PLAIN} train.tokens_per_batch=4096 train.steps=16000 model.dropout=0.2", form=Form(decomposed=True), apart=False),
+            from_config("together, decomposed", "g2p-medium-gpu.toml", f"{PLAIN} {TOGETHER}", form=Form(decomposed=True), apart=False),
             from_config("apart, rotary, Muon", "g2p-medium-gpu.toml", form=Form(decomposed=True)),
+            from_config("together, rotary, Muon", "g2p-medium-gpu.toml", TOGETHER, form=Form(decomposed=True), apart=False),
         ),
         seeds=5, languages=PRONOUNCED["medium"], tried_on=("dut", "hbs_latn", "kor", "bul"), expected_s=60.0,
     ),
@@ -149,7 +152,9 @@ RECORDS = (
             from_config("together, rotary, Muon", "g2p-low-gpu.toml", apart=False),
             from_config("together, joined", "g2p-low-gpu.toml", f"{PLAIN} train.steps=8000", form=Form(joined=4), apart=False),
             from_config("together, decomposed", "g2p-low-gpu.toml", PLAIN, form=Form(decomposed=True), apart=False),
-            from_config("together with medium", "g2p-low-gpu.toml", f"{PLAIN} train.tokens_per_batch=4096 train.steps=12000 model.dropout=0.2", form=Form(with_medium=True), apart=False),
+            from_config("together with medium", "g2p-low-gpu.toml", f"{PLAIN} {WITH_MEDIUM}", form=Form(with_medium=True), apart=False),
+            from_config("together, joined, rotary, Muon", "g2p-low-gpu.toml", "train.steps=8000", form=Form(joined=4), apart=False),
+            from_config("together with medium, rotary, Muon", "g2p-low-gpu.toml", WITH_MEDIUM, form=Form(with_medium=True), apart=False),
         ),
         seeds=10, languages=PRONOUNCED["low"], expected_s=60.0,
     ),

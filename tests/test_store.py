@@ -169,6 +169,11 @@ def test_another_cut_of_the_same_pairs_is_another_store(tmp_path, both, monkeypa
     assert all(rows(store) == rows(stores[0]) for store in stores)
 
 
+def test_counts_of_a_later_version_are_left_out():
+    counts = {"pairs": 3, "kept": 2, "counted_one_day": 1}
+    assert storing.Report.read(counts) == storing.Report(pairs=3, kept=2)
+
+
 def test_a_store_of_an_older_format_is_not_opened(tmp_path, both, monkeypatch):
     monkeypatch.setattr(storing, "FORMAT", storing.FORMAT - 1)
     old = build(tmp_path, PAIRS, both).path

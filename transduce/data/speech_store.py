@@ -63,7 +63,7 @@ class SpeechStore:
     def __init__(self, path: Path) -> None:
         meta = json.loads((path / _META).read_text())
         self.path = path
-        self.report = Report(**meta["report"])
+        self.report = Report.read(meta["report"])
         self.problems: list[str] = meta["problems"]
         self.speeds: tuple[float, ...] = tuple(meta["speeds"])
         self.groups: tuple[int, ...] = tuple(meta["groups"])

@@ -7,10 +7,10 @@ tensors and no batches.
 import json
 import shutil
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Self, TypeVar
@@ -83,6 +83,12 @@ class Report:
     target_unknown: int = 0
     target_bytes: int = 0  # of the texts in UTF-8, with a line break for each; 0 in stores of earlier versions
 
+    @classmethod
+    def read(cls, counts: Mapping[str, int]) -> Self:
+        """The report of a store, which may be of another version: counts that this one does not know are left out."""
+        known = {field.name for field in fields(cls)}
+        return cls(**{name: count for name, count in counts.items() if name in known})
+
     def __add__(self, other: "Report") -> "Report":
         mine, others = asdict(self), asdict(other)
         return Report(**{name: mine[name] + others[name] for name in mine})
@@ -122,7 +128,7 @@ class Store:
     def __init__(self, path: Path) -> None:
         meta = json.loads((path / _META).read_text())
         self.path = path
-        self.report = Report(**meta["report"])
+        self.report = Report.read(meta["report"])
         self.rules = Rules(**meta["rules"])
         self.groups: tuple[int, ...] = tuple(meta["groups"])  # pairs kept of each group of the corpus
         self._source = Ragged(path, "source", meta["source_type"])
