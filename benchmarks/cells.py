@@ -144,7 +144,7 @@ class Session:
     settings: tuple[str, ...] = ()  # of every cell, over its own
     most_lines: int | None = None
     at_once: int = 1  # cells that are trained side by side, where their budgets are steps
-    longest_s: float = 0.0  # that a cell beside others has taken
+    longest_s: float = AROUND_A_CELL_S  # that a cell beside others takes; measured as they end
     _warm: set[tuple[str, str]] = field(default_factory=set)
 
     def run(self, cells: Iterable[Cell], work: Work | None = None) -> bool:

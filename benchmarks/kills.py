@@ -5,12 +5,13 @@
     python benchmarks/kills.py --runs 5 --kind speech           a speech recogniser (spoken digits), with speeds and masks drawn at random
 
 Each of the runs learns for some steps through the command line, English pronunciation (CMUdict) unless `--kind` is given, and is killed once with
-`kill -9` at a random moment of its life: while reading, training, validating or writing. Writes benchmarks/results/kills.json, kills-text.json or
+`kill -9` at a random moment after its training has begun: while training, validating or writing. Writes benchmarks/results/kills.json, kills-text.json or
 kills-speech.json, or the same with -gpu where there is a GPU.
 """
 
 import argparse
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -27,6 +28,9 @@ SETTINGS = """
 model.d_model=64 model.d_ff=128 model.num_decoder_layers=1 model.dropout=0.1 train.steps=120 train.epochs=0
 train.log_every=5 train.validate_every=40 train.checkpoint_every=15 train.validate_lines=40 train.average=3
 """
+
+
+LINES, LATER_S = 26, 0.2  # a run is killed after so many lines of its log, of about 29, and so much later, at most
 
 
 @dataclass(frozen=True)
@@ -60,12 +64,12 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=default_data())
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        straight, seconds = finish(train(Path(folder) / "straight", options))
+        straight = finish(train(Path(folder) / "straight", options))
         draw, equal, moments = random.Random(1), 0, []
         for number in range(options.runs):
             run = Path(folder) / f"killed-{number}"
-            moments.append(kill(train(run, options), draw.uniform(0.1, 0.98) * seconds))
-            equal += finish(train(run, options))[0] == straight
+            moments.append(kill(train(run, options), draw.randint(1, LINES), draw.uniform(0.0, LATER_S)))
+            equal += finish(train(run, options)) == straight
             print(f"{number + 1}: killed after {moments[-1]}; {equal} equal so far", flush=True)
     of_kind = "" if options.kind == "pairs" else f" --kind {options.kind}"
     command = f"python benchmarks/kills.py --runs {options.runs}{of_kind}"
@@ -88,24 +92,27 @@ def train(run: Path, options: argparse.Namespace) -> Training:
     return Training(run, [sys.executable, "-m", "transduce", "train", str(run), *files, "--quiet", "--set", *settings])
 
 
-def finish(training: Training) -> tuple[dict[str, str], float]:
-    """The hashes of the weights a run ends with, and how long it took."""
-    begun = time.perf_counter()
+def finish(training: Training) -> dict[str, str]:
+    """The hashes of the weights a run ends with."""
     subprocess.run(training.command, check=True)
     folder = RunFolder(training.folder)
-    hashes = {which: read_about(folder.weights(which))["sha256"] for which in ("best", "last", "averaged")}
-    return hashes, time.perf_counter() - begun
+    return {which: read_about(folder.weights(which))["sha256"] for which in ("best", "last", "averaged")}
 
 
-def kill(training: Training, after: float) -> str:
-    """Kill after some seconds; how far it had come."""
-    process = subprocess.Popen(training.command)
-    time.sleep(after)
-    process.kill()
-    process.wait()
+def kill(training: Training, lines: int, later_s: float) -> str:
+    """Kill a moment after the log has so many lines; how far it had come."""
     log = training.folder / "metrics.jsonl"
-    lines = log.read_text().count("\n") if log.exists() else 0
-    return f"{after:.1f} s, {lines} lines of log"
+    process = subprocess.Popen(training.command)
+    while process.poll() is None and count_lines(log) < lines:
+        time.sleep(0.005)
+    time.sleep(later_s)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL, "the run ended before it was killed"
+    return f"{count_lines(log)} lines of log"
+
+
+def count_lines(log: Path) -> int:
+    return log.read_text().count("\n") if log.exists() else 0
 
 
 if __name__ == "__main__":

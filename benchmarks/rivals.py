@@ -290,7 +290,7 @@ def task_parts(task: str, results: Results, tested: dict[str, Figures]) -> Itera
     yield f"## {TITLES[task]}: {budget} each"
     yield f"{seeds_measured(cells, budget.seeds)}, on {last['hardware']}. {last['metric']}: `{last['signature']}`, beam {BEAMS[task]}."
     yield systems_table(task, results, tested)
-    yield f"![score over FLOPs, training loss over time, score by source length](images/rivals-{task}.svg)"
+    yield f"![score over FLOPs, training loss, score by source length](images/rivals-{task}.svg)"
     if task == "reversal":
         yield REVERSAL
     if task == "multi30k" and (shorter := flops_rows(results)):
@@ -401,17 +401,25 @@ def cost_plot(task: str, results: Results) -> Plot:
     """Every system is a point; the Transformer at equal FLOPs makes it a line."""
     series = {}
     for system in SYSTEMS:
-        cells = [one for one in results.find(task=task, system=system.name) if not one["purpose"].startswith("rate")]
-        points = sorted({one["purpose"]: (one["flops"], one["score"]) for one in cells}.values())
+        cells = [one for one in results.find(task=task, system=system.name) if "score" in one]
+        groups = [[one for one in cells if one["purpose"] == purpose] for purpose in {one["purpose"] for one in cells}]
+        points = sorted((mean(one["flops"] for one in group), mean(one["score"] for one in group)) for group in groups)
         if points:
             series[system.name] = points
     return Plot("score over training FLOPs", "FLOPs", "score", series, log_x=True, names_at_points=True)
 
 
 def curves_plot(task: str, results: Results) -> Plot:
-    cells = {one["system"]: one["curve"] for one in results.find(task=task, purpose="test", seed=1)}
-    series = {system.name: [(x, y) for x, y in cells[system.name]] for system in SYSTEMS if system.name in cells}
-    return Plot("training loss over time", "seconds", "cross-entropy per token", series)
+    """Over time where cells were alone on the GPU, and otherwise over steps."""
+    cells = {one["system"]: one for one in results.find(task=task, purpose="test", seed=1)}
+    alone = all(one["budget_s"] for one in cells.values())
+    series = {
+        system.name: [(x if alone else x * one["steps"] / one["training_s"], y) for x, y in one["curve"]]
+        for system in SYSTEMS
+        if (one := cells.get(system.name))
+    }
+    what, unit = ("time", "seconds") if alone else ("steps", "steps")
+    return Plot(f"training loss over {what}", unit, "cross-entropy per token", series)
 
 
 def length_plot(task: str, results: Results) -> Plot:

@@ -32,9 +32,10 @@ class Results:
         return [one for one in newest.values() if all(one.get(name) == value for name, value in wanted.items())]
 
     def has(self, cell: Cell) -> bool:
-        """Whether this cell was measured, with the settings and the steps that it has now."""
+        """Whether this cell was measured, with the settings and the budget that it has now."""
         return any(
-            means_the_same(line["settings"], cell.settings) and (not cell.steps or line["steps"] == cell.steps)
+            means_the_same(line["settings"], cell.settings)
+            and (line["steps"] == cell.steps if cell.steps else line["budget_s"] == cell.seconds)
             for line in self.find(key=cell.key)
         )
 

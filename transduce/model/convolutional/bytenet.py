@@ -40,10 +40,12 @@ class Columns:
 
     def under(self, target: Tokens) -> Float[Tensor, "R W D"]:
         """For target token t of a sentence, the column of source token t of the same sentence; zero after its end."""
-        numbers = self.segment.masked_fill(self.segment == 0, AFTER_THE_LAST)  # of sentences, in rising order
-        place, last = torch.searchsorted(numbers, target.segment) + target.position, self.segment.shape[1] - 1
-        inside = place.clamp(max=last)
-        ended = (self.segment.gather(1, inside) != target.segment) | (place > last)
+        rising = self.segment.masked_fill(self.segment == 0, AFTER_THE_LAST)
+        column = torch.searchsorted(rising, target.segment) + target.position  # the first of the sentence, plus t
+        last = self.segment.shape[1] - 1
+        inside = column.clamp(max=last)
+        ended = (self.segment.gather(1, inside) != target.segment) | (column > last)
+        # The backward pass adds atomically on a GPU, with the same bits every time: a column gets one gradient, and zeros.
         columns = self.values.gather(1, inside[..., None].expand(-1, -1, self.values.shape[-1]))
         return columns.masked_fill(ended[..., None], 0)
 

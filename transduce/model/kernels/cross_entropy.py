@@ -82,9 +82,10 @@ def _to_gradient(
     label = tl.load(labels + row)
     at = logits + row * stride
     lanes = tl.arange(0, LANES)[:, None] * EACH + tl.arange(0, EACH)[None, :]
-    whole, plain = row_sums(at, lanes, classes, LANES, EACH, TURNS)
     counts = label >= 0
+    # Before the sums, at which all warps wait for each other: a warp that is ahead overwrites the logits.
     of_label = tl.load(at + tl.where(counts, label, 0)).to(tl.float32)
+    whole, plain = row_sums(at, lanes, classes, LANES, EACH, TURNS)
     spread = smoothing / classes
     tl.store(losses + row, tl.where(counts, whole - (1 - smoothing) * of_label - spread * plain, 0.0))
     tl.store(plain_losses + row, tl.where(counts, whole - of_label, 0.0))

@@ -59,6 +59,9 @@ def _to_gradients(
     counts = label >= 0
     one, other = logits + row * stride, logits + (row + positions) * stride
     lanes = tl.arange(0, LANES)[:, None] * EACH + tl.arange(0, EACH)[None, :]
+    at_label = tl.where(counts, label, 0)
+    # Before the sums, at which all warps wait for each other: a warp that is ahead overwrites the logits.
+    of_label = tl.load(one + at_label).to(tl.float32) + tl.load(other + at_label).to(tl.float32)
     whole_one, plain_one = row_sums(one, lanes, classes, LANES, EACH, TURNS)
     whole_other, plain_other = row_sums(other, lanes, classes, LANES, EACH, TURNS)
     forth, back = tl.zeros((LANES,), tl.float32), tl.zeros((LANES,), tl.float32)
@@ -69,8 +72,6 @@ def _to_gradients(
         forth += tl.sum(tl.where(ids < classes, tl.exp(p) * (p - q), 0.0), 1)
         back += tl.sum(tl.where(ids < classes, tl.exp(q) * (q - p), 0.0), 1)
     to_other, to_one = tl.sum(forth, 0), tl.sum(back, 0)
-    at_label = tl.where(counts, label, 0)
-    of_label = tl.load(one + at_label).to(tl.float32) + tl.load(other + at_label).to(tl.float32)
     spread = smoothing / classes
     entropies = whole_one + whole_other - (1 - smoothing) * of_label - spread * (plain_one + plain_other)
     loss = (entropies + weight * (to_other + to_one) / 2) / 2
