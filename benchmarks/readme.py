@@ -97,7 +97,7 @@ KILLS = {
 
 
 def kills_figure() -> tuple[str, str]:
-    records = [read(name) for name in KILLS]
+    records = [record for name in KILLS if (record := read(name))]
     equal, kills = (sum(record[name] for record in records) for name in ("equal", "kills"))
     what = "training runs killed with `kill -9` at random moments and resumed"
     return what, f"{equal} of {kills} ended with bit-identical weights"

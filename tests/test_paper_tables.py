@@ -220,7 +220,10 @@ def test_cells_side_by_side_are_kept_as_they_end(tmp_path: Path, monkeypatch: py
         return pretend(cell, *others)
 
     monkeypatch.setattr(cells, "run_cell", fail_for_two)
-    wanted = [Cell(task="multi30k", system="rnn", purpose="test", settings=("train.learning_rate=1",), seed=n, steps=9) for n in range(4)]
+    wanted = [
+        Cell(task="multi30k", system="rnn", purpose="test", settings=("train.learning_rate=1",), seed=n, steps=9)
+        for n in range(4)
+    ]
     assert not here.run_side_by_side(wanted)
     assert sorted(line["seed"] for line in here.results.lines) == [0, 1, 3]
     here.longest_s, here.until = 50.0, time.perf_counter() + 10.0

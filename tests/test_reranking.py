@@ -82,7 +82,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, d_ff in (("run", 96), ("reverse", 64)):
         torch.manual_seed(2)
         model = ends_its_sentences(replace(SHAPE, d_ff=d_ff), both.source.size, both.target.size)
-        write_model(folder / name, model, both)
+        write_model(folder / name, model, both, languages=("en", "de") if name == "run" else ("de", "en"))
     write_language_model(folder / "lm", vocabularies(joint=False).target, languages=())  # of a vocabulary of its own
     texts = {"in": ASKED, "ref": lines(6, seed=6, words=GERMAN)}
     for name, content in texts.items():
@@ -208,6 +208,8 @@ def test_other_files_are_refused(content: str, tmp_path: Path) -> None:
         (["rerank", "RUN", "IN", "REF", "-o", "missing/out", "--lm", "LM"], "the folder missing does not exist"),
         (["rerank", "RUN", "IN", "REF", "-o", "out", "--lm", "RUN"], "this model translates: it is not a language model"),
         (["rerank", "RUN", "IN", "REF", "-o", "out", "--reverse", "LM"], "a language model does not translate"),
+        (["rerank", "RUN", "IN", "REF", "-o", "out", "--reverse", "RUN"], "must translate from de to en"),
+        (["translate", "REVERSE", "IN", "--rerank", "JUDGED"], "reverse translates from de to en"),
         (["translate", "RUN", "IN", "--rerank", "missing"], "missing: cannot be read (No such file or directory)"),
         (["translate", "RUN", "IN", "--rerank", "FILE", "--lm", "LM"], "leave out --lm or --rerank"),
         (["translate", "RUN", "IN", "--rerank", "FILE", "--sample"], "reranking needs beam search"),
@@ -215,7 +217,9 @@ def test_other_files_are_refused(content: str, tmp_path: Path) -> None:
 )  # fmt: skip
 def test_mistakes(arguments: list[str], message: str, runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     RerankFile(weights=Weights(lm=0.5), lm=str(runs / "lm")).write(runs / "rerank.json")
+    RerankFile(weights=Weights(reverse=0.5), reverse=str(runs / "reverse")).write(runs / "judged.json")
     names = {"RUN": "run", "LM": "lm", "IN": "in", "REF": "ref", "FILE": "rerank.json"}
+    names |= {"REVERSE": "reverse", "JUDGED": "judged.json"}
     given = [str(runs / names[one]) if one in names else one for one in arguments]
     assert main([*given, "--device", "cpu", "--engine", "torch"]) == 2
     assert message in capsys.readouterr().err

@@ -247,7 +247,7 @@ def test_times_are_those_of_the_recording_if_a_model_leaves_out_quiet(tmp_path: 
 @pytest.mark.parametrize(
     ("kind", "subtype", "rate", "channels"),
     [("WAV", "PCM_16", 16_000, 1), ("WAV", "FLOAT", 192_000, 8), ("FLAC", None, 44_100, 2), ("OGG", "OPUS", 48_000, 1),
-     ("OGG", "VORBIS", 22_050, 2), ("MP3", None, 44_100, 1)],
+     ("OGG", "VORBIS", 22_050, 2), ("MP3", None, 44_100, 1), ("MP3", None, 8_000, 1)],
 )  # fmt: skip
 def test_every_type_is_decoded_from_memory_as_from_a_file(
     tmp_path: Path, kind: str, subtype: str | None, rate: int, channels: int

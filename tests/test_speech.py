@@ -268,6 +268,7 @@ def test_recordings_are_transcribed_scored_and_searched_as_one(corpus: Path, run
     files = [str(corpus / f"valid{number}.wav") for number in range(3)]
     assert len(translator.translate(files, beam=2)) == 3
     evaluation = translator.evaluate(files, ["low", "high", "mid"])
+    assert translator.evaluate(files, ["low", "high", "mid"], metrics="wer").scores.main == evaluation.scores.main
     assert [score.name for score in evaluation.scores.all] == ["WER", "CER"]
     assert "norm:nfkc+lower+no-punctuation" in evaluation.scores.main.signature
     (score,) = translator.score(files[:1], ["low"])
@@ -563,6 +564,27 @@ def test_transcribe_reads_raw_sound_from_a_pipe(
     piped = capsys.readouterr().out
     assert main(["transcribe", str(run), str(corpus / "valid0.wav"), "--device", "cpu", "--beam", "1"]) == 0
     assert capsys.readouterr().out == piped
+
+
+def test_transcribe_reads_an_mp3_from_a_pipe(
+    corpus: Path, run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """At 8 kHz, whose frames begin with other bytes than those of music."""
+    soundfile = pytest.importorskip("soundfile")
+    if "MP3" not in soundfile.available_formats():
+        pytest.skip("libsndfile without MP3 on this system")
+    samples, rate = soundfile.read(corpus / "valid0.wav")
+    soundfile.write(tmp_path / "a.mp3", samples[:: rate // 8_000], 8_000, format="MP3")
+    assert main(["transcribe", str(run), str(tmp_path / "a.mp3"), "--device", "cpu", "--beam", "1"]) == 0
+    from_file = capsys.readouterr().out
+    with (tmp_path / "a.mp3").open() as piped:
+        monkeypatch.setattr(sys, "stdin", piped)
+        assert main(["transcribe", str(run), "-", "--device", "cpu", "--beam", "1"]) == 0
+    assert capsys.readouterr().out == from_file
+    with (tmp_path / "a.mp3").open() as piped:
+        monkeypatch.setattr(sys, "stdin", piped)
+        assert main(["transcribe", str(run), "-", "--rate", "8000", "--device", "cpu"]) == 2
+    assert "a file with a header" in capsys.readouterr().err
 
 
 def test_silence_has_no_text(corpus: Path, run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -178,6 +178,10 @@ def test_subtitles_of_one_recording_go_to_stdout(corpus: Path, capsys: pytest.Ca
         (["a.wav", "b.wav", "--srt"], "--srt with several recordings needs --output DIR"),
         (["x/a.wav", "y/a.wav", "--output", "."], "several recordings would be written to a.txt"),
         (["a.wav", "--output", __file__], "must be a folder, in which each recording gets a file"),
+        (
+            ["a.wav", "--output", "a.txt"],
+            "must be a folder, in which each recording gets a file; to write to one file, use > a.txt",
+        ),
         (["a.wav", "--rate", "8000"], "--rate has no effect"),
         (["-", "--rate", "10"], "--rate 10: must be from 1,000 to 768,000"),
     ],

@@ -42,9 +42,18 @@ def type_of(content: bytes) -> str:
     """The type of a recording by its first bytes, or an empty string."""
     if content[:4] == b"RIFF" and content[8:12] == b"WAVE":
         return "wav"
-    if content[:3] == b"ID3" or (content[:1] == b"\xff" and content[1:2] >= b"\xe0"):
+    if content[:3] == b"ID3" or _begins_a_frame(content):
         return "mp3"
     return {b"fLaC": "flac", b"OggS": "ogg"}.get(content[:4], "")
+
+
+def _begins_a_frame(content: bytes) -> bool:
+    """Whether an mp3 without tags begins here: the header of a frame of layer III, without values that are reserved."""
+    if len(content) < 4 or content[0] != 0xFF or content[1] >> 5 != 0b111:
+        return False
+    version, layer = content[1] >> 3 & 0b11, content[1] >> 1 & 0b11
+    bit_rate, rate = content[2] >> 4, content[2] >> 2 & 0b11
+    return version != 0b01 and layer == 0b01 and bit_rate not in (0, 0b1111) and rate != 0b11
 
 
 def decode(content: bytes, limits: UploadLimits) -> Tensor:

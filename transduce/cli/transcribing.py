@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from transduce.translator.transcription import Transcript
     from transduce.word_models import WordModel
 
-_FORMATS = (b"RIFF", b"fLaC", b"OggS", b"ID3", b"\xff\xfb", b"\xff\xf3")  # how files with a header begin
+_WRITTEN = (".txt", ".json", ".srt", ".vtt")  # names of files, not of folders
 
 
 def transcribe(options: Options) -> int:
@@ -58,8 +58,11 @@ def _check(options: Options) -> None:
         raise SettingError(
             f"--output: several recordings would be written to {twice[0]}.{form}: transcribe them one by one"
         )
-    if options.output and Path(options.output).exists() and not Path(options.output).is_dir():
-        raise SettingError(f"--output {options.output}: must be a folder, in which each recording gets a file")
+    folder = Path(options.output or ".")
+    if not folder.is_dir() and (folder.exists() or folder.suffix in _WRITTEN):
+        raise SettingError(
+            f"--output {options.output}: must be a folder, in which each recording gets a file; to write to one file, use > {folder}"
+        )
 
 
 def _stem(file: str) -> str:
@@ -96,10 +99,12 @@ def _files(options: Options) -> Iterator[tuple[list[str], list[str]]]:
 
 def _from_stdin(folder: Path, rate: int | None) -> str:
     """Standard input as a file; sound without a header is taken for 16-bit samples, at 16 kHz unless a rate is given."""
+    from transduce.audio.uploads import type_of
+
     sound = sys.stdin.buffer.read()
     if not sound:
         raise DataError("-: standard input is empty")
-    has_header = sound.startswith(_FORMATS)
+    has_header = bool(type_of(sound))
     if has_header and rate is not None:
         raise DataError("-: standard input is a file with a header, which has its own rate: leave out --rate")
     path = folder / "standard-input"

@@ -63,9 +63,17 @@ class Judges:
             for found in translations
         ]
 
-    def ready(self) -> None:
-        """Load the models now, so that errors appear before any input is read."""
-        _ = self.lm if self.lm_folder else None, self.reverse if self.reverse_folder else None
+    def ready(self, languages: Sequence[str]) -> None:
+        """Load the models now, so that errors appear before any input is read; `languages` are those of the translator."""
+        _ = self.lm if self.lm_folder else None
+        if not self.reverse_folder:
+            return
+        of_reverse = self.reverse.config.data.languages
+        if languages and of_reverse and tuple(of_reverse) != tuple(languages)[::-1]:
+            raise SettingError(
+                f"{self.reverse_folder} translates from {of_reverse[0]} to {of_reverse[1]}: the reverse model of a translator "
+                f"from {languages[0]} to {languages[1]} must translate from {languages[1]} to {languages[0]}"
+            )
 
 
 class RerankingTranslator(Translator):
@@ -80,7 +88,7 @@ class RerankingTranslator(Translator):
 
     def ready(self, request: SearchRequest | None = None) -> "RerankingTranslator":
         super().ready(self._listing(request or self.request()))
-        self.judges.ready()
+        self.judges.ready(self.config.data.languages)
         return self
 
     def request(self, **changes: float | bool | str | None) -> SearchRequest:

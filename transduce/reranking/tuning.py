@@ -41,7 +41,7 @@ def tune(translator: Translator, request: TuningRequest, say: Callable[[str], No
     test = TestSet.of(request.sources, *request.references, merged=merged)
     translator.ready(search)
     judges = Judges(_absolute(request.lm), _absolute(request.reverse), request.options)
-    judges.ready()
+    judges.ready(translator.config.data.languages)
     say(f"translating {len(test.sources):,} lines with lists of {search.n_best}")
     translations = list(translator.stream(test.sources, search))
     say("scoring the lists")

@@ -113,7 +113,7 @@ def evaluate(
     translator: Translator, test: TestSet, request: SearchRequest | None = None, metrics: Sequence[str] = ()
 ) -> Evaluation:
     """Translate the test set and score it with these metrics, or with those of the task."""
-    named = (metrics,) if isinstance(metrics, str) else metrics
+    named = _of_task((metrics,) if isinstance(metrics, str) else metrics, translator.config)
     wanted = (request or translator.request()).but(figures="none")
     translator.ready(wanted)
     begun = time.perf_counter()
@@ -128,6 +128,12 @@ def evaluate(
         seconds=seconds,
         tokens=sum(t.outputs[0].length for t in translations if t.outputs),
     )
+
+
+def _of_task(metrics: Sequence[str], config: Config) -> tuple[str, ...]:
+    """The metrics as they are meant: of transcripts, `wer` counts words, and not the lines that differ as for pronunciations."""
+    of_speech = {"wer": "word-error-rate"} if config.data.task == "speech" else {}
+    return tuple(of_speech.get(name, name) for name in metrics)
 
 
 def score_texts(

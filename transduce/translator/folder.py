@@ -79,7 +79,7 @@ def open_folder(path: str | Path) -> ModelFolder:
 
 def _what_it_is(path: Path) -> str:
     """What a path is that is not a model folder, and what to do."""
-    train = f"`transduce train {path} --train SOURCE TARGET` creates one"
+    train = f"`transduce train {path} ...` creates one"
     if path.is_file():
         return "a file, not a model folder" + (
             f"; did you mean {path.parent}?" if RunFolder(path.parent).config.is_file() else ""
