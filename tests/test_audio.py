@@ -152,7 +152,7 @@ def hostile(folder: Path, kind: str) -> Recording:
     [
         ("missing", "missing", "no such file"),
         ("text", "broken", "not a recording that can be read"),
-        ("blank", "broken", "not a recording that can be read"),
+        ("blank", "broken", "is empty"),
         ("truncated", "broken", "cut short|not a recording"),
         ("empty", "empty", "no samples"),
         ("short", "too short", "too short: 6 ms"),

@@ -316,7 +316,7 @@ def test_what_serves_transformers_only_refuses_other_families(tmp_path: Path, re
     train_small(tmp_path, "recurrent")
     with pytest.raises(SettingError, match=r"model\.family = recurrent: this model has no attention"):
         transduce.load(tmp_path / "run", engine="torch", device="cpu").attention("a b")
-    with pytest.raises(SettingError, match="this needs a Transformer"):
+    with pytest.raises(SettingError, match="only Transformers and language models can be exported"):
         transduce.export(tmp_path / "run", tmp_path / "exported", "hf", quiet=True)
     with pytest.raises(SettingError, match=r"model\.family = recurrent"):
         transduce.load(tmp_path / "run", engine="ct2", device="cpu").translate(["a b"])

@@ -218,7 +218,7 @@ def write_hostile(folder: Path) -> dict[str, str]:
         "nan.wav": "the recording has samples that are NaN or infinite",
         "truncated.flac": "",  # cut short, or not readable, as the version of libsndfile has it
         "text.wav": "not a recording that can be read",
-        "blank.wav": "not a recording that can be read",
+        "blank.wav": "is empty",
     }
 
 

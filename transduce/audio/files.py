@@ -61,8 +61,10 @@ def _read(recording: Recording, longest_seconds: float) -> tuple[Any, int]:
             _check_length(path, (end - begin) / rate, longest_seconds)
             file.seek(begin)
             sound = file.read(end - begin, dtype="float32", always_2d=True)
-    except (package.LibsndfileError, RuntimeError, TypeError) as error:
-        raise AudioError(path, "broken", f"not a recording that can be read ({_short(error)})") from None
+    except (package.LibsndfileError, RuntimeError, TypeError):
+        empty = not Path(path).stat().st_size
+        what = "is empty" if empty else "not a recording that can be read: of another type, damaged or incomplete"
+        raise AudioError(path, "broken", what) from None
     if len(sound) < end - begin:
         raise AudioError(path, "broken", f"the file is cut short: {len(sound):,} of {end - begin:,} samples are there")
     return sound, rate
@@ -85,7 +87,3 @@ def _check_length(path: str, seconds: float, longest_seconds: float) -> None:
         raise AudioError(
             path, "too long", f"the recording is too long: {seconds:.1f} s of at most {longest_seconds:g} s"
         )
-
-
-def _short(error: Exception) -> str:
-    return str(getattr(error, "error_string", "") or error).strip().rstrip(".")[:80]

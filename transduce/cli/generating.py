@@ -56,16 +56,18 @@ def score_text(options: Options) -> int:
         texts = ["".join(f"{line}\n" for line in read_lines(path)) for path in files]
     model = _load(options)
     strides = [options.stride] if options.stride else [model.context, max(1, model.context // 2)]
-    found = [model.score(texts, stride) for stride in strides]
-    if found[0].unknown:
-        print(
-            f"warning: {found[0].unknown:,} of {found[0].tokens:,} tokens are not in the vocabulary, so the figures look better than they are",
-            file=sys.stderr,
-        )
+    found: list[TextScore] = []
+    for stride in strides:
+        found.append(model.score(texts, stride))
+        if found[0].unknown and len(found) == 1:
+            print(
+                f"warning: {found[0].unknown:,} of {found[0].tokens:,} tokens are not in the vocabulary, so the figures look better than they are",
+                file=sys.stderr,
+            )
+        if not options.json:
+            print(_line(found[-1]), flush=True)
     if options.json:
         print_json([_as_dict(score) for score in found])
-    else:
-        print("\n".join(map(_line, found)))
     return 0
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from transduce.config import DecoderConfig
+from transduce.config import DecoderConfig, TransformerConfig
 from transduce.data import Corpus, found_setting, groups_from_setting, read_pairs
 from transduce.device import choose_device
 from transduce.errors import DataError, RunError, SettingError
@@ -88,6 +88,10 @@ def export_model(
     if isinstance(opened.config.model, DecoderConfig):
         return export_language_model(
             opened, target, to, DEFAULT_SENTENCES, weights=weights, sample=sample, threads=threads, say=say
+        )
+    if not isinstance(opened.config.model, TransformerConfig):
+        raise SettingError(
+            f"{run}: model.family = {opened.config.model.family}: only Transformers and language models can be exported"
         )
     format.refuse(opened)
     format.require()
