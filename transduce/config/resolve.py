@@ -150,7 +150,8 @@ def _of_families(section: str, key: str) -> str:
     having = [name for name, kind in FAMILIES.items() if key in {field.name for field in fields(kind)}]
     if section != "model" or not having:
         return ""
-    return f" for this model: the setting belongs to model.family = {' or '.join(having)}; add model.family={having[0]}"
+    add = f"; add model.family={having[0]}" if len(having) == 1 else ""
+    return f" for this model: the setting belongs to model.family = {' or '.join(having)}{add}"
 
 
 def _suggestion(word: str, known: Iterable[str], section: str = "") -> str:
