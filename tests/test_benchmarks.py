@@ -16,7 +16,7 @@ from transduce.device import Device
 
 Capture = pytest.CaptureFixture[str]
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-SCRIPTS = sorted(BENCHMARKS.glob("*.py"))
+SCRIPTS = sorted(BENCHMARKS.rglob("*.py"))
 
 
 def imports_of_the_package(script: Path) -> Iterator[tuple[str, str]]:
@@ -25,7 +25,7 @@ def imports_of_the_package(script: Path) -> Iterator[tuple[str, str]]:
             yield from ((node.module or "", alias.name) for alias in node.names)
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: str(path.relative_to(BENCHMARKS)))
 def test_a_benchmark_imports_what_there_is(script: Path) -> None:
     for module, name in imports_of_the_package(script):
         if not hasattr(importlib.import_module(module), name):
