@@ -45,7 +45,7 @@ def test_the_imports_of_benchmarks_are_found() -> None:
 COMMANDS = [
     script
     for script in SCRIPTS
-    if re.search(r"ArgumentParser\(|^from cells import", text := script.read_text(encoding="utf-8"), re.MULTILINE)
+    if re.search(r"ArgumentParser\(|^from cells", text := script.read_text(encoding="utf-8"), re.MULTILINE)
     and "__main__" in text
 ]
 
