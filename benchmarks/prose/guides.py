@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 from report.section import Result, read
 
+from transduce.training.scaling import NVLINK, STEP_S, TOKEN_S, WEIGHT_S, Cluster, reference_cost, reference_seconds
+
 from .statements import Statement, Statements, given, logged, number, says
 
 
@@ -128,6 +130,38 @@ def corpora() -> Iterator[Statement]:
     yield says(f"this happened to {result['differ_from_translate']} of {result['lines']:,} lines with the ct2 engine")
 
 
+def scaling() -> Iterator[Statement]:
+    """The page explains a model of cost, whose constants are fitted to measurements."""
+    base, tokens = 63.1e6, 25_600
+    one, many, slow = (
+        reference_cost(cluster, base, tokens) for cluster in (Cluster(8), Cluster(8, 8), Cluster(8, 8, 100.0))
+    )
+    yield says(
+        f"{1e3 * STEP_S:.1f} ms, plus {1e6 * TOKEN_S:.2f} µs + {1e15 * WEIGHT_S:.1f} fs per parameter for each target token",
+        fits_measurements(),
+    )
+    yield says(f"{NVLINK / 1e9:.0f} GB/s within a machine")
+    yield says(f"over PCIe at 25 GB/s, the exchange takes {one.bytes_within / 25e6:.0f} ms for base")
+    added, added_slowly = (1e3 * (step.exchange_seconds - one.exchange_seconds) for step in (many, slow))
+    yield says(
+        f"the network adds {added:.1f} ms for base. With 100 Gb/s it adds {number(added_slowly / added)} times that"
+    )
+    yield says("communication is then a fifth of a step with 25,600 tokens per GPU", 0.17 < slow.communication < 0.23)
+    flat = 7 / 8 * 6 * base
+    yield says(f"{flat / 1e9:.2f} GB for base, {number(flat / many.bytes_across)} times as much")
+
+
+def fits_measurements() -> bool:
+    """Whether the model of cost is within 2 % of the three steps that were measured on a GPU."""
+    measured = read("train-speed-gpu")["results"] | read("train-speed-gpu-sizes")["results"]
+    cases = {"base, 25.6k": (63.1e6, 25_600), "base, 102k": (63.1e6, 102_400), "big, 25.6k": (214.3e6, 25_600)}
+
+    def seconds(case: str, tokens: int) -> float:
+        return tokens / measured[f"{case} tokens a step"]["systems"]["ours"]["target_tokens_per_s"]
+
+    return all(abs(reference_seconds(*size) / seconds(case, size[1]) - 1) < 0.02 for case, size in cases.items())
+
+
 STATEMENTS: dict[str, Statements] = {
     "docs/how-to/back-translation-and-distillation.md": distillation,
     "docs/how-to/checking-data.md": drift,
@@ -138,4 +172,5 @@ STATEMENTS: dict[str, Statements] = {
     "docs/how-to/pronunciation-and-inflection.md": pronunciation,
     "docs/how-to/speech.md": speech_translation,
     "docs/how-to/translating-corpora.md": corpora,
+    "docs/scaling.md": scaling,
 }
