@@ -83,7 +83,11 @@ def test_clips_of_common_voice_are_in_a_folder_beside_the_table(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("m.tsv", "audio\ttext\na.wav\n", r"m\.tsv:2: 1 columns, but the first line names 2"),
+        (
+            "m.tsv",
+            "audio\ttext\na.wav\n",
+            r"m\.tsv:2: 1 column, but the first line names 2: give audio, text, with a tab between them",
+        ),
         ("m.tsv", "audio\ttext\n\tone\n", r"m\.tsv:2: no recording"),
         ("m.tsv", "audio\ttext\toffset\na.wav\tone\tx\n", r"m\.tsv:2: offset is 'x', not a number of seconds"),
         ("m.jsonl", '{"audio": "a.wav"}\n', r"m\.jsonl:1: no text"),

@@ -24,6 +24,7 @@ from transduce.data import cache
 from transduce.data.augmentation import Augmentation
 from transduce.data.corpus import Corpus, PairBlock
 from transduce.data.ragged import Numbers, Ragged, RaggedWriter, Rows
+from transduce.data.recorded_pairs import at_line
 from transduce.data.scanning import Scan
 from transduce.data.store import STORE, Report, in_parallel
 from transduce.errors import DataError
@@ -195,7 +196,7 @@ def _encode(vocabulary: Vocabulary, rules: SpeechRules, block: PairBlock) -> _En
             )
         except AudioError as error:
             if rules.strict:
-                raise DataError(f"{place}: {error}") from None
+                raise at_line(error, place) from None
             problems.append(f"{place}: {error}")
             reasons.append("too long" if error.reason == "too long" else "unusable")
             continue

@@ -39,7 +39,7 @@ from transduce.data import (
 )
 from transduce.data.batches import Pairs
 from transduce.data.holding_out import hold_out
-from transduce.data.manifests import look_like_recordings
+from transduce.data.manifests import NAME_COLUMNS, look_like_recordings
 from transduce.errors import DamagedFile, DataError, RunError, SettingError
 from transduce.memory import peak_resident
 from transduce.text import Vocabularies
@@ -330,10 +330,7 @@ def _check_recordings(scanned: _Scans, train: Corpus, start: ModelFolder | None)
     """Refuse recordings beside texts, be they in the validation data or what the model to start from knows."""
     heard = scanned.train.audio
     if not heard and look_like_recordings(scanned.train.sample[0]):
-        raise DataError(
-            f"{' '.join(train.groups[0])}: the sources are names of recordings: begin the table with a line that names its columns, "
-            "audio and text, with a tab between them"
-        )
+        raise DataError(f"{' '.join(train.groups[0])}: the sources are names of recordings: {NAME_COLUMNS}")
     if heard and train.columns:
         raise SettingError(
             "data.columns: a table of recordings names its columns in its first line: leave out --columns"
