@@ -386,9 +386,9 @@ def _prepared(config: Config, both: Vocabularies, corpora: _Corpora, scanned: _S
     mixture.check()
     names = [" ".join(Path(file).name for file in group) for group in groups_from_setting(config.data.train)]
     about = [
-        f"training: {train.report.summary()}",
+        f"training: {train.summary()}",
         *(mixture.summary(names) if len(names) > 1 or config.data.weights else []),
-        f"validation: {valid.report.summary()}",
+        f"validation: {valid.summary()}",
     ]
     for line in [*about, *train.report.warnings()]:
         say(line)
