@@ -1,9 +1,11 @@
 """Speech from manifest to transcript: what is read and left out, training that resumes, transcripts and their error rates."""
 
 import dataclasses
+import io
 import json
 import re
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 from safetensors.torch import load_file
 from tones import TINY, train, write_corpus
 
@@ -28,6 +31,7 @@ from transduce.data.augmentation import Augmentation
 from transduce.data.speech_store import SpeechStore
 from transduce.errors import DataError, SettingError, TransduceError
 from transduce.metrics import normalised_transcript, score_outputs
+from transduce.training.feature_display import features_line, shown_features
 from transduce.training.loop import Trainer
 from transduce.translator.picture import draw_attention
 from transduce.translator.transcription import RecordingPieces
@@ -379,6 +383,38 @@ def test_each_reason_to_leave_out_a_recording_is_counted_by_itself_with_its_line
         assert "left.tsv:30: " not in said
         assert "left out: 1 transcript too long for CTC on the recording, in other lines" in said
         assert "left.tsv:31: the transcript is empty" in said
+
+
+def test_without_a_terminal_lines_say_how_far_the_features_are(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At most one line in 15 seconds: none for this corpus, until every piece of it may have one."""
+    monkeypatch.setattr("transduce.data.speech_store._AT_ONCE", 10)
+    files = {"train": corpus / "train.tsv", "valid": corpus / "valid.tsv"}
+    for seconds, expected in ((15.0, []), (0.0, ["10 of 24", "20 of 24", "24 of 24", "4 of 4"])):
+        monkeypatch.setattr("transduce.training.feature_display.PLAIN_EVERY_S", seconds)
+        settings = TINY | {"data.cache": str(tmp_path / f"cache{seconds}")}
+        transduce.train(tmp_path / f"run{seconds}", **files, steps=1, settings=settings)
+        said = capsys.readouterr().err
+        found = re.findall(r"features of (.*) recordings, [\d.e-]+ hours/s", said)
+        assert found == expected
+
+
+@pytest.mark.parametrize("error", [None, DataError("damaged")])
+def test_a_terminal_shows_a_bar_which_is_gone_at_the_end(error: DataError | None) -> None:
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=200, soft_wrap=True)
+    with suppress(DataError), shown_features(console, 2_000) as show:
+        show(1_500, 3.0)
+        if error:
+            raise error
+    shown = screen.getvalue()
+    assert re.search(r"features of 1,500 of 2,000 recordings, .* hours/s", shown)
+    assert shown.rindex("\x1b[?25h") > shown.rindex("features of")  # the cursor is back
+
+
+def test_the_line_about_features_has_the_rate() -> None:
+    assert features_line(1_500, 2_000, 3.0, 60.0) == "features of 1,500 of 2,000 recordings, 0.05 hours/s"
 
 
 def test_features_are_kept_in_16_bits_at_each_speed(corpus: Path, run: Path) -> None:

@@ -24,6 +24,7 @@ from transduce.config.models.speech import SHORTER
 from transduce.data import cache
 from transduce.data.augmentation import Augmentation
 from transduce.data.corpus import Corpus, PairBlock
+from transduce.data.feature_progress import ShowFeatures, WatchFeatures, unwatched
 from transduce.data.ragged import Numbers, Ragged, RaggedWriter, Rows
 from transduce.data.recorded_pairs import at_line
 from transduce.data.scanning import Scan
@@ -160,15 +161,16 @@ def open_or_build_speech(
     folder: Path,
     *,
     notify: Callable[[str], None] = cache.to_stderr,
+    watch: WatchFeatures = unwatched,
 ) -> SpeechStore:
     """The store of this corpus, from the cache in `folder` or built now; unusable recordings are reported both times."""
     name = STORE + cache.entry_key("speech", FORMAT, scan.content, vocabulary.model, rules)
 
     def build(path: Path) -> None:
         notify(f"computing the features of {scan.pairs:,} recordings")
-        report = _write(
-            in_parallel(partial(_encode, vocabulary, rules), _pieces(corpus)), vocabulary, corpus, rules, path
-        )
+        pieces = in_parallel(partial(_encode, vocabulary, rules), _pieces(corpus))
+        with watch(scan.pairs) as show:
+            report = _write(_shown(pieces, show), vocabulary, corpus, rules, path)
         if report.kept == 0:
             raise DataError(_nothing_left(report, json.loads((path / _META).read_text())["left_out"][0]))
 
@@ -176,6 +178,15 @@ def open_or_build_speech(
     for line in _listed(store):
         notify(f"left out: {line}")
     return store
+
+
+def _shown(pieces: "Iterator[_Encoded]", show: ShowFeatures) -> "Iterator[_Encoded]":
+    """The pieces; after each, it is shown how many recordings are done and how long they are."""
+    report = Report()
+    for piece in pieces:
+        report += piece.report
+        show(report.pairs, report.source_tokens * FRAME_SECONDS / 3600)
+        yield piece
 
 
 def _listed(store: SpeechStore) -> Iterator[str]:

@@ -52,7 +52,7 @@ def plan_run(
         folder = RunFolder(Path(run) if run else Path(scratch, "run"))
         if cluster and not folder.config.exists():
             requested = for_processes(requested, cluster.processes, on_gpus=True)
-        prepared = prepare_data(folder, requested, reporter.say, begun, inspect)
+        prepared = prepare_data(folder, requested, reporter.say, begun, inspect, reporter.features)
         restart_peak()
         # `train` will find the vocabularies and the ids in the cache, so the time to make them does not count.
         trainer = _trainer_that_fits(folder, prepared, reporter, begun + prepared.caching_seconds)

@@ -55,7 +55,8 @@ def train(
         reporter = reporter if launch.number == 0 else SilentReporter()
     else:
         with alone_in(folder):
-            result = run_training(prepare(folder, requested, reporter.say, begun, inspect), Alone(), reporter, 0)
+            prepared = prepare(folder, requested, reporter.say, begun, inspect, reporter.features)
+            result = run_training(prepared, Alone(), reporter, 0)
     _say_finished(folder, result, reporter)
     return result
 
