@@ -44,10 +44,11 @@ from transduce.data.manifests import NAME_COLUMNS, look_like_recordings
 from transduce.errors import DamagedFile, DataError, RunError, SettingError
 from transduce.memory import peak_resident
 from transduce.text import Vocabularies
-from transduce.training.choices import Say, reads_text, settings_of_new, settings_of_resumed
+from transduce.training.choices import Say, reads_text, settings_of_new
 from transduce.training.feed import TrainingData
 from transduce.training.output_limit import fit_output_limit
 from transduce.training.request import RequestedSettings
+from transduce.training.resuming import settings_of_resumed
 from transduce.training.warm_up import warming_up
 from transduce.translator import (
     ModelFolder,
@@ -208,7 +209,7 @@ def _prepare_resumed(folder: RunFolder, requested: RequestedSettings, say: Say, 
     with tempfile.TemporaryDirectory() as scratch:
         corpora = _corpora(config.data, Path(scratch))
         scanned = _scan(corpora, config.data, say)
-        _check_unchanged(folder, scanned)
+        _check_unchanged(folder, scanned, requested)
         caching_begun, reading_peak = time.perf_counter(), peak_resident()
         with warming_up(config):
             prepared = _prepared(config, read_vocabularies(folder, config), corpora, scanned, say, watch)
@@ -490,7 +491,7 @@ def _write_folder(folder: RunFolder, config: Config, prepared: Prepared) -> None
     write_config(folder, config)
 
 
-def _check_unchanged(folder: RunFolder, scanned: _Scans) -> None:
+def _check_unchanged(folder: RunFolder, scanned: _Scans, requested: RequestedSettings) -> None:
     try:
         known = json.loads(folder.data.read_text(encoding="utf-8"))
         known = {name: known[name] for name in ("train", "valid")}
@@ -503,4 +504,8 @@ def _check_unchanged(folder: RunFolder, scanned: _Scans) -> None:
         ("valid", "validation", scanned.valid.content),
     ):
         if known[name] != now:
-            raise DataError(f"{folder.path}: the {kind} data has changed since this run started; use a new folder")
+            option = requested.typed.get(f"data.{name}", "")
+            remedy = f"leave out {option.split()[0]} to resume the run with its own data, or " if option else ""
+            raise DataError(
+                f"{folder.path}: {f'{option}: ' if option else ''}the {kind} data has changed since this run started: {remedy}use a new folder"
+            )
