@@ -31,6 +31,13 @@ from transduce.translator.engine import Ids, SearchBlock, SearchRequest
 # In float32 the patience is high enough to find the same outputs. Quantized weights change a few outputs anyway, so there
 # it is the lowest that does not reduce quality: 1, CTranslate2's default, reduced it more than quantization (docs/log.md).
 PATIENCE: dict[str, dict[str, float]] = {"best": {"float32": 4, "rounded": 1.5}, "lists": {"float32": 16, "rounded": 2}}
+# Settings of a request; `refusal` looks at the kind of length penalty.
+SUPPORTED = frozenset(
+    {
+        *("beam", "n_best", "alpha", "length_penalty", "max_extra", "allow_unknown", "figures"),
+        *("sampling", "temperature", "top_k", "top_p", "seed"),
+    }
+)
 IMPOSSIBLE = -1e9  # CTranslate2 gives outputs that must not be chosen a log-probability below this
 
 
@@ -40,6 +47,8 @@ def refusal(request: SearchRequest, longest: int) -> str:
         return "it does not support terms that must occur"
     if request.aligned or request.replace_unknown:
         return "alignments need attention weights, which it does not return"
+    if setting := request.refusal(SUPPORTED):
+        return f"it does not support {setting}"
     beam_ranks = request.beam > 1 and not request.sampling
     if beam_ranks and request.length_penalty == "paper" and request.alpha != 0:
         return 'it supports the length penalty n^alpha only, not length_penalty = "paper"'

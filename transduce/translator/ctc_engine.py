@@ -22,6 +22,11 @@ from transduce.translator.engine import Ids, SearchBlock, SearchRequest
 from transduce.translator.torch_engine import TorchEngine
 from transduce.translator.word_search import WordGuide, Words, WordWeights
 
+# A text is as long as the frames allow, and its score has weights of its own, so neither the length limit nor the length penalty
+# is used. `<unk>` is never written.
+SUPPORTED = frozenset(
+    {"beam", "n_best", "figures", "alpha", "length_penalty", "max_extra", "allow_unknown", "aligned", "replace_unknown"}
+)
 _ROWS = 64  # texts that the decoder scores at once
 
 
@@ -63,7 +68,7 @@ class CtcEngine:
     def stream(self, blocks: Iterable[SearchBlock], request: SearchRequest) -> Iterator[list[list[Hypothesis]]]:
         """For each block, the hypotheses for each of its sources, best first; `request.beam` of them are scored by the decoder."""
         for block in blocks:
-            _check(block, request)
+            check_request(block, request)
             found = self.candidates(block.sources, request.beam, with_decoder=self.weights.ctc_weight < 1)
             yield [[_hypothesis(one, self.weights) for one in self.ranked(texts)[: request.n_best]] for texts in found]
 
@@ -143,6 +148,9 @@ def _hypothesis(one: Candidate, weights: WordWeights) -> Hypothesis:
     return Hypothesis(one.tokens, one.score(weights), sum(one.decoder) if one.decoder else one.ctc, one.decoder)
 
 
-def _check(block: SearchBlock, request: SearchRequest) -> None:
+def check_request(block: SearchBlock, request: SearchRequest) -> None:
+    """Refuse what a search with words cannot do."""
     if request.sampling or request.constrained or any(map(len, block.prefixes)):
         raise SettingError("an n-gram model works with beam search alone: leave out sampling, prefixes and terms")
+    if setting := request.refusal(SUPPORTED):
+        raise SettingError(f"an n-gram model does not support {setting}: leave it out")
