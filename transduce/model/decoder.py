@@ -11,18 +11,17 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import embedding
 
 from transduce.config import DecoderConfig
 from transduce.errors import DataError
 from transduce.model.attention import Cache, MultiHeadAttention
 from transduce.model.dropout import Dropout
+from transduce.model.embeddings import embed, make_embedding
 from transduce.model.layers import EncoderLayer, layer_matrices, make_norm, normalise
 from transduce.model.model import Matrices, Model
 from transduce.model.positions import Positions
 from transduce.model.shapes import Float, Int
 from transduce.model.tokens import Sequences, Source, Tokens, keep_earlier_of
-from transduce.model.transformer import make_embedding
 
 
 @dataclass
@@ -96,6 +95,4 @@ class Decoder(Model):
     def _embed(self, ids: Int[Tensor, "R W"], position: Int[Tensor, "R W"], longest: int) -> Float[Tensor, "R W D"]:
         if longest > self.config.context:
             raise DataError(f"{longest} tokens are more than the model's context of {self.config.context} tokens")
-        table = self.output_embedding
-        x = embedding(ids, table.weight, table.padding_idx) * self.config.d_model**0.5
-        return self.embedding_dropout(self.positions(x, position, longest))
+        return self.embedding_dropout(self.positions(embed(self.output_embedding, ids), position, longest))

@@ -22,16 +22,17 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import embedding, pad
+from torch.nn.functional import pad
 
 from transduce.config.models.mingru import MinGruConfig
 from transduce.model.attention import KeysValues, MultiHeadAttention
 from transduce.model.dropout import Dropout
+from transduce.model.embeddings import embed, make_embeddings
 from transduce.model.layers import FeedForward, Residual, layer_matrices
 from transduce.model.model import Matrices, Model
 from transduce.model.shapes import Float, Int
 from transduce.model.tokens import Keep, Source, Tokens, keep_source
-from transduce.model.transformer import Memory, make_embedding, tied
+from transduce.model.transformer import Memory
 
 # --- the recurrence ----------------------------------------------------------------------------------------------
 
@@ -196,9 +197,9 @@ class MinGru(Model):
     def __init__(self, config: MinGruConfig, source_size: int, target_size: int) -> None:
         super().__init__()
         self.config, self.target_pad, self.output_bias = config, target_size - 1, None
-        sizes = source_size, target_size, target_size
-        tables = [make_embedding(size, config.d_model) for size in sizes]
-        self.source_embedding, self.target_embedding, self.output_embedding = tied(tables, config.tie)
+        self.source_embedding, self.target_embedding, self.output_embedding = make_embeddings(
+            source_size, target_size, config.d_model, config.tie
+        )
         self.dropout = Dropout(config.dropout)
         self.encoder: Sequence[Layer] = nn.ModuleList(  # type: ignore[assignment]
             Layer(config, in_decoder=False) for _ in range(config.num_encoder_layers)
@@ -248,7 +249,7 @@ class MinGru(Model):
         return layer_matrices([*self.encoder, *self.decoder]) | gates
 
     def _embed(self, table: nn.Embedding, ids: Tensor) -> Tensor:
-        return self.dropout(embedding(ids, table.weight, table.padding_idx) * self.config.d_model**0.5)
+        return self.dropout(embed(table, ids))
 
 
 # --- what training costs -----------------------------------------------------------------------------------------

@@ -24,19 +24,19 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import embedding, pad
+from torch.nn.functional import pad
 
 from transduce.config.models.prefix import PrefixConfig
 from transduce.errors import DataError
 from transduce.model.attention import Cache, Tap
 from transduce.model.cost import kept_per_layer
 from transduce.model.dropout import Dropout
+from transduce.model.embeddings import embed, make_embeddings
 from transduce.model.layers import EncoderLayer, layer_matrices, make_norm, normalise
 from transduce.model.model import Matrices, Model
 from transduce.model.positions import Positions
 from transduce.model.shapes import Float, Int
 from transduce.model.tokens import Keep, Source, Tokens
-from transduce.model.transformer import make_embedding, tied
 
 
 @dataclass
@@ -71,9 +71,9 @@ class Prefix(Model):
     def __init__(self, config: PrefixConfig, source_size: int, target_size: int) -> None:
         super().__init__()
         self.config, self.target_pad = config, target_size - 1
-        sizes = source_size, target_size, target_size
-        tables = [make_embedding(size, config.d_model) for size in sizes]
-        self.source_embedding, self.target_embedding, self.output_embedding = tied(tables, config.tie)
+        self.source_embedding, self.target_embedding, self.output_embedding = make_embeddings(
+            source_size, target_size, config.d_model, config.tie
+        )
         self.output_bias = nn.Parameter(torch.zeros(self.target_pad)) if config.output_bias else None
         self.positions = Positions(config)
         self.embedding_dropout = Dropout(config.dropout)
@@ -92,9 +92,7 @@ class Prefix(Model):
         """The hidden states from which each next target token is predicted, for all target positions at once."""
         position = torch.cat([memory.position, positions_after(memory, target)], 1)
         segment = torch.cat([memory.segment, target.segment], 1)
-        x = torch.cat(
-            [self._embed(self.source_embedding, memory.ids), self._embed(self.target_embedding, target.ids)], 1
-        )
+        x = torch.cat([embed(self.source_embedding, memory.ids), embed(self.target_embedding, target.ids)], 1)
         x, keep = self._placed(x, position, segment.shape[1]), self._keep(segment, memory.width)
         for number, layer in enumerate(self.layers):
             layer.attention.tap = self._tap(number, memory.width)
@@ -104,7 +102,7 @@ class Prefix(Model):
     def begin(self, memory: Tokens) -> PrefixState:
         """The state before the first target token: here the source passes the layers, which cache its keys and values."""
         caches = [Cache() for _ in self.layers]
-        x = self._placed(self._embed(self.source_embedding, memory.ids), memory.position, memory.width)
+        x = self._placed(embed(self.source_embedding, memory.ids), memory.position, memory.width)
         keep = self._keep(memory.segment, memory.width)
         for layer, cache in zip(self.layers, caches, strict=True):
             x = layer(x, memory.position, keep, cache)
@@ -115,7 +113,7 @@ class Prefix(Model):
         position = (state.source != 0).sum(1, keepdim=True) + state.length
         state.length += 1
         seen = pad(state.source, (0, state.length), value=1)
-        x = self._placed(self._embed(self.target_embedding, tokens[:, None]), position, seen.shape[1])
+        x = self._placed(embed(self.target_embedding, tokens[:, None]), position, seen.shape[1])
         keep = Keep(torch.ones_like(position), seen)
         for layer, cache in zip(self.layers, state.caches, strict=True):
             x = layer(x, position, keep, cache)
@@ -135,9 +133,6 @@ class Prefix(Model):
         """Divides the weights of a layer among its uses; None if nobody watches."""
         taps = {part: tap for part, uses in self.uses.items() if (tap := uses[number].tap)}
         return partial(_divide, taps, source_width) if taps else None
-
-    def _embed(self, table: nn.Embedding, ids: Int[Tensor, "R W"]) -> Float[Tensor, "R W D"]:
-        return embedding(ids, table.weight, table.padding_idx) * self.config.d_model**0.5
 
     def _placed(self, x: Float[Tensor, "R W D"], position: Int[Tensor, "R W"], longest: int) -> Float[Tensor, "R W D"]:
         """The input of the first layer: embeddings plus positions, all below `longest`."""
