@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from transduce.config import FeedForwardConfig
+from transduce.model.cost import OPERATIONS_PER_WEIGHT
 from transduce.model.dropout import Dropout
 from transduce.model.embeddings import embed, make_embedding
 from transduce.model.model import Attention, Model
@@ -114,7 +115,7 @@ def feed_forward_flops(
     source = separate * (2 * d * config.d_ff + d * d)
     attention = separate * (windows * d + 2 * d * mean_length)
     target = (windows + d) * config.d_ff + config.d_ff * d + d * classes + attention
-    return 6.0 * (source * source_tokens + target * target_tokens)
+    return OPERATIONS_PER_WEIGHT * (source * source_tokens + target * target_tokens)
 
 
 def feed_forward_activations(

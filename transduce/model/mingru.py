@@ -26,6 +26,7 @@ from torch.nn.functional import pad
 
 from transduce.config.models.mingru import MinGruConfig
 from transduce.model.attention import KeysValues, MultiHeadAttention
+from transduce.model.cost import OPERATIONS_PER_WEIGHT
 from transduce.model.dropout import Dropout
 from transduce.model.embeddings import embed, make_embeddings
 from transduce.model.layers import FeedForward, Residual, layer_matrices
@@ -265,7 +266,7 @@ def mingru_flops(
         config.num_encoder_layers * layer + config.num_decoder_layers * 2 * d * d
     )  # the keys and values of each layer
     target = config.num_decoder_layers * (layer + 2 * d * d + 2 * d * mean_length) + d * classes
-    return 6.0 * (source * source_tokens + target * target_tokens)
+    return OPERATIONS_PER_WEIGHT * (source * source_tokens + target * target_tokens)
 
 
 def mingru_activations(config: MinGruConfig, source_positions: int, target_positions: int, masks: bool) -> int:

@@ -29,7 +29,13 @@ from torch.nn.functional import pad
 from transduce.config.models.prefix import PrefixConfig
 from transduce.errors import DataError
 from transduce.model.attention import Cache, Tap
-from transduce.model.cost import kept_per_layer
+from transduce.model.cost import (
+    OPERATIONS_PER_WEIGHT,
+    attention_weights,
+    feed_forward_weights,
+    products_per_key,
+    stack_activations,
+)
 from transduce.model.dropout import Dropout
 from transduce.model.embeddings import embed, make_embeddings
 from transduce.model.layers import EncoderLayer, layer_matrices, make_norm, normalise
@@ -166,15 +172,11 @@ def prefix_flops(
     config: PrefixConfig, classes: int, source_tokens: int, target_tokens: int, mean_length: float
 ) -> float:
     """Operations to train on this many tokens, counted as in `transduce/model/cost.py`: every token is compared with both sides."""
-    d, keys, values = config.d_model, config.num_heads * config.key_width, config.num_heads * config.value_width
-    feed_forward = d * config.d_ff * (3 if config.activation == "swiglu" else 2)
-    layer = 2 * d * (keys + values) + feed_forward + (keys + values) * 2 * mean_length
-    return 6.0 * (config.num_decoder_layers * layer * (source_tokens + target_tokens) + d * classes * target_tokens)
+    layer = attention_weights(config) + feed_forward_weights(config) + products_per_key(config) * 2 * mean_length
+    layers = config.num_decoder_layers * layer * (source_tokens + target_tokens)
+    return OPERATIONS_PER_WEIGHT * (layers + config.d_model * classes * target_tokens)
 
 
 def prefix_activations(config: PrefixConfig, source_positions: int, target_positions: int, masks: bool) -> int:
     """How many numbers the forward pass keeps for the backward pass, without the logits."""
-    kept = masks and config.dropout > 0
-    attention, feed_forward, _ = kept_per_layer(config, kept)
-    per_position = config.num_decoder_layers * (attention + feed_forward) + (1 + kept) * config.d_model
-    return per_position * (source_positions + target_positions)
+    return stack_activations(config, config.num_decoder_layers, masks) * (source_positions + target_positions)
