@@ -10,9 +10,9 @@ from transduce.device import Device
 from transduce.model import Ensemble, Model, SlidingDecoder, Source, Tokens, collate, watch
 from transduce.search import Hypothesis, length_penalty
 from transduce.search.beam import beam_search
+from transduce.search.beam_state import Observer
 from transduce.search.constrained import constrained_search
 from transduce.search.fusion import FusedState, fuse
-from transduce.search.lattice import Observer
 from transduce.search.sampling import sample
 from transduce.search.step import SearchState, Step
 from transduce.text import UNKNOWN
