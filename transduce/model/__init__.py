@@ -13,7 +13,7 @@ from transduce.model.sliding import SlidingDecoder, SlidingState
 from transduce.model.taps import AttentionMaps, watch
 from transduce.model.tokens import Frames, Sequences, Source, SourceItem, Tokens, collate
 from transduce.model.transformer import DecoderState, Memory, Transformer, as_transformer
-from transduce.model.unfilled import parameter_shapes, unfilled_model
+from transduce.model.uninitialised import parameter_shapes, uninitialised_model
 
 __all__ = [
     "FAMILIES",
@@ -51,7 +51,7 @@ __all__ = [
     "register",
     "stored_tensors",
     "training_flops",
-    "unfilled_model",
+    "uninitialised_model",
     "watch",
     "without_heads",
 ]

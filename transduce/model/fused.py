@@ -57,7 +57,7 @@ def _fits_a_page(attention: MultiHeadAttention, keep: Keep) -> bool:
     return kernels.fits_a_page(keep.query, keep.key, attention.d_k)
 
 
-def attend_to_self(
+def self_attention(
     attention: MultiHeadAttention, residual: Residual, x: Tensor, position: Tensor, keep: Keep
 ) -> Tensor:
     stacked, heads, rotary = attention.stacked, attention.heads, position if attention.rotary else None
@@ -69,7 +69,7 @@ def attend_to_self(
     )
 
 
-def attend_to_source(
+def source_attention(
     attention: MultiHeadAttention, residual: Residual, x: Tensor, memory: Tensor, keep: Keep
 ) -> Tensor:
     stacked, heads = attention.stacked, attention.heads
@@ -79,10 +79,10 @@ def attend_to_source(
     )
 
 
-def feed(feed_forward: FeedForward, residual: Residual, x: Tensor) -> Tensor:
-    inner = feed_forward.inner
+def feed_forward(network: FeedForward, residual: Residual, x: Tensor) -> Tensor:
+    inner = network.inner
     return kernels.feed_forward(
-        x, inner.weight, inner.bias, output_parameters(feed_forward.outer, residual), residual_options(residual)
+        x, inner.weight, inner.bias, output_parameters(network.outer, residual), residual_options(residual)
     )
 
 

@@ -9,7 +9,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 import transduce
 from transduce.checkpoint import RunFolder, read_about
-from transduce.model.repeatable import _Repeatable, attend_repeatably, deterministic_algorithms
+from transduce.model.deterministic_attention import _Deterministic, deterministic_algorithms, deterministic_attention
 
 SETTINGS = {
     "train.steps": 8, "train.tokens_per_batch": 8_000, "train.validate_lines": 4, "train.validate_every": 8, "train.checkpoint_every": 8,
@@ -57,12 +57,12 @@ def test_a_language_model_on_a_gpu_repeats_the_same_weights(positions: str, line
 
 
 @pytest.mark.numerics
-def test_repeatable_attention_has_the_results_and_gradients_of_attention() -> None:
+def test_deterministic_attention_has_the_results_and_gradients_of_attention() -> None:
     inputs = [torch.randn(2, 3, 5, 8, requires_grad=True) for _ in range(3)]
     mask = torch.rand(2, 1, 5, 5) < 0.7
     mask[..., 0] = True
     plain = scaled_dot_product_attention(*inputs, mask, scale=0.3)
-    ours = _Repeatable.apply(lambda *given: attend_repeatably(*given, mask, scale=0.3), *inputs)
+    ours = _Deterministic.apply(lambda *given: deterministic_attention(*given, mask, scale=0.3), *inputs)
     torch.testing.assert_close(ours, plain)
     factors = torch.randn_like(plain)
     for one, other in zip(*(torch.autograd.grad(out, inputs, factors) for out in (ours, plain)), strict=True):
