@@ -15,13 +15,13 @@ from tones import train, write_corpus
 
 import transduce
 from transduce.cli import main
+from transduce.derived.word_models import CandidateTable
 from transduce.errors import DamagedFile, DataError, RunError, SettingError
 from transduce.ngrams import NgramModel, estimate, write_arpa
 from transduce.search.ctc import NoGuide, prefix_search
 from transduce.text import Vocabulary, train_vocabulary
 from transduce.translator.ctc_engine import Candidate
 from transduce.translator.word_search import WordGuide, Words, WordWeights, read_lexicon
-from transduce.word_models import CandidateTable
 
 Array = NDArray[np.float64]
 
