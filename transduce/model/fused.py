@@ -36,10 +36,9 @@ _DECLARED = (SUPPORTS, DECODER_SUPPORTS, PREFIX_SUPPORTS)
 
 def understands(config: LayersConfig) -> bool:
     """Whether the kernels support layers with these settings, including their matrix sizes."""
-    even = config.key_width == config.value_width and config.key_width * config.num_heads == config.d_model
     aligned = config.d_model % kernels.ALIGNED == config.d_ff % kernels.ALIGNED == 0
     declared = any(not supports.refusal(config) for supports in _DECLARED)
-    return declared and even and aligned and config.key_width in kernels.HEAD_WIDTHS
+    return declared and aligned and config.heads_fill_d_model and config.key_width in kernels.HEAD_WIDTHS
 
 
 def covers(layer: EncoderLayer | DecoderLayer, x: Tensor, keeps: Sequence[Keep]) -> bool:

@@ -5,7 +5,8 @@ Knows pieces and words, but no model: an engine provides the alignment of tokens
 
 from collections.abc import Iterator, Sequence
 
-BLANK = "▁"  # sentencepiece's mark for the beginning of a word
+from transduce.text import WORD_START
+
 UNKNOWN = "<unk>"  # sentencepiece's name for an unknown token, which counts as a word
 
 Pairs = list[tuple[int, int]]  # (source word, output word), counted from 0
@@ -19,7 +20,7 @@ def word_numbers(pieces: Sequence[str]) -> list[int]:
 def _word_numbers(pieces: Sequence[str]) -> Iterator[int]:
     number = -1
     for piece in pieces:
-        number += piece.startswith(BLANK) or piece == UNKNOWN or number < 0
+        number += piece.startswith(WORD_START) or piece == UNKNOWN or number < 0
         yield number
 
 

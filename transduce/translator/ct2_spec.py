@@ -42,7 +42,7 @@ def refusal(config: TransformerConfig) -> str:
     """Why this model cannot be one of CTranslate2's, or nothing."""
     if setting := SUPPORTS.refusal(config):
         return f"{setting} is not built for it"
-    if config.key_width * config.num_heads == config.value_width * config.num_heads == config.d_model:
+    if config.heads_fill_d_model:
         return ""
     return f"model.d_k = {config.key_width} and model.d_v = {config.value_width}: it takes d_model / num_heads only"
 
