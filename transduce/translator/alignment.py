@@ -24,10 +24,10 @@ def _word_numbers(pieces: Sequence[str]) -> Iterator[int]:
         yield number
 
 
-def word_pairs(source: Sequence[str], target: Sequence[str], looks_at: Sequence[int]) -> Pairs:
+def word_pairs(source: Sequence[str], target: Sequence[str], alignment: Sequence[int]) -> Pairs:
     """Aligned words, given the pieces of both sides and the source piece of each target piece."""
     from_words, to_words = word_numbers(source), word_numbers(target)
-    return sorted({(from_words[at], word) for at, word in zip(looks_at, to_words, strict=True)})
+    return sorted({(from_words[at], word) for at, word in zip(alignment, to_words, strict=True)})
 
 
 def pharaoh(pairs: Pairs) -> str:
