@@ -4,12 +4,16 @@ Sees tokens and weights; the translator provides both.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from transduce.errors import SettingError
 from transduce.files import check_place
 from transduce.translator.outputs import Attention
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 PICTURES = (".png", ".pdf", ".svg")
 PAGE = ".html"  # one file to look around in, made by `standalone`
@@ -41,34 +45,42 @@ def draw_attention(attention: Attention, path: str | Path) -> None:
 
     path = check_picture_path(path)
     _check_size(attention)
-    source = _axis(attention.source, TIMES) if attention.in_time else _axis(attention.source)
-    written, before = _axis(attention.written), _axis([START, *attention.target[1:]])
-    parts = [
-        (f"Encoder self-attention{' (seconds)' * attention.in_time}", attention.maps.encoder, source, source),
-        (
-            "Decoder self-attention: each output token attends to those before it",
-            attention.maps.decoder,
-            written,
-            before,
-        ),
-        (
-            f"Cross-attention: each output token attends to the {_of_source(attention)}",
-            attention.maps.cross,
-            written,
-            source,
-        ),
-    ]
-    parts = [part for part in parts if part[1]]  # a recurrent model attends to the source only
-    heights = [len(maps) for _, maps, _, _ in parts]
+    parts = _parts(attention)
+    layers = [len(part.maps) for part in parts]
     across = IN_TIME if attention.in_time else PER_TOKEN * len(attention.source)
     side = max(across, PER_TOKEN * len(attention.target), PANEL)
-    heads = parts[0][1][0].shape[1]
-    figure = Figure(figsize=(side * heads + 1.5, side * sum(heights) + 1.2 * len(parts)), dpi=110, layout="constrained")
-    figures = figure.subfigures(len(parts), 1, height_ratios=heights, squeeze=False)[:, 0]
-    for part, (title, maps, queries, keys) in zip(figures, parts, strict=True):
-        part.suptitle(title, fontsize=12, fontweight="bold")
-        _draw_part(part, [layer[0].float().cpu().numpy() for layer in maps], queries, keys)
+    heads = parts[0].maps[0].shape[1]
+    figure = Figure(figsize=(side * heads + 1.5, side * sum(layers) + 1.2 * len(parts)), dpi=110, layout="constrained")
+    figures = figure.subfigures(len(parts), 1, height_ratios=layers, squeeze=False)[:, 0]
+    for one, part in zip(figures, parts, strict=True):
+        one.suptitle(part.title, fontsize=12, fontweight="bold")
+        _draw_part(one, [layer[0].float().cpu().numpy() for layer in part.maps], part.queries, part.keys)
     figure.savefig(path)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One of the paper's three uses of attention: its weights in each layer, and what is written along both sides."""
+
+    title: str
+    maps: "Sequence[Tensor]"
+    queries: Axis
+    keys: Axis
+
+
+def _parts(attention: Attention) -> list[_Part]:
+    """The uses that the model has: a recurrent model attends to the source only."""
+    source = _axis(attention.source, TIMES) if attention.in_time else _axis(attention.source)
+    written, before = _axis(attention.written), _axis([START, *attention.target[1:]])
+    encoder = f"Encoder self-attention{' (seconds)' * attention.in_time}"
+    decoder = "Decoder self-attention: each output token attends to those before it"
+    cross = f"Cross-attention: each output token attends to the {_of_source(attention)}"
+    parts = [
+        _Part(encoder, attention.maps.encoder, source, source),
+        _Part(decoder, attention.maps.decoder, written, before),
+        _Part(cross, attention.maps.cross, written, source),
+    ]
+    return [part for part in parts if part.maps]
 
 
 def _check_size(attention: Attention) -> None:
