@@ -27,7 +27,7 @@ from transduce.comparison.request import CompareRequest
 from transduce.comparison.significance import LEVEL, Seeds, Test, paired_tests
 from transduce.comparison.systems import open_system, parse_systems
 from transduce.comparison.test_lines import read_test_lines
-from transduce.measures import Measure, make_measures
+from transduce.metrics.measures import Measure, make_measures
 
 PACKAGES = ["numpy", "sacrebleu"]
 TESTS: tuple[Test, ...] = ("bootstrap", "randomization")

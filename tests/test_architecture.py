@@ -32,13 +32,13 @@ DOCUMENTS += sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/deci
 # From the bottom up. A part may import those of lower rows, never one of its own row: they are independent.
 LEVELS = [
     ["errors", "cores", "placeholders"],
-    ["config", "device", "edit_rate", "files", "memory", "threads", "scripts", "environment", "pronunciations"],
+    ["config", "device", "files", "memory", "threads", "scripts", "environment", "pronunciations"],
     ["text", "model", "search", "metrics", "tensor_file", "documents", "audio", "ngrams"],
     ["continuous"],
-    ["data", "checkpoint", "measures"],
+    ["data", "checkpoint"],
     ["translator", "run_lock", "run_log"],
     ["training", "batch_translation"],
-    ["explore", "exchange", "averaging", "shortlisting", "word_models", "synthesis", "reranking", "tracking"],
+    ["explore", "exchange", "derived", "reranking", "tracking"],
     ["demo", "paper", "server", "diagnosis", "comparison"],
     ["api"],
     ["cli"],
@@ -48,7 +48,7 @@ LEVEL = {part: number for number, parts in enumerate(LEVELS) for part in parts}
 # Narrower than the rows: what the rules of the house say of each island.
 SEES_ONLY = {
     "text": {"errors", "files"},
-    "metrics": {"edit_rate", "errors", "scripts"},
+    "metrics": {"errors", "cores", "scripts"},
     "search": {"errors"},
     "model": {"errors", "config"},
     "tensor_file": set(),
@@ -63,9 +63,8 @@ SEES_ONLY = {
     "explore": {"errors", "files", "text", "model", "search", "checkpoint", "translator", "run_lock", "run_log"},
     "tracking": {"errors", "config", "files", "data", "checkpoint", "translator", "run_lock", "run_log"},
     "batch_translation": {"errors", "cores", "config", "files", "data", "checkpoint", "translator"},
-    "measures": {"errors", "metrics"},
-    "reranking": {"errors", "files", "search", "checkpoint", "measures", "translator"},
-    "comparison": {"errors", "files", "config", "metrics", "measures", "data", "translator", "explore"},
+    "reranking": {"errors", "files", "search", "checkpoint", "metrics", "translator"},
+    "comparison": {"errors", "files", "config", "metrics", "data", "translator", "explore"},
     "server": {"errors", "cores", "checkpoint", "memory", "documents", "audio", "translator", "explore"},
     "exchange": {
         *("errors", "files", "config", "device", "text", "model", "search", "tensor_file", "data", "checkpoint"),

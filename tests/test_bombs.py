@@ -20,7 +20,7 @@ ALLOWED = 250_000_000  # bytes that a refusal may take, once everything is impor
 # Commands in a process that has imported what they need. The limit on its addresses is for a fix that fails: it ends there.
 MEASURED = """
 import contextlib, io, json, resource, sys
-import torch, ctranslate2, transduce.training, transduce.averaging, transduce.exchange, transduce.translator.torch_engine
+import torch, ctranslate2, transduce.training, transduce.derived.averaging, transduce.exchange, transduce.translator.torch_engine
 from transduce.cli import main
 
 unit = 1 if sys.platform == "darwin" else 1024

@@ -24,7 +24,7 @@ from transduce.comparison.report import report
 from transduce.comparison.significance import Seeds, holm, p_value, paired_tests
 from transduce.comparison.systems import SystemPaths, parse_systems
 from transduce.errors import DataError, SettingError, TransduceError
-from transduce.measures import ErrorRateMeasure, Measure, make_measures
+from transduce.metrics.measures import ErrorRateMeasure, Measure, make_measures
 from transduce.translator import Translator
 from transduce.translator.alignment import word_pairs
 

@@ -328,7 +328,7 @@ def test_a_program_that_knows_ctranslate2_alone(compute_type: str, tmp_path: Pat
 def test_what_ctranslate2_has_no_form_for_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     run = write_folder(tmp_path / "run", dataclasses.replace(SHAPE, activation="swiglu"))
     with pytest.raises(
-        SettingError, match=r'CTranslate2: model\.activation = "swiglu" is not built for it; try --to onnx'
+        SettingError, match=r'CTranslate2: it does not support model\.activation = "swiglu"; try --to onnx'
     ):
         export_model(run, tmp_path / "new", "ct2")
     assert not (tmp_path / "new").exists()

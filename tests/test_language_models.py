@@ -25,7 +25,8 @@ from transduce.explore.text_view import text_view
 from transduce.model import Decoder, Sequences, Tokens
 from transduce.text import EOS, Vocabularies, Vocabulary, train_vocabulary
 from transduce.training.loss import batch_loss
-from transduce.translator.language_model import GeneratedText, GenerationRequest, LanguageModel, Speller
+from transduce.translator.generation import GeneratedText, GenerationRequest, IncrementalDetokenizer
+from transduce.translator.language_model import LanguageModel
 
 SIZE, PAD, CONTEXT = 20, 19, 12
 
@@ -393,7 +394,7 @@ def test_samples_are_reproducible_and_stream_as_they_are_returned(model: Languag
 )
 def test_a_text_ends_with_its_document(characters: Vocabulary, documents: str, text: str, taken: int) -> None:
     first, second = (characters.encode([line])[0] for line in ("ob", "th"))
-    speller, parts = Speller(characters, [], documents), []
+    speller, parts = IncrementalDetokenizer(characters, [], documents), []
     for token in [*first, EOS, *second[:-1]]:
         if not speller.ended:
             parts.append(speller.take(token))
@@ -405,7 +406,7 @@ def test_a_text_ends_with_its_document(characters: Vocabulary, documents: str, t
 def test_a_text_ends_before_the_first_string_that_stops_it(characters: Vocabulary, stop: list[str]) -> None:
     whole = "bboobobor\nobobo"
     ids = [token for line in characters.encode(whole.split("\n")) for token in line][:-1]
-    text = GeneratedText(Speller(characters, [], "file"), stop)
+    text = GeneratedText(IncrementalDetokenizer(characters, [], "file"), stop)
     shown = "".join(map(text.take, ids)) + text.held
     ends = [whole.index(one) for one in stop if one in whole]
     assert shown == whole[: min(ends, default=len(whole))]

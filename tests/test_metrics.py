@@ -15,17 +15,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sacrebleu.metrics import TER
 
-from transduce import metrics
-from transduce.edit_rate import edit_rate
 from transduce.errors import DataError, SettingError
 from transduce.metrics import (
+    SYMBOL_METRICS,
+    Scores,
+    SymbolUnits,
     bleu_tokenizer,
     edit_distance,
     group_references,
+    sacrebleu_metric,
+    sacrebleu_metrics,
     score_outputs,
-    symbol_scores,
     translation_scores,
 )
+from transduce.metrics.edit_rate import edit_rate
 
 GERMAN = (
     ["Ein Hund läuft über die Wiese.", "Zwei Männer (einer mit Hut) reden, oder?", "Das kostet 3,50 €!"],
@@ -40,6 +43,11 @@ CHINESE = (
     [["一条狗在草地上跑。"], ["两个男人在说话。"], ["今天的天气真好。"]],
 )
 LETTERS = st.text("abc", max_size=6)
+
+
+def symbol_scores(outputs: list[str], references: list[list[str]], units: SymbolUnits = "word") -> Scores:
+    """Token error rate, sequence error rate and exact match."""
+    return score_outputs(outputs, references, SYMBOL_METRICS, units=units)
 
 
 def sacrebleu_command(folder: Path, hypotheses: list[str], references: list[list[str]], *options: str) -> list[dict]:
@@ -88,7 +96,7 @@ def test_a_varying_number_of_references_is_counted_and_said() -> None:
 
 def test_advice_of_sacrebleu_is_given_once(caplog: pytest.LogCaptureFixture) -> None:
     tokenized = [f"a tokenized line {number} ." for number in range(150)]
-    metrics.sacrebleu_metric("bleu", [], "de")
+    sacrebleu_metric("bleu", [], "de")
     (once,) = logging.getLogger("sacrebleu").filters
     once.said.clear()
     for _ in range(3):
@@ -125,7 +133,7 @@ def test_ter_can_be_left_out() -> None:
 def test_the_language_chooses_the_tokenizer(
     monkeypatch: pytest.MonkeyPatch, language: str, packages: set[str], tokenizer: str
 ) -> None:
-    monkeypatch.setattr(metrics, "find_spec", lambda name: name in packages or None)
+    monkeypatch.setattr(sacrebleu_metrics, "find_spec", lambda name: name in packages or None)
     assert bleu_tokenizer(language) == tokenizer
 
 

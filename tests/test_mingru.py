@@ -13,28 +13,28 @@ from transduce.config import build
 from transduce.config.models import MinGruConfig
 from transduce.errors import SettingError
 from transduce.model import IGNORED, Tokens, kept_activations, mingru, parameter_shapes, training_flops
-from transduce.model.mingru import GatedRecurrence, Scan, by_steps, in_rounds, states_of_rows
+from transduce.model.mingru import GatedRecurrence, Scan, parallel_scan, sequential_scan, states_of_rows
 
 pytestmark = pytest.mark.numerics
 
 
-def loop(keep: Tensor, new: Tensor) -> Tensor:
-    """h_t = keep_t * h_{t-1} + new_t, written out."""
-    states, state = [], torch.zeros_like(new[:, 0])
-    for t in range(new.shape[1]):
-        state = keep[:, t] * state + new[:, t]
+def loop(decay: Tensor, inputs: Tensor) -> Tensor:
+    """h_t = decay_t * h_{t-1} + input_t, written out."""
+    states, state = [], torch.zeros_like(inputs[:, 0])
+    for t in range(inputs.shape[1]):
+        state = decay[:, t] * state + inputs[:, t]
         states.append(state)
     return torch.stack(states, 1)
 
 
-@pytest.mark.parametrize("way", [by_steps, in_rounds])
+@pytest.mark.parametrize("way", [parallel_scan, sequential_scan])
 @pytest.mark.parametrize("width", [1, 2, 3, 8, 13])
 def test_a_scan_and_its_gradient_are_those_of_a_loop(width: int, way: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a CPU it is computed step by step, and on a GPU in rounds."""
     monkeypatch.setattr(mingru, "scan", way)
     torch.manual_seed(1)
-    keep, new, above = (torch.rand(2, width, 3, dtype=torch.float64) for _ in range(3))
-    given = keep.requires_grad_(), new.requires_grad_()
+    decay, inputs, above = (torch.rand(2, width, 3, dtype=torch.float64) for _ in range(3))
+    given = decay.requires_grad_(), inputs.requires_grad_()
     ours, theirs = Scan.apply(*given), loop(*given)
     torch.testing.assert_close(ours, theirs)
     for one, other in zip(
@@ -45,12 +45,12 @@ def test_a_scan_and_its_gradient_are_those_of_a_loop(width: int, way: Any, monke
 
 def test_every_sentence_of_a_row_begins_with_nothing() -> None:
     torch.manual_seed(1)
-    keep, new = torch.rand(1, 7, 3), torch.randn(1, 7, 3)
+    decay, inputs = torch.rand(1, 7, 3), torch.randn(1, 7, 3)
     segment = torch.tensor([[1, 1, 1, 2, 2, 0, 0]])
     for backwards in (False, True):
-        found = states_of_rows(keep, new, segment, backwards)
+        found = states_of_rows(decay, inputs, segment, backwards)
         for part in (slice(0, 3), slice(3, 5)):
-            inside = keep[:, part], new[:, part]
+            inside = decay[:, part], inputs[:, part]
             expected = loop(*(x.flip(1) for x in inside)).flip(1) if backwards else loop(*inside)
             torch.testing.assert_close(found[:, part], expected)
 
@@ -58,7 +58,7 @@ def test_every_sentence_of_a_row_begins_with_nothing() -> None:
 def test_a_recurrence_is_its_equations() -> None:
     """h_t = f_t * h_{t-1} + (1 - f_t) * c_t, half of the channels from right to left."""
     torch.manual_seed(1)
-    layer, x = GatedRecurrence(6, both_ways=True, longest_memory=8), torch.randn(1, 5, 6)
+    layer, x = GatedRecurrence(6, bidirectional=True, longest_memory=8), torch.randn(1, 5, 6)
     with torch.no_grad():
         gate, candidate = layer.gates(x).chunk(2, -1)
         f = gate.sigmoid()
@@ -68,7 +68,7 @@ def test_a_recurrence_is_its_equations() -> None:
 
 
 def test_channels_begin_with_the_memories_that_are_set() -> None:
-    layer = GatedRecurrence(8, both_ways=True, longest_memory=16)
+    layer = GatedRecurrence(8, bidirectional=True, longest_memory=16)
     memory = 1 / (1 - layer.gates.bias[:8].sigmoid())  # of a share f that is kept, the mean is 1 / (1 - f) tokens
     torch.testing.assert_close(memory, torch.cat([torch.linspace(2, 16, 4)] * 2), atol=1e-4, rtol=1e-4)
 

@@ -210,10 +210,10 @@ def test_rotary_sees_distances_only() -> None:
 def test_embeddings_are_scaled_and_tied() -> None:
     model = make()
     assert model.source_embedding is model.target_embedding is model.output_embedding
-    ids = torch.tensor([[5]])
-    torch.testing.assert_close(
-        model._embed(model.source_embedding, ids)[0, 0], model.target_embedding.weight[5] * 32**0.5
-    )
+    first = torch.tensor([[0]])
+    embedded = model.eval().embed_target(torch.tensor([[5]]), first, longest=1)
+    expected = model.target_embedding.weight[5] * 32**0.5 + sinusoids(first, 32)[0, 0]
+    torch.testing.assert_close(embedded[0, 0], expected)
 
 
 def test_norm_is_over_the_features_of_one_token() -> None:

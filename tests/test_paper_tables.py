@@ -13,7 +13,7 @@ import torch
 from transduce.cli.main import main
 from transduce.errors import SettingError
 from transduce.metrics import Score
-from transduce.paper import showing
+from transduce.paper import tables
 from transduce.paper.cells import Cell, Finished, Task, TestFiles, by_length, is_available, read_lines, run_cell
 from transduce.paper.dot_products import measure_dot_products, softmax_gradient
 from transduce.paper.plots import Plot, draw, for_document, for_page
@@ -53,7 +53,7 @@ def task(folder: Path) -> Task:
     write_reversal(folder, longest=4, sizes={"train": 60, "valid": 8, "test": 30})
     train, valid, test = (TestFiles(folder / f"{s}.source", folder / f"{s}.target") for s in ("train", "valid", "test"))
     settings = ("data.task=symbols", "data.source_units=word", "data.target_units=word", f"data.cache={folder}/cache")
-    return Task("reversal", [(str(train.source), str(train.target))], valid, test, settings, showing.symbols)
+    return Task("reversal", [(str(train.source), str(train.target))], valid, test, settings, tables.symbols)
 
 
 # --- rows and systems -----------------------------------------------------------------------------------------------
@@ -299,15 +299,15 @@ def test_the_command_writes_one_page(tmp_path: Path, monkeypatch: pytest.MonkeyP
         figures |= {"settings": list(cell.settings)}
         return Finished({**FIGURES, **figures, "metric": "<b>"}, [""] * 1000)
 
-    monkeypatch.setattr(showing, "warm_up", lambda *_: None)
-    monkeypatch.setattr(showing, "run_cell", pretend)
-    monkeypatch.setattr(showing, "LENGTHS", [4, 8])
-    monkeypatch.setattr(showing, "WIDTHS", [16, 32])
+    monkeypatch.setattr(tables, "warm_up", lambda *_: None)
+    monkeypatch.setattr(tables, "run_cell", pretend)
+    monkeypatch.setattr(tables, "LENGTHS", [4, 8])
+    monkeypatch.setattr(tables, "WIDTHS", [16, 32])
     monkeypatch.setattr(
-        showing, "write_reversal", lambda folder: write_reversal(folder, 4, {"train": 1, "valid": 1, "test": 1000})
+        tables, "write_reversal", lambda folder: write_reversal(folder, 4, {"train": 1, "valid": 1, "test": 1000})
     )
     words = [(f"w{number}", "W ER D") for number in range(3000)]
-    monkeypatch.setattr(showing, "read_dictionary", lambda: words)
+    monkeypatch.setattr(tables, "read_dictionary", lambda: words)
     assert main(["paper", str(tmp_path), "--minutes", "0.01"]) == 0
     page = (tmp_path / "paper.html").read_text(encoding="utf-8")
     assert all(title in page for title in ("Table 1", "Table 2", "Table 3", "Long sequences", "The factor"))
@@ -322,7 +322,7 @@ def test_the_command_writes_one_page(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_minutes_must_be_positive(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="minutes = 0: must be more than 0"):
-        showing.run_paper(tmp_path, 0)
+        tables.run_paper(tmp_path, 0)
     assert main(["paper", str(tmp_path), "--minutes", "0"]) == 2
 
 

@@ -30,7 +30,7 @@ from transduce.data.batches import Batch, Batching, Pairs
 from transduce.device import Device
 from transduce.errors import SettingError
 from transduce.model import Family, Frames, Model, Tokens, Transformer, make_model
-from transduce.model.transformer import make_embedding
+from transduce.model.embeddings import make_embedding
 from transduce.text import EOS
 from transduce.training.optimizer import make_optimizer
 from transduce.training.update import PlainUpdate

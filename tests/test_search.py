@@ -18,9 +18,9 @@ from transduce.continuous.search import SlotBeamSearch, SlotGreedySearch
 from transduce.errors import SettingError
 from transduce.search import Hypothesis, PaperPenalty, Penalty, PowerPenalty, length_penalty
 from transduce.search.beam import beam_search
+from transduce.search.beam_state import Ranking
 from transduce.search.constrained import constrained_search
 from transduce.search.fusion import FusedState, fuse
-from transduce.search.lattice import Ranking
 from transduce.search.sampling import sample
 from transduce.search.step import ScoreStep, forced_tokens, log_probabilities, next_scores, top
 from transduce.search.step import hypotheses as found_in
@@ -339,7 +339,7 @@ def test_an_observer_is_shown_every_step_and_changes_nothing() -> None:
     first = sorted(log_softmax(models[0](())), reverse=True)[:4]
     assert shown[0].found.totals[0].tolist() == pytest.approx(first, abs=1e-6)
     for ranking in shown:
-        going = ranking.found.tokens.gather(1, ranking.alive.slots)
+        going = ranking.found.tokens.gather(1, ranking.alive.ranks)
         assert torch.equal(going, ranking.alive.tokens)
         assert (
             END not in going[torch.tensor(limits)[ranking.sentence] > ranking.position + 1]

@@ -22,7 +22,8 @@ from transduce.server.generation import TURN, GenerationWork
 from transduce.server.jobs import LAST, UNNECESSARY
 from transduce.server.keys import add_key
 from transduce.server.service import Service
-from transduce.translator.language_model import GeneratedText, GenerationRequest, LanguageModel
+from transduce.translator.generation import GeneratedText, GenerationRequest
+from transduce.translator.language_model import LanguageModel
 
 SAMPLED: dict[str, Any] = {"prompt": "the ca", "sampling": True, "n": 3, "seed": 7, "top_p": 0.9, "max_tokens": 20}
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from transduce.cli import main
+from transduce.derived.shortlisting import COMMON, LISTED, make_shortlist
 from transduce.errors import DamagedFile, DataError, RunError, SettingError
-from transduce.shortlisting import COMMON, LISTED, make_shortlist
 from transduce.translator import LoadOptions, Translator
 
 pytest.importorskip("ctranslate2", reason="pip install 'transduce[ct2]'")

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from transduce.averaging import _mean
 from transduce.checkpoint import Tensors, average, read_tensors, write_tensors
+from transduce.derived.averaging import _mean
 from transduce.training.state import TrainingState
 
 pytestmark = pytest.mark.numerics

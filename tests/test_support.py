@@ -14,7 +14,9 @@ from transduce.continuous import decoder
 from transduce.errors import SettingError
 from transduce.exchange import hf, onnx_graphs
 from transduce.model import fused
-from transduce.translator import ct2_spec
+from transduce.translator import SearchRequest, ct2_spec, ctc_engine
+from transduce.translator.engine import SearchBlock
+from transduce.translator.slot_engine import SlotEngine
 
 DECLARED = {
     "kernels": fused.SUPPORTS,
@@ -113,3 +115,71 @@ def test_settings_that_are_not_named_must_stand_at_their_default() -> None:
 
 def test_the_paper_is_known_to_all() -> None:
     assert [name for name, refused in REFUSES.items() if refused(Config().model)] == []
+
+
+# --- what engines know of a request ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestOfTomorrow(SearchRequest):
+    """A request with a setting that was added later."""
+
+    diversity: float = 0.0
+
+
+def refused_with_words(request: SearchRequest, prefix: tuple[int, ...] = ()) -> str:
+    try:
+        ctc_engine.check_request(SearchBlock([[5]], [prefix]), request)
+    except SettingError as error:
+        return str(error)
+    return ""
+
+
+def refused_by_ctranslate2(request: SearchRequest) -> str:
+    pytest.importorskip("ctranslate2")
+    from transduce.translator import ct2_engine
+
+    assert {one.name for one in fields(SearchRequest)} >= ct2_engine.SUPPORTED
+    return ct2_engine.refusal(request, longest=1)
+
+
+REFUSED_BY: dict[str, Callable[[SearchRequest], str]] = {
+    "slots": lambda request: request.refusal(SlotEngine.SUPPORTED),
+    "CTranslate2": refused_by_ctranslate2,
+    "CTC": refused_with_words,
+}
+
+
+@pytest.mark.parametrize("engine", REFUSED_BY)
+def test_an_engine_refuses_a_request_of_tomorrow(engine: str) -> None:
+    refused = REFUSED_BY[engine]
+    assert refused(RequestOfTomorrow(length_penalty="power", beam=7, seed=3)) == ""
+    assert "diversity = 0.5" in refused(RequestOfTomorrow(length_penalty="power", diversity=0.5))
+
+
+@pytest.mark.parametrize("supported", [SlotEngine.SUPPORTED, ctc_engine.SUPPORTED])
+def test_what_engines_know_of_a_request_exists(supported: frozenset[str]) -> None:
+    assert supported <= {one.name for one in fields(SearchRequest)}
+
+
+def test_slots_leave_other_requests_to_the_plain_engine() -> None:
+    others = [SearchRequest(sampling=True), SearchRequest(constrained=True), SearchRequest(allow_unknown=False)]
+    assert [request.refusal(SlotEngine.SUPPORTED) for request in others] == [
+        "sampling = True",
+        "constrained = True",
+        "allow_unknown = False",
+    ]
+    assert SearchRequest(beam=9, n_best=3, aligned=True, figures="none").refusal(SlotEngine.SUPPORTED) == ""
+
+
+def test_the_settings_of_sampling_matter_only_to_sampling() -> None:
+    assert SearchRequest(temperature=2.0, top_k=5).refusal(()) == ""
+    assert SearchRequest(sampling=True, top_k=5).refusal({"sampling"}) == "top_k = 5"
+
+
+def test_a_search_with_words_is_a_beam_search() -> None:
+    alone = "an n-gram model works with beam search alone: leave out sampling, prefixes and terms"
+    assert refused_with_words(SearchRequest(sampling=True)) == alone
+    assert refused_with_words(SearchRequest(constrained=True)) == alone
+    assert refused_with_words(SearchRequest(), prefix=(5,)) == alone
+    assert refused_with_words(SearchRequest()) == ""

@@ -9,15 +9,15 @@ import torch
 from folders import SHAPE, edit_config, ends_its_sentences, lines, vocabularies, write_folder, write_model
 
 import transduce
-from transduce import synthesis
-from transduce.averaging import average
 from transduce.batch_translation import Where
 from transduce.batch_translation.worker import Worker
 from transduce.checkpoint import read_tensors
 from transduce.cli import main
 from transduce.config import TransformerConfig
+from transduce.derived import synthesis
+from transduce.derived.averaging import average
+from transduce.derived.synthesis import Made, smaller_than, taught_by
 from transduce.errors import DataError, RunError, SettingError
-from transduce.synthesis import Made, smaller_than, taught_by
 from transduce.text import Vocabularies, train_vocabulary
 from transduce.training import TrainingRequest
 from transduce.translator import LoadOptions, ModelFolder, SearchRequest, Translator, open_folder

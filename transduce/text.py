@@ -31,6 +31,7 @@ Units = Literal["bpe", "unigram", "char", "word"]
 
 EOS = 0
 UNKNOWN = 1
+WORD_START = "▁"  # sentencepiece: a piece that begins with it begins a word
 
 _RESERVED = ("</s>", "<unk>", "<pad>")
 _SUBWORDS = ("bpe", "unigram")
@@ -328,7 +329,7 @@ def _training_error(message: str, size: int) -> DataError | SettingError:
 
 def _check_symbols(symbols: Sequence[str]) -> None:
     for symbol in symbols:
-        if symbol in _RESERVED or symbol.split() != [symbol] or "▁" in symbol:
+        if symbol in _RESERVED or symbol.split() != [symbol] or WORD_START in symbol:
             raise SettingError(
                 f"data.symbols: {symbol!r} cannot be a symbol: it is reserved, empty or contains a space"
             )

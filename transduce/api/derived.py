@@ -11,7 +11,7 @@ from transduce.data import Files, groups_of, without_pipes
 from transduce.translator import LoadOptions
 
 if TYPE_CHECKING:
-    from transduce.word_models import WordModel
+    from transduce.derived.word_models import WordModel
 
 
 def average(runs: Sequence[str | Path], folder: str | Path, *, weights: Weights = "auto") -> Path:
@@ -22,7 +22,7 @@ def average(runs: Sequence[str | Path], folder: str | Path, *, weights: Weights 
         PosixPath('runs/mean')
     """
     tune_idle_threads()
-    from transduce.averaging import average as write_average
+    from transduce.derived.averaging import average as write_average
 
     return write_average(runs, folder, weights)
 
@@ -44,7 +44,7 @@ def shortlist(run: str | Path, train: Files | None = None, *, threads: int = 0, 
         PosixPath('runs/en-de/shortlist.txt')
     """
     tune_idle_threads()
-    from transduce.shortlisting import make_shortlist
+    from transduce.derived.shortlisting import make_shortlist
 
     say = reporter(quiet)
     with TemporaryDirectory() as scratch:
@@ -87,7 +87,7 @@ def ngram(
         WordWeights(lm_weight=0.6, word_bonus=1.0, ctc_weight=0.4, prefixes=60)
     """
     tune_idle_threads()
-    from transduce.word_models import make_word_model
+    from transduce.derived.word_models import make_word_model
 
     options = LoadOptions(engine="torch", device=device, threads=threads, say=reporter(quiet))
     return make_word_model(

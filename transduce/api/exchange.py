@@ -12,7 +12,7 @@ from transduce.errors import MissingExtra
 from transduce.translator import LoadOptions
 
 if TYPE_CHECKING:
-    from transduce.exchange import Taken, Verified, VerifiedText
+    from transduce.exchange import ImportSummary, Verified, VerifiedText
 
 
 def export(
@@ -51,7 +51,7 @@ def export(
     return export_model(run, folder, to, weights=weights, sample=str(sample), threads=threads, say=reporter(quiet))
 
 
-def import_model(source: str | Path, run: str | Path) -> "Taken":
+def import_model(source: str | Path, run: str | Path) -> "ImportSummary":
     """Convert a Marian model, in Hugging Face's or in Marian's own format, to a run folder.
 
     Example:

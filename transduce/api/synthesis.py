@@ -11,7 +11,7 @@ from transduce.data import Files
 from transduce.translator import LoadOptions
 
 if TYPE_CHECKING:
-    from transduce.synthesis import Made
+    from transduce.derived.synthesis import Made
     from transduce.training import Result, Settings
 
 
@@ -65,7 +65,7 @@ def distill(
     """
     tune_idle_threads()
     from transduce.batch_translation import Where
-    from transduce.synthesis import distill as run_distillation
+    from transduce.derived.synthesis import distill as run_distillation
     from transduce.training import TrainingRequest, make_reporter
 
     request = TrainingRequest(
@@ -128,7 +128,7 @@ def backtranslate(
     """
     tune_idle_threads()
     from transduce.batch_translation import Where
-    from transduce.synthesis import backtranslate as run_backtranslation
+    from transduce.derived.synthesis import backtranslate as run_backtranslation
 
     return run_backtranslation(
         model,

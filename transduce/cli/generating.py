@@ -11,7 +11,8 @@ from transduce.cli.arguments import SAMPLING, Options, check_sampling, print_jso
 from transduce.data import read_lines, without_pipes
 
 if TYPE_CHECKING:
-    from transduce.translator.language_model import GenerationRequest, LanguageModel, TextScore
+    from transduce.translator.generation import GenerationRequest
+    from transduce.translator.language_model import LanguageModel, TextScore
 
 
 def generate(options: Options) -> int:
@@ -36,7 +37,7 @@ def _print_as_it_comes(model: "LanguageModel", prompt: str, request: "Generation
 
 
 def _request(options: Options) -> "GenerationRequest":
-    from transduce.translator.language_model import GenerationRequest
+    from transduce.translator.generation import GenerationRequest
 
     check_sampling(options)
     given = {name: getattr(options, name) for name in SAMPLING}

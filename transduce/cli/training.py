@@ -22,7 +22,7 @@ def demo(options: Options) -> int:
 
 
 def paper(options: Options) -> int:
-    from transduce.paper.showing import run_paper
+    from transduce.paper.tables import run_paper
 
     run_paper(Path(options.folder), options.minutes)
     return 0

@@ -16,8 +16,8 @@ from transduce.errors import DataError, SettingError
 from transduce.translator.engines import say_to_stderr
 
 if TYPE_CHECKING:
+    from transduce.derived.word_models import WordModel
     from transduce.translator.transcription import Transcript
-    from transduce.word_models import WordModel
 
 _WRITTEN = (".txt", ".json", ".srt", ".vtt")  # names of files, not of folders
 

@@ -23,8 +23,8 @@ from transduce.comparison.test_lines import TestLines, is_text, read_test_lines
 from transduce.comparison.training_words import TrainingWords, count_training_words
 from transduce.config import Config
 from transduce.errors import SettingError
-from transduce.measures import Figures, Measure, Measures, make_measures
 from transduce.metrics import sacrebleu_metric
+from transduce.metrics.measures import Figures, Measure, Measures, make_measures
 
 LEAST_GROUP = 10  # sentences of a group that gets an interval
 MOST_ROWS = 1_000  # sentences that a result keeps

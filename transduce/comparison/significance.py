@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transduce.errors import SettingError
-from transduce.measures import Counts, Figures, Measure, SacreBleuMeasure
+from transduce.metrics.measures import Counts, Figures, Measure, SacreBleuMeasure
 
 Test = Literal["bootstrap", "randomization"]
 SAMPLES = {"bootstrap": 1_000, "randomization": 10_000}  # sacreBLEU's defaults

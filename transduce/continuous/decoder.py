@@ -43,8 +43,7 @@ def understands(config: ModelConfig) -> bool:
     """Whether slots compute what these settings ask for, with heads that are as wide as the kernels need."""
     if SUPPORTS.refusal(config) or not isinstance(config, TransformerConfig):
         return False
-    even = config.key_width == config.value_width and config.key_width * config.num_heads == config.d_model
-    return even and config.key_width in model_kernels.HEAD_WIDTHS
+    return config.heads_fill_d_model and config.key_width in model_kernels.HEAD_WIDTHS
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from transduce.continuous.sentences import BeamOptions, PendingSentence
 from transduce.continuous.slot_table import SlotTable
 from transduce.continuous.worker import HostCopy, SourceEncoder, Worker
 from transduce.search import Hypothesis, Penalty
-from transduce.search.step import FREE, Paths, forced_tokens, hypotheses, outputs
+from transduce.search.step import FREE, Paths, forced_tokens, hypotheses, unscored_hypotheses
 
 STEPS_PER_CHECK = 2  # steps of the search between two checks which slots are finished
 REFILL = 1 / 16  # share of the slots that are refilled together: with a smaller one the host has more to do
@@ -150,7 +150,7 @@ class SlotPool:
     def _hypotheses(self, copy: HostCopy, sentences: int, n_best: int) -> list[list[Hypothesis]]:
         tokens, lengths, *log_probs = (rows[: sentences * n_best] for rows in copy.wait())
         if not log_probs:
-            return outputs(tokens, lengths, sentences)
+            return unscored_hypotheses(tokens, lengths, sentences)
         return hypotheses(Paths(tokens, log_probs[0], lengths), sentences, self.penalty)
 
     def _start(self) -> None:

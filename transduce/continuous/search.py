@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from transduce.search.beam import best_divisors, force
-from transduce.search.lattice import Alive, Candidates, Pool, Trail
+from transduce.search.beam_state import Alive, BackPointers, FinishedHypotheses
 from transduce.search.penalty import Penalty
 from transduce.search.step import FREE, Paths
 
@@ -84,10 +84,10 @@ class SlotBeamSearch:
         zeros = torch.zeros(slots, beam, dtype=torch.long, device=device)
         self.alive = Alive(self.slot, zeros + start, zeros.double() - torch.inf, zeros.clone())
         self.parents = torch.arange(slots * beam, device=device)
-        self.trail = Trail.empty(
+        self.pointers = BackPointers.empty(
             torch.cat((self.forced, self.forced[:, :1]), 1), 2 * beam
         )  # finished slots write to the last one
-        self.pool = Pool.empty(slots, beam, device)
+        self.kept = FinishedHypotheses.empty(slots, beam, device)
         self.finished = torch.ones(slots, dtype=torch.bool, device=device)
 
     @property
@@ -106,11 +106,11 @@ class SlotBeamSearch:
         self.forced[slots, :width] = forced
         self.divisors.index_fill_(0, slots, 0)
         self.divisors[slots, : width + 1] = best_divisors(self.penalty, limits, width)
-        alive, pool = self.alive, self.pool
-        for zero in (self.position, alive.slots, pool.lengths, pool.slots, self.finished):
+        alive, kept = self.alive, self.kept
+        for zero in (self.position, alive.ranks, kept.lengths, kept.ranks, self.finished):
             zero.index_fill_(0, slots, 0)
         alive.tokens.index_fill_(0, slots, self.start)
-        for score in (alive.totals, pool.scores):
+        for score in (alive.totals, kept.scores):
             score.index_fill_(0, slots, -torch.inf)
         alive.totals[:, 0].index_fill_(0, slots, 0)  # one beam is possible at the start, the others are not
 
@@ -119,36 +119,25 @@ class SlotBeamSearch:
         if self.kernel and values.shape[1] == 2 * self.beam:
             self.kernel(self, values, tokens, forced_log_probs)
             return
-        found = self._candidates(*force(values, tokens, self.forced_now, forced_log_probs))
+        values, tokens = force(values, tokens, self.forced_now, forced_log_probs)
+        found = self.alive.best_continuations(values, tokens, 2 * self.beam)
         ended = found.tokens == self.end
-        self.trail.record(torch.where(self.finished, self.forced.shape[1], self.position), self.slot, found)
+        self.pointers.record(torch.where(self.finished, self.forced.shape[1], self.position), self.slot, found)
         length = self.position + 1
-        self.pool.add(self.slot, found, ended, length[:, None], self.penalty)
+        self.kept.add(self.slot, found, ended, length[:, None], self.penalty)
         following = self.alive.continue_with(found, ended, self.beam)
         attainable = following.totals[:, 0] / self.divisors.gather(1, length[:, None])[:, 0]
-        self.finished |= ~(attainable > self.pool.scores[:, -1])
-        beams = found.beams.gather(1, following.slots)
+        self.finished |= ~(attainable > self.kept.scores[:, -1])
+        beams = found.beams.gather(1, following.ranks)
         self.parents.copy_((self.slot[:, None] * self.beam + beams).flatten())
         self.alive.tokens.copy_(following.tokens)
         self.alive.totals.copy_(following.totals.masked_fill(self.finished[:, None], -torch.inf))
-        self.alive.slots.copy_(following.slots)
+        self.alive.ranks.copy_(following.ranks)
         self.position.copy_(torch.where(self.finished, self.position, length).clamp(max=self.forced.shape[1] - 1))
-
-    def _candidates(self, values: Tensor, tokens: Tensor) -> Candidates:
-        sums = (self.alive.totals.flatten()[:, None] + values).view(len(self.slot), -1)
-        totals, cell = sums.topk(2 * self.beam, dim=1)
-        beams = cell // values.shape[1]
-        return Candidates(
-            totals=totals,
-            log_probs=values.view(len(self.slot), -1).gather(1, cell),
-            tokens=tokens.view(len(self.slot), -1).gather(1, cell),
-            beams=beams,
-            origins=self.alive.slots.gather(1, beams),
-        )
 
     def paths(self, slots: Tensor, positions: int, n_best: int) -> Paths:
         """Copies of the `n_best` outputs of these slots, which have at most so many positions."""
-        return self.trail.only(slots, positions).follow(self.pool.only(slots).best(n_best))
+        return self.pointers.only(slots, positions).follow(self.kept.only(slots).best(n_best))
 
 
 def _kernel(beam: int) -> Callable[..., Any] | None:

@@ -81,7 +81,7 @@ def export_model(
     """Export the model of RUN to a new folder for another runtime, and verify that its outputs are the same."""
     if to not in FORMATS:
         raise SettingError(f"unknown format '{to}': choose from {', '.join(FORMATS)}")
-    format, target = FORMATS[to], Path(folder)
+    target = Path(folder)
     if target.exists() or target.is_symlink():
         raise RunError(f"{target}: already exists; export to a new folder")
     opened = open_folder(run)
@@ -93,6 +93,16 @@ def export_model(
         raise SettingError(
             f"{run}: model.family = {opened.config.model.family}: only Transformers and language models can be exported"
         )
+    verified = _export_transformer(opened, target, FORMATS[to], weights, sample, threads, say)
+    if opened.config.search.length_penalty == "paper":
+        say(f"search.length_penalty = paper: {to} runtimes divide scores by n^alpha instead of ((5 + n) / 6)^alpha")
+    return verified
+
+
+def _export_transformer(
+    opened: ModelFolder, target: Path, format: Format, weights: str, sample: str, threads: int, say: Say
+) -> Verified:
+    """Write the new folder under a temporary name, and rename it once it is verified."""
     format.refuse(opened)
     format.require()
     lines = choose_lines(opened, sample)
@@ -102,10 +112,7 @@ def export_model(
     with new_folder(target) as temporary:
         format.write(opened, as_transformer(translator.model), temporary)
         say(f"written; comparing translations of {len(lines)} sentences")
-        verified = _verify(format, opened, translator, temporary, lines)
-    if opened.config.search.length_penalty == "paper":
-        say(f"search.length_penalty = paper: {to} runtimes divide scores by n^alpha instead of ((5 + n) / 6)^alpha")
-    return verified
+        return _verify(format, opened, translator, temporary, lines)
 
 
 def _verify(

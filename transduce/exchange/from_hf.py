@@ -136,37 +136,44 @@ def _check_width(folder: Path, model: TransformerConfig, tables: Tables) -> None
 
 
 def _config(folder: Path, config: Json, both: Vocabularies, numbering: "_Numbering", tables: Tables) -> Config:
-    generation = folder / "generation_config.json"
-    generation_settings = {**config, **(_json(generation) if generation.exists() else {})}
     tokenizer = _json(folder / "tokenizer_config.json") if (folder / "tokenizer_config.json").exists() else {}
     languages = tuple(str(tokenizer.get(name) or "") for name in ("source_lang", "target_lang"))
     data = data_settings(both, languages if all(languages) else ())
+    generation = folder / "generation_config.json"
+    generation_settings = {**config, **(_json(generation) if generation.exists() else {})}
     try:
-        model = TransformerConfig(
-            d_model=int(config["d_model"]),
-            d_ff=int(config["encoder_ffn_dim"]),
-            num_heads=int(config["encoder_attention_heads"]),
-            num_encoder_layers=int(config["encoder_layers"]),
-            num_decoder_layers=int(config["decoder_layers"]),
-            dropout=float(config.get("dropout", 0.1)),
-            attention_dropout=float(config.get("attention_dropout", 0)),
-            activation_dropout=float(config.get("activation_dropout", 0)),
-            norm="pre" if config["model_type"] == "pegasus" else "post",
-            activation=ACTIVATIONS[config["activation_function"]],  # type: ignore[arg-type]
-            output_bias=tables.bias is not None,
-            tie=tables.tie(data.joint),
-        )
-        search = SearchConfig(
-            beam=int(generation_settings.get("num_beams") or 1),
-            alpha=1.0
-            if generation_settings.get("length_penalty") is None
-            else float(generation_settings["length_penalty"]),
-            length_penalty="power",
-            allow_unknown=numbering.ids[1].get("<unk>") not in (generation_settings.get("suppress_tokens") or []),
-        )
+        model = _model_settings(config, tables, data.joint)
+        search = _search_settings(generation_settings, numbering.ids[1].get("<unk>"))
     except (KeyError, ValueError, TypeError, OverflowError) as error:
         raise DamagedFile(f"{folder / 'config.json'}: cannot be read: {error}") from None
     return Config(model=model, data=data, search=search)
+
+
+def _model_settings(config: Json, tables: Tables, joint: bool) -> TransformerConfig:
+    return TransformerConfig(
+        d_model=int(config["d_model"]),
+        d_ff=int(config["encoder_ffn_dim"]),
+        num_heads=int(config["encoder_attention_heads"]),
+        num_encoder_layers=int(config["encoder_layers"]),
+        num_decoder_layers=int(config["decoder_layers"]),
+        dropout=float(config.get("dropout", 0.1)),
+        attention_dropout=float(config.get("attention_dropout", 0)),
+        activation_dropout=float(config.get("activation_dropout", 0)),
+        norm="pre" if config["model_type"] == "pegasus" else "post",
+        activation=ACTIVATIONS[config["activation_function"]],  # type: ignore[arg-type]
+        output_bias=tables.bias is not None,
+        tie=tables.tie(joint),
+    )
+
+
+def _search_settings(generation: Json, unknown: int | None) -> SearchConfig:
+    penalty = generation.get("length_penalty")
+    return SearchConfig(
+        beam=int(generation.get("num_beams") or 1),
+        alpha=1.0 if penalty is None else float(penalty),
+        length_penalty="power",
+        allow_unknown=unknown not in (generation.get("suppress_tokens") or []),
+    )
 
 
 # --- vocabularies and embeddings -------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from transduce.exchange.cards import write_card
 from transduce.exchange.naming import hf_names, layer_parameters, sines_first, to_theirs
 from transduce.exchange.pieces import is_language_code, language_codes, piece_names
 from transduce.model import Transformer
-from transduce.text import EOS, UNKNOWN, Vocabularies, Vocabulary
+from transduce.text import EOS, UNKNOWN, WORD_START, Vocabularies, Vocabulary
 from transduce.translator import LONGEST_SOURCE, ModelFolder
 
 LONGEST_OUTPUT = 512  # tokens; `generate` has one limit for all sentences, ours depends on the input
@@ -59,7 +59,7 @@ def refuse(opened: ModelFolder) -> None:
 
 def _unsupported_pieces(both: Vocabularies) -> list[str]:
     """Pieces that the exported tokenizer cannot produce: it removes a language code before segmenting, with its space."""
-    codes = [name for name in language_codes(both.source.model) if not name.startswith("▁")]
+    codes = [name for name in language_codes(both.source.model) if not name.startswith(WORD_START)]
     return codes + [name for one in (both.source, both.target) for name in piece_names(one.model) if name == "<pad>"]
 
 
@@ -215,7 +215,7 @@ def _write_tokenizer(config: Config, both: Vocabularies, size: int, folder: Path
 
 def _ids(vocabulary: Vocabulary, size: int) -> dict[str, int]:
     names = piece_names(vocabulary.model)
-    codes = {name: name.removeprefix("▁") for name in names if is_language_code(name.removeprefix("▁"))}
+    codes = {name: name.removeprefix(WORD_START) for name in names if is_language_code(name.removeprefix(WORD_START))}
     return {**{codes.get(name, name): number for number, name in enumerate(names)}, "<pad>": size - 1}
 
 

@@ -11,15 +11,15 @@ from transduce.exchange.imported import Imported, write_imported
 
 
 @dataclass(frozen=True)
-class Taken:
-    """A summary of an import."""
+class ImportSummary:
+    """What was imported, for messages."""
 
     origin: str
     parameters: int
     notes: list[str]
 
 
-def import_model(source: str | Path, run: str | Path) -> Taken:
+def import_model(source: str | Path, run: str | Path) -> ImportSummary:
     """Import a Hugging Face Marian folder or a Marian archive as the model folder RUN."""
     source, folder = Path(source), RunFolder(Path(run))
     if folder.path.exists() and (not folder.path.is_dir() or any(folder.path.iterdir())):
@@ -27,7 +27,7 @@ def import_model(source: str | Path, run: str | Path) -> Taken:
     if not source.exists():
         raise DataError(f"{source}: no such file or folder")
     found = _read(source)
-    return Taken(found.origin, write_imported(found, folder), found.notes)
+    return ImportSummary(found.origin, write_imported(found, folder), found.notes)
 
 
 def _read(source: Path) -> Imported:

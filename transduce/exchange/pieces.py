@@ -13,7 +13,7 @@ from sentencepiece import sentencepiece_model_pb2 as protocol
 
 from transduce.errors import DamagedFile, DataError
 from transduce.files import read_plain
-from transduce.text import EOS, UNKNOWN, Units
+from transduce.text import EOS, UNKNOWN, WORD_START, Units
 
 _PIECE = protocol.ModelProto.SentencePiece
 _LEARNED = (_PIECE.NORMAL, _PIECE.USER_DEFINED, _PIECE.BYTE)
@@ -36,7 +36,7 @@ def piece_names(model: bytes) -> list[str]:
 def language_codes(model: bytes) -> list[str]:
     """Pieces like `>>de<<` that a text may begin with, as spelt in the model."""
     named = (piece.piece for piece in _read(model).pieces if piece.type == _PIECE.USER_DEFINED)
-    return [name for name in named if is_language_code(name.removeprefix("▁"))]
+    return [name for name in named if is_language_code(name.removeprefix(WORD_START))]
 
 
 def is_language_code(name: str) -> bool:
@@ -65,7 +65,7 @@ def renumber(model: bytes, names: Sequence[str], codes: bool = True) -> Renumber
 
 def _new_piece(name: str, codes: bool) -> protocol.ModelProto.SentencePiece:
     if codes and is_language_code(name):
-        return _PIECE(piece=f"▁{name}", score=0, type=_PIECE.USER_DEFINED)
+        return _PIECE(piece=f"{WORD_START}{name}", score=0, type=_PIECE.USER_DEFINED)
     return _PIECE(piece=name, score=_NEVER, type=_PIECE.UNUSED)
 
 

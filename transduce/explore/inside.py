@@ -14,7 +14,7 @@ from torch import Tensor
 
 from transduce.model import AttentionMaps, Head, Tokens, watch, without_heads
 from transduce.search import Hypothesis
-from transduce.search.lattice import Observer
+from transduce.search.beam_state import Observer
 from transduce.text import EOS
 from transduce.translator import SearchRequest, Translator
 from transduce.translator.engine import Ids, SearchBlock

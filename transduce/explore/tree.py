@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from transduce.search import Penalty
-from transduce.search.lattice import Ranking
+from transduce.search.beam_state import Ranking
 
 Node = dict[str, Any]
 Names = Callable[[Sequence[int]], list[str]]  # ids to the names of their tokens
@@ -61,7 +61,7 @@ class Tree:
         """`ended` if the candidate is a finished hypothesis within the beam, `kept` if the search extends it, else `dropped`."""
         if token == self.end:
             return "ended" if rank < ranking.kept.shape[1] else "dropped"
-        return "kept" if rank in ranking.alive.slots[0].tolist() else "dropped"
+        return "kept" if rank in ranking.alive.ranks[0].tolist() else "dropped"
 
 
 def _score(value: float) -> float | None:

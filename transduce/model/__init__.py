@@ -3,6 +3,7 @@
 from transduce.model.ablation import Head, has_heads, without_heads
 from transduce.model.attention import MultiHeadAttention
 from transduce.model.decoder import Decoder, TextState
+from transduce.model.embeddings import make_embedding
 from transduce.model.ensemble import Ensemble
 from transduce.model.families import FAMILIES, Family, kept_activations, make_model, register, training_flops
 from transduce.model.losses import IGNORED, Loss
@@ -11,8 +12,8 @@ from transduce.model.prefix import Prefix
 from transduce.model.sliding import SlidingDecoder, SlidingState
 from transduce.model.taps import AttentionMaps, watch
 from transduce.model.tokens import Frames, Sequences, Source, SourceItem, Tokens, collate
-from transduce.model.transformer import DecoderState, Memory, Transformer, as_transformer, make_embedding
-from transduce.model.unfilled import parameter_shapes, unfilled_model
+from transduce.model.transformer import DecoderState, Memory, Transformer, as_transformer
+from transduce.model.uninitialised import parameter_shapes, uninitialised_model
 
 __all__ = [
     "FAMILIES",
@@ -50,7 +51,7 @@ __all__ = [
     "register",
     "stored_tensors",
     "training_flops",
-    "unfilled_model",
+    "uninitialised_model",
     "watch",
     "without_heads",
 ]

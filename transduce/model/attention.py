@@ -15,9 +15,9 @@ from torch.nn.functional import linear
 
 from transduce.config import LayersConfig
 from transduce.model.additive import additive_scores
+from transduce.model.deterministic_attention import deterministic_attention
 from transduce.model.dropout import Dropout
 from transduce.model.positions import rotate
-from transduce.model.repeatable import attend_repeatably
 from transduce.model.shapes import Bool, Float, Int
 from transduce.model.tokens import Keep
 from transduce.model.windowed import pays_off, windowed_attention
@@ -149,7 +149,7 @@ class MultiHeadAttention(nn.Module):
             # Without a mask, torch has faster kernels, and needs no memory for W x W booleans.
             causal = keep is not None and keep.only_causal
             mask = None if keep is None or causal else keep.mask
-            heads = attend_repeatably(queries, keys, values, mask, dropout, causal, self.scale)
+            heads = deterministic_attention(queries, keys, values, mask, dropout, causal, self.scale)
         return self.output(heads.transpose(1, 2).flatten(-2))
 
     def _weights(self, queries: Tensor, keys: Tensor, keep: Keep | None) -> Tensor:

@@ -6,6 +6,7 @@ logits fits into the cache of a core, is overwritten by its gradient and then dr
 Axes: N tokens, D d_model, V target classes.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -35,8 +36,7 @@ class _ChunkedLoss(torch.autograd.Function):
         smoothing: float,
         with_gradients: bool,
     ) -> tuple[Tensor, Tensor]:
-        by_hidden, by_weight = torch.zeros_like(hidden), torch.zeros_like(weight)
-        by_bias = None if bias is None else torch.zeros_like(bias)
+        gradients = _Gradients.zeros(hidden, weight, bias)
         total, plain = torch.zeros(2, dtype=torch.float64)
         buffer = hidden.new_empty(2, min(ROWS, len(hidden)), len(weight))
         for begin in range(0, len(hidden), ROWS):
@@ -50,12 +50,8 @@ class _ChunkedLoss(torch.autograd.Function):
             total += -(1 - smoothing) * on_labels - smoothing / logp.shape[1] * logp.sum()
             plain -= on_labels
             if with_gradients:
-                by_logits = _to_gradient(logp, labels[rows], smoothing)
-                torch.mm(by_logits, weight, out=by_hidden[rows])
-                by_weight.addmm_(by_logits.T, hidden[rows])
-                if by_bias is not None:
-                    by_bias += by_logits.sum(0)
-        ctx.save_for_backward(by_hidden, by_weight, by_bias)
+                gradients.add(rows, _to_gradient(logp, labels[rows], smoothing), hidden, weight)
+        ctx.save_for_backward(gradients.hidden, gradients.weight, gradients.bias)
         plain = plain.to(hidden.dtype)
         ctx.mark_non_differentiable(plain)
         return total.to(hidden.dtype), plain
@@ -65,6 +61,27 @@ class _ChunkedLoss(torch.autograd.Function):
     def backward(ctx: Any, scale: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         gradients = (None if gradient is None else gradient * scale for gradient in ctx.saved_tensors)
         return *gradients, None, None, None
+
+
+@dataclass(frozen=True)
+class _Gradients:
+    """The gradients of the inputs, to which each chunk adds its part."""
+
+    hidden: Tensor
+    weight: Tensor
+    bias: Tensor | None
+
+    @staticmethod
+    def zeros(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> "_Gradients":
+        return _Gradients(
+            torch.zeros_like(hidden), torch.zeros_like(weight), None if bias is None else torch.zeros_like(bias)
+        )
+
+    def add(self, rows: slice, of_logits: Tensor, hidden: Tensor, weight: Tensor) -> None:
+        torch.mm(of_logits, weight, out=self.hidden[rows])
+        self.weight.addmm_(of_logits.T, hidden[rows])
+        if self.bias is not None:
+            self.bias.add_(of_logits.sum(0))
 
 
 def _to_gradient(logp: Tensor, labels: Tensor, smoothing: float) -> Tensor:

@@ -11,18 +11,24 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import embedding
 
 from transduce.config import DecoderConfig
 from transduce.errors import DataError
 from transduce.model.attention import Cache, MultiHeadAttention
+from transduce.model.cost import (
+    OPERATIONS_PER_WEIGHT,
+    attention_weights,
+    feed_forward_weights,
+    products_per_key,
+    stack_activations,
+)
 from transduce.model.dropout import Dropout
+from transduce.model.embeddings import embed, make_embedding
 from transduce.model.layers import EncoderLayer, layer_matrices, make_norm, normalise
 from transduce.model.model import Matrices, Model
 from transduce.model.positions import Positions
 from transduce.model.shapes import Float, Int
 from transduce.model.tokens import Sequences, Source, Tokens, keep_earlier_of
-from transduce.model.transformer import make_embedding
 
 
 @dataclass
@@ -96,6 +102,23 @@ class Decoder(Model):
     def _embed(self, ids: Int[Tensor, "R W"], position: Int[Tensor, "R W"], longest: int) -> Float[Tensor, "R W D"]:
         if longest > self.config.context:
             raise DataError(f"{longest} tokens are more than the model's context of {self.config.context} tokens")
-        table = self.output_embedding
-        x = embedding(ids, table.weight, table.padding_idx) * self.config.d_model**0.5
-        return self.embedding_dropout(self.positions(x, position, longest))
+        return self.embedding_dropout(self.positions(embed(self.output_embedding, ids), position, longest))
+
+
+# --- what training costs -----------------------------------------------------------------------------------------
+
+
+def decoder_flops(
+    config: DecoderConfig, classes: int, source_tokens: int, target_tokens: int, mean_length: float
+) -> float:
+    """Operations to train on this many tokens, counted as in `transduce/model/cost.py`.
+
+    A token attends to half of its context on average.
+    """
+    layer = attention_weights(config) + feed_forward_weights(config) + products_per_key(config) * config.context / 2
+    return OPERATIONS_PER_WEIGHT * (config.num_decoder_layers * layer + config.d_model * classes) * target_tokens
+
+
+def decoder_activations(config: DecoderConfig, source_positions: int, target_positions: int, masks: bool) -> int:
+    """How many numbers the forward pass keeps for the backward pass, without the logits."""
+    return stack_activations(config, config.num_decoder_layers, masks) * target_positions

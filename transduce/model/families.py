@@ -9,22 +9,15 @@ from transduce.config import ModelConfig
 from transduce.errors import SettingError
 from transduce.model.convolutional import ByteNet, ConvS2S
 from transduce.model.convolutional.cost import bytenet_activations, bytenet_flops, convs2s_activations, convs2s_flops
-from transduce.model.cost import (
-    decoder_activations,
-    decoder_flops,
-    moe_activations,
-    moe_flops,
-    transformer_activations,
-    transformer_flops,
-)
-from transduce.model.decoder import Decoder
+from transduce.model.cost import transformer_activations, transformer_flops
+from transduce.model.decoder import Decoder, decoder_activations, decoder_flops
 from transduce.model.feed_forward_baseline import (
     FeedForwardBaseline,
     feed_forward_activations,
     feed_forward_flops,
 )
 from transduce.model.mingru import MinGru, mingru_activations, mingru_flops
-from transduce.model.mixture import MixtureOfExperts
+from transduce.model.mixture import MixtureOfExperts, moe_activations, moe_flops
 from transduce.model.model import Model
 from transduce.model.prefix import Prefix, prefix_activations, prefix_flops
 from transduce.model.recurrent import Gnmt, RnnSearch, Seq2seq

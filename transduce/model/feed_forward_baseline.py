@@ -18,15 +18,16 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import embedding, pad
+from torch.nn.functional import pad
 
 from transduce.config import FeedForwardConfig
+from transduce.model.cost import OPERATIONS_PER_WEIGHT
 from transduce.model.dropout import Dropout
+from transduce.model.embeddings import embed, make_embedding
 from transduce.model.model import Attention, Model
 from transduce.model.recurrent.attention import AttendedSource, SourceAttention
 from transduce.model.shapes import Float, Int
 from transduce.model.tokens import Source, Tokens
-from transduce.model.transformer import make_embedding
 
 BagOfWords = Float[Tensor, "R 1 D"]
 
@@ -102,8 +103,7 @@ class FeedForwardBaseline(Model):
         return self.outer(self.dropout(self.inner(torch.cat([windows, context], -1)).tanh()))
 
     def _embed(self, table: nn.Embedding, ids: Tensor) -> Tensor:
-        scaled = embedding(ids, table.weight, table.padding_idx) * self.config.d_model**0.5
-        return self.dropout(scaled)
+        return self.dropout(embed(table, ids))
 
 
 def feed_forward_flops(
@@ -115,7 +115,7 @@ def feed_forward_flops(
     source = separate * (2 * d * config.d_ff + d * d)
     attention = separate * (windows * d + 2 * d * mean_length)
     target = (windows + d) * config.d_ff + config.d_ff * d + d * classes + attention
-    return 6.0 * (source * source_tokens + target * target_tokens)
+    return OPERATIONS_PER_WEIGHT * (source * source_tokens + target * target_tokens)
 
 
 def feed_forward_activations(

@@ -36,10 +36,9 @@ _DECLARED = (SUPPORTS, DECODER_SUPPORTS, PREFIX_SUPPORTS)
 
 def understands(config: LayersConfig) -> bool:
     """Whether the kernels support layers with these settings, including their matrix sizes."""
-    even = config.key_width == config.value_width and config.key_width * config.num_heads == config.d_model
     aligned = config.d_model % kernels.ALIGNED == config.d_ff % kernels.ALIGNED == 0
     declared = any(not supports.refusal(config) for supports in _DECLARED)
-    return declared and even and aligned and config.key_width in kernels.HEAD_WIDTHS
+    return declared and aligned and config.heads_fill_d_model and config.key_width in kernels.HEAD_WIDTHS
 
 
 def covers(layer: EncoderLayer | DecoderLayer, x: Tensor, keeps: Sequence[Keep]) -> bool:
@@ -57,7 +56,7 @@ def _fits_a_page(attention: MultiHeadAttention, keep: Keep) -> bool:
     return kernels.fits_a_page(keep.query, keep.key, attention.d_k)
 
 
-def attend_to_self(
+def self_attention(
     attention: MultiHeadAttention, residual: Residual, x: Tensor, position: Tensor, keep: Keep
 ) -> Tensor:
     stacked, heads, rotary = attention.stacked, attention.heads, position if attention.rotary else None
@@ -69,7 +68,7 @@ def attend_to_self(
     )
 
 
-def attend_to_source(
+def source_attention(
     attention: MultiHeadAttention, residual: Residual, x: Tensor, memory: Tensor, keep: Keep
 ) -> Tensor:
     stacked, heads = attention.stacked, attention.heads
@@ -79,10 +78,10 @@ def attend_to_source(
     )
 
 
-def feed(feed_forward: FeedForward, residual: Residual, x: Tensor) -> Tensor:
-    inner = feed_forward.inner
+def feed_forward(network: FeedForward, residual: Residual, x: Tensor) -> Tensor:
+    inner = network.inner
     return kernels.feed_forward(
-        x, inner.weight, inner.bias, output_parameters(feed_forward.outer, residual), residual_options(residual)
+        x, inner.weight, inner.bias, output_parameters(network.outer, residual), residual_options(residual)
     )
 
 

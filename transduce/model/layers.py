@@ -100,8 +100,8 @@ class EncoderLayer(nn.Module):
         cache: Cache | None = None,
     ) -> Float[Tensor, "R W D"]:
         if keep is not None and cache is None and fused.covers(self, x, [keep]):
-            x = fused.attend_to_self(self.attention, self.attention_residual, x, position, keep)
-            return fused.feed(self.feed_forward, self.feed_forward_residual, x)
+            x = fused.self_attention(self.attention, self.attention_residual, x, position, keep)
+            return fused.feed_forward(self.feed_forward, self.feed_forward_residual, x)
         segment = torch.ones_like(position) if keep is None else keep.query
         x = self.attention_residual(x, segment, lambda y: self.attention.to_self(y, position, keep, cache))
         return self.feed_forward_residual(x, segment, lambda y: self.feed_forward(y, segment))
@@ -128,9 +128,9 @@ class DecoderLayer(nn.Module):
     ) -> Float[Tensor, "R Q D"]:
         """`source` is the encoder's output, or the keys and values computed from it earlier."""
         if keep is not None and isinstance(source, Tensor) and fused.covers(self, x, [keep, source_keep]):
-            x = fused.attend_to_self(self.attention, self.attention_residual, x, position, keep)
-            x = fused.attend_to_source(self.source_attention, self.source_attention_residual, x, source, source_keep)
-            return fused.feed(self.feed_forward, self.feed_forward_residual, x)
+            x = fused.self_attention(self.attention, self.attention_residual, x, position, keep)
+            x = fused.source_attention(self.source_attention, self.source_attention_residual, x, source, source_keep)
+            return fused.feed_forward(self.feed_forward, self.feed_forward_residual, x)
         keys_values = source if isinstance(source, KeysValues) else self.source_attention.keys_values(source)
         segment, to_memory = source_keep.query, self.source_attention.to_memory
         x = self.attention_residual(x, segment, lambda y: self.attention.to_self(y, position, keep, cache))

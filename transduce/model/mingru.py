@@ -22,44 +22,46 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import embedding, pad
+from torch.nn.functional import pad
 
 from transduce.config.models.mingru import MinGruConfig
 from transduce.model.attention import KeysValues, MultiHeadAttention
+from transduce.model.cost import OPERATIONS_PER_WEIGHT
 from transduce.model.dropout import Dropout
+from transduce.model.embeddings import embed, make_embeddings
 from transduce.model.layers import FeedForward, Residual, layer_matrices
 from transduce.model.model import Matrices, Model
 from transduce.model.shapes import Float, Int
 from transduce.model.tokens import Keep, Source, Tokens, keep_source
-from transduce.model.transformer import Memory, make_embedding, tied
+from transduce.model.transformer import Memory
 
 # --- the recurrence ----------------------------------------------------------------------------------------------
 
 
-def scan(keep: Float[Tensor, "R W C"], new: Float[Tensor, "R W C"]) -> Float[Tensor, "R W C"]:
-    """All states of h_t = keep_t * h_{t-1} + new_t, where nothing precedes the first.
+def scan(decay: Float[Tensor, "R W C"], inputs: Float[Tensor, "R W C"]) -> Float[Tensor, "R W C"]:
+    """All states of h_t = decay_t * h_{t-1} + input_t, starting from h = 0.
 
     On a CPU step by step, which computes less: five to twelve times as fast there (docs/log.md). A GPU would wait for each step.
     """
-    return by_steps(keep, new) if keep.device.type == "cpu" else in_rounds(keep, new)
+    return sequential_scan(decay, inputs) if decay.device.type == "cpu" else parallel_scan(decay, inputs)
 
 
-def by_steps(keep: Float[Tensor, "R W C"], new: Float[Tensor, "R W C"]) -> Float[Tensor, "R W C"]:
-    states, state = torch.empty_like(new), torch.zeros_like(new[:, 0])
-    for t in range(new.shape[1]):
-        state = torch.addcmul(new[:, t], keep[:, t], state)
+def sequential_scan(decay: Float[Tensor, "R W C"], inputs: Float[Tensor, "R W C"]) -> Float[Tensor, "R W C"]:
+    states, state = torch.empty_like(inputs), torch.zeros_like(inputs[:, 0])
+    for t in range(inputs.shape[1]):
+        state = torch.addcmul(inputs[:, t], decay[:, t], state)
         states[:, t] = state
     return states
 
 
-def in_rounds(keep: Float[Tensor, "R W C"], new: Float[Tensor, "R W C"]) -> Float[Tensor, "R W C"]:
-    """After round n, each state has the last 2^n inputs in it, and `keep` what is left of the state before them."""
+def parallel_scan(decay: Float[Tensor, "R W C"], inputs: Float[Tensor, "R W C"]) -> Float[Tensor, "R W C"]:
+    """log2(W) rounds: after round n, a state has the last 2^n inputs in it, and `decay` is what is left of earlier ones."""
     distance = 1
-    while distance < keep.shape[1]:
-        new = new + keep * _shifted(new, distance)
-        keep = keep * _shifted(keep, distance)
+    while distance < decay.shape[1]:
+        inputs = inputs + decay * _shifted(inputs, distance)
+        decay = decay * _shifted(decay, distance)
         distance *= 2
-    return new
+    return inputs
 
 
 def _shifted(x: Float[Tensor, "R W C"], by: int) -> Float[Tensor, "R W C"]:
@@ -71,65 +73,65 @@ class Scan(torch.autograd.Function):
     """The scan, with a gradient that is a scan too, so that no round has to be kept for the backward pass."""
 
     @staticmethod
-    def forward(ctx: Any, keep: Tensor, new: Tensor) -> Tensor:
-        states = scan(keep, new)
-        ctx.save_for_backward(keep, states)
+    def forward(ctx: Any, decay: Tensor, inputs: Tensor) -> Tensor:
+        states = scan(decay, inputs)
+        ctx.save_for_backward(decay, states)
         return states
 
     @staticmethod
     def backward(ctx: Any, *above: Tensor) -> tuple[Tensor, Tensor]:
-        keep, states = ctx.saved_tensors
-        gradient = scan(_shifted(keep, -1).flip(1), above[0].flip(1)).flip(1)
+        decay, states = ctx.saved_tensors
+        gradient = scan(_shifted(decay, -1).flip(1), above[0].flip(1)).flip(1)
         return gradient * _shifted(states, 1), gradient
 
 
 def states_of_rows(
-    keep: Float[Tensor, "R W C"], new: Float[Tensor, "R W C"], segment: Int[Tensor, "R W"], backwards: bool
+    decay: Float[Tensor, "R W C"], inputs: Float[Tensor, "R W C"], segment: Int[Tensor, "R W"], backwards: bool
 ) -> Float[Tensor, "R W C"]:
     """The states of all sentences in each row; every sentence begins with none."""
     if backwards:
-        return states_of_rows(keep.flip(1), new.flip(1), segment.flip(1), False).flip(1)
+        return states_of_rows(decay.flip(1), inputs.flip(1), segment.flip(1), False).flip(1)
     continues = segment == pad(segment[:, :-1], (1, 0))  # False at the first token of a sentence
-    states: Tensor = Scan.apply(keep * continues[..., None], new)
+    states: Tensor = Scan.apply(decay * continues[..., None], inputs)
     return states
 
 
 class GatedRecurrence(nn.Module):
     """Channels that each keep a share of what they hold, and take the rest from the new token."""
 
-    def __init__(self, width: int, both_ways: bool, longest_memory: int) -> None:
+    def __init__(self, width: int, bidirectional: bool, longest_memory: int) -> None:
         super().__init__()
-        self.forwards = width - width // 2 if both_ways else width
+        self.forwards = width - width // 2 if bidirectional else width
         self.gates, self.output = nn.Linear(width, 2 * width), nn.Linear(width, width)
         for matrix in [*self.gates.weight.split(width), self.output.weight]:
             nn.init.xavier_uniform_(matrix)
         nn.init.zeros_(self.output.bias)
         nn.init.zeros_(self.gates.bias)
         with torch.no_grad():
-            self.gates.bias[:width] = _memories(self.forwards, width, longest_memory)
+            self.gates.bias[:width] = _initial_biases(self.forwards, width, longest_memory)
 
     def forward(self, x: Float[Tensor, "R W D"], segment: Int[Tensor, "R W"]) -> Float[Tensor, "R W D"]:
         """The recurrence over whole rows; the first channels read from left to right."""
-        keep, new = self._keep_and_new(x)
+        decay, inputs = self._decay_and_input(x)
         n = self.forwards
-        there = states_of_rows(keep[..., :n], new[..., :n], segment, backwards=False)
-        back = states_of_rows(keep[..., n:], new[..., n:], segment, backwards=True)
-        return self.output(torch.cat([there, back], -1).to(x.dtype))
+        forward = states_of_rows(decay[..., :n], inputs[..., :n], segment, backwards=False)
+        backward = states_of_rows(decay[..., n:], inputs[..., n:], segment, backwards=True)
+        return self.output(torch.cat([forward, backward], -1).to(x.dtype))
 
     def step(self, x: Float[Tensor, "R 1 D"], state: Float[Tensor, "R D"]) -> tuple[Tensor, Float[Tensor, "R D"]]:
         """The output at one more position, and the new state."""
-        keep, new = self._keep_and_new(x)
-        state = keep[:, 0] * state + new[:, 0]
+        decay, inputs = self._decay_and_input(x)
+        state = decay[:, 0] * state + inputs[:, 0]
         return self.output(state[:, None].to(x.dtype)), state
 
-    def _keep_and_new(self, x: Float[Tensor, "R W D"]) -> tuple[Float[Tensor, "R W D"], Float[Tensor, "R W D"]]:
+    def _decay_and_input(self, x: Float[Tensor, "R W D"]) -> tuple[Float[Tensor, "R W D"], Float[Tensor, "R W D"]]:
         """In float32: in bfloat16, a gate near 1 would be 1, and what a channel holds would never fade."""
-        keep, candidates = self.gates(x).float().chunk(2, -1)
-        keep = keep.sigmoid()
-        return keep, (1 - keep) * candidates
+        decay, candidates = self.gates(x).float().chunk(2, -1)
+        decay = decay.sigmoid()
+        return decay, (1 - decay) * candidates
 
 
-def _memories(forwards: int, width: int, longest: int) -> Float[Tensor, "D"]:
+def _initial_biases(forwards: int, width: int, longest: int) -> Float[Tensor, "D"]:
     """Biases with which channels of each direction remember from 2 to `longest` tokens (Tallec and Ollivier 2018)."""
     spread = [torch.linspace(2, longest, channels) for channels in (forwards, width - forwards)]
     return torch.log(torch.cat(spread) - 1)
@@ -196,9 +198,9 @@ class MinGru(Model):
     def __init__(self, config: MinGruConfig, source_size: int, target_size: int) -> None:
         super().__init__()
         self.config, self.target_pad, self.output_bias = config, target_size - 1, None
-        sizes = source_size, target_size, target_size
-        tables = [make_embedding(size, config.d_model) for size in sizes]
-        self.source_embedding, self.target_embedding, self.output_embedding = tied(tables, config.tie)
+        self.source_embedding, self.target_embedding, self.output_embedding = make_embeddings(
+            source_size, target_size, config.d_model, config.tie
+        )
         self.dropout = Dropout(config.dropout)
         self.encoder: Sequence[Layer] = nn.ModuleList(  # type: ignore[assignment]
             Layer(config, in_decoder=False) for _ in range(config.num_encoder_layers)
@@ -224,10 +226,10 @@ class MinGru(Model):
         return self.decoder_norm(x)
 
     def begin(self, memory: Memory) -> MinGruState:
-        nothing = memory.hidden.new_zeros(memory.hidden[:, 0].shape, dtype=torch.float32)
+        zeros = memory.hidden.new_zeros(memory.hidden[:, 0].shape, dtype=torch.float32)
         keep = keep_source(torch.ones_like(memory.segment[:, :1]), memory.segment)
         source = [layer.attention.keys_values(memory.hidden) for layer in self.decoder]
-        return MinGruState([nothing] * len(self.decoder), source, keep)
+        return MinGruState([zeros] * len(self.decoder), source, keep)
 
     def step(self, tokens: Int[Tensor, "R"], state: MinGruState) -> Float[Tensor, "R V"]:
         x = self._embed(self.target_embedding, tokens[:, None])
@@ -248,7 +250,7 @@ class MinGru(Model):
         return layer_matrices([*self.encoder, *self.decoder]) | gates
 
     def _embed(self, table: nn.Embedding, ids: Tensor) -> Tensor:
-        return self.dropout(embedding(ids, table.weight, table.padding_idx) * self.config.d_model**0.5)
+        return self.dropout(embed(table, ids))
 
 
 # --- what training costs -----------------------------------------------------------------------------------------
@@ -264,7 +266,7 @@ def mingru_flops(
         config.num_encoder_layers * layer + config.num_decoder_layers * 2 * d * d
     )  # the keys and values of each layer
     target = config.num_decoder_layers * (layer + 2 * d * d + 2 * d * mean_length) + d * classes
-    return 6.0 * (source * source_tokens + target * target_tokens)
+    return OPERATIONS_PER_WEIGHT * (source * source_tokens + target * target_tokens)
 
 
 def mingru_activations(config: MinGruConfig, source_positions: int, target_positions: int, masks: bool) -> int:

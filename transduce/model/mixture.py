@@ -7,6 +7,13 @@ import torch
 from torch import Tensor
 
 from transduce.config.models import MoeConfig
+from transduce.model.cost import (
+    OPERATIONS_PER_WEIGHT,
+    feed_forward_weights,
+    hidden_activations,
+    transformer_activations,
+    transformer_flops,
+)
 from transduce.model.experts import Experts
 from transduce.model.losses import IGNORED, Loss
 from transduce.model.shapes import Int
@@ -60,3 +67,23 @@ class MixtureOfExperts(Transformer):
             for name, layer in self.experts.items():
                 assert layer.counts is not None
                 counts[name], layer.counts = layer.counts.tolist(), None
+
+
+# --- what training costs -----------------------------------------------------------------------------------------
+
+
+def moe_flops(config: MoeConfig, classes: int, source_tokens: int, target_tokens: int, mean_length: float) -> float:
+    """As a Transformer, with the feed-forward networks of several experts, and gates and noise for each expert."""
+    further = (config.experts_per_token - 1) * feed_forward_weights(config) + 2 * config.d_model * config.num_experts
+    tokens = config.num_encoder_layers * source_tokens + config.num_decoder_layers * target_tokens
+    transformer = transformer_flops(config, classes, source_tokens, target_tokens, mean_length)
+    return transformer + OPERATIONS_PER_WEIGHT * tokens * further
+
+
+def moe_activations(config: MoeConfig, source_positions: int, target_positions: int, masks: bool) -> int:
+    """As a Transformer, with slots for the tokens of every expert, their inner layers and what they return."""
+    slots = config.experts_per_token * config.expert_capacity
+    returned = (2 * slots + config.experts_per_token) * config.d_model
+    further = round((slots - 1) * hidden_activations(config) + returned + 8 * config.num_experts)
+    positions = config.num_encoder_layers * source_positions + config.num_decoder_layers * target_positions
+    return transformer_activations(config, source_positions, target_positions, masks) + positions * further

@@ -1,8 +1,8 @@
 """The interface of a model, whatever its family.
 
 Training, search, translation and exchange call only these methods. A family (`transduce/model/families.py`) is
-a subclass with its own settings: the Transformer, a decoder without an encoder, and later models that read frames of
-sound.
+a subclass with its own settings: the Transformer, a language model without an encoder, a speech model whose sources are
+frames of sound, and others.
 
 Axes: R rows, W target positions, D width of the hidden states, V target classes (all ids but `<pad>`).
 """

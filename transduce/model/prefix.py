@@ -24,19 +24,25 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import embedding, pad
+from torch.nn.functional import pad
 
 from transduce.config.models.prefix import PrefixConfig
 from transduce.errors import DataError
 from transduce.model.attention import Cache, Tap
-from transduce.model.cost import kept_per_layer
+from transduce.model.cost import (
+    OPERATIONS_PER_WEIGHT,
+    attention_weights,
+    feed_forward_weights,
+    products_per_key,
+    stack_activations,
+)
 from transduce.model.dropout import Dropout
+from transduce.model.embeddings import embed, make_embeddings
 from transduce.model.layers import EncoderLayer, layer_matrices, make_norm, normalise
 from transduce.model.model import Matrices, Model
 from transduce.model.positions import Positions
 from transduce.model.shapes import Float, Int
 from transduce.model.tokens import Keep, Source, Tokens
-from transduce.model.transformer import make_embedding, tied
 
 
 @dataclass
@@ -71,9 +77,9 @@ class Prefix(Model):
     def __init__(self, config: PrefixConfig, source_size: int, target_size: int) -> None:
         super().__init__()
         self.config, self.target_pad = config, target_size - 1
-        sizes = source_size, target_size, target_size
-        tables = [make_embedding(size, config.d_model) for size in sizes]
-        self.source_embedding, self.target_embedding, self.output_embedding = tied(tables, config.tie)
+        self.source_embedding, self.target_embedding, self.output_embedding = make_embeddings(
+            source_size, target_size, config.d_model, config.tie
+        )
         self.output_bias = nn.Parameter(torch.zeros(self.target_pad)) if config.output_bias else None
         self.positions = Positions(config)
         self.embedding_dropout = Dropout(config.dropout)
@@ -92,9 +98,7 @@ class Prefix(Model):
         """The hidden states from which each next target token is predicted, for all target positions at once."""
         position = torch.cat([memory.position, positions_after(memory, target)], 1)
         segment = torch.cat([memory.segment, target.segment], 1)
-        x = torch.cat(
-            [self._embed(self.source_embedding, memory.ids), self._embed(self.target_embedding, target.ids)], 1
-        )
+        x = torch.cat([embed(self.source_embedding, memory.ids), embed(self.target_embedding, target.ids)], 1)
         x, keep = self._placed(x, position, segment.shape[1]), self._keep(segment, memory.width)
         for number, layer in enumerate(self.layers):
             layer.attention.tap = self._tap(number, memory.width)
@@ -104,7 +108,7 @@ class Prefix(Model):
     def begin(self, memory: Tokens) -> PrefixState:
         """The state before the first target token: here the source passes the layers, which cache its keys and values."""
         caches = [Cache() for _ in self.layers]
-        x = self._placed(self._embed(self.source_embedding, memory.ids), memory.position, memory.width)
+        x = self._placed(embed(self.source_embedding, memory.ids), memory.position, memory.width)
         keep = self._keep(memory.segment, memory.width)
         for layer, cache in zip(self.layers, caches, strict=True):
             x = layer(x, memory.position, keep, cache)
@@ -115,7 +119,7 @@ class Prefix(Model):
         position = (state.source != 0).sum(1, keepdim=True) + state.length
         state.length += 1
         seen = pad(state.source, (0, state.length), value=1)
-        x = self._placed(self._embed(self.target_embedding, tokens[:, None]), position, seen.shape[1])
+        x = self._placed(embed(self.target_embedding, tokens[:, None]), position, seen.shape[1])
         keep = Keep(torch.ones_like(position), seen)
         for layer, cache in zip(self.layers, state.caches, strict=True):
             x = layer(x, position, keep, cache)
@@ -135,9 +139,6 @@ class Prefix(Model):
         """Divides the weights of a layer among its uses; None if nobody watches."""
         taps = {part: tap for part, uses in self.uses.items() if (tap := uses[number].tap)}
         return partial(_divide, taps, source_width) if taps else None
-
-    def _embed(self, table: nn.Embedding, ids: Int[Tensor, "R W"]) -> Float[Tensor, "R W D"]:
-        return embedding(ids, table.weight, table.padding_idx) * self.config.d_model**0.5
 
     def _placed(self, x: Float[Tensor, "R W D"], position: Int[Tensor, "R W"], longest: int) -> Float[Tensor, "R W D"]:
         """The input of the first layer: embeddings plus positions, all below `longest`."""
@@ -171,15 +172,11 @@ def prefix_flops(
     config: PrefixConfig, classes: int, source_tokens: int, target_tokens: int, mean_length: float
 ) -> float:
     """Operations to train on this many tokens, counted as in `transduce/model/cost.py`: every token is compared with both sides."""
-    d, keys, values = config.d_model, config.num_heads * config.key_width, config.num_heads * config.value_width
-    feed_forward = d * config.d_ff * (3 if config.activation == "swiglu" else 2)
-    layer = 2 * d * (keys + values) + feed_forward + (keys + values) * 2 * mean_length
-    return 6.0 * (config.num_decoder_layers * layer * (source_tokens + target_tokens) + d * classes * target_tokens)
+    layer = attention_weights(config) + feed_forward_weights(config) + products_per_key(config) * 2 * mean_length
+    layers = config.num_decoder_layers * layer * (source_tokens + target_tokens)
+    return OPERATIONS_PER_WEIGHT * (layers + config.d_model * classes * target_tokens)
 
 
 def prefix_activations(config: PrefixConfig, source_positions: int, target_positions: int, masks: bool) -> int:
     """How many numbers the forward pass keeps for the backward pass, without the logits."""
-    kept = masks and config.dropout > 0
-    attention, feed_forward, _ = kept_per_layer(config, kept)
-    per_position = config.num_decoder_layers * (attention + feed_forward) + (1 + kept) * config.d_model
-    return per_position * (source_positions + target_positions)
+    return stack_activations(config, config.num_decoder_layers, masks) * (source_positions + target_positions)

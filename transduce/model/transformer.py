@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import embedding
 
 from transduce.config import TransformerConfig
 from transduce.errors import DataError, SettingError
 from transduce.model.attention import Cache, KeysValues, MultiHeadAttention
 from transduce.model.dropout import Dropout
+from transduce.model.embeddings import embed, make_embeddings
 from transduce.model.layers import DecoderLayer, EncoderLayer, layer_matrices, make_norm, normalise
 from transduce.model.model import Matrices, Model
 from transduce.model.positions import Positions
@@ -68,9 +68,9 @@ class Transformer(Model):
         super().__init__()
         self.config = config
         self.target_pad = target_size - 1
-        sizes = source_size, target_size, target_size
-        tables = [make_embedding(size, config.d_model) for size in sizes]
-        self.source_embedding, self.target_embedding, self.output_embedding = tied(tables, config.tie)
+        self.source_embedding, self.target_embedding, self.output_embedding = make_embeddings(
+            source_size, target_size, config.d_model, config.tie
+        )
         self.output_bias = nn.Parameter(torch.zeros(self.target_pad)) if config.output_bias else None
         self.source_positions, self.target_positions = Positions(config), Positions(config)
         self.embedding_dropout = Dropout(config.dropout)
@@ -89,8 +89,8 @@ class Transformer(Model):
         """Run the encoder."""
         assert isinstance(source, Tokens)
         self._check_length(source.width, self.source_positions)
-        x = self._embed(self.source_embedding, source.ids)
-        x = self.embedding_dropout(self.source_positions(x, source.position, source.width))
+        x = self.source_positions(embed(self.source_embedding, source.ids), source.position, source.width)
+        x = self.embedding_dropout(x)
         keep = keep_same_sentence(source.segment, self.config.window)
         for layer in self.encoder:
             x = layer(x, source.position, keep)
@@ -138,11 +138,8 @@ class Transformer(Model):
     ) -> Float[Tensor, "R W D"]:
         """The decoder's input: embeddings plus positions, all below `longest`."""
         self._check_length(longest, self.target_positions)
-        x = self._embed(self.target_embedding, ids)
+        x = embed(self.target_embedding, ids)
         return self.embedding_dropout(self.target_positions(x, position, longest))
-
-    def _embed(self, table: nn.Embedding, ids: Tensor) -> Tensor:
-        return embedding(ids, table.weight, table.padding_idx) * self.config.d_model**0.5
 
     def _check_length(self, width: int, positions: Positions) -> None:
         if positions.limit is not None and width > positions.limit:
@@ -153,25 +150,7 @@ class Transformer(Model):
 
 
 def as_transformer(model: Model) -> Transformer:
-    """The model, typed as a Transformer; other families have no attention maps, kernels or exports."""
+    """The model, typed as a Transformer; other families are refused."""
     if not isinstance(model, Transformer):
         raise SettingError(f"model.family = {model.config.family}: this needs a Transformer (model.family=transformer)")
     return model
-
-
-def tied(tables: Sequence[nn.Embedding], tie: str) -> tuple[nn.Embedding, nn.Embedding, nn.Embedding]:
-    """The embeddings of sources, of targets and of outputs, some of them the same ones by `model.tie`."""
-    source, target, output = tables
-    return target if tie in ("all", "inputs") else source, target, target if tie in ("all", "target") else output
-
-
-def make_embedding(size: int, d_model: int) -> nn.Embedding:
-    """Embeddings from N(0, 1/d_model), so that vectors times sqrt(d_model) and tied logits have unit variance; `<pad>` is zero.
-
-    It stays zero: `padding_idx` keeps its gradient at zero, and `project` does not use its row.
-    """
-    table = nn.Embedding(size, d_model, padding_idx=size - 1)
-    nn.init.normal_(table.weight, std=d_model**-0.5)
-    with torch.no_grad():
-        table.weight[size - 1].zero_()
-    return table

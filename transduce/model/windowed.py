@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from transduce.model.repeatable import attend_repeatably
+from transduce.model.deterministic_attention import deterministic_attention
 from transduce.model.shapes import Bool, Float
 from transduce.model.tokens import Keep
 
@@ -35,7 +35,7 @@ def windowed_attention(
     blocks = _blocks(queries, keep.window, 0, 0)
     sides = keep.window, 0 if keep.causal else keep.window
     near_keys, near_values = (_blocks(tensor, keep.window, *sides) for tensor in (keys, values))
-    attended = attend_repeatably(blocks, near_keys, near_values, _mask(keep, sides), dropout, scale=scale)
+    attended = deterministic_attention(blocks, near_keys, near_values, _mask(keep, sides), dropout, scale=scale)
     return attended.unflatten(0, (rows, -1)).transpose(1, 2).flatten(2, 3)[:, :, :width]
 
 

@@ -1,4 +1,4 @@
-"""Reversing random sequences of growing lengths: a task where only the way of a signal decides.
+"""Reversing random sequences of growing lengths: a task that depends on how far a signal travels through the network.
 
 The first symbol of the source is the last of the target. A network that carries a sentence in one vector must remember all of it;
 attention looks it up. Writes files, and knows no model.

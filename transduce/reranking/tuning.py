@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from transduce.errors import DataError, SettingError
-from transduce.measures import Measure, make_measures
+from transduce.metrics.measures import Measure, make_measures
 from transduce.reranking.reranker import Features, Judges
 from transduce.reranking.weight_search import Array, Lists, search_weights
 from transduce.reranking.weights import RerankFile, Weights

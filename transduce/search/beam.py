@@ -13,9 +13,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from transduce.search.beam_state import Alive, BackPointers, Candidates, FinishedHypotheses, Observer, Ranking
 from transduce.search.checks import check_beam
 from transduce.search.hypothesis import Hypothesis
-from transduce.search.lattice import Alive, Candidates, Observer, Pool, Ranking, Trail
 from transduce.search.penalty import Penalty
 from transduce.search.step import (
     FREE,
@@ -61,8 +61,8 @@ def beam_search(
         paths = walk(step, state, start=start, end=end, forced=forced, choose=greedy, never=never)
     else:
         divisors = best_divisors(penalty, limits, forced.shape[1])
-        trail, pool = _search(step, state, start, end, forced, beam, penalty, divisors, never, observer)
-        paths = trail.follow(pool.best(n_best))
+        pointers, kept = _search(step, state, start, end, forced, beam, penalty, divisors, never, observer)
+        paths = pointers.follow(kept.best(n_best))
     return hypotheses(paths, len(limits), penalty)
 
 
@@ -77,45 +77,35 @@ def _search(
     divisors: Tensor,
     never: Sequence[int],
     observer: Observer | None,
-) -> tuple[Trail, Pool]:
+) -> tuple[BackPointers, FinishedHypotheses]:
     alive = Alive.at_start(len(forced), start, forced.device)
-    trail = Trail.empty(forced, 2 * beam)
-    pool = Pool.empty(len(forced), beam, forced.device)
+    pointers = BackPointers.empty(forced, 2 * beam)
+    kept = FinishedHypotheses.empty(len(forced), beam, forced.device)
     for position in range(forced.shape[1]):
         log_probs = next_scores(step, alive.tokens.flatten(), state)
         found = _continuations(log_probs, alive, forced[alive.sentence, position], 2 * beam, never)
-        trail.record(position, alive.sentence, found)
-        pool.add(alive.sentence, found, found.tokens == end, position + 1, penalty)
+        pointers.record(position, alive.sentence, found)
+        kept.add(alive.sentence, found, found.tokens == end, position + 1, penalty)
         # An upper bound on the score of any continuation: totals can only fall, and the divisors are known in advance.
         following = alive.continue_with(found, found.tokens == end, beam)
         attainable = following.totals[:, 0] / divisors[alive.sentence, position + 1]
         if observer is not None:
-            observer(Ranking(position, alive.sentence, found, following, attainable, pool.scores[alive.sentence]))
-        unfinished = (attainable > pool.scores[alive.sentence, -1]).nonzero().squeeze(1)
+            observer(Ranking(position, alive.sentence, found, following, attainable, kept.scores[alive.sentence]))
+        unfinished = (attainable > kept.scores[alive.sentence, -1]).nonzero().squeeze(1)
         if len(unfinished) == 0:
             break
-        beams = found.beams.gather(1, following.slots)[unfinished]
+        beams = found.beams.gather(1, following.ranks)[unfinished]
         state = state.select((unfinished[:, None] * alive.totals.shape[1] + beams).flatten())
         alive = following.only(unfinished)
-    return trail, pool
+    return pointers, kept
 
 
 def _continuations(log_probs: Tensor, alive: Alive, must: Tensor, count: int, never: Sequence[int] = ()) -> Candidates:
     """The `count` most probable continuations of each sentence's beams; log_probs [A * W, V]."""
-    sentences, width = alive.totals.shape
     values, tokens = top(without(log_probs, never), min(count, log_probs.shape[1]))
-    must = must.repeat_interleave(width)
+    must = must.repeat_interleave(alive.totals.shape[1])
     values, tokens = force(values, tokens, must, log_probs.gather(1, must.clamp(min=0)[:, None])[:, 0])
-    sums = (alive.totals.flatten()[:, None] + values).view(sentences, -1)
-    totals, index = sums.topk(min(count, sums.shape[1]), dim=1)
-    beams = index // values.shape[1]
-    return Candidates(
-        totals=totals,
-        log_probs=values.view(sentences, -1).gather(1, index),
-        tokens=tokens.view(sentences, -1).gather(1, index),
-        beams=beams,
-        origins=alive.slots.gather(1, beams),
-    )
+    return alive.best_continuations(values, tokens, count)
 
 
 def force(values: Tensor, tokens: Tensor, must: Tensor, of_forced: Tensor) -> tuple[Tensor, Tensor]:

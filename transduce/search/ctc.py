@@ -36,22 +36,6 @@ class Guide(Protocol):
         ...
 
 
-class NoGuide:
-    """Every text is allowed, and worth the same."""
-
-    def start(self) -> bool:
-        return True
-
-    def extended(self, state: bool, token: int) -> bool:
-        return True
-
-    def ended(self, state: bool) -> bool:
-        return True
-
-    def score(self, state: bool) -> float:
-        return 0.0
-
-
 @dataclass(frozen=True)
 class CtcHypothesis:
     """A text with the log-probability of all its alignments, and the guide's state at its end."""
@@ -152,6 +136,7 @@ def _reached(
 
 
 def _rank_of_staying(prefix: _Prefix) -> float:
+    """What the prefix is worth without another token: its log-probability, and what the guide adds."""
     whole = prefix.next_blank + prefix.next_label
     return math.log(whole) + prefix.worth if whole else -math.inf
 
@@ -166,7 +151,7 @@ def _kept(reached: list[_Prefix], beam: int, within: float) -> list[_Prefix]:
         prefix.blank, prefix.label = prefix.next_blank, prefix.next_label
         prefix.next_blank = prefix.next_label = 0.0
         whole = prefix.blank + prefix.label
-        prefix.rank = math.log(whole) + prefix.worth if whole else -math.inf
+        prefix.rank = math.log(whole) + prefix.worth if whole else -math.inf  # a function would take longer here
     least = max(map(attrgetter("rank"), reached)) - within
     near = [prefix for prefix in reached if prefix.rank >= least]
     return near if len(near) <= beam else heapq.nlargest(beam, near, key=attrgetter("rank"))

@@ -131,8 +131,8 @@ def hypotheses(paths: Paths, sentences: int, penalty: Penalty) -> list[list[Hypo
     ]
 
 
-def outputs(tokens: Tensor, lengths: Tensor, sentences: int) -> list[list[Hypothesis]]:
-    """The same without scores, which are NaN, and with tokens as arrays, which are faster to make."""
+def unscored_hypotheses(tokens: Tensor, lengths: Tensor, sentences: int) -> list[list[Hypothesis]]:
+    """The hypotheses of each sentence without scores, which are NaN, and with tokens as arrays, which are faster to make."""
     bounds = lengths.tolist()
     rows = zip(tokens[:, : max(bounds, default=0)].numpy().copy(), bounds, strict=True)
     found = [[Hypothesis(row[: length - 1], math.nan, math.nan, [])] if length else [] for row, length in rows]

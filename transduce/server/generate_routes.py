@@ -21,7 +21,7 @@ from transduce.server.refusals import Refusal
 from transduce.server.service import Service
 
 if TYPE_CHECKING:
-    from transduce.translator.language_model import GeneratedText, Generation, GenerationRequest
+    from transduce.translator.generation import GeneratedText, Generation, GenerationRequest
 
 MOST_TEXTS = 16
 SEEDS = 2**63
@@ -172,7 +172,7 @@ def generate_routes(service: Service) -> APIRouter:
 
 
 def _request(body: GenerateBody) -> "GenerationRequest":
-    from transduce.translator.language_model import GenerationRequest
+    from transduce.translator.generation import GenerationRequest
 
     given = {name: getattr(body, name) for name in SAMPLING}
     for name in SAMPLING:
@@ -185,7 +185,7 @@ def _request(body: GenerateBody) -> "GenerationRequest":
 
 
 def _completion_request(body: CompletionBody) -> "GenerationRequest":
-    from transduce.translator.language_model import GenerationRequest
+    from transduce.translator.generation import GenerationRequest
 
     if not body.temperature and body.n > 1:
         raise Refusal(f"n = {body.n}: with temperature 0 all texts would be the same")

@@ -17,7 +17,8 @@ from transduce.server.specification import Specification, fingerprint
 from transduce.translator import LoadOptions
 
 if TYPE_CHECKING:
-    from transduce.translator.language_model import Generation, LanguageModel
+    from transduce.translator.generation import Generation
+    from transduce.translator.language_model import LanguageModel
 
 TURN = 8  # tokens of each text
 READING = 1 / 8  # the cost of a token of the prompt: all of them are read at once

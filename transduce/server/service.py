@@ -31,7 +31,7 @@ from transduce.translator import LoadOptions, SearchRequest, Translation, Transl
 from transduce.translator.split import normalized
 
 if TYPE_CHECKING:
-    from transduce.translator.language_model import Generation, GenerationRequest
+    from transduce.translator.generation import Generation, GenerationRequest
     from transduce.translator.transcription import RecordingPieces, Segment
 
 Result = TypeVar("Result")

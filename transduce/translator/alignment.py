@@ -5,7 +5,8 @@ Knows pieces and words, but no model: an engine provides the alignment of tokens
 
 from collections.abc import Iterator, Sequence
 
-BLANK = "▁"  # sentencepiece's mark for the beginning of a word
+from transduce.text import WORD_START
+
 UNKNOWN = "<unk>"  # sentencepiece's name for an unknown token, which counts as a word
 
 Pairs = list[tuple[int, int]]  # (source word, output word), counted from 0
@@ -19,14 +20,14 @@ def word_numbers(pieces: Sequence[str]) -> list[int]:
 def _word_numbers(pieces: Sequence[str]) -> Iterator[int]:
     number = -1
     for piece in pieces:
-        number += piece.startswith(BLANK) or piece == UNKNOWN or number < 0
+        number += piece.startswith(WORD_START) or piece == UNKNOWN or number < 0
         yield number
 
 
-def word_pairs(source: Sequence[str], target: Sequence[str], looks_at: Sequence[int]) -> Pairs:
+def word_pairs(source: Sequence[str], target: Sequence[str], alignment: Sequence[int]) -> Pairs:
     """Aligned words, given the pieces of both sides and the source piece of each target piece."""
     from_words, to_words = word_numbers(source), word_numbers(target)
-    return sorted({(from_words[at], word) for at, word in zip(looks_at, to_words, strict=True)})
+    return sorted({(from_words[at], word) for at, word in zip(alignment, to_words, strict=True)})
 
 
 def pharaoh(pairs: Pairs) -> str:

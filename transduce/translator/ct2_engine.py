@@ -31,6 +31,13 @@ from transduce.translator.engine import Ids, SearchBlock, SearchRequest
 # In float32 the patience is high enough to find the same outputs. Quantized weights change a few outputs anyway, so there
 # it is the lowest that does not reduce quality: 1, CTranslate2's default, reduced it more than quantization (docs/log.md).
 PATIENCE: dict[str, dict[str, float]] = {"best": {"float32": 4, "rounded": 1.5}, "lists": {"float32": 16, "rounded": 2}}
+# Settings of a request; `refusal` looks at the kind of length penalty.
+SUPPORTED = frozenset(
+    {
+        *("beam", "n_best", "alpha", "length_penalty", "max_extra", "allow_unknown", "figures"),
+        *("sampling", "temperature", "top_k", "top_p", "seed"),
+    }
+)
 IMPOSSIBLE = -1e9  # CTranslate2 gives outputs that must not be chosen a log-probability below this
 
 
@@ -40,6 +47,8 @@ def refusal(request: SearchRequest, longest: int) -> str:
         return "it does not support terms that must occur"
     if request.aligned or request.replace_unknown:
         return "alignments need attention weights, which it does not return"
+    if setting := request.refusal(SUPPORTED):
+        return f"it does not support {setting}"
     beam_ranks = request.beam > 1 and not request.sampling
     if beam_ranks and request.length_penalty == "paper" and request.alpha != 0:
         return 'it supports the length penalty n^alpha only, not length_penalty = "paper"'
@@ -49,7 +58,7 @@ def refusal(request: SearchRequest, longest: int) -> str:
 
 
 @dataclass
-class Found:
+class Ct2Output:
     """An output of CTranslate2."""
 
     tokens: list[int]  # without `</s>`
@@ -64,7 +73,7 @@ class Job:
     block: SearchBlock
     limits: list[int]  # the maximum number of tokens of the outputs of each line, including `</s>`
     workers: Any
-    found: list[list[Found]]
+    found: list[list[Ct2Output]]
     power: float = 0  # scores are divided by n^power
     waiting: int = 0  # batches that are not finished
 
@@ -110,22 +119,22 @@ class Ct2Engine:
     def stream(self, blocks: Iterable[SearchBlock], request: SearchRequest) -> Iterator[list[list[Hypothesis]]]:
         """For each block, the hypotheses for each of its sources, best first; the next block is read meanwhile."""
         jobs: deque[Job] = deque()
-        flying: deque[Ct2Batch] = deque()
+        in_flight: deque[Ct2Batch] = deque()
         for number, block in enumerate(blocks):
             job = self._job(block, request.drawing(number))
             jobs.append(job)
             batches = list(self._batches(job, request))
             job.waiting = len(batches)
             for numbers in batches:
-                if len(flying) >= self.AHEAD * self.threads:
-                    self._arrive(flying.popleft())
+                if len(in_flight) >= self.AHEAD * self.threads:
+                    self._finish_batch(in_flight.popleft())
                     yield from self._complete(jobs, request)
-                flying.append(self._launch(job, numbers, request))
-            while block.paused and flying:
-                self._arrive(flying.popleft())
+                in_flight.append(self._launch(job, numbers, request))
+            while block.paused and in_flight:
+                self._finish_batch(in_flight.popleft())
             yield from self._complete(jobs, request)  # a block of empty lines has no batches
-        while flying:
-            self._arrive(flying.popleft())
+        while in_flight:
+            self._finish_batch(in_flight.popleft())
             yield from self._complete(jobs, request)
 
     def _complete(self, jobs: deque[Job], request: SearchRequest) -> Iterator[list[list[Hypothesis]]]:
@@ -164,11 +173,11 @@ class Ct2Engine:
         options = self._options(request, longest, self._most(request) if forced else request.n_best)
         return Ct2Batch(job, numbers, self._translate(job, numbers, asynchronous=True, **options))
 
-    def _arrive(self, batch: Ct2Batch) -> None:
-        self._land(batch)
+    def _finish_batch(self, batch: Ct2Batch) -> None:
+        self._collect(batch)
         batch.job.waiting -= 1
 
-    def _land(self, batch: Ct2Batch) -> None:
+    def _collect(self, batch: Ct2Batch) -> None:
         for number, result in zip(batch.numbers, batch.results, strict=True):
             batch.job.found[number] = self._read(result.result(), batch.job.power)
 
@@ -202,10 +211,10 @@ class Ct2Engine:
             results = self._translate(job, numbers, batch_type="tokens", asynchronous=True, **options)
             asked.append(Ct2Batch(job, numbers, results))
         for batch in asked:
-            self._land(batch)
+            self._collect(batch)
         for number in over:
             if job.limits[number] == 1:
-                job.found[number] = [Found([], ended=False)]
+                job.found[number] = [Ct2Output([], ended=False)]
 
     def _alike(self, job: Job, number: int) -> tuple[int, bool]:
         return job.limits[number], bool(job.block.prefixes[number])
@@ -249,7 +258,7 @@ class Ct2Engine:
         prefixes = [list(map(self.target_names.__getitem__, job.block.prefixes[n])) for n in numbers]
         return job.workers.translate_batch(sources, prefixes if any(prefixes) else None, **options)
 
-    def _read(self, result: Any, power: float) -> list[Found]:
+    def _read(self, result: Any, power: float) -> list[Ct2Output]:
         scores = result.scores or [math.nan] * len(result.hypotheses)
         return [
             self._output(names, score)
@@ -257,10 +266,10 @@ class Ct2Engine:
             if not score * len(names) ** power < IMPOSSIBLE
         ]
 
-    def _output(self, names: list[str], score: float) -> Found:
+    def _output(self, names: list[str], score: float) -> Ct2Output:
         tokens = list(map(self.target_ids.__getitem__, names))
         ended = bool(tokens) and tokens[-1] == EOS
-        return Found(tokens[:-1] if ended else tokens, ended, score)
+        return Ct2Output(tokens[:-1] if ended else tokens, ended, score)
 
     # --- figures -------------------------------------------------------------------------------------------------
 
@@ -277,7 +286,7 @@ class Ct2Engine:
             for found in job.found
         ]
 
-    def _must_score(self, job: Job, number: int, found: list[Found], request: SearchRequest) -> bool:
+    def _must_score(self, job: Job, number: int, found: list[Ct2Output], request: SearchRequest) -> bool:
         """Whether the outputs must be scored again because CTranslate2's own scores are not enough."""
         if request.figures == "none" and (request.sampling or request.beam == 1):
             return False
@@ -353,7 +362,7 @@ def _power(request: SearchRequest) -> float:
     return request.alpha if request.alpha or request.n_best == 1 else 1e-9
 
 
-def _hypothesis(one: Found, log_probs: list[float] | None, power: float, penalty: Penalty) -> Hypothesis:
+def _hypothesis(one: Ct2Output, log_probs: list[float] | None, power: float, penalty: Penalty) -> Hypothesis:
     """An output with our score; CTranslate2's score is the log-probability / n^power."""
     length = float(len(one.tokens) + 1)
     total = one.score * length**power if log_probs is None else sum(log_probs)

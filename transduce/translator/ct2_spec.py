@@ -1,4 +1,4 @@
-"""Our weights as CTranslate2 describes a Transformer. Sees arrays and settings; reads and writes no files, needs no torch.
+"""Converts our weights to the `TransformerSpec` of CTranslate2. Sees arrays and settings; reads and writes no files, needs no torch.
 
 `<pad>` is no token there: the last row of every embedding is left out, and decoding starts from a zero vector, which
 is what our `<pad>` is embedded as. Sinusoids are written out as a table, since theirs are laid out otherwise.
@@ -39,12 +39,12 @@ SUPPORTS = Supports(
 
 
 def refusal(config: TransformerConfig) -> str:
-    """Why this model cannot be one of CTranslate2's, or nothing."""
+    """Why CTranslate2 cannot run this model, or nothing."""
     if setting := SUPPORTS.refusal(config):
-        return f"{setting} is not built for it"
-    if config.key_width * config.num_heads == config.value_width * config.num_heads == config.d_model:
+        return f"it does not support {setting}"
+    if config.heads_fill_d_model:
         return ""
-    return f"model.d_k = {config.key_width} and model.d_v = {config.value_width}: it takes d_model / num_heads only"
+    return f"model.d_k = {config.key_width} and model.d_v = {config.value_width}: it supports only d_model / num_heads"
 
 
 def longest_output(config: TransformerConfig) -> int:
@@ -207,15 +207,15 @@ def _set_norm(norm: Any, weights: _Weights, name: str) -> None:
 
 
 def _import_specs() -> ModuleType:
-    """`ctranslate2.specs` as it is where there is no torch: arrays serve as well, and torch takes a second to import.
+    """`ctranslate2.specs`, imported as if torch were not installed: it takes arrays too, and importing torch takes a second.
 
-    Whoever imports it later gets it whole: ours is not left where others would find it.
+    The module is then removed from `sys.modules`, so that a later import elsewhere gets the complete one.
     """
     if "torch" in sys.modules or "ctranslate2.specs" in sys.modules:
         import ctranslate2.specs
 
         return ctranslate2.specs
-    with _hidden("torch"):
+    with _as_if_missing("torch"):
         import ctranslate2.specs
 
         specs: ModuleType = ctranslate2.specs
@@ -226,8 +226,8 @@ def _import_specs() -> ModuleType:
 
 
 @contextmanager
-def _hidden(package: str) -> Iterator[None]:
-    """As if it were not installed."""
+def _as_if_missing(package: str) -> Iterator[None]:
+    """Make imports of this package fail inside the context."""
     sys.modules[package] = None  # type: ignore[assignment]
     try:
         yield

@@ -1,6 +1,6 @@
-"""The engine for speech with words: CTC prefix search with an n-gram model and a lexicon, then the decoder's opinion of the best texts.
+"""The engine for speech with words: CTC prefix search with an n-gram model and a lexicon, then rescoring by the decoder.
 
-The search by CTC alone is quick and knows words. Its best texts are scored by the decoder too, and the sum decides:
+The CTC search is fast and knows words. The decoder rescores its best texts, and the one with the highest sum wins:
 `ctc_weight * CTC + (1 - ctc_weight) * decoder + lm_weight * n-gram model + word_bonus * words`. Knows ids, and no sound files.
 """
 
@@ -22,6 +22,11 @@ from transduce.translator.engine import Ids, SearchBlock, SearchRequest
 from transduce.translator.torch_engine import TorchEngine
 from transduce.translator.word_search import WordGuide, Words, WordWeights
 
+# A text is as long as the frames allow, and its score has weights of its own, so neither the length limit nor the length penalty
+# is used. `<unk>` is never written.
+SUPPORTED = frozenset(
+    {"beam", "n_best", "figures", "alpha", "length_penalty", "max_extra", "allow_unknown", "aligned", "replace_unknown"}
+)
 _ROWS = 64  # texts that the decoder scores at once
 
 
@@ -33,7 +38,7 @@ class Candidate:
     ctc: float
     ngram: float
     words: int
-    decoder: list[float]  # of each token and `</s>`; empty if the decoder was not asked
+    decoder: list[float]  # of each token and `</s>`; empty without rescoring
 
     def score(self, weights: WordWeights) -> float:
         heard = weights.ctc_weight * self.ctc + (1 - weights.ctc_weight) * sum(self.decoder)
@@ -63,7 +68,7 @@ class CtcEngine:
     def stream(self, blocks: Iterable[SearchBlock], request: SearchRequest) -> Iterator[list[list[Hypothesis]]]:
         """For each block, the hypotheses for each of its sources, best first; `request.beam` of them are scored by the decoder."""
         for block in blocks:
-            _check(block, request)
+            check_request(block, request)
             found = self.candidates(block.sources, request.beam, with_decoder=self.weights.ctc_weight < 1)
             yield [[_hypothesis(one, self.weights) for one in self.ranked(texts)[: request.n_best]] for texts in found]
 
@@ -75,15 +80,15 @@ class CtcEngine:
 
     @torch.inference_mode()
     def candidates(self, sources: Sequence[Ids], most: int, with_decoder: bool = True) -> list[list[Candidate]]:
-        """The best texts of each source by CTC and the n-gram model, scored by the decoder if it is asked."""
+        """The best texts of each source by CTC and the n-gram model, rescored by the decoder if `with_decoder`."""
         self.model.eval()
         found: list[list[Candidate]] = [[] for _ in sources]
         for numbers in self.inner.batches(sources, beam=1):
             memory = self._encoded([sources[number] for number in numbers])
             texts = self._searched(memory, most)
-            opinions = self._decoder_scores(memory, texts) if with_decoder else None
+            decoder_scores = self._decoder_scores(memory, texts) if with_decoder else None
             for row, number in enumerate(numbers):
-                each = opinions[row] if opinions else [[]] * len(texts[row])
+                each = decoder_scores[row] if decoder_scores else [[]] * len(texts[row])
                 found[number] = [
                     _candidate(text, of_decoder) for text, of_decoder in zip(texts[row], each, strict=True)
                 ]
@@ -120,12 +125,13 @@ class CtcEngine:
         for begin in range(0, len(rows), _ROWS):
             part = rows[begin : begin + _ROWS]
             which = torch.tensor([row for row, _ in part], device=memory.segment.device)
-            chosen = self._taught(Memory(memory.hidden[which], memory.segment[which]), [ids for _, ids in part])
+            chosen = self._teacher_forced(Memory(memory.hidden[which], memory.segment[which]), [ids for _, ids in part])
             for (row, ids), of_tokens in zip(part, chosen.tolist(), strict=True):
                 scores[row].append(of_tokens[: len(ids)])
         return scores
 
-    def _taught(self, memory: Memory, texts: list[list[int]]) -> Tensor:
+    def _teacher_forced(self, memory: Memory, texts: list[list[int]]) -> Tensor:
+        """The decoder's log-probability of each token of these texts, each given the tokens before it."""
         pad, device = self.inner.target_pad, self.inner.device.torch
         inputs = Tokens.padded([[pad, *ids[:-1]] for ids in texts], pad).to(device)
         labels = Tokens.padded(texts, 0).ids.to(device)
@@ -143,6 +149,9 @@ def _hypothesis(one: Candidate, weights: WordWeights) -> Hypothesis:
     return Hypothesis(one.tokens, one.score(weights), sum(one.decoder) if one.decoder else one.ctc, one.decoder)
 
 
-def _check(block: SearchBlock, request: SearchRequest) -> None:
+def check_request(block: SearchBlock, request: SearchRequest) -> None:
+    """Refuse what a search with words cannot do."""
     if request.sampling or request.constrained or any(map(len, block.prefixes)):
         raise SettingError("an n-gram model works with beam search alone: leave out sampling, prefixes and terms")
+    if setting := request.refusal(SUPPORTED):
+        raise SettingError(f"an n-gram model does not support {setting}: leave it out")

@@ -1,7 +1,7 @@
 """What an engine is: ids in, hypotheses out. Knows no text, and does not import torch."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import ClassVar, Literal, Protocol
 
 from transduce.config import SearchConfig
@@ -17,6 +17,7 @@ LIMITS = {
     "alpha": (0, 10),  # below 0, the empty output would always win
     "seed": (0, 2**63 - 1),
 }
+SAMPLING_SETTINGS = ("temperature", "top_k", "top_p", "seed")  # that a beam search does not read
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +87,18 @@ class SearchRequest:
         if block.phrases:
             asked = [(n, must + sum(map(len, these))) for these, (n, must) in zip(block.phrases, asked, strict=True)]
         return [min(longest, max(both)) for both in asked]
+
+    def refusal(self, supported: Collection[str]) -> str:
+        """The first setting that is neither in `supported` nor at its default, such as `sampling = True`, or nothing.
+
+        An engine lists what it supports. So it refuses a setting that is added later until it lists that one too.
+        """
+        unread = () if self.sampling else SAMPLING_SETTINGS
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if one.name not in (*supported, *unread) and value != one.default:
+                return f"{one.name} = {value}"
+        return ""
 
     def output_limit(self, source_tokens: int) -> int:
         """The maximum number of tokens of an output for a source of this length."""

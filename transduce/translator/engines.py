@@ -143,7 +143,7 @@ class FolderEngines:
         self.folder, self.options, self.longest_source = folder, options, longest_source
         self._said: set[str] = set()
         self._process = 0  # the process that loaded an engine; 0 before any is loaded
-        if (options.engine == "ct2" or options.shortlist) and not _is_installed():
+        if (options.engine == "ct2" or options.shortlist) and not _has_ctranslate2():
             raise MissingExtra("ctranslate2", "ct2")
         if options.shortlist and not folder.folder.shortlist.exists():
             raise RunError(
@@ -273,7 +273,7 @@ class FolderEngines:
         if self.options.engine == "ct2" or self.options.shortlist:
             return True
         known = isinstance(self.folder.config.model, TransformerConfig)
-        if self.options.device == "cuda" or not known or not _is_installed():
+        if self.options.device == "cuda" or not known or not _has_ctranslate2():
             return False
         import ctranslate2
 
@@ -294,5 +294,5 @@ class FolderEngines:
         return ct2_spec.refusal(config) or ct2_engine.refusal(request, longest)
 
 
-def _is_installed() -> bool:
+def _has_ctranslate2() -> bool:
     return find_spec("ctranslate2") is not None

@@ -45,11 +45,11 @@ class ModelFolder:
 
     def model(self, which: str = "auto") -> "Model":
         """The model with these weights, ready to translate."""
-        from transduce.model import unfilled_model
+        from transduce.model import uninitialised_model
 
         path = self.weights(which)
         check_shapes(self.shapes(), read_shapes(path), str(path))  # before memory is asked for
-        model = unfilled_model(self.config.model, self.vocabularies.source.size, self.vocabularies.target.size)
+        model = uninitialised_model(self.config.model, self.vocabularies.source.size, self.vocabularies.target.size)
         load_weights(model, read_tensors(path), str(path))
         return model.eval()
 

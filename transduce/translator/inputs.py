@@ -6,6 +6,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from transduce.errors import DataError
+from transduce.text import EOS
 from transduce.translator.forms import LearnedLine
 
 T = TypeVar("T")
@@ -76,6 +77,11 @@ class InputLines:
         for items, what in ((self.prefixes, "prefixes"), (self.terms, "lines of terms")):
             if items is not None and list(islice(items, 1)):
                 raise DataError(f"there are more {what} than lines: give exactly one for each line")
+
+
+def cut(ids: list[int], longest: int) -> list[int]:
+    """The ids of a line, or the first of them and `</s>` if there are more than `longest`."""
+    return ids if len(ids) <= longest else [*ids[: longest - 1], EOS]
 
 
 def check_lines(lines: Sequence[str]) -> Sequence[str]:

@@ -12,12 +12,13 @@ from transduce.translator.torch_engine import Fusion, TorchEngine
 
 
 class SlotEngine(TorchEngine):
-    """Finds what `TorchEngine` finds, and leaves to it what slots do not support.
-
-    These are sampling, phrases that must occur, outputs without `<unk>`, ensembles, fusion with a language model, and some models.
-    """
+    """Finds what `TorchEngine` finds, and leaves the requests and models to it that slots do not support."""
 
     spares_cores: ClassVar = True
+    # Alignments are computed from finished outputs, so slots have nothing to do with them.
+    SUPPORTED: ClassVar = frozenset(
+        {"beam", "n_best", "alpha", "length_penalty", "max_extra", "figures", "aligned", "replace_unknown"}
+    )
 
     def __init__(
         self,
@@ -46,6 +47,5 @@ class SlotEngine(TorchEngine):
             yield SentenceBlock(block.sources, block.prefixes, request.limits(block, self.longest))
 
     def _serves(self, request: SearchRequest) -> bool:
-        other = request.sampling or request.constrained or not request.allow_unknown
-        alone = len(self.ensemble.models) == 1 and self.fusion is None
-        return not other and alone and understands(self.model.config)
+        single_model = len(self.ensemble.models) == 1 and self.fusion is None
+        return single_model and not request.refusal(self.SUPPORTED) and understands(self.model.config)

@@ -10,9 +10,9 @@ from transduce.device import Device
 from transduce.model import Ensemble, Model, SlidingDecoder, Source, Tokens, collate, watch
 from transduce.search import Hypothesis, length_penalty
 from transduce.search.beam import beam_search
+from transduce.search.beam_state import Observer
 from transduce.search.constrained import constrained_search
 from transduce.search.fusion import FusedState, fuse
-from transduce.search.lattice import Observer
 from transduce.search.sampling import sample
 from transduce.search.step import SearchState, Step
 from transduce.text import UNKNOWN
@@ -53,15 +53,17 @@ class TorchEngine:
         if fusion is not None:
             fusion.model.model.to(device.torch).eval()
 
-    def _in_batches(self, block: SearchBlock, request: SearchRequest, draws: torch.Generator) -> list[list[Hypothesis]]:
+    def _in_batches(
+        self, block: SearchBlock, request: SearchRequest, generator: torch.Generator
+    ) -> list[list[Hypothesis]]:
         self.model.eval()
         found: list[list[Hypothesis]] = [[] for _ in block.sources]
         for numbers in self.batches(block.sources, request.width):
-            for number, hypotheses in zip(numbers, self._search(block.only(numbers), request, draws), strict=True):
+            for number, hypotheses in zip(numbers, self._search(block.only(numbers), request, generator), strict=True):
                 found[number] = hypotheses
         return found
 
-    def _draws(self, request: SearchRequest) -> torch.Generator:
+    def _generator(self, request: SearchRequest) -> torch.Generator:
         """The random numbers for sampling; each batch takes the next ones."""
         return torch.Generator(self.device.torch).manual_seed(request.seed)
 
@@ -69,14 +71,14 @@ class TorchEngine:
     def search_watched(self, source: Ids, request: SearchRequest, observer: Observer) -> list[Hypothesis]:
         """The hypotheses for one source; the observer is called at every step of the search."""
         self.model.eval()
-        return self._search(SearchBlock([source], [()]), request, self._draws(request), observer)[0]
+        return self._search(SearchBlock([source], [()]), request, self._generator(request), observer)[0]
 
     def stream(self, blocks: Iterable[SearchBlock], request: SearchRequest) -> Iterator[list[list[Hypothesis]]]:
         """For each block, the hypotheses for each of its sources, best first."""
-        draws = self._draws(request)
+        generator = self._generator(request)
         for block in blocks:
             with torch.inference_mode():
-                found = self._in_batches(block, request, draws)
+                found = self._in_batches(block, request, generator)
             yield found
 
     @torch.inference_mode()
@@ -116,7 +118,7 @@ class TorchEngine:
             begin += rows
 
     def _search(
-        self, block: SearchBlock, request: SearchRequest, draws: torch.Generator, observer: Observer | None = None
+        self, block: SearchBlock, request: SearchRequest, generator: torch.Generator, observer: Observer | None = None
     ) -> list[list[Hypothesis]]:
         source = collate(block.sources, self.source_pad).to(self.device.torch)
         penalty = length_penalty(request.length_penalty, request.alpha)
@@ -129,7 +131,7 @@ class TorchEngine:
             }  # fmt: skip
             if request.sampling:
                 return sample(
-                    step, state, generator=draws, num_samples=request.n_best,
+                    step, state, generator=generator, num_samples=request.n_best,
                     temperature=request.temperature, top_k=request.top_k, top_p=request.top_p, **common,
                 )  # fmt: skip
             if request.constrained:

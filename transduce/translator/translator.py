@@ -1,27 +1,27 @@
 """The translator: lines of text in, translations out, in order, with any engine.
 
-Each translation counts what was cut, what was unknown and what reached the length limit, so that nothing is lost silently.
+It turns lines into ids, and chooses the engine that searches. `TranslationBuilder` turns what the search found into text.
 """
 
 import copy
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from transduce.config import Config, ModelConfig, language_tag
 from transduce.errors import DataError, SettingError
 from transduce.search import Hypothesis
-from transduce.text import EOS, UNKNOWN, Vocabularies
-from transduce.translator.alignment import Pairs, with_source_words, word_numbers, word_pairs
+from transduce.text import Vocabularies
+from transduce.translator.alignment import Pairs, word_pairs
 from transduce.translator.engine import UNBOUNDED, Engine, SearchBlock, SearchRequest
 from transduce.translator.engines import Engines, FolderEngines, LoadOptions, OneEngine, torch_engine
 from transduce.translator.folder import open_folder
 from transduce.translator.forms import LearnedLine, LineForms
-from transduce.translator.inputs import InputLines, LineBlock, check_lines
-from transduce.translator.outputs import Attention, Output, Scored, Translation
+from transduce.translator.inputs import InputLines, LineBlock, check_lines, cut
+from transduce.translator.outputs import Attention, Scored, Translation
+from transduce.translator.translation_builder import TranslationBuilder
 from transduce.translator.word_search import check_takes_words
 
 if TYPE_CHECKING:
@@ -83,6 +83,10 @@ class Translator:
     def digest(self) -> str:
         """A hash of weights, settings and vocabularies that identifies the model."""
         return self.engines.digest
+
+    @property
+    def _builder(self) -> TranslationBuilder:
+        return TranslationBuilder(self.vocabularies, self.engines, self.longest_source, not self.hears)
 
     @property
     def reads_features(self) -> bool:
@@ -157,7 +161,7 @@ class Translator:
         if wanted.replace_unknown:
             return [translation.text for translation in self.stream(check_lines(lines), wanted)]
         blocks = self._searched(InputLines.of(check_lines(lines)), wanted)
-        return [text for block, found in blocks for text in self._best(block, found)]
+        return [text for block, found in blocks for text in self._builder.best_texts(block, found)]
 
     def n_best(
         self, lines: Sequence[str], n: int, *, beam: int | None = None, alpha: float | None = None
@@ -220,7 +224,7 @@ class Translator:
         """
         wanted = (request or self.request()).but(constrained=terms is not None)
         for block, found in self._searched(InputLines.of(lines, prefixes, terms, paused, at_most), wanted):
-            yield from self._translations(block, found, wanted)
+            yield from self._builder.translations(block, found, wanted)
 
     def hear(self, utterances: Sequence["Features"], request: SearchRequest | None = None) -> list[Translation]:
         """The texts of utterances that are in memory, given as the features of `transduce.audio.utterances`."""
@@ -230,7 +234,8 @@ class Translator:
         block = SearchBlock(sources, [()] * len(sources))
         lines = [LearnedLine("", "")] * len(sources)
         heard = LineBlock(lines, sources, list(range(len(lines))), wanted.limits(block, engine.longest))
-        return [one for found in engine.stream([block], wanted) for one in self._translations(heard, found, wanted)]
+        [found] = engine.stream([block], wanted)
+        return list(self._builder.translations(heard, found, wanted))
 
     def stream_split(
         self,
@@ -314,11 +319,11 @@ class Translator:
         encoded = [self._cut(ids) for ids in self.vocabularies.source.encode([line.text for line in lines])]
         given = [self._cut(ids) for ids in self.vocabularies.target.encode(masked)]
         full = [n for n, (ids, target) in enumerate(zip(encoded, given, strict=True)) if min(len(ids), len(target)) > 1]
-        looks = self.engines.torch.align([encoded[n] for n in full], [given[n] for n in full])
+        alignments = self.engines.torch.align([encoded[n] for n in full], [given[n] for n in full])
         found: list[Pairs] = [[] for _ in lines]
-        for n, looks_at in zip(full, looks, strict=True):
+        for n, alignment in zip(full, alignments, strict=True):
             pieces = self.vocabularies.target.pieces(given[n][:-1])
-            pairs = word_pairs(self.vocabularies.source.written(lines[n].text), pieces, looks_at)
+            pairs = word_pairs(self.vocabularies.source.written(lines[n].text), pieces, alignment)
             found[n] = lines[n].aligned(pairs, masked[n])
         return found
 
@@ -404,74 +409,6 @@ class Translator:
             yield searching
         inputs.check_exhausted()
 
-    def _best(self, lines: LineBlock, searched: list[list[Hypothesis]]) -> list[str]:
-        """The text of the best output of each line; empty for an empty line."""
-        texts = [""] * len(lines.lines)
-        found = [(number, best[0].tokens) for number, best in zip(lines.searched, searched, strict=True) if best]
-        decoded = self.vocabularies.target.decode([tokens for _, tokens in found])
-        for (number, _), text in zip(found, decoded, strict=True):
-            texts[number] = lines.lines[number].restored(text).text
-        return texts
-
-    def _translations(
-        self, lines: LineBlock, searched: list[list[Hypothesis]], request: SearchRequest
-    ) -> Iterator[Translation]:
-        decoded = self.vocabularies.target.decode_counted([one.tokens for found in searched for one in found])
-        outputs, newlines = self._outputs(lines, searched, decoded.texts, request), iter(decoded.newlines)
-        counts, masked = [0] * len(lines.lines), iter(decoded.texts)  # the number of outputs of each line
-        for number, found in zip(lines.searched, searched, strict=True):
-            counts[number] = len(found)
-        for line, ids, count in zip(lines.lines, lines.ids, counts, strict=True):
-            these, best = list(islice(outputs, count)), list(islice(masked, count))[:1]
-            yield Translation(
-                source=line.source,
-                outputs=these,
-                source_tokens=len(ids),
-                cut=max(0, len(ids) - self.longest_source),
-                unknown=0 if self.hears else ids.count(UNKNOWN),
-                newlines=sum(islice(newlines, count)),
-                outputs_at_limit=sum(output.at_limit for output in these),
-                lost=sum(line.restored(text).lost for text in best) if line.values else 0,
-            )
-
-    def _outputs(
-        self, lines: LineBlock, searched: list[list[Hypothesis]], texts: list[str], request: SearchRequest
-    ) -> Iterator[Output]:
-        """The outputs of all lines, one for each hypothesis."""
-        pairs = [(n, one) for n, found in zip(lines.searched, searched, strict=True) for one in found]
-        limits = [limit for limit, found in zip(lines.limits, searched, strict=True) for _ in found]
-        looks = self._looks(lines, pairs) if request.aligned or request.replace_unknown else [[]] * len(pairs)
-        for (number, one), limit, text, looks_at in zip(pairs, limits, texts, looks, strict=True):
-            unasked = request.figures == "none" and not looks_at
-            pieces = [] if unasked else self.vocabularies.target.pieces(one.tokens)
-            line = lines.lines[number]
-            aligned = word_pairs(self.vocabularies.source.written(line.text), pieces, looks_at) if looks_at else []
-            if request.replace_unknown and UNKNOWN in one.tokens:
-                text = self._without_unknown(text, lines, number, one, looks_at)
-            yield Output(
-                text=line.restored(text).text if line.values else text,
-                tokens=pieces,
-                score=one.score,
-                log_probability=one.log_probability,
-                token_log_probabilities=one.token_log_probabilities,
-                alignment=line.aligned(aligned, text) if request.aligned else [],
-                length=len(one.tokens) + 1,
-                at_limit=len(one.tokens) + 1 >= limit,
-            )
-
-    def _looks(self, lines: LineBlock, pairs: list[tuple[int, Hypothesis]]) -> list[list[int]]:
-        """The source token that each token of each output attends to most."""
-        sources = [self._cut(lines.ids[number]) for number, _ in pairs]
-        return self.engines.torch.align(sources, [[*one.tokens, EOS] for _, one in pairs])
-
-    def _without_unknown(self, text: str, lines: LineBlock, number: int, one: Hypothesis, looks_at: list[int]) -> str:
-        learned = lines.lines[number].text
-        words = learned.split()
-        of_piece = word_numbers(self.vocabularies.source.written(learned))
-        asked = [of_piece[at] for at, token in zip(looks_at, one.tokens, strict=True) if token == UNKNOWN]
-        mark = self.vocabularies.target.decode([[UNKNOWN]])[0].strip()
-        return with_source_words(text, mark, [words[min(at, len(words) - 1)] for at in asked])
-
     def _encoded(self, texts: Sequence[str], every_core: bool = False) -> Sequence[Any]:
         """Sources as the model takes them: ids, or the features of the recordings that the texts name."""
         if not self.hears:
@@ -489,7 +426,7 @@ class Translator:
             ) from None
 
     def _cut(self, ids: list[int]) -> list[int]:
-        return ids if len(ids) <= self.longest_source else [*ids[: self.longest_source - 1], EOS]
+        return cut(ids, self.longest_source)
 
 
 def longest_source(config: ModelConfig) -> int:

@@ -17,10 +17,9 @@ from transduce.config.models.speech import SpeechConfig
 from transduce.errors import DamagedFile, DataError, RunError, SettingError
 from transduce.files import read_plain
 from transduce.ngrams import BEGIN, END, UNKNOWN_WORD, NgramModel, read_arpa
-from transduce.text import UNKNOWN, Vocabulary
+from transduce.text import UNKNOWN, WORD_START, Vocabulary
 from transduce.translator.folder import ModelFolder
 
-MARK = "▁"  # a piece that begins with it begins a word
 _LIMITS = {"lm_weight": (0.0, 10.0), "word_bonus": (-20.0, 20.0), "ctc_weight": (0.0, 1.0), "prefixes": (1, 10_000)}
 
 
@@ -79,7 +78,7 @@ class Words:
     def __init__(self, vocabulary: Vocabulary, ngram: NgramModel, lexicon: Sequence[str] | None = None) -> None:
         self.ngram, self.closed = ngram, lexicon is not None
         names = vocabulary.pieces(range(vocabulary.size))
-        self.pieces = [(name.startswith(MARK), name.replace(MARK, "")) for name in names]
+        self.pieces = [(name.startswith(WORD_START), name.replace(WORD_START, "")) for name in names]
         listed = sorted(ngram.words - {END, UNKNOWN_WORD}) if lexicon is None else lexicon
         spelt = [
             (spelling, word) for spelling, word in zip(spellings(vocabulary, listed), listed, strict=True) if spelling
@@ -107,8 +106,8 @@ def spellings(vocabulary: Vocabulary, words: Sequence[str]) -> list[str]:
     """Each word as its pieces spell it; empty where the vocabulary cannot spell it as one word."""
     found = []
     for ids in vocabulary.encode(list(words)):
-        text = "".join(vocabulary.pieces(ids[:-1])).removeprefix(MARK)
-        found.append("" if UNKNOWN in ids or MARK in text else text)
+        text = "".join(vocabulary.pieces(ids[:-1])).removeprefix(WORD_START)
+        found.append("" if UNKNOWN in ids or WORD_START in text else text)
     return found
 
 

@@ -14,7 +14,7 @@ from transduce.model import collate
 from transduce.model.speech import SpeechModel
 from transduce.scripts import is_unspaced, script_of_texts
 from transduce.search.ctc_alignment import align
-from transduce.text import Vocabulary
+from transduce.text import WORD_START, Vocabulary
 from transduce.translator.translator import Translator
 
 POSITION_SECONDS = SHORTER * FRAME_SECONDS
@@ -88,12 +88,12 @@ def words_of(translator: Translator, features: Features, text: str) -> list[Word
 def _groups(vocabulary: Vocabulary, ids: list[int], text: str) -> list[list[int]]:
     """The numbers of the tokens of each word; without spaces between words, each token is one."""
     pieces = vocabulary.pieces(ids)
-    letters = [number for number, piece in enumerate(pieces) if piece != "▁"]
+    letters = [number for number, piece in enumerate(pieces) if piece != WORD_START]
     if is_unspaced(script_of_texts([text])):
         return [[number] for number in letters]
     word, of_piece = 0, list[int]()
     for piece in pieces:
-        word += piece.startswith("▁")
+        word += piece.startswith(WORD_START)
         of_piece.append(word)
     return [list(group) for _, group in groupby(letters, key=lambda number: of_piece[number])]
 

@@ -95,6 +95,11 @@ class LayersConfig(ModelConfig):
         return self.d_v or self.d_model // self.num_heads
 
     @property
+    def heads_fill_d_model(self) -> bool:
+        """Whether the keys of all heads together are as wide as d_model, and their values too, as most runtimes require."""
+        return self.key_width * self.num_heads == self.value_width * self.num_heads == self.d_model
+
+    @property
     def longest_target(self) -> int | None:
         return self.max_positions if self.positions == "learned" else None
 

@@ -24,8 +24,8 @@ def advance(search: "SlotBeamSearch", values: Tensor, tokens: Tensor, forced_log
     candidates, width = values.shape[1], search.beam
     _advance[(slots,)](
         values, tokens, forced_log_probs, search.forced, search.position, search.finished.view(torch.int8), search.divisors, search.penalties,
-        search.alive.tokens, search.alive.totals, search.alive.slots, search.parents, search.pool.scores, search.pool.lengths,
-        search.pool.slots, search.trail.tokens, search.trail.log_probs, search.trail.origins, slots, positions, search.end,
+        search.alive.tokens, search.alive.totals, search.alive.ranks, search.parents, search.kept.scores, search.kept.lengths,
+        search.kept.ranks, search.pointers.tokens, search.pointers.log_probs, search.pointers.origins, slots, positions, search.end,
         W=width, K=candidates, WIDE=triton.next_power_of_2(width), RANKS=triton.next_power_of_2(candidates),
         CELLS=triton.next_power_of_2(width * candidates), POOL=triton.next_power_of_2(2 * width), num_warps=1,
     )  # fmt: skip
@@ -42,8 +42,8 @@ def _first_best(scores, free, cells, COUNT: tl.constexpr):
 @triton.jit
 def _advance(
     values, tokens, forced_log_probs, forced, position, finished, divisors, penalties,
-    alive_tokens, alive_totals, alive_slots, parents, pool_scores, pool_lengths, pool_slots,
-    trail_tokens, trail_log_probs, trail_origins, B, T, end,
+    alive_tokens, alive_totals, alive_ranks, parents, kept_scores, kept_lengths, kept_ranks,
+    pointer_tokens, pointer_log_probs, pointer_origins, B, T, end,
     W: tl.constexpr, K: tl.constexpr, WIDE: tl.constexpr, RANKS: tl.constexpr, CELLS: tl.constexpr, POOL: tl.constexpr,
 ):  # fmt: skip
     slot = tl.program_id(0).to(tl.int64)
@@ -71,28 +71,28 @@ def _advance(
         free = free & (cell != tl.sum(tl.where(chosen, cell, 0), 0))
     real = rank < K
     at = (tl.where(done, T, now) * B + slot) * K + rank
-    tl.store(trail_tokens + at, found, real)
-    tl.store(trail_log_probs + at, log_probs, real)
-    tl.store(trail_origins + at, tl.load(alive_slots + slot * W + beams, real, 0), real)
+    tl.store(pointer_tokens + at, found, real)
+    tl.store(pointer_log_probs + at, log_probs, real)
+    tl.store(pointer_origins + at, tl.load(alive_ranks + slot * W + beams, real, 0), real)
 
     # Add the continuations among the first W that end to the finished hypotheses, and keep the best W of both.
     ended = found == end
     counts = ended & (totals > float("-inf"))
     scores = tl.where(counts, totals / tl.load(penalties + length), float("-inf"))
     newest = rank[None, :] == (pooled - W)[:, None]
-    score = tl.load(pool_scores + slot * W + pooled, pooled < W, float("-inf"))
+    score = tl.load(kept_scores + slot * W + pooled, pooled < W, float("-inf"))
     score = tl.where(pooled < W, score, tl.sum(tl.where(newest, scores[None, :], 0.0), 1))
-    lengths = tl.load(pool_lengths + slot * W + pooled, pooled < W, 0)
+    lengths = tl.load(kept_lengths + slot * W + pooled, pooled < W, 0)
     lengths = tl.where(pooled < W, lengths, tl.sum(tl.where(newest & ended[None, :], length, 0), 1))
-    origins = tl.load(pool_slots + slot * W + pooled, pooled < W, 0)
+    origins = tl.load(kept_ranks + slot * W + pooled, pooled < W, 0)
     origins = tl.where(pooled < W, origins, pooled - W)
     left, last = pooled < 2 * W, tl.full([], float("-inf"), tl.float64)
     for n in tl.static_range(W):
         chosen = pooled == _first_best(score, left, pooled, POOL)
         last = tl.sum(tl.where(chosen, score, 0.0), 0)
-        tl.store(pool_scores + slot * W + n, last)
-        tl.store(pool_lengths + slot * W + n, tl.sum(tl.where(chosen, lengths, 0), 0))
-        tl.store(pool_slots + slot * W + n, tl.sum(tl.where(chosen, origins, 0), 0))
+        tl.store(kept_scores + slot * W + n, last)
+        tl.store(kept_lengths + slot * W + n, tl.sum(tl.where(chosen, lengths, 0), 0))
+        tl.store(kept_ranks + slot * W + n, tl.sum(tl.where(chosen, origins, 0), 0))
         left = left & (pooled != tl.sum(tl.where(chosen, pooled, 0), 0))
 
     # Continue with the first W that do not end, unless none of them can still beat the hypotheses kept.
@@ -105,7 +105,7 @@ def _advance(
     inside = wide < W
     tl.store(alive_tokens + slot * W + wide, tl.sum(tl.where(chosen, found[None, :], 0), 1), inside)
     tl.store(alive_totals + slot * W + wide, tl.where(over, float("-inf"), next_totals), inside)
-    tl.store(alive_slots + slot * W + wide, tl.sum(tl.where(chosen, rank[None, :], 0), 1).to(tl.int64), inside)
+    tl.store(alive_ranks + slot * W + wide, tl.sum(tl.where(chosen, rank[None, :], 0), 1).to(tl.int64), inside)
     tl.store(parents + slot * W + wide, slot * W + tl.sum(tl.where(chosen, beams[None, :], 0), 1), inside)
     tl.store(position + slot, tl.minimum(tl.where(over, now, length), T - 1))
     tl.store(finished + slot, over.to(tl.int8))

@@ -50,8 +50,7 @@ def refuse(opened: ModelFolder) -> None:
     """Refuse settings that CTranslate2 does not support."""
     config = opened.config.model
     assert isinstance(config, DecoderConfig)
-    narrow = config.key_width * config.num_heads == config.value_width * config.num_heads == config.d_model
-    widths = "" if narrow else f"model.d_k = {config.key_width} and model.d_v = {config.value_width}"
+    widths = "" if config.heads_fill_d_model else f"model.d_k = {config.key_width} and model.d_v = {config.value_width}"
     if what := SUPPORTS.refusal(config) or widths:
         raise SettingError(f"{what}: not supported by CTranslate2; train with the default value")
     if START in opened.vocabularies.target.pieces(range(opened.vocabularies.target.pad)):

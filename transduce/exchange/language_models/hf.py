@@ -57,7 +57,12 @@ def refuse(opened: ModelFolder) -> None:
     refused = chosen.supports.refusal(config)
     if not refused:
         refused = next(
-            (f"model.{name} = {getattr(config, name)}" for name in ("d_k", "d_v") if _is_wide(config, name)), ""
+            (
+                f"model.{name} = {getattr(config, name)}"
+                for name in ("d_k", "d_v")
+                if _differs_from_d_model(config, name)
+            ),
+            "",
         )
     if refused:
         raise SettingError(
@@ -66,7 +71,7 @@ def refuse(opened: ModelFolder) -> None:
     refuse_vocabulary(opened.vocabularies.target)
 
 
-def _is_wide(config: DecoderConfig, name: str) -> bool:
+def _differs_from_d_model(config: DecoderConfig, name: str) -> bool:
     width = {"d_k": config.key_width, "d_v": config.value_width}[name]
     return width * config.num_heads != config.d_model
 

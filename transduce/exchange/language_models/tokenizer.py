@@ -10,9 +10,9 @@ from typing import Any
 from sentencepiece import sentencepiece_model_pb2 as protocol
 
 from transduce.errors import SettingError
-from transduce.text import EOS, UNKNOWN, Vocabulary
+from transduce.text import EOS, UNKNOWN, WORD_START, Vocabulary
 
-START, LINE_BREAK, SPACE = "<s>", "\n", "▁"
+START, LINE_BREAK, SPACE = "<s>", "\n", WORD_START
 UNITS = {1: "unigram", 2: "bpe", 4: "char"}
 _PIECE = protocol.ModelProto.SentencePiece
 _NEVER = -1e4  # the score of a piece that is not found in texts

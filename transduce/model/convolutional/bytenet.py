@@ -18,15 +18,15 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import embedding, relu
+from torch.nn.functional import relu
 
 from transduce.config.models import ByteNetConfig
 from transduce.model.convolutional.neighbours import Past, causal, centred, with_neighbours
 from transduce.model.dropout import Dropout
+from transduce.model.embeddings import embed, make_embeddings
 from transduce.model.model import Model
 from transduce.model.shapes import Float, Int
 from transduce.model.tokens import Source, Tokens
-from transduce.model.transformer import make_embedding, tied
 
 AFTER_THE_LAST = 1 << 30  # stands for padding, after the sentences of a row
 
@@ -101,9 +101,9 @@ class ByteNet(Model):
     def __init__(self, config: ByteNetConfig, source_size: int, target_size: int) -> None:
         super().__init__()
         self.config, self.target_pad = config, target_size - 1
-        sizes = source_size, target_size, target_size
-        tables = [make_embedding(size, config.d_model) for size in sizes]
-        self.source_embedding, self.target_embedding, self.output_embedding = tied(tables, config.tie)
+        self.source_embedding, self.target_embedding, self.output_embedding = make_embeddings(
+            source_size, target_size, config.d_model, config.tie
+        )
         self.output_bias = nn.Parameter(torch.zeros(self.target_pad))
         self.dropout = Dropout(config.dropout)
         width, dilations = config.kernel_width, config.dilations
@@ -118,13 +118,13 @@ class ByteNet(Model):
 
     def encode(self, source: Source) -> Columns:
         assert isinstance(source, Tokens)
-        x = self.dropout(self._embed(self.source_embedding, source.ids))
+        x = self.dropout(embed(self.source_embedding, source.ids))
         for block in self.encoder:
             x = block(x, source.segment)
         return Columns(self.encoder_norm(x) * source.real[..., None], source.segment)
 
     def decode(self, target: Tokens, memory: Columns) -> Float[Tensor, "R W D"]:
-        x = self.dropout(self._embed(self.target_embedding, target.ids) + memory.under(target))
+        x = self.dropout(embed(self.target_embedding, target.ids) + memory.under(target))
         for block in self.decoder:
             x = block(x, target.segment)
         return self._leave(x)
@@ -133,7 +133,7 @@ class ByteNet(Model):
         return ByteNetState(memory.values, [Past(block.offsets) for block in self.decoder])
 
     def step(self, tokens: Int[Tensor, "R"], state: ByteNetState) -> Float[Tensor, "R V"]:
-        x = self._embed(self.target_embedding, tokens)
+        x = embed(self.target_embedding, tokens)
         if state.length < state.columns.shape[1]:
             x = x + state.columns[:, state.length]
         state.length += 1
@@ -143,6 +143,3 @@ class ByteNet(Model):
 
     def _leave(self, x: Tensor) -> Tensor:
         return self.dropout(relu(self.last(relu(self.decoder_norm(x)))))
-
-    def _embed(self, table: nn.Embedding, ids: Tensor) -> Tensor:
-        return embedding(ids, table.weight, table.padding_idx) * self.config.d_model**0.5

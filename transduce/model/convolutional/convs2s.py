@@ -27,13 +27,13 @@ from transduce.model.attention import Tap, masked_softmax
 from transduce.model.convolutional.neighbours import Past, causal, centred, with_neighbours
 from transduce.model.convolutional.weight_norm import NormedLinear
 from transduce.model.dropout import Dropout
+from transduce.model.embeddings import make_embeddings
 from transduce.model.model import Model
 from transduce.model.shapes import Float, Int
 from transduce.model.tokens import Keep, Source, Tokens, keep_source
-from transduce.model.transformer import tied
 
-HALF = 0.5**0.5
-EMBEDDING_STD = 0.1
+SQRT_HALF = 0.5**0.5
+EMBEDDING_STD = 0.1  # also of learned positions, as in the paper
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class SourceAttention(nn.Module):
     def attend(self, query: Tensor, embedded: Tensor, source: Attended) -> Float[Tensor, "R W D"]:
         """The weighted mean of the values, scaled to the variance of one of them."""
         keys, values = source.memory.keys, source.memory.values
-        scores = ((query + embedded) * HALF) @ keys.transpose(1, 2)
+        scores = ((query + embedded) * SQRT_HALF) @ keys.transpose(1, 2)
         weights = masked_softmax(scores[:, None].float(), source.keep.mask)
         if self.tap is not None:
             self.tap(weights)
@@ -144,7 +144,7 @@ class EncoderLayer(nn.Module):
 
     def forward(self, x: Tensor, segment: Int[Tensor, "R W"]) -> Float[Tensor, "R W C"]:
         x = x if self.widen is None else self.widen(x)
-        return (x + self.convolution(x, segment)) * HALF
+        return (x + self.convolution(x, segment)) * SQRT_HALF
 
 
 class DecoderLayer(nn.Module):
@@ -161,8 +161,8 @@ class DecoderLayer(nn.Module):
     ) -> Float[Tensor, "R W C"]:
         x = x if self.widen is None else self.widen(x)
         y = self.convolution(x, segment)
-        y = (y + self.attention(y, embedded, source)) * HALF
-        return (x + y) * HALF
+        y = (y + self.attention(y, embedded, source)) * SQRT_HALF
+        return (x + y) * SQRT_HALF
 
     def step_weights(self) -> StepWeights:
         attention = self.attention
@@ -175,8 +175,8 @@ class DecoderLayer(nn.Module):
         y = glu(linear(state.past[number].append(x), weights.convolution, self.convolution.product.bias), dim=-1)
         query = linear(y, weights.query, attention.query.bias)
         found = attention.attend(query[:, None], embedded[:, None], state.source)[:, 0]
-        y = (y + linear(found, weights.context, attention.context.bias)) * HALF
-        return (x + y) * HALF
+        y = (y + linear(found, weights.context, attention.context.bias)) * SQRT_HALF
+        return (x + y) * SQRT_HALF
 
 
 class ConvS2S(Model):
@@ -188,9 +188,9 @@ class ConvS2S(Model):
     def __init__(self, config: ConvS2SConfig, source_size: int, target_size: int) -> None:
         super().__init__()
         self.config, self.target_pad = config, target_size - 1
-        sizes = source_size, target_size, target_size
-        tables = [embeddings(size, config.d_model) for size in sizes]
-        self.source_embedding, self.target_embedding, self.output_embedding = tied(tables, config.tie)
+        self.source_embedding, self.target_embedding, self.output_embedding = make_embeddings(
+            source_size, target_size, config.d_model, config.tie, EMBEDDING_STD
+        )
         self.output_bias = nn.Parameter(torch.zeros(self.target_pad))
         self.source_positions = nn.Parameter(torch.empty(config.max_positions, config.d_model))
         self.target_positions = nn.Parameter(torch.empty(config.max_positions, config.d_model))
@@ -220,7 +220,7 @@ class ConvS2S(Model):
         for layer in self.encoder:
             x = layer(x, source.segment)
         keys: Tensor = ScaledGradient.apply(self.leave_encoder(x), 0.5 / len(self.decoder))
-        return ConvMemory(keys, (keys + embedded) * HALF, source.segment)
+        return ConvMemory(keys, (keys + embedded) * SQRT_HALF, source.segment)
 
     def decode(self, target: Tokens, memory: ConvMemory) -> Float[Tensor, "R W D"]:
         embedded = self._embed(self.target_embedding, self.target_positions, target.ids, target.position, target.width)
@@ -258,12 +258,3 @@ class ConvS2S(Model):
 
 def normed(inputs: int, outputs: int, dropout: float = 0.0) -> NormedLinear:
     return NormedLinear(inputs, outputs, ((1 - dropout) / inputs) ** 0.5)
-
-
-def embeddings(size: int, d_model: int) -> nn.Embedding:
-    """Embeddings from N(0, 0.1), as in the paper; that of `<pad>`, the last id, is zero and stays so."""
-    table = nn.Embedding(size, d_model, padding_idx=size - 1)
-    nn.init.normal_(table.weight, std=EMBEDDING_STD)
-    with torch.no_grad():
-        table.weight[size - 1].zero_()
-    return table

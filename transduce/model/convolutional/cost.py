@@ -6,6 +6,7 @@ As in `transduce/model/cost.py`: two operations for each weight that a token is 
 from itertools import pairwise
 
 from transduce.config.models import ByteNetConfig, ConvS2SConfig
+from transduce.model.cost import OPERATIONS_PER_WEIGHT
 
 
 def convs2s_flops(
@@ -16,7 +17,7 @@ def convs2s_flops(
     units = sum(units for units, _ in config.decoder_shape)
     attention = 2 * units * config.d_model + 2 * len(config.decoder_shape) * config.d_model * mean_length
     target = _convolutions(config.d_model, config.decoder_shape) + attention + config.d_model * classes
-    return 6.0 * (source * source_tokens + target * target_tokens)
+    return OPERATIONS_PER_WEIGHT * (source * source_tokens + target * target_tokens)
 
 
 def _convolutions(d_model: int, shape: list[tuple[int, int]]) -> int:
@@ -45,7 +46,7 @@ def bytenet_flops(
     block = 2 * config.d_model * inner + config.kernel_width * inner * inner
     source = config.num_encoder_layers * block
     target = config.num_decoder_layers * block + config.d_model * (config.d_model + classes)
-    return 6.0 * (source * source_tokens + target * target_tokens)
+    return OPERATIONS_PER_WEIGHT * (source * source_tokens + target * target_tokens)
 
 
 def bytenet_activations(config: ByteNetConfig, source_positions: int, target_positions: int, masks: bool) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transduce.model.repeatable import deterministic_algorithms
+from transduce.model.deterministic_attention import deterministic_algorithms
 
 _CUDA = torch.ops.aten._scaled_dot_product_flash_attention
 _CUDA_BACKWARD = torch.ops.aten._scaled_dot_product_flash_attention_backward

@@ -7,6 +7,7 @@ passes through, times three for both passes. PyTorch's counter sees nothing of c
 from dataclasses import dataclass
 
 from transduce.config import GnmtConfig, RecurrentConfig, RnnConfig, Seq2seqConfig
+from transduce.model.cost import OPERATIONS_PER_WEIGHT
 from transduce.model.recurrent.layers import GATES
 
 
@@ -46,7 +47,7 @@ class Shape:
         source = self.encoder.weights + self.states * d + first_states
         attention = attends * (self.query * d * d + (d + self.states) * mean_length)
         target = self.decoder.weights + attention + self.readout * 2 * out + out * classes
-        return 6.0 * (source * source_tokens + target * target_tokens)
+        return OPERATIONS_PER_WEIGHT * (source * source_tokens + target * target_tokens)
 
     def activations(self, source_positions: int, target_positions: int, masks: bool) -> int:
         kept, d = 1 + (masks and self.config.dropout > 0), self.config.d_model

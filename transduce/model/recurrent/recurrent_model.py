@@ -16,12 +16,12 @@ from torch.nn.functional import embedding
 
 from transduce.config import RecurrentConfig
 from transduce.model.dropout import Dropout
+from transduce.model.embeddings import make_embedding, tied
 from transduce.model.model import Matrices, Model
 from transduce.model.recurrent.attention import AttendedSource
 from transduce.model.recurrent.layers import LayerState, RecurrentLayer
 from transduce.model.shapes import Float, Int
 from transduce.model.tokens import Tokens
-from transduce.model.transformer import make_embedding, tied
 
 RunLayer = Callable[[int, Tensor], Tensor]  # the number of a decoder layer and its input, to its hidden states
 
@@ -84,6 +84,7 @@ class RecurrentModel(Model):
         return self.project(self.hidden(tokens[:, None], state.memory, run)[:, 0])
 
     def embed(self, table: nn.Embedding, ids: Tensor) -> Tensor:
+        """Without the Transformer's factor sqrt(d_model)."""
         return self.dropout(embedding(ids, table.weight, table.padding_idx))
 
     def matrices(self) -> Matrices:

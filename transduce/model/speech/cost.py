@@ -2,14 +2,14 @@
 
 from transduce.config import SpeechConfig
 from transduce.config.models.speech import SHORTER
-from transduce.model.cost import transformer_activations, transformer_flops
+from transduce.model.cost import OPERATIONS_PER_WEIGHT, transformer_activations, transformer_flops
 
 
 def speech_flops(config: SpeechConfig, classes: int, frames: int, target_tokens: int, mean_length: float) -> float:
     """Operations to train on this many frames and tokens."""
     shape, positions = config.transformer, frames // SHORTER
     layers = transformer_flops(shape, classes, positions, target_tokens, mean_length)
-    return layers + 6.0 * positions * config.num_encoder_layers * _more_weights(config)
+    return layers + OPERATIONS_PER_WEIGHT * positions * config.num_encoder_layers * _more_weights(config)
 
 
 def speech_activations(config: SpeechConfig, frames: int, target_positions: int, masks: bool) -> int:

@@ -14,7 +14,7 @@ from transduce.model.shapes import Bool, Float, Int
 from transduce.model.tokens import Frames, Keep
 
 
-class Front(nn.Module):
+class Subsampling(nn.Module):
     """Two convolutions of stride 2 over time and frequency: one position for every four frames."""
 
     def __init__(self, config: SpeechConfig) -> None:
@@ -72,6 +72,6 @@ class ConformerLayer(nn.Module):
         return self.after_residual(x, segment, lambda y: 0.5 * self.after(y))
 
 
-def shortened(frames: Frames) -> tuple[Int[Tensor, "R W4"], Int[Tensor, "R W4"]]:
+def subsampled(frames: Frames) -> tuple[Int[Tensor, "R W4"], Int[Tensor, "R W4"]]:
     """The positions and segments after the convolutions."""
     return torch.div(frames.position[:, ::4], 4, rounding_mode="floor"), frames.segment[:, ::4]

@@ -20,7 +20,7 @@ from transduce.model.losses import IGNORED, Loss, projected_loss
 from transduce.model.model import Model
 from transduce.model.shapes import Float, Int
 from transduce.model.speech.ctc import ctc_loss
-from transduce.model.speech.layers import ConformerLayer, Front, shortened
+from transduce.model.speech.layers import ConformerLayer, Subsampling, subsampled
 from transduce.model.speech.prefixes import Prefixes
 from transduce.model.tokens import Frames, Source, Tokens, keep_whole_row
 from transduce.model.transformer import DecoderState, Memory, Transformer
@@ -50,7 +50,7 @@ class SpeechModel(Model):
     def __init__(self, config: SpeechConfig, source_size: int, target_size: int) -> None:
         super().__init__()
         self.config, self.target_pad, self.output_bias = config, target_size - 1, None
-        self.front = Front(config)
+        self.front = Subsampling(config)
         layers = config.transformer
         self.transformer = Transformer(replace(layers, num_encoder_layers=0), target_size, target_size)
         self.output_embedding = self.transformer.output_embedding
@@ -64,7 +64,7 @@ class SpeechModel(Model):
     def encode(self, source: Source) -> Memory:
         assert isinstance(source, Frames)
         inner = self.transformer
-        position, segment = shortened(source)
+        position, segment = subsampled(source)
         x = self.front(source)
         x = inner.embedding_dropout(inner.source_positions(x, position, x.shape[1]))
         keep = keep_whole_row(segment)

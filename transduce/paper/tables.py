@@ -61,10 +61,10 @@ def run_paper(folder: Path, minutes: float = MINUTES) -> Path:
     with Progress(
         TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=console, transient=True
     ) as bar:
-        show = Showing(console, bar, results)
-        timings, constant = show.layers(60 * minutes * SHARES["layers"])
+        runner = TableRunner(console, bar, results)
+        timings, constant = runner.layers(60 * minutes * SHARES["layers"])
         for table, cells in all_cells(60 * minutes).items():
-            show.cells(table, cells, tasks[table])
+            runner.cells(table, cells, tasks[table])
     data = PageData(
         results=results,
         timings=timings,
@@ -148,8 +148,8 @@ def _cells(table: str, named: dict[str, tuple[str, ...]], seconds: float) -> Ite
 
 
 @dataclass
-class Showing:
-    """Measures, and shows how far it is."""
+class TableRunner:
+    """Measures what the tables show, with a progress bar."""
 
     console: Console
     bar: Progress

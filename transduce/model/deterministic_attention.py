@@ -1,4 +1,4 @@
-"""PyTorch's attention, with gradients that are the same bits every time.
+"""PyTorch's attention with deterministic gradients: the same inputs give the same bits.
 
 On a GPU, the backward passes of PyTorch's fast attention add up in whatever order the hardware finishes, unless deterministic
 algorithms are on. Turning them on for a whole program would refuse operations that have none, so they are on here only.
@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 
-def attend_repeatably(
+def deterministic_attention(
     queries: Tensor,
     keys: Tensor,
     values: Tensor,
@@ -23,15 +23,15 @@ def attend_repeatably(
     causal: bool = False,
     scale: float | None = None,
 ) -> Tensor:
-    """`scaled_dot_product_attention`."""
+    """`scaled_dot_product_attention`, deterministic on GPUs too."""
     attend = partial(scaled_dot_product_attention, attn_mask=mask, dropout_p=dropout, is_causal=causal, scale=scale)
     if not (queries.is_cuda and torch.is_grad_enabled()):
         return attend(queries, keys, values)
-    result: Tensor = _Repeatable.apply(attend, queries, keys, values)
+    result: Tensor = _Deterministic.apply(attend, queries, keys, values)
     return result
 
 
-class _Repeatable(torch.autograd.Function):
+class _Deterministic(torch.autograd.Function):
     """A function of tensors whose forward and backward passes both use deterministic algorithms."""
 
     @staticmethod

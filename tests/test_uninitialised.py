@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from transduce.config import TransformerConfig
-from transduce.model import Tokens, Transformer, parameter_shapes, unfilled_model
+from transduce.model import Tokens, Transformer, parameter_shapes, uninitialised_model
 
 VARIANTS = [
     TransformerConfig(d_model=16, d_ff=32, num_heads=2, num_encoder_layers=1, num_decoder_layers=2, **changes)
@@ -23,7 +23,7 @@ VARIANTS = [
 @pytest.mark.parametrize("config", VARIANTS, ids=lambda config: config.positions)
 def test_shapes_and_tables_are_those_of_the_model(config: TransformerConfig) -> None:
     sizes = (11, 11) if config.tie == "all" else (11, 13)
-    usual, bare = Transformer(config, *sizes).eval(), unfilled_model(config, *sizes).eval()
+    usual, bare = Transformer(config, *sizes).eval(), uninitialised_model(config, *sizes).eval()
     assert parameter_shapes(config, *sizes) == {name: p.shape for name, p in usual.named_parameters()}
     bare.load_state_dict(usual.state_dict())
     tokens = Tokens.padded([[3, 4, 5], [6]], pad=10)
@@ -40,7 +40,7 @@ def test_shapes_of_an_enormous_model_take_no_memory() -> None:
 def test_neither_imports_a_compiler() -> None:
     program = (
         "import sys; from transduce.config import TransformerConfig; from transduce import model;"
-        "c = TransformerConfig(d_model=16, d_ff=16, num_heads=2); model.parameter_shapes(c, 9, 9); model.unfilled_model(c, 9, 9);"
+        "c = TransformerConfig(d_model=16, d_ff=16, num_heads=2); model.parameter_shapes(c, 9, 9); model.uninitialised_model(c, 9, 9);"
         "sys.exit('torch._dynamo.symbolic_convert' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

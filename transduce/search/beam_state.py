@@ -1,4 +1,6 @@
-"""The data of beam search: the candidates of a step, the active beams, back-pointers, and finished hypotheses.
+"""The state of beam search: the candidates of a step, the beams alive, back pointers, and finished hypotheses.
+
+A candidate is known by its rank: its index among the candidates of its step, the most probable first.
 
 Axes: B sentences (A of them unfinished), W beams alive, K candidates of a sentence, N hypotheses kept,
 T positions of an output.
@@ -22,7 +24,7 @@ class Candidates:
     log_probs: Tensor  # of its last token
     tokens: Tensor  # its last token
     beams: Tensor  # the beam it continues
-    origins: Tensor  # the slot of its beam among the candidates of the previous step
+    origins: Tensor  # the rank of the beam it continues among the candidates of the previous step
 
 
 @dataclass(frozen=True)
@@ -32,41 +34,55 @@ class Alive:
     sentence: Tensor  # [A], the index of the sentence in the batch
     tokens: Tensor  # the last token of each
     totals: Tensor  # log-probabilities so far
-    slots: Tensor  # its index among the candidates of the last step
+    ranks: Tensor  # of each among the candidates of the last step
 
     @staticmethod
     def at_start(sentences: int, start: int, device: torch.device) -> "Alive":
         zeros = torch.zeros(sentences, 1, dtype=torch.long, device=device)
         return Alive(torch.arange(sentences, device=device), zeros + start, zeros.double(), zeros)
 
+    def best_continuations(self, values: Tensor, tokens: Tensor, count: int) -> Candidates:
+        """The `count` most probable of all continuations: `tokens` [A * W, any] with these log-probabilities."""
+        sentences = len(self.totals)
+        sums = (self.totals.flatten()[:, None] + values).view(sentences, -1)
+        totals, index = sums.topk(min(count, sums.shape[1]), dim=1)
+        beams = index // values.shape[1]
+        return Candidates(
+            totals=totals,
+            log_probs=values.view(sentences, -1).gather(1, index),
+            tokens=tokens.view(sentences, -1).gather(1, index),
+            beams=beams,
+            origins=self.ranks.gather(1, beams),
+        )
+
     def continue_with(self, found: Candidates, ended: Tensor, beam: int) -> "Alive":
         """The best candidates that have not ended."""
         count = min(beam, found.tokens.shape[1] - self.tokens.shape[1])  # at most one candidate of each beam has ended
-        slots = ended.byte().sort(dim=1, stable=True).indices[:, :count]
-        return Alive(self.sentence, found.tokens.gather(1, slots), found.totals.gather(1, slots), slots)
+        ranks = ended.byte().sort(dim=1, stable=True).indices[:, :count]
+        return Alive(self.sentence, found.tokens.gather(1, ranks), found.totals.gather(1, ranks), ranks)
 
     def only(self, rows: Tensor) -> "Alive":
-        return Alive(self.sentence[rows], self.tokens[rows], self.totals[rows], self.slots[rows])
+        return Alive(self.sentence[rows], self.tokens[rows], self.totals[rows], self.ranks[rows])
 
 
 @dataclass(frozen=True)
-class Pool:
+class FinishedHypotheses:
     """The best hypotheses of each sentence, best first; all [B, N]. Unused entries have length 0."""
 
     scores: Tensor
     lengths: Tensor  # counting `</s>`
-    slots: Tensor  # index of its `</s>` among the candidates of its last step
+    ranks: Tensor  # of its `</s>` among the candidates of its last step
 
     @staticmethod
-    def empty(sentences: int, size: int, device: torch.device) -> "Pool":
+    def empty(sentences: int, size: int, device: torch.device) -> "FinishedHypotheses":
         zeros = torch.zeros(sentences, size, dtype=torch.long, device=device)
-        return Pool(zeros.double() - torch.inf, zeros, zeros.clone())
+        return FinishedHypotheses(zeros.double() - torch.inf, zeros, zeros.clone())
 
-    def only(self, sentences: Tensor) -> "Pool":
-        return Pool(self.scores[sentences], self.lengths[sentences], self.slots[sentences])
+    def only(self, sentences: Tensor) -> "FinishedHypotheses":
+        return FinishedHypotheses(self.scores[sentences], self.lengths[sentences], self.ranks[sentences])
 
-    def best(self, count: int) -> "Pool":
-        return Pool(self.scores[:, :count], self.lengths[:, :count], self.slots[:, :count])
+    def best(self, count: int) -> "FinishedHypotheses":
+        return FinishedHypotheses(self.scores[:, :count], self.lengths[:, :count], self.ranks[:, :count])
 
     def add(self, sentence: Tensor, found: Candidates, ended: Tensor, length: int | Tensor, penalty: Penalty) -> None:
         """Add the finished candidates among the first N ranks, and keep the best N."""
@@ -77,7 +93,7 @@ class Pool:
         best, kept = torch.cat((self.scores[sentence], scores), 1).topk(size, dim=1)
         self.scores[sentence] = best
         self.lengths[sentence] = torch.cat((self.lengths[sentence], ended * length), 1).gather(1, kept)
-        self.slots[sentence] = torch.cat((self.slots[sentence], ranks), 1).gather(1, kept)
+        self.ranks[sentence] = torch.cat((self.ranks[sentence], ranks), 1).gather(1, kept)
 
 
 @dataclass(frozen=True)
@@ -100,17 +116,17 @@ def _divisor(penalty: Penalty, length: int | Tensor) -> float | Tensor:
 
 
 @dataclass(frozen=True)
-class Trail:
-    """All ranked candidates with their back pointers (`origins`); all [T, B, K]."""
+class BackPointers:
+    """The candidates of all steps, each with the rank of the one it continues (`origins`); all [T, B, K]."""
 
     tokens: Tensor
     log_probs: Tensor
     origins: Tensor
 
     @staticmethod
-    def empty(forced: Tensor, candidates: int) -> "Trail":
+    def empty(forced: Tensor, candidates: int) -> "BackPointers":
         tokens = forced.new_zeros(forced.shape[1], forced.shape[0], candidates)
-        return Trail(tokens, tokens.float(), tokens.clone())
+        return BackPointers(tokens, tokens.float(), tokens.clone())
 
     def record(self, position: int | Tensor, sentence: Tensor, found: Candidates) -> None:
         count = found.tokens.shape[1]
@@ -118,19 +134,24 @@ class Trail:
         self.log_probs[position, sentence, :count] = found.log_probs
         self.origins[position, sentence, :count] = found.origins
 
-    def only(self, sentences: Tensor, positions: int) -> "Trail":
-        return Trail(*(of[:positions, sentences] for of in (self.tokens, self.log_probs, self.origins)))
+    def only(self, sentences: Tensor, positions: int) -> "BackPointers":
+        return BackPointers(*(of[:positions, sentences] for of in (self.tokens, self.log_probs, self.origins)))
 
-    def follow(self, pool: Pool) -> Paths:
-        """The hypotheses of the pool, followed back from their last token to their first [B * N, T].
+    def follow(self, hypotheses: FinishedHypotheses) -> Paths:
+        """The outputs of these hypotheses, followed back from their last token to their first [B * N, T].
 
         All positions are found in parallel, by jumps of 1, 2, 4, ... positions back from the last one.
         """
-        position = torch.arange(len(self.tokens), device=pool.slots.device)[:, None, None]
-        sentence = torch.arange(len(pool.slots), device=pool.slots.device)[:, None]
-        far = (pool.lengths - 1 - position).clamp(min=0)  # from the last position of an output to this one [T, B, N]
-        here, at = position + far, pool.slots.expand(len(position), -1, -1)  # the position and slot reached so far
-        back, distance = self.origins, 1  # the slot of a candidate's ancestor `distance` positions earlier
+        position = torch.arange(len(self.tokens), device=hypotheses.ranks.device)[:, None, None]
+        sentence = torch.arange(len(hypotheses.ranks), device=hypotheses.ranks.device)[:, None]
+        far = (hypotheses.lengths - 1 - position).clamp(
+            min=0
+        )  # from the last position of an output to this one [T, B, N]
+        here, at = (
+            position + far,
+            hypotheses.ranks.expand(len(position), -1, -1),
+        )  # the position and rank reached so far
+        back, distance = self.origins, 1  # the rank of a candidate's ancestor `distance` positions earlier
         while distance < len(position):
             jumps = (far & distance) > 0
             at = torch.where(jumps, back[here.clamp(max=len(position) - 1), sentence, at], at)
@@ -138,4 +159,4 @@ class Trail:
             back = torch.cat((back[:distance], back[:-distance].gather(2, back[distance:])))
             distance *= 2
         tokens, log_probs = (of.gather(2, at).permute(1, 2, 0).flatten(0, 1) for of in (self.tokens, self.log_probs))
-        return Paths(tokens, log_probs, pool.lengths.flatten())
+        return Paths(tokens, log_probs, hypotheses.lengths.flatten())

@@ -1,4 +1,4 @@
-"""Models without initial weights, for loading a checkpoint or for finding out the shapes of its tensors.
+"""Models whose weights are not initialised, for loading a checkpoint or for finding out the shapes of its tensors.
 
 Sampling the initial weights of a base model takes most of a second. PyTorch's own way to build a model without memory, its
 meta device, would import its compiler here, which takes seconds.
@@ -15,13 +15,13 @@ from transduce.config import ModelConfig
 from transduce.model.families import make_model
 from transduce.model.model import Model, stored_tensors
 
-FILLING = {
+INITIALISERS = {
     nn.init.normal_, nn.init.uniform_, nn.init.xavier_uniform_, nn.init.kaiming_uniform_,
     Tensor.normal_, Tensor.uniform_, Tensor.fill_, Tensor.zero_,
 }  # fmt: skip
 
 
-class _Unfilled(TorchFunctionMode):
+class _SkipInitialisation(TorchFunctionMode):
     """Skips the initialisation of tensors: they keep whatever their memory holds."""
 
     def __torch_function__(
@@ -32,7 +32,7 @@ class _Unfilled(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         named = dict(kwargs or {})
-        if function in FILLING:
+        if function in INITIALISERS:
             return args[0] if args else named["tensor"]
         return self.call(function, args, named)
 
@@ -40,7 +40,7 @@ class _Unfilled(TorchFunctionMode):
         return function(*args, **named)
 
 
-class _ShapesOnly(_Unfilled):
+class _ShapesOnly(_SkipInitialisation):
     """Allocates no memory for parameters, and a single row for tables of positions."""
 
     def call(self, function: Callable[..., Any], args: Sequence[Any], named: dict[str, Any]) -> Any:
@@ -50,9 +50,9 @@ class _ShapesOnly(_Unfilled):
         return made[:1] if function is torch.arange and len(args) == 1 else made
 
 
-def unfilled_model(config: ModelConfig, source_size: int, target_size: int) -> Model:
-    """A model whose parameters have yet to be loaded."""
-    with _Unfilled():
+def uninitialised_model(config: ModelConfig, source_size: int, target_size: int) -> Model:
+    """A model whose parameters hold arbitrary values until a checkpoint is loaded."""
+    with _SkipInitialisation():
         return make_model(config, source_size, target_size)
 
 

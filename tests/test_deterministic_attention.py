@@ -13,7 +13,7 @@ from transduce.config import TrainConfig, TransformerConfig
 from transduce.data.batches import Batch
 from transduce.device import choose_device
 from transduce.model import Tokens, make_model
-from transduce.model.repeatable import _Repeatable, attend_repeatably, deterministic_algorithms
+from transduce.model.deterministic_attention import _Deterministic, deterministic_algorithms, deterministic_attention
 from transduce.training.optimizer import make_optimizer
 from transduce.training.update import GraphedUpdate
 
@@ -82,12 +82,12 @@ def test_replays_of_a_captured_step_repeat_the_same_gradient(positions: str) -> 
 
 
 @pytest.mark.numerics
-def test_repeatable_attention_has_the_results_and_gradients_of_attention() -> None:
+def test_deterministic_attention_has_the_results_and_gradients_of_attention() -> None:
     inputs = [torch.randn(2, 3, 5, 8, requires_grad=True) for _ in range(3)]
     mask = torch.rand(2, 1, 5, 5) < 0.7
     mask[..., 0] = True
     plain = scaled_dot_product_attention(*inputs, mask, scale=0.3)
-    ours = _Repeatable.apply(lambda *given: attend_repeatably(*given, mask, scale=0.3), *inputs)
+    ours = _Deterministic.apply(lambda *given: deterministic_attention(*given, mask, scale=0.3), *inputs)
     torch.testing.assert_close(ours, plain)
     factors = torch.randn_like(plain)
     for one, other in zip(*(torch.autograd.grad(out, inputs, factors) for out in (ours, plain)), strict=True):

@@ -12,7 +12,7 @@ from typing import Any
 from transduce.cores import available_cores
 
 LINES_PER_PROCESS = 200  # fewer lines are finished before another process has started
-START = "from transduce.edit_rate import main; main()"
+START = "from transduce.metrics.edit_rate import main; main()"
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def _count(hypotheses: Sequence[str], references: Sequence[Stream], asian: bool)
 
 def _start(hypotheses: Sequence[str], references: Sequence[Stream], asian: bool) -> "subprocess.Popen[str]":
     """Start a new process; a fork would be unsafe, since this one may have threads and use a GPU."""
-    package = str(Path(__file__).resolve().parent.parent)
+    package = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH", ""))))
     job = subprocess.Popen(
         [sys.executable, "-P", "-c", START],  # -P: import nothing from the current folder
