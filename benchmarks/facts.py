@@ -4,6 +4,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -38,12 +39,17 @@ def write_result(name: str, command: str, packages: list[str], **content: Any) -
 
 
 def _commit() -> str:
-    """With `-dirty` where there are other files than that, results aside."""
-    changed = _git("status", "--porcelain", "--", ":/", ":!results")
-    return _git("rev-parse", "HEAD") + ("-dirty" if changed else "")
+    """With `-dirty` if there are other files than that, results aside; without a repository, what $TRANSDUCE_COMMIT says."""
+    head = _git("rev-parse", "HEAD")
+    if not head:
+        return os.environ.get("TRANSDUCE_COMMIT", "")
+    return head + ("-dirty" if _git("status", "--porcelain", "--", ":/", ":!results") else "")
 
 
 def _git(*arguments: str) -> str:
+    """What git prints; nothing outside of a repository, or if git is not installed."""
+    if not shutil.which("git"):
+        return ""
     done = subprocess.run(["git", *arguments], cwd=HERE, capture_output=True, text=True, check=False)
     return done.stdout.strip()
 

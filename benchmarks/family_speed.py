@@ -1,11 +1,13 @@
 """How fast each family of models trains and translates on a device.
 
     python benchmarks/family_speed.py [--device cuda] [--families rnn gnmt] [--sizes published fitted] [--seconds 4]
+    python benchmarks/family_speed.py --report            writes the table of docs/families.md from the result files
 
 Random tokens of translation lengths (log-normal, median 25 a side). Training: forward, backward and optimizer, as `train` lays batches
 out and runs them on the device; source and target tokens are counted without padding. Translation: greedy search, as many
-output tokens as the source has, by the engine that `translate` would use. Sizes: each family's defaults, which are the
-published model, and what is fitted to 29,000 pairs.
+output tokens as the source has; on a GPU by the engine that `translate` would use, on a CPU by PyTorch, where `translate` prefers CTranslate2
+for a Transformer. Sizes: each family's defaults, which are the published model, and what is fitted to 29,000 pairs. Each round measures all
+families in turn, so that noise of the machine hits all of them.
 """
 
 import argparse
@@ -25,6 +27,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 import numpy as np
 import torch
 from facts import write_result
+from pages import families as page
 from train_speed import Sentences
 
 from transduce.config import FAMILIES, Counts, ModelConfig, SideCounts, TrainConfig, assemble, fit, merge
@@ -44,6 +47,10 @@ TOKENS = {"published": 25_000, "fitted": 4_096}  # target tokens of a step
 POSITIONS = {"cpu": 2_048, "cuda": 131_072}  # as in transduce/training/loop.py
 STEPS = {"cpu": 3, "cuda": 12}  # distinct steps that are repeated
 LINES = {"cpu": 16, "cuda": 2_048}  # that are translated at once
+FILES = {"cpu": "cpu", "cuda": "gpu"}
+MEASURED = [
+    family for family in FAMILIES if family != "speech"
+]  # those that read tokens; speech_speed.py measures the other
 
 
 def config_of(family: str, size: str) -> ModelConfig:
@@ -70,22 +77,19 @@ def update_of(model: Model, device: Device, train: TrainConfig) -> Update:
     return kind(model, make_optimizer(model, train), train, device)
 
 
-def per_second(work: Callable[[int], int], seconds: float, rounds: int, device: Device) -> list[float]:
-    """Units of work per second in each round, after a round that warms up."""
-    found = []
-    for number in range(rounds + 1):
-        done, index = 0, 0
-        _wait(device)
-        begun = time.perf_counter()
-        while not done or time.perf_counter() - begun < seconds or (number == 0 and index < STEPS[device.kind]):
-            done += work(index)
-            index += 1
-            if index % STEPS[device.kind] == 0:
-                _wait(device)
-        _wait(device)
-        if number:
-            found.append(done / (time.perf_counter() - begun))
-    return found
+def per_second(work: Callable[[int], int], seconds: float, device: Device) -> float:
+    """Units of work per second, after every distinct step has been run once to warm up."""
+    for index in range(STEPS[device.kind]):
+        work(index)
+    _wait(device)
+    done, index, begun = 0, 0, time.perf_counter()
+    while not done or time.perf_counter() - begun < seconds:
+        done += work(index)
+        index += 1
+        if index % STEPS[device.kind] == 0:
+            _wait(device)
+    _wait(device)
+    return done / (time.perf_counter() - begun)
 
 
 def _wait(device: Device) -> None:
@@ -111,22 +115,17 @@ def training_speed(model: Model, size: str, device: Device, options: argparse.Na
         update.apply(1e-4)
         return source + target
 
-    rates = per_second(work, options.seconds, options.rounds, device)
+    rate = per_second(work, options.seconds, device)
     source, target = (sum(count[side] for count in counts) for side in (0, 1))
     mean_length = float(np.mean(sentences.source_lengths))
     flops = training_flops(model.config, ids - 1, source, target, mean_length) / (source + target)
-    return {
-        "tokens_per_s": round(statistics.median(rates)),
-        "least_most": [round(min(rates)), round(max(rates))],
-        "tflops": round(statistics.median(rates) * flops / 1e12, 3),
-        "finite": update.measured().finite,
-    }
+    return {"tokens_per_s": rate, "tflops": rate * flops / 1e12, "finite": update.measured().finite}
 
 
 def translation_speed(model: Model, size: str, device: Device, options: argparse.Namespace) -> dict[str, Any]:
     ids, count = IDS[size], LINES[device.kind]
     sentences = Sentences(4 * count, ids, seed=2)
-    sources = [[*sentences.source(number), EOS] for number in range(count)]
+    sources = [[*map(int, sentences.source(number)), EOS] for number in range(count)]
     kind = SlotEngine if device.kind == "cuda" and device.bf16 and isinstance(model, Transformer) else TorchEngine
     engine = kind(model.eval(), device, ids - 1, ids - 1, EOS)  # type: ignore[arg-type]
     request = SearchRequest(beam=1, max_extra=0, figures="none")
@@ -135,11 +134,7 @@ def translation_speed(model: Model, size: str, device: Device, options: argparse
         (found,) = engine.stream([SearchBlock(sources, [()] * count)], request)
         return sum(len(best[0].tokens) + 1 for best in found)
 
-    rates = per_second(work, options.seconds, options.rounds, device)
-    return {
-        "tokens_per_s": round(statistics.median(rates)),
-        "least_most": [round(min(rates)), round(max(rates))],
-    }
+    return {"tokens_per_s": per_second(work, options.seconds, device)}
 
 
 def measure(family: str, size: str, device: Device, options: argparse.Namespace) -> dict[str, Any]:
@@ -158,6 +153,24 @@ def measure(family: str, size: str, device: Device, options: argparse.Namespace)
     return result
 
 
+def summary(rounds: list[dict[str, Any]]) -> dict[str, Any]:
+    """The median of all rounds, with the lowest and the highest speed; a failure if there was one."""
+    found = dict(rounds[-1])
+    for name in ("training", "translation"):
+        failed = next((one[name] for one in rounds if "error" in one[name]), None)
+        found[name] = failed or _summary([one[name] for one in rounds])
+    return found
+
+
+def _summary(speeds: list[dict[str, Any]]) -> dict[str, Any]:
+    rates = [speed["tokens_per_s"] for speed in speeds]
+    found = {"tokens_per_s": round(statistics.median(rates)), "least_most": [round(min(rates)), round(max(rates))]}
+    if "tflops" in speeds[0]:
+        found["tflops"] = round(statistics.median(speed["tflops"] for speed in speeds), 3)
+        found["finite"] = all(speed["finite"] for speed in speeds)
+    return found
+
+
 def table(results: dict[str, dict[str, Any]]) -> str:
     lines = [f"{'family':28}{'parameters':>12}{'training tokens/s':>20}{'TFLOP/s':>9}{'greedy tokens/s':>18}"]
     for name, one in results.items():
@@ -171,22 +184,33 @@ def table(results: dict[str, dict[str, Any]]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="auto", choices=["auto", "cpu", "cuda"])
-    parser.add_argument("--families", nargs="+", default=list(FAMILIES), choices=list(FAMILIES))
+    parser.add_argument("--families", nargs="+", default=MEASURED, choices=MEASURED)
     parser.add_argument("--sizes", nargs="+", default=["fitted", "published"], choices=list(IDS))
     parser.add_argument("--tokens", type=int, default=0, help="target tokens of a step; 0: 25,000 and 4,096")
     parser.add_argument("--seconds", type=float, default=3.0, help="of each round")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=0)
+    parser.add_argument("--report", action="store_true", help="write the page, and measure nothing")
     options = parser.parse_args()
+    if options.report:
+        page.write_page()
+    else:
+        compare(options)
+
+
+def compare(options: argparse.Namespace) -> None:
+    """Measure all families, in rounds, and write the result file."""
     device = choose_device(options.device, threads=options.threads)
-    results = {}
-    for size in options.sizes:
-        for family in options.families:
-            results[f"{family}, {size}"] = measure(family, size, device, options)
-            print(f"{family}, {size}", json.dumps(results[f"{family}, {size}"]), flush=True)
+    rounds: dict[str, list[dict[str, Any]]] = {}
+    for _ in range(options.rounds):
+        for size in options.sizes:
+            for family in options.families:
+                rounds.setdefault(f"{family}, {size}", []).append(measure(family, size, device, options))
+                print(f"{family}, {size}", json.dumps(rounds[f"{family}, {size}"][-1]), flush=True)
+    results = {name: summary(each) for name, each in rounds.items()}
     command = f"python benchmarks/family_speed.py {shlex.join(sys.argv[1:])}"
     settings = {"steps": STEPS[device.kind], "lines": LINES[device.kind], "device": device.name}
-    print(write_result(f"family-speed-{device.kind}", command, ["torch"], settings=settings, results=results))
+    print(write_result(f"family-speed-{FILES[device.kind]}", command, ["torch"], settings=settings, results=results))
     print(table(results))
 
 

@@ -1,19 +1,35 @@
 """Do the operations of a training step give the same bits every time on a GPU, also while other work shares it?
 
-    python benchmarks/repeatable_gpu.py                       every operation 2,000 times, beside four processes of other work
+    python benchmarks/repeatable_gpu.py --whole 12            one step of training again and again, in 12 processes at once
+    python benchmarks/repeatable_gpu.py --whole 12 --no-fence the same without the fence of attention's backward pass
+    python benchmarks/repeatable_gpu.py                       every operation 2,000 times, beside four processes that train
     python benchmarks/repeatable_gpu.py --beside 0            alone
-    python benchmarks/repeatable_gpu.py --steps 300           and whole steps of training, as in `transduce train`
+    python benchmarks/repeatable_gpu.py --steps 300           and whole trainings, as in `transduce train`
 
-Each operation runs on the same inputs again and again; its results are compared with those of the first time, on the device. Start the
-Multi-Process Service first (`nvidia-cuda-mps-control -d`), so that kernels of several processes run at the same time. The exit status is 1 if something
-differed.
+Start with `--whole`, which takes a minute and a half. Every process captures the same step (47 rows of 128 and 102 positions, so that attention has more
+tiles than a GPU has processors) and replays it with the same batch and seed. Two questions are answered: do the replays of a process differ, and
+if so in the gradients of which parameters? They are listed from the last layer to the first, so the first one is next to the cause. And do
+processes differ from each other although each of them repeats its own bits? Then a library has chosen other kernels.
+
+Each operation runs on the same inputs again and again, captured in a graph; its results are compared with those of the first time, on the
+device. Of whole trainings, the first logged step is given at which two of them differ.
+
+Start the Multi-Process Service first (`nvidia-cuda-mps-control -d`), so that kernels of several processes run at the same time. The exit status is 1 if
+something differed.
 """
 
 import argparse
+import hashlib
+import math
 import multiprocessing
 import sys
 import tempfile
+import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -23,53 +39,160 @@ from torch.nn.functional import embedding
 
 import transduce
 from transduce.checkpoint import RunFolder, read_about
+from transduce.config import TrainConfig, TransformerConfig
+from transduce.data.batches import Batch
+from transduce.device import captured, choose_device
+from transduce.model import Tokens, make_model
+from transduce.model.kernels import attention
 from transduce.model.kernels.attention import attend, attend_backward
 from transduce.model.kernels.cross_entropy import to_gradient
 from transduce.model.kernels.feed_forward import cut_product, relu_product
 from transduce.model.kernels.residual import add, add_and_norm, add_and_norm_backward, add_backward, norm, norm_backward
 from transduce.model.kernels.rotary import rotate_product
+from transduce.run_log import read_events
+from transduce.training.optimizer import make_optimizer
+from transduce.training.update import GraphedUpdate
 
 ROWS, WIDTH, D, HEADS, CLASSES = 40, 128, 256, 4, 101  # 5,120 positions: more tiles than a GPU has processors
 Operation = Callable[[], tuple[Tensor, ...]]
+SPAWN = multiprocessing.get_context("spawn")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--times", type=int, default=2_000)
-    parser.add_argument("--beside", type=int, default=4, help="processes of other work")
+    parser.add_argument("--whole", type=int, default=0, metavar="N", help="a step of training in N processes at once")
+    parser.add_argument("--seconds", type=float, default=60.0, help="of the replays with --whole")
+    parser.add_argument("--no-fence", action="store_true", help="leave out the fence of attention's backward pass")
+    parser.add_argument("--times", type=int, default=2_000, help="of each operation")
+    parser.add_argument("--beside", type=int, default=4, help="processes that train beside the operations")
     parser.add_argument("--steps", type=int, default=0, help="steps of whole trainings, each done twice")
     parser.add_argument("--name", default="", help="write benchmarks/results/NAME.json")
     options = parser.parse_args()
-    others = [multiprocessing.get_context("spawn").Process(target=work, daemon=True) for _ in range(options.beside)]
-    for other in others:
-        other.start()
-    found = {name: differences(operation, options.times) for name, operation in operations()}
-    if options.steps:
-        found |= {name: trained_differently(settings, options.steps) for name, settings in TRAININGS.items()}
-    for name, count in found.items():
-        print(f"{name:24} {count}", flush=True)
+    if options.no_fence:
+        leave_out_fence()
+    found = whole_steps(options) if options.whole else one_by_one(options)
+    for name, value in found.items():
+        print(f"{name:32} {value}", flush=True)
     if options.name:
-        command = f"python benchmarks/repeatable_gpu.py --times {options.times} --beside {options.beside}"
-        print(write_result(options.name, command, ["torch", "triton"], differing=found))
+        print(write_result(options.name, " ".join(["python", *sys.argv]), ["torch", "triton"], differing=found))
     sys.exit(any(found.values()))
 
 
-def work() -> None:
-    """Other work: products of many sizes, until the parent ends."""
-    matrices = [torch.randn(n, n, device="cuda", dtype=torch.bfloat16) for n in (128, 512, 1_024, 4_096)]
-    while True:
-        for matrix in matrices:
-            torch.softmax(matrix @ matrix, -1)
-        torch.cuda.synchronize()
+def one_by_one(options: argparse.Namespace) -> dict[str, int]:
+    """How often each operation differed, and at which step whole trainings did."""
+    for number in range(options.beside):
+        SPAWN.Process(target=replayed, args=(number, math.inf, options.no_fence), daemon=True).start()
+    found = {name: differences(operation, options.times) for name, operation in operations()}
+    if options.steps:
+        found |= {name: trained_differently(settings, options.steps) for name, settings in TRAININGS.items()}
+    return found
+
+
+def leave_out_fence() -> None:
+    """Compile attention's backward pass as for a GPU that needs no fence, in this process."""
+    chip_of = attention.chip_of
+    attention.chip_of = lambda device: replace(chip_of(device), has_async_proxy=False)  # type: ignore[assignment]
 
 
 def differences(operation: Operation, times: int) -> int:
-    """How often the results differ from those of the first time."""
+    """How often the results differ from those of the first time, in replays of a graph as in training."""
     first = [result.clone() for result in operation()]
     count = torch.zeros((), dtype=torch.long, device="cuda")
+
+    def compare() -> None:
+        count.add_(torch.stack([(one != other).any() for one, other in zip(operation(), first, strict=True)]).any())
+
+    replay = captured(compare)
     for _ in range(times):
-        count += torch.stack([(one != other).any() for one, other in zip(operation(), first, strict=True)]).any()
+        replay()
     return int(count)
+
+
+# --- a whole step ---------------------------------------------------------------------------------------------------
+
+SOURCE, TARGET, PAGES, LENGTH = 128, 102, 47, 16  # widths, rows, and tokens of a sentence
+AT_ONCE = 50  # replays between two looks at the clock
+MODEL = {
+    "d_model": D,
+    "d_ff": 4 * D,
+    "num_heads": HEADS,
+    "num_encoder_layers": 4,
+    "num_decoder_layers": 4,
+    "dropout": 0.3,
+    "norm": "pre",
+}
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """The replays of one process: those whose gradient is not that of the first, and the parameters where it differs."""
+
+    positions: str
+    replays: int
+    differing: int
+    parameters: list[str]  # from the last layer to the first
+    digest: str  # of the first gradient
+
+
+def whole_steps(options: argparse.Namespace) -> dict[str, int]:
+    """How many replays differed from the first one of their process, and how many other gradients processes have."""
+    with ProcessPoolExecutor(options.whole, mp_context=SPAWN) as pool:
+        done = list(
+            pool.map(partial(replayed, seconds=options.seconds, no_fence=options.no_fence), range(options.whole))
+        )
+    digests: dict[str, set[str]] = defaultdict(set)
+    for one in done:
+        print(asdict(one), flush=True)
+        digests[one.positions].add(one.digest)
+    others = {f"other gradients, {positions}": len(found) - 1 for positions, found in digests.items()}
+    return {"replays that differ": sum(one.differing for one in done)} | others
+
+
+def replayed(number: int, seconds: float, no_fence: bool) -> Replayed:
+    """Replay one step for so long; every other process has sinusoids instead of rotary positions."""
+    if no_fence:
+        leave_out_fence()
+    positions, step = ("rotary", "sinusoidal")[number % 2], 0
+    update, batch = make_step(positions)
+    first = gradient_of(update, batch).clone()
+    apart, count = torch.zeros_like(first, dtype=torch.bool), torch.zeros((), dtype=torch.long, device="cuda")
+    end = time.perf_counter() + seconds
+    while step % AT_ONCE or time.perf_counter() < end:
+        differs = gradient_of(update, batch) != first
+        apart |= differs
+        count += differs.any()
+        step += 1
+        if not step % AT_ONCE:
+            torch.cuda.synchronize()
+    named = zip(update.model.named_parameters(), update._views(apart), strict=True)
+    where = [name for (name, _), differs in named if differs.any()]
+    digest = hashlib.sha256(first.cpu().numpy().tobytes()).hexdigest()
+    return Replayed(positions, step, int(count), where[::-1], digest[:16])
+
+
+def make_step(positions: str) -> tuple[GraphedUpdate, Batch]:
+    """A model and a batch that are the same in every process."""
+    device, train = choose_device("cuda"), TrainConfig(clip_norm=1.0)
+    torch.manual_seed(1)
+    model = make_model(TransformerConfig(**MODEL, positions=positions), CLASSES + 1, CLASSES + 1).to("cuda")  # type: ignore[arg-type]
+    source, target = pages(SOURCE), pages(TARGET)
+    batch = Batch(source, target, target.ids.roll(-1, 1).contiguous())
+    return GraphedUpdate(model, make_optimizer(model, train), train, device), batch.pinned()
+
+
+def pages(width: int) -> Tokens:
+    """Rows of short random sentences, in the types that training has."""
+    column = torch.arange(width).repeat(PAGES, 1)
+    parts = torch.randint(CLASSES, column.shape), column % LENGTH, column // LENGTH + 1
+    return Tokens(*(part.int() for part in parts))
+
+
+def gradient_of(update: GraphedUpdate, batch: Batch) -> Tensor:
+    """The gradients of all parameters, as one vector that the next call overwrites."""
+    update.begin(1)
+    update.add(batch, PAGES * TARGET)
+    update.forget()
+    return update.gradient
 
 
 # --- operations -----------------------------------------------------------------------------------------------------
@@ -140,7 +263,7 @@ def of_the_loss(x: Tensor) -> Iterator[tuple[str, Operation]]:
 
 def of_embeddings(gradient: Tensor) -> Iterator[tuple[str, Operation]]:
     for size in (CLASSES, 10_001):
-        ids, table = torch.randint(size, (len(gradient),), device="cuda"), draw(size, D).requires_grad_()
+        ids, table = torch.randint(size, (len(gradient),), device="cuda").int(), draw(size, D).requires_grad_()
 
         def backward(ids: Tensor = ids, table: Tensor = table) -> tuple[Tensor, ...]:
             return torch.autograd.grad(embedding(ids, table), table, gradient)
@@ -165,6 +288,7 @@ COMMON = {
     "data.task": "symbols", "data.source_units": "char", "data.target_units": "char", "data.joint": True, "model.d_model": D, "model.d_ff": 4 * D,
     "model.num_heads": HEADS, "model.num_encoder_layers": 4, "model.num_decoder_layers": 4, "model.norm": "pre", "model.dropout": 0.3,
     "train.tokens_per_batch": 4_800, "train.epochs": 0, "train.validate_every": 10**6, "train.checkpoint_every": 10**6, "train.average": 0,
+    "train.log_every": 1,
 }  # fmt: skip
 TRAININGS = {
     "trained, Adam": {},
@@ -174,7 +298,7 @@ TRAININGS = {
 
 
 def trained_differently(settings: dict[str, object], steps: int) -> int:
-    """1 if two trainings of random words and the same backwards end with different weights."""
+    """The first logged step at which two trainings of random words and the same backwards differ; 0 if they end with equal weights."""
     with tempfile.TemporaryDirectory() as name:
         folder, letters = Path(name), "abcdefghijklmnopqrstuvwxyz"
         draws = torch.randint(26, (10_000, 12), generator=torch.Generator().manual_seed(1)).tolist()
@@ -185,7 +309,18 @@ def trained_differently(settings: dict[str, object], steps: int) -> int:
         for run in runs:
             transduce.train(run, train=str(folder / "train.tsv"), settings=asked, quiet=True)
         one, other = (read_about(RunFolder(run).weights("last"))["sha256"] for run in runs)
-    return int(one != other)
+        return 0 if one == other else first_difference(*runs, steps)
+
+
+def first_difference(one: Path, other: Path, steps: int) -> int:
+    """The first step whose logged figures differ; the last step if none does."""
+    both = (
+        [event for event in read_events(run / "metrics.jsonl") if event["event"] == "train"] for run in (one, other)
+    )
+    for here, there in zip(*both, strict=True):
+        if any(here[figure] != there[figure] for figure in ("loss", "gradient_norm")):
+            return int(here["step"])
+    return steps
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from cells import tokenised_bleu
+from cells.tasks import tokenised_bleu
 from cpu_peers import call, figures, peer_versions, say
 from facts import HERE, default_data, write_result
 

@@ -126,6 +126,8 @@ def test_a_part_of_a_file_is_read(tmp_path: Path) -> None:
     assert float(read_samples(Recording(path, 1.0)).abs().max()) < 0.01
     with pytest.raises(AudioError, match=r"a\.wav: the part from 1 to 9 s is beyond the end of the recording, 2\.00 s"):
         read_samples(Recording(path, 1.0, 9.0))
+    with pytest.raises(AudioError, match=r"the part from 9 s to the end is beyond the end of the recording, 2\.00 s"):
+        read_samples(Recording(path, 9.0))
 
 
 def hostile(folder: Path, kind: str) -> Recording:

@@ -2,12 +2,16 @@
 
 import ast
 import importlib
+import json
 import os
 import re
 import runpy
+import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from unittest.mock import patch
 
 import pytest
@@ -16,7 +20,7 @@ from transduce.device import Device
 
 Capture = pytest.CaptureFixture[str]
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-SCRIPTS = sorted(BENCHMARKS.glob("*.py"))
+SCRIPTS = sorted(BENCHMARKS.rglob("*.py"))
 
 
 def imports_of_the_package(script: Path) -> Iterator[tuple[str, str]]:
@@ -25,7 +29,7 @@ def imports_of_the_package(script: Path) -> Iterator[tuple[str, str]]:
             yield from ((node.module or "", alias.name) for alias in node.names)
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: str(path.relative_to(BENCHMARKS)))
 def test_a_benchmark_imports_what_there_is(script: Path) -> None:
     for module, name in imports_of_the_package(script):
         if not hasattr(importlib.import_module(module), name):
@@ -41,7 +45,7 @@ def test_the_imports_of_benchmarks_are_found() -> None:
 COMMANDS = [
     script
     for script in SCRIPTS
-    if re.search(r"ArgumentParser\(|^from cells import", text := script.read_text(encoding="utf-8"), re.MULTILINE)
+    if re.search(r"ArgumentParser\(|^from cells", text := script.read_text(encoding="utf-8"), re.MULTILINE)
     and "__main__" in text
 ]
 
@@ -58,6 +62,46 @@ def test_a_benchmark_explains_itself(script: Path, monkeypatch: pytest.MonkeyPat
     for name in set(sys.modules) - before:
         if name in {path.stem for path in SCRIPTS}:
             sys.modules.pop(name)
+
+
+@pytest.fixture
+def facts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ModuleType]:
+    """benchmarks/facts.py, as if it lay in a folder that is no repository."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    module = importlib.import_module("facts")
+    monkeypatch.setattr(module, "HERE", tmp_path)
+    monkeypatch.setattr(module, "RESULTS", tmp_path / "results")
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    yield module
+    sys.modules.pop("facts")
+
+
+def commit_of(facts: ModuleType) -> str:
+    return json.loads(facts.write_result("name", "a command", [], figure=1).read_text(encoding="utf-8"))["commit"]
+
+
+@pytest.mark.parametrize("path", [os.environ["PATH"], ""], ids=["git", "no git"])
+def test_without_a_repository_a_variable_names_the_commit(
+    facts: ModuleType, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.setenv("PATH", path)
+    monkeypatch.delenv("TRANSDUCE_COMMIT", raising=False)
+    assert commit_of(facts) == ""
+    monkeypatch.setenv("TRANSDUCE_COMMIT", "0123abc")
+    assert commit_of(facts) == "0123abc"
+
+
+def test_in_a_repository_git_names_the_commit(facts: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not shutil.which("git"):
+        pytest.skip("git is not installed")
+    monkeypatch.setenv("TRANSDUCE_COMMIT", "0123abc")
+    git = ["git", "-C", str(facts.HERE), "-c", "user.name=a", "-c", "user.email=a@b.c"]
+    subprocess.run([*git, "init", "-q"], check=True)
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "first"], check=True)
+    head = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
+    assert commit_of(facts) == head
+    (facts.HERE / "changed.py").touch()
+    assert commit_of(facts) == f"{head}-dirty"
 
 
 def test_the_log_of_eole_is_read(monkeypatch: pytest.MonkeyPatch) -> None:

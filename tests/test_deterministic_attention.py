@@ -9,7 +9,13 @@ from torch.nn.functional import scaled_dot_product_attention
 
 import transduce
 from transduce.checkpoint import RunFolder, read_about
+from transduce.config import TrainConfig, TransformerConfig
+from transduce.data.batches import Batch
+from transduce.device import choose_device
+from transduce.model import Tokens, make_model
 from transduce.model.deterministic_attention import _Deterministic, deterministic_algorithms, deterministic_attention
+from transduce.training.optimizer import make_optimizer
+from transduce.training.update import GraphedUpdate
 
 SETTINGS = {
     "train.steps": 8, "train.tokens_per_batch": 8_000, "train.validate_lines": 4, "train.validate_every": 8, "train.checkpoint_every": 8,
@@ -54,6 +60,25 @@ def test_a_language_model_on_a_gpu_repeats_the_same_weights(positions: str, line
     for name in ("one", "other"):
         transduce.train(tmp_path / name, text=str(lines / "source"), settings=settings, quiet=True)
     assert weights(tmp_path / "one") == weights(tmp_path / "other")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("positions", ["rotary", "sinusoidal"])
+def test_replays_of_a_captured_step_repeat_the_same_gradient(positions: str) -> None:
+    """Of 70 rows and 4 heads: more tiles than a GPU has processors, so programs of attention have a second one."""
+    config, train = TransformerConfig(d_model=256, num_heads=4, norm="pre", positions=positions), TrainConfig()
+    model = make_model(config, 90, 90).to("cuda")
+    column = torch.arange(128).repeat(70, 1).int()
+    tokens = Tokens(torch.randint(89, column.shape).int(), column % 16, column // 16 + 1)
+    batch = Batch(tokens, tokens, tokens.ids).pinned()
+    update = GraphedUpdate(model, make_optimizer(model, train), train, choose_device("cuda"))
+    gradients = []
+    for _ in range(100):
+        update.begin(1)
+        update.add(batch, column.numel())
+        update.forget()
+        gradients.append(update.gradient.clone())
+    assert all(torch.equal(gradient, gradients[0]) for gradient in gradients)
 
 
 @pytest.mark.numerics

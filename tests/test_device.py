@@ -1,11 +1,12 @@
 """Where computing happens: what `auto` means, and what is refused."""
 
+import os
 import subprocess
 
 import pytest
 import torch
 
-from transduce.cores import thread_refusal
+from transduce.cores import REPEATABLE, thread_refusal
 from transduce.device import choose_device
 from transduce.errors import SettingError
 from transduce.translator import LoadOptions
@@ -36,6 +37,21 @@ def test_bf16_that_works_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_gpu_that_is_not_there_is_refused() -> None:
     with pytest.raises(SettingError, match="PyTorch finds no GPU on this machine"):
         choose_device("cuda")
+
+
+def test_cublas_has_a_fixed_workspace_whoever_chooses_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program such as benchmarks/records.py trains without `transduce.api`."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.backends.cuda, "enable_cudnn_sdp", lambda enabled: None)
+    monkeypatch.setattr(torch.backends.cudnn, "deterministic", torch.backends.cudnn.deterministic)
+    ((name, value),) = REPEATABLE.items()
+    monkeypatch.setenv(name, "before")  # so that the variable is restored after this test
+    monkeypatch.delenv(name)
+    choose_device("cuda", "fp32", torch.get_num_threads())
+    assert os.environ[name] == value
+    monkeypatch.setenv(name, ":16:8")
+    choose_device("cuda", "fp32", torch.get_num_threads())
+    assert os.environ[name] == ":16:8"
 
 
 @pytest.mark.parametrize(("cores", "most"), [(1, 64), (2, 64), (32, 128), (500, 1_024)])

@@ -333,6 +333,30 @@ def test_the_command_line_prints_both_strides(trained: Path, capsys: pytest.Capt
     assert f"{found[0]['bits_per_byte']:.4f} bits per byte" in capsys.readouterr().out
 
 
+def test_every_unknown_character_is_counted(
+    model: LanguageModel, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Sentencepiece writes one `<unk>` for a sequence of unknown characters: four here, for eight characters."""
+    text = "日本語 alpha\nbeta ÄÖ gamma\nÄ日 delta 9\n"
+    score = model.score(text)
+    assert (score.unknown, score.unknown_characters, score.characters) == (4, 8, len(text))
+    assert (score.unknown_bytes, score.bytes) == (4 * 3 + 3 * 2 + 1, len(text.encode()))
+    assert score.most_bits_per_byte == pytest.approx(score.bits_per_byte + 8 * (19 + 4) / len(text.encode()))
+    (tmp_path / "text").write_text(text, encoding="utf-8")
+    options = ["score", str(trained), "--text", str(tmp_path / "text"), "--device", "cpu", "--threads", "1"]
+    assert main([*options, "--stride", "16"]) == 0
+    said = capsys.readouterr().err
+    assert f"8 of {len(text)} characters (19 of {len(text.encode())} bytes) are not in the vocabulary" in said
+    assert (
+        f"with these characters spelt in bytes, {score.bits_per_byte:.4f} bits per byte would be up to {score.most_bits_per_byte:.4f}"
+        in said
+    )
+    assert main([*options, "--json"]) == 0
+    for found in json.loads(capsys.readouterr().out):
+        assert (found["unknown_characters"], found["characters"], found["unknown_bytes"]) == (8, len(text), 19)
+        assert found["most_bits_per_byte"] > found["bits_per_byte"]
+
+
 # --- generating ----------------------------------------------------------------------------------------------------
 
 

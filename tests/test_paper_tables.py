@@ -25,9 +25,13 @@ from transduce.paper.variations import Shape, available_rows, rows
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 try:
-    import cells
     import rivals
-    import variations
+    from cells import rivals as rival_cells
+    from cells import session as sessions
+    from cells import tasks
+    from pages import rivals as rivals_page
+    from pages import variations as variations_page
+    from pages.parts import DOCS as PAGES
 finally:
     sys.path.pop(0)
 
@@ -106,9 +110,9 @@ def test_symbols_right_counts_places() -> None:
 # --- sessions of the benchmarks -------------------------------------------------------------------------------------
 
 
-def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, until: float = 1e12) -> cells.Session:
-    monkeypatch.setattr(cells, "RESULTS", tmp_path / "kept")
-    monkeypatch.setattr(cells, "warm_up", lambda *_: None)
+def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, until: float = 1e12) -> sessions.Session:
+    monkeypatch.setattr(sessions, "RESULTS", tmp_path / "kept")
+    monkeypatch.setattr(sessions, "warm_up", lambda *_: None)
     done = {**FIGURES, "valid": 1.0}
 
     def pretend(cell: Cell, *_: object) -> Finished:
@@ -129,28 +133,28 @@ def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, until: float = 1e12
         }  # the middle rate of the Transformer is the best
         return Finished(done | figures | more, [])
 
-    monkeypatch.setattr(cells, "run_cell", pretend)
-    monkeypatch.setattr(cells, "PROCESSES", ThreadPoolExecutor)  # threads share what is replaced here
-    return cells.Session(cells.read_results("rivals", tmp_path / "out"), tmp_path, until, scale=1.0)
+    monkeypatch.setattr(sessions, "run_cell", pretend)
+    monkeypatch.setattr(sessions, "PROCESSES", ThreadPoolExecutor)  # threads share what is replaced here
+    return sessions.Session(sessions.read_results("rivals", tmp_path / "out"), tmp_path, until, scale=1.0)
 
 
 def test_a_session_runs_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = session(tmp_path, monkeypatch)
     assert rivals.run(first, ["multi30k"])
-    systems, tries = len(available_systems()), len(rivals.TRIES)
-    shorter = len(rivals.chosen_flops(first.results))
-    assert len(first.results.lines) == systems * (tries + len(rivals.SEEDS)) + shorter
-    assert rivals.best_factor(BASELINE, first.results) == 1.0
+    systems, tries = len(available_systems()), len(rival_cells.TRIES)
+    shorter = len(rival_cells.chosen_flops(first.results))
+    assert len(first.results.lines) == systems * (tries + len(rival_cells.SEEDS)) + shorter
+    assert rival_cells.best_factor(BASELINE, first.results) == 1.0
     again = session(tmp_path, monkeypatch)
     assert rivals.run(again, ["multi30k"])
     assert len(again.results.lines) == len(first.results.lines)
-    written = (cells.DOCS / "rivals.md").read_text(encoding="utf-8")
+    written = (PAGES / "rivals.md").read_text(encoding="utf-8")
     tested = {"multi30k": {"rnn": {"difference": -1.0, "p": 0.01, "verdict": "worse"}}}
-    page = rivals.replaced(written, first.results, tested)
+    page = rivals_page.replaced(written, first.results, tested)
     assert all(f"| {system.name} |" in page for system in available_systems())
     assert "-1.00, p = 0.010: worse" in page
     assert "| system | 1 to 7 |" in page
-    assert rivals.best_factor("no such system", first.results) == 0.0
+    assert rival_cells.best_factor("no such system", first.results) == 0.0
 
 
 def test_scores_of_reversals_are_reported_by_length(tmp_path: Path) -> None:
@@ -161,12 +165,12 @@ def test_scores_of_reversals_are_reported_by_length(tmp_path: Path) -> None:
         groups = [{"from": 1, "below": 8, "score": short}, {"from": 30, "below": 40, "score": long}]
         cell = {"key": system, "task": "reversal", "system": system, "purpose": "test", "metric": "symbols right"}
         results.lines.append({**FIGURES, **cell, "by_length": groups})
-    page = rivals.replaced((cells.DOCS / "rivals.md").read_text(encoding="utf-8"), results, {})
+    page = rivals_page.replaced((PAGES / "rivals.md").read_text(encoding="utf-8"), results, {})
     assert "symbols right by the length of the source, in symbols:" in page
     assert "| system | 1 to 7 | 30 to 39 |" in page
     assert all(f"| {name} | {short:.1f} | {long:.1f} |" in page for name, (short, long) in shares.items())
     assert "the way is one step, whatever the length" in page
-    plot = rivals.length_plot("reversal", results)
+    plot = rivals_page.length_plot("reversal", results)
     assert plot.series == {name: [(1, short), (30, long)] for name, (short, long) in shares.items()}
     assert (plot.title, plot.y) == ("symbols right by source length", "symbols right")
 
@@ -184,7 +188,7 @@ def test_significance_is_tested_with_the_tokenizer_of_the_table(
     for system in ("rnn", BASELINE):
         key = f"multi30k / {system} / test / seed 1"
         outputs = [line.replace(" .", ".") if system == "rnn" else line for line in words]
-        score = cells.tokenised_bleu(outputs, words)
+        score = tasks.tokenised_bleu(outputs, words)
         results.lines.append(
             {
                 **FIGURES,
@@ -195,7 +199,7 @@ def test_significance_is_tested_with_the_tokenizer_of_the_table(
                 "signature": score.signature,
             }
         )
-        cells.keep_outputs(cells.outputs_of(tmp_path, key), outputs)
+        sessions.keep_outputs(sessions.outputs_of(tmp_path, key), outputs)
     found = rivals.compare_on("multi30k", results, SimpleNamespace(data=tmp_path, out=tmp_path))
     assert "|tok:none|" in found["signature"]["text"]
     scores = {one["system"]: one["score"] for one in results.lines}
@@ -212,14 +216,14 @@ def test_no_cell_is_begun_that_would_not_end_in_time(tmp_path: Path, monkeypatch
 def test_cells_side_by_side_are_kept_as_they_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also when one of them fails, and none is begun that would end late."""
     here = session(tmp_path, monkeypatch)
-    pretend, here.at_once = cells.run_cell, 2
+    pretend, here.at_once = sessions.run_cell, 2
 
     def fail_for_two(cell: Cell, *others: object) -> Finished:
         if cell.seed == 2:
             raise RuntimeError("out of memory")
         return pretend(cell, *others)
 
-    monkeypatch.setattr(cells, "run_cell", fail_for_two)
+    monkeypatch.setattr(sessions, "run_cell", fail_for_two)
     wanted = [
         Cell(task="multi30k", system="rnn", purpose="test", settings=("train.learning_rate=1",), seed=n, steps=9)
         for n in range(4)
@@ -229,7 +233,7 @@ def test_cells_side_by_side_are_kept_as_they_end(tmp_path: Path, monkeypatch: py
     here.longest_s, here.until = 50.0, time.perf_counter() + 10.0
     assert not here.run_side_by_side(wanted)
     assert len(here.results.lines) == 3
-    monkeypatch.setattr(cells, "run_cell", pretend)
+    monkeypatch.setattr(sessions, "run_cell", pretend)
     here.longest_s = 0.0
     assert here.run_side_by_side(wanted)
     assert here.results.lines[-1]["seed"] == 2
@@ -239,20 +243,21 @@ def test_effects_are_differences_to_the_base(tmp_path: Path) -> None:
     results = Results(tmp_path / "v.jsonl")
     for system, score in {"base: base": 2.0, "A: 1 head": 1.5}.items():
         results.lines.append({**FIGURES, "key": system, "system": system, "score": score})
-    table = variations.rows_table("multi30k", results)
+    table = variations_page.rows_table("multi30k", results)
     assert "| A | 1 head | 1.0 | 1.50 | -0.50 | 1.0e+09 | 24.9 | -0.9 | 5.29 |" in table
     assert mean_and_spread([1.0, 2.0]) == "1.50 (1.00 to 2.00)"
 
 
 @pytest.mark.parametrize("name", ["rivals", "variations"])
 def test_the_pages_are_generated(name: str) -> None:
-    written = (cells.DOCS / f"{name}.md").read_text(encoding="utf-8")
-    results = cells.read_results(name)
+    written = (PAGES / f"{name}.md").read_text(encoding="utf-8")
+    results = sessions.read_results(name)
     if name == "rivals":
-        assert written == rivals.replaced(written, results, rivals.significance())
+        assert written == rivals_page.replaced(written, results, rivals_page.significance())
     else:  # the table of the factor depends on the rounding of this machine; the rest does not
         assert (
-            written.partition("<!-- factor")[0] == variations.replaced(written, results, []).partition("<!-- factor")[0]
+            written.partition("<!-- factor")[0]
+            == variations_page.replaced(written, results, []).partition("<!-- factor")[0]
         )
 
 
@@ -322,7 +327,7 @@ def test_minutes_must_be_positive(tmp_path: Path) -> None:
 
 
 def test_bleu_of_the_published_tokenisation_is_without_bpe() -> None:
-    score = cells.tokenised_bleu(["a dog ru@@ ns fast ."], ["a dog runs fast ."])
+    score = tasks.tokenised_bleu(["a dog ru@@ ns fast ."], ["a dog runs fast ."])
     assert isinstance(score, Score)
     assert score.value == pytest.approx(100)
     assert "tok:none" in score.signature

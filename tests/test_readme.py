@@ -32,6 +32,7 @@ def test_the_demo_prints_what_the_readme_shows() -> None:
     for words in ("words never seen in training", "with stress marks", "words that are not in the dictionary at all:"):
         assert words in program
         assert words in README
+    assert f"{recorded['words']:,} words never seen in training" in README
     for kind in ("stressed", "plain"):
         assert "  ".join(f"{name} {score['value']:.2f}" for name, score in recorded[kind].items()) in README
 

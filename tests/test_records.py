@@ -9,15 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from transduce.paper.cells import Task, is_available, read_lines
-from transduce.paper.results import Results
+from transduce.paper.cells import Cell, Task, is_available, read_lines
+from transduce.paper.results import Figures, Results
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 try:
-    import cells
-    import record_tasks
     import records
+    from cells import record_tasks, session, votes
+    from cells.records import RECORDS, Record, best_recipe, find_cell, missing, record_of
+    from pages import records as records_page
+    from pages.parts import DOCS as PAGES
 finally:
     sys.path.pop(0)
 
@@ -89,17 +91,15 @@ def test_forms_change_the_training_data(data: Path) -> None:
 
 
 def test_every_recipe_is_a_setting_of_this_version(data: Path) -> None:
-    keys = [
-        c.key for r in records.RECORDS for recipe in r.recipes for p in ("tuning", "test") for c in r.cells(recipe, p)
-    ]
+    keys = [c.key for r in RECORDS for recipe in r.recipes for p in ("tuning", "test") for c in r.cells(recipe, p)]
     assert len(set(keys)) == len(keys)
-    for record in records.RECORDS:
+    for record in RECORDS:
         for recipe in record.recipes:
             (first, *_) = record.cells(recipe, "test")
             task = () if record.name in ("multi30k", "inflection") else make(first.task, data, recipe.form).settings
             assert is_available((*task, *first.settings)), recipe.name
-            assert records.find_cell(records.RECORDS, first.key) == first
-            assert records.record_of(first.task) is record
+            assert find_cell(RECORDS, first.key) == first
+            assert record_of(first.task) is record
 
 
 def chosen(out: Path, data: Path, *arguments: str) -> argparse.Namespace:
@@ -116,8 +116,8 @@ def chosen(out: Path, data: Path, *arguments: str) -> argparse.Namespace:
     return argparse.Namespace(**given, until=1e12)
 
 
-def line_of(cell: records.Cell, valid: float, higher: bool) -> records.Figures:
-    name = cell.task.removeprefix(records.record_of(cell.task).name).strip()
+def line_of(cell: Cell, valid: float, higher: bool) -> Figures:
+    name = cell.task.removeprefix(record_of(cell.task).name).strip()
     figures = {"key": cell.key, "task": cell.task, "system": cell.system, "purpose": cell.purpose, "seed": cell.seed}
     figures |= {"settings": list(cell.settings), "steps": cell.steps}
     scores = {"valid": valid, "valid_by_language": {name: valid}, "test_by_language": {name: valid}, "score": valid}
@@ -129,25 +129,28 @@ def line_of(cell: records.Cell, valid: float, higher: bool) -> records.Figures:
 
 
 def test_the_best_recipe_on_validation_data_is_tested(tmp_path: Path, data: Path) -> None:
-    record, results = records.RECORDS[0], Results(tmp_path / "records.jsonl")
+    record, results = RECORDS[0], Results(tmp_path / "records.jsonl")
     asked = chosen(tmp_path, data)
-    tuning = records.missing(record, results, asked)
+    tuning = missing(record, results, asked)
     assert {cell.purpose for cell in tuning} == {"tuning"}
     assert len(tuning) == len(record.recipes) * len(record.tried_on)
-    assert records.best_recipe(record, results) is None
+    assert best_recipe(record, results) is None
     for cell in tuning:
-        results.lines.append(line_of(cell, 90.0 + (cell.system == record.recipes[1].name), higher=True))
-    assert records.best_recipe(record, results) == record.recipes[1]
-    tests = records.missing(record, results, asked)
+        results.lines.append(
+            line_of(
+                session.scaled(cell, asked.scale, asked.set),
+                90.0 + (cell.system == record.recipes[1].name),
+                higher=True,
+            )
+        )
+    assert best_recipe(record, results) == record.recipes[1]
+    tests = missing(record, results, asked)
     assert len(tests) == len(record.languages) * record.seeds
     assert {(cell.purpose, cell.system, cell.tested) for cell in tests} == {("test", record.recipes[1].name, True)}
-    assert (
-        records.missing(record, results, replace_recipe(asked, record.recipes[0].name))[0].system
-        == record.recipes[0].name
-    )
+    assert missing(record, results, replace_recipe(asked, record.recipes[0].name))[0].system == record.recipes[0].name
     assert records.expected_s(record, results, at_once=2) == 45.0
     results.lines += [line_of(cell, 96.0, higher=True) for cell in tests]
-    page = records.replaced((cells.DOCS / "records.md").read_text(encoding="utf-8"), results)
+    page = records_page.replaced((PAGES / "records.md").read_text(encoding="utf-8"), results)
     assert f"| 96.00 (96.00 to 96.00), {record.seeds} seeds |" in page
     assert f"| {record.recipes[1].name} | 91.00 |" in page
 
@@ -156,18 +159,26 @@ def replace_recipe(asked: argparse.Namespace, name: str) -> argparse.Namespace:
     return argparse.Namespace(**{**vars(asked), "recipe": name})
 
 
+def test_a_recipe_that_a_record_does_not_have_is_refused(tmp_path: Path, data: Path) -> None:
+    asked = replace_recipe(chosen(tmp_path, data), "apart")
+    with pytest.raises(
+        SystemExit, match="--recipe apart: g2p low has no such recipe, only: together, together, rotary"
+    ):
+        missing(record_of("g2p low"), Results(tmp_path / "records.jsonl"), asked)
+
+
 def test_of_error_rates_the_lowest_is_the_best(tmp_path: Path, data: Path) -> None:
-    record, results = records.record_of("g2p high"), Results(tmp_path / "records.jsonl")
-    for cell in records.missing(record, results, chosen(tmp_path, data)):
+    record, results = record_of("g2p high"), Results(tmp_path / "records.jsonl")
+    for cell in missing(record, results, chosen(tmp_path, data)):
         results.lines.append(line_of(cell, 30.0 - (cell.system == record.recipes[-1].name), higher=False))
-    assert records.best_recipe(record, results) == record.recipes[-1]
+    assert best_recipe(record, results) == record.recipes[-1]
 
 
 def test_a_vote_adds_probabilities() -> None:
     members = [[[("a", math.log(0.6)), ("b", math.log(0.4))]], [[("b", math.log(0.5)), ("c", math.log(0.3))]]]
-    assert records.vote(members) == ["b"]
-    assert records.vote(members[:1]) == ["a"]
-    assert records.vote([[[]], [[]]]) == [""]
+    assert votes.vote(members) == ["b"]
+    assert votes.vote(members[:1]) == ["a"]
+    assert votes.vote([[[]], [[]]]) == [""]
 
 
 @pytest.mark.slow
@@ -175,32 +186,32 @@ def test_a_cell_is_trained_in_a_process_and_voted_on(
     tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("TRANSDUCE_CACHE", str(tmp_path / "cache"))
-    small = replace(records.record_of("g2p low ice"), languages=("ice",), seeds=1)
+    small = replace(record_of("g2p medium"), languages=("dut",), seeds=1)
     asked = replace_recipe(chosen(tmp_path / "out", data), "apart")
     results = Results.read(tmp_path / "out" / "records.jsonl")
-    monkeypatch.setattr(cells, "RESULTS", tmp_path / "none")
+    monkeypatch.setattr(session, "RESULTS", tmp_path / "none")
     assert records.run(small, results, asked), capsys.readouterr().out
     assert [(line["seed"], line["at_once"]) for line in results.lines] == [(1, 2)]
     assert records.run(small, results, asked)  # nothing is left to do
-    first, second = (records.candidates_of(asked.out, cell.key) for cell in two_seeds(small))
+    first, second = (votes.candidates_of(asked.out, cell.key) for cell in two_seeds(small))
     second.write_bytes(first.read_bytes())
     records.add_votes(replace(small, seeds=2), results, asked)
     assert results.lines[-1]["members"] == 2
-    assert results.lines[-1]["test_by_language"].keys() == {"ice"}
-    kept = json.loads(records.candidates_of(asked.out, results.lines[0]["key"]).read_text(encoding="utf-8"))
+    assert results.lines[-1]["test_by_language"].keys() == {"dut"}
+    kept = json.loads(votes.candidates_of(asked.out, results.lines[0]["key"]).read_text(encoding="utf-8"))
     assert len(kept["test"]) == len(WORDS)
 
 
-def two_seeds(record: records.Record) -> list[records.Cell]:
+def two_seeds(record: Record) -> list[Cell]:
     return list(replace(record, seeds=2).cells(record.recipes[0], "test"))
 
 
 def test_no_cell_is_begun_that_would_not_end_in_time(tmp_path: Path, data: Path) -> None:
     late = argparse.Namespace(**{**vars(chosen(tmp_path, data)), "until": 0.0})
-    assert not records.run(records.record_of("g2p high"), Results(tmp_path / "records.jsonl"), late)
+    assert not records.run(record_of("g2p high"), Results(tmp_path / "records.jsonl"), late)
     assert not (tmp_path / "logs").exists()
 
 
 def test_the_page_is_generated() -> None:
-    written = (cells.DOCS / "records.md").read_text(encoding="utf-8")
-    assert written == records.replaced(written, cells.read_results("records"))
+    written = (PAGES / "records.md").read_text(encoding="utf-8")
+    assert written == records_page.replaced(written, session.read_results("records"))

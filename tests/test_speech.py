@@ -1,9 +1,11 @@
 """Speech from manifest to transcript: what is read and left out, training that resumes, transcripts and their error rates."""
 
 import dataclasses
+import io
 import json
 import re
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 from safetensors.torch import load_file
 from tones import TINY, train, write_corpus
 
@@ -28,6 +31,7 @@ from transduce.data.augmentation import Augmentation
 from transduce.data.speech_store import SpeechStore
 from transduce.errors import DataError, SettingError, TransduceError
 from transduce.metrics import normalised_transcript, score_outputs
+from transduce.training.feature_display import features_line, shown_features
 from transduce.training.loop import Trainer
 from transduce.translator.picture import draw_attention
 from transduce.translator.transcription import RecordingPieces
@@ -83,7 +87,11 @@ def test_clips_of_common_voice_are_in_a_folder_beside_the_table(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("m.tsv", "audio\ttext\na.wav\n", r"m\.tsv:2: 1 columns, but the first line names 2"),
+        (
+            "m.tsv",
+            "audio\ttext\na.wav\n",
+            r"m\.tsv:2: 1 column, but the first line names 2: give audio, text, with a tab between them",
+        ),
         ("m.tsv", "audio\ttext\n\tone\n", r"m\.tsv:2: no recording"),
         ("m.tsv", "audio\ttext\toffset\na.wav\tone\tx\n", r"m\.tsv:2: offset is 'x', not a number of seconds"),
         ("m.jsonl", '{"audio": "a.wav"}\n', r"m\.jsonl:1: no text"),
@@ -237,7 +245,8 @@ def test_hostile_recordings_are_one_line_each_in_training(
     reasons |= {"hour.flac": "the recording is too long: 3600.0 s"}
     for number, (name, reason) in enumerate(reasons.items(), 26):
         assert f"hostile.tsv:{number}: {corpus / name}: {reason}" in said
-    assert "25 of 31 pairs (left out: 1 too long, 5 unusable recordings)" in said
+    long, unusable = "1 recording longer than data.max_seconds", "5 unusable recordings"
+    assert f"25 of 31 pairs (left out: {long} such as hostile.tsv:31, {unusable} such as hostile.tsv:26)" in said
 
 
 def test_hostile_recordings_are_one_line_each_in_transcribe(
@@ -332,9 +341,80 @@ def test_unusable_recordings_are_named_counted_and_left_out(corpus: Path, capsys
     said = capsys.readouterr().err
     assert f"{corpus}/bad.tsv:26: {corpus}/broken.wav: not a recording that can be read" in said.replace("\n", " ")
     assert "bad.tsv:27" in said
-    assert "24 of 27 pairs (left out: 1 too long, 2 unusable recordings)" in said
+    long, unusable = "1 transcript too long for CTC on the recording", "2 unusable recordings"
+    assert f"24 of 27 pairs (left out: {long} such as bad.tsv:28, {unusable} such as bad.tsv:26)" in " ".join(
+        said.split()
+    )
     with pytest.raises(DataError, match=r"bad\.tsv:26: .*broken\.wav: not a recording"):
         transduce.train(corpus / "b", train=corpus / "train.tsv", valid=corpus / "bad.tsv", steps=1, settings=settings)
+
+
+def test_each_reason_to_leave_out_a_recording_is_counted_by_itself_with_its_line(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twice, since the second run reads the counts from the cache; and only the first two of each reason are named."""
+    monkeypatch.setattr("transduce.data.speech_store.LISTED", 2)
+    second = 2 * np.sin(np.arange(2 * RATE))
+    pytest.importorskip("soundfile").write(corpus / "two-seconds.wav", second, RATE)
+    soft = [f"train0.wav\t{'low ' * 8}\tanna"] * 3  # 31 characters, for which there are at most 19 positions
+    lines = ["two-seconds.wav\tlow\tanna", f"train1.wav\t{'low ' * 20}\tanna", *soft, "train1.wav\t\tanna"]
+    (corpus / "left.tsv").write_text((corpus / "train.tsv").read_text() + "\n".join(lines) + "\n")
+    files = {"train": corpus / "left.tsv", "valid": corpus / "valid.tsv"}
+    settings = TINY | {"data.cache": str(tmp_path / "cache"), "data.max_seconds": 1.5, "data.max_length": 50}
+    for name in ("first", "second"):
+        transduce.train(tmp_path / name, **files, steps=1, settings=settings)
+        said = " ".join(capsys.readouterr().err.split())
+        summary = (
+            "training: 24 of 30 pairs (left out: 1 empty such as left.tsv:31, 1 recording longer than data.max_seconds such as "
+            "left.tsv:26, 1 transcript with too many tokens such as left.tsv:27, 3 transcripts too long for CTC on the recordings "
+            "such as left.tsv:28)"
+        )
+        assert summary in said
+        assert summary in (tmp_path / name / "README.md").read_text(encoding="utf-8")
+        assert (
+            f"left out: {corpus}/left.tsv:26: {corpus}/two-seconds.wav: the recording is too long: 2.0 s of at most 1.5 s"
+            in said
+        )
+        assert "left.tsv:27: the transcript is too long: 79 tokens of at most 49 (data.max_length)" in said
+        assert re.search(
+            r"left\.tsv:29: the transcript is too long for its recording: 31 tokens, but CTC has \d+ positions of 40 ms",
+            said,
+        )
+        assert "left.tsv:30: " not in said
+        assert "left out: 1 transcript too long for CTC on the recording, in other lines" in said
+        assert "left.tsv:31: the transcript is empty" in said
+
+
+def test_without_a_terminal_lines_say_how_far_the_features_are(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At most one line in 15 seconds: none for this corpus, until every piece of it may have one."""
+    monkeypatch.setattr("transduce.data.speech_store._AT_ONCE", 10)
+    files = {"train": corpus / "train.tsv", "valid": corpus / "valid.tsv"}
+    for seconds, expected in ((15.0, []), (0.0, ["10 of 24", "20 of 24", "24 of 24", "4 of 4"])):
+        monkeypatch.setattr("transduce.training.feature_display.PLAIN_EVERY_S", seconds)
+        settings = TINY | {"data.cache": str(tmp_path / f"cache{seconds}")}
+        transduce.train(tmp_path / f"run{seconds}", **files, steps=1, settings=settings)
+        said = capsys.readouterr().err
+        found = re.findall(r"features of (.*) recordings, [\d.e-]+ hours/s", said)
+        assert found == expected
+
+
+@pytest.mark.parametrize("error", [None, DataError("damaged")])
+def test_a_terminal_shows_a_bar_which_is_gone_at_the_end(error: DataError | None) -> None:
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=200, soft_wrap=True)
+    with suppress(DataError), shown_features(console, 2_000) as show:
+        show(1_500, 3.0)
+        if error:
+            raise error
+    shown = screen.getvalue()
+    assert re.search(r"features of 1,500 of 2,000 recordings, .* hours/s", shown)
+    assert shown.rindex("\x1b[?25h") > shown.rindex("features of")  # the cursor is back
+
+
+def test_the_line_about_features_has_the_rate() -> None:
+    assert features_line(1_500, 2_000, 3.0, 60.0) == "features of 1,500 of 2,000 recordings, 0.05 hours/s"
 
 
 def test_features_are_kept_in_16_bits_at_each_speed(corpus: Path, run: Path) -> None:

@@ -5,6 +5,7 @@ import json
 import math
 import re
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise, product
 from pathlib import Path
@@ -153,6 +154,32 @@ def test_a_model_without_ctc_has_no_times(corpus: Path, tmp_path: Path) -> None:
     train(corpus, tmp_path / "run", 2, **{"model.ctc_weight": 0.0, "model.ctc_search": 0.0})
     (transcript,) = transcribe(transduce.load(tmp_path / "run", device="cpu"), files_of(corpus, 1), words=True)
     assert transcript.segments[0].words == ()
+
+
+def fields_of(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """The path and the JSON type of every field of an object."""
+    for name, one in value.items():
+        here = f"{path}.{name}" if path else name
+        yield (
+            here,
+            {str: "string", list: "array"}.get(type(one), "number" if isinstance(one, float) else str(type(one))),
+        )
+        for item in one if isinstance(one, list) else []:
+            yield from fields_of(item, f"{here}[]")
+
+
+def test_the_reference_lists_every_field_of_json_with_its_type(
+    corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (Path(__file__).parents[1] / "docs/reference/file-formats.md").read_text(encoding="utf-8")
+    section = page.partition("## Outputs of `transcribe`")[2].partition("\n## ")[0]
+    listed = re.findall(r"^\| `([a-z.\[\]]+)` \| (\w+) \|", section, flags=re.MULTILINE)
+    files = [*files_of(corpus, 4), str(corpus / "missing.wav")]
+    assert main(["transcribe", str(corpus / "run"), *files, "--device", "cpu", "--json"]) == 2
+    *good, failed = map(json.loads, capsys.readouterr().out.splitlines())
+    assert sorted({field for one in good for field in fields_of(one)}) == sorted(listed)
+    assert failed == {"file": files[4], "text": "", "segments": [], "error": f"{files[4]}: no such file"}
+    assert {one["error"] for one in good} == {""}
 
 
 @pytest.mark.parametrize("form", ["srt", "vtt", "json", "txt"])

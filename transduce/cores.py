@@ -57,10 +57,15 @@ def tune_idle_threads() -> bool:
     OpenMP reads these variables once, when torch loads it, so call this before importing torch. Returns False, and changes
     nothing about threads, if torch is already imported. cuBLAS reads its variable later, when the GPU is first used.
     """
-    for name, value in REPEATABLE.items():
-        os.environ.setdefault(name, value)
+    fix_workspace()
     if "torch" in sys.modules:
         return False
     for name, value in IDLE_THREADS.items():
         os.environ.setdefault(name, value)
     return True
+
+
+def fix_workspace() -> None:
+    """Set the size of cuBLAS's workspace, unless the environment already does; call this before the GPU is first used."""
+    for name, value in REPEATABLE.items():
+        os.environ.setdefault(name, value)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from transduce.cores import available_cores, thread_refusal
+from transduce.cores import available_cores, fix_workspace, thread_refusal
 from transduce.errors import SettingError
 
 T = TypeVar("T")
@@ -65,6 +65,7 @@ def choose_device(kind: str = "auto", precision: str = "auto", threads: int = 0)
         raise SettingError("train.precision = bf16: PyTorch's bfloat16 crashes on this CPU: use fp32")
     torch.set_num_threads(threads or available_cores())
     if kind == "cuda":
+        fix_workspace()  # here too, because not every program that trains comes through `transduce.api`
         torch.backends.cuda.enable_cudnn_sdp(False)  # cuDNN plans attention for each new shape, which takes 0.2 s
         torch.backends.cudnn.deterministic = True  # convolutions, so that a run repeats the same bits
     bf16 = precision == "bf16" or (precision == "auto" and kind == "cuda" and torch.cuda.is_bf16_supported())

@@ -145,6 +145,13 @@ class Vocabulary:
         """The pieces of a line as spelt in it, `</s>` last; an unknown piece is shown as its text, not as `<unk>`."""
         return [*self._processor.encode(line, out_type=str), "</s>"]
 
+    def unknown_texts(self, line: str) -> list[str]:
+        """What each `<unk>` of a line stands for: one or more characters, without the spaces between them."""
+        ids = self.encode([line])[0]
+        return [
+            piece.replace("\u2581", "") for piece, one in zip(self.written(line), ids, strict=True) if one == UNKNOWN
+        ]
+
     @cached_property
     def language_tags(self) -> tuple[str, ...]:
         """The pieces that ask for a target language, such as `>>de<<`."""

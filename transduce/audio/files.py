@@ -3,6 +3,8 @@
 Needs the package soundfile, the extra `speech`. Every error is one line that names the file.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,25 +20,27 @@ SHORTEST_SECONDS = 0.05  # two positions of the encoder
 
 
 class AudioError(DataError):
-    """A recording that cannot be used. `reason` says why in two words, so that such recordings can be counted."""
+    """A recording that cannot be used. `reason` says why in a few words, so that such recordings can be counted."""
 
-    def __init__(self, path: str, reason: str, message: str) -> None:
-        super().__init__(f"{path}: {message}")
-        self.reason = reason
+    def __init__(self, recording: Recording, reason: str, message: str) -> None:
+        super().__init__(f"{recording.path}: {message}")
+        self.recording, self.reason = recording, reason
 
 
 def read_samples(recording: Recording, longest_seconds: float = 0.0) -> Tensor:
     """The samples of a recording, with the mean of its channels; `longest_seconds` of 0 means that any length is read."""
     sound, rate = _read(recording, longest_seconds)
     samples = torch.from_numpy(sound).mean(1)
-    path = recording.path
-    if not len(samples):
-        raise AudioError(path, "empty", "the recording is empty: it has no samples")
     if not bool(samples.isfinite().all()):
-        raise AudioError(path, "broken", "the recording has samples that are NaN or infinite")
-    if len(samples) < SHORTEST_SECONDS * rate:
-        raise AudioError(path, "too short", f"the recording is too short: {1000 * len(samples) / rate:.0f} ms")
+        raise AudioError(recording, "broken", "the recording has samples that are NaN or infinite")
     return resample(samples, rate, RATE)
+
+
+def check_header(recording: Recording) -> None:
+    """Refuse a recording whose header shows that it cannot be used; its samples are not read, which takes twenty times as long."""
+    with _opened(recording) as file:
+        begin, end = _part(recording, file.samplerate, file.frames)
+        _check_shortest(recording, end - begin, file.samplerate)
 
 
 def soundfile() -> Any:
@@ -49,25 +53,34 @@ def soundfile() -> Any:
 
 
 def _read(recording: Recording, longest_seconds: float) -> tuple[Any, int]:
-    package, path = soundfile(), recording.path
-    if Path(path).is_dir():
-        raise AudioError(path, "unreadable", "is a folder, not a recording")
-    if not Path(path).is_file():
-        raise AudioError(path, "missing", "no such file")
-    try:
-        with package.SoundFile(path) as file:
-            rate = file.samplerate
-            begin, end = _part(recording, rate, file.frames)
-            _check_length(path, (end - begin) / rate, longest_seconds)
-            file.seek(begin)
-            sound = file.read(end - begin, dtype="float32", always_2d=True)
-    except (package.LibsndfileError, RuntimeError, TypeError):
-        empty = not Path(path).stat().st_size
-        what = "is empty" if empty else "not a recording that can be read: of another type, damaged or incomplete"
-        raise AudioError(path, "broken", what) from None
+    with _opened(recording) as file:
+        rate = file.samplerate
+        begin, end = _part(recording, rate, file.frames)
+        _check_longest(recording, (end - begin) / rate, longest_seconds)
+        file.seek(begin)
+        sound = file.read(end - begin, dtype="float32", always_2d=True)
     if len(sound) < end - begin:
-        raise AudioError(path, "broken", f"the file is cut short: {len(sound):,} of {end - begin:,} samples are there")
+        message = f"the file is cut short: {len(sound):,} of {end - begin:,} samples are there"
+        raise AudioError(recording, "broken", message)
+    _check_shortest(recording, len(sound), rate)
     return sound, rate
+
+
+@contextmanager
+def _opened(recording: Recording) -> Iterator[Any]:
+    """The recording's file; errors while it is open are those of a file that cannot be read."""
+    package, path = soundfile(), Path(recording.path)
+    if path.is_dir():
+        raise AudioError(recording, "unreadable", "is a folder, not a recording")
+    if not path.is_file():
+        raise AudioError(recording, "missing", "no such file")
+    try:
+        with package.SoundFile(recording.path) as file:
+            yield file
+    except (package.LibsndfileError, RuntimeError, TypeError):
+        empty = not path.stat().st_size
+        what = "is empty" if empty else "not a recording that can be read: of another type, damaged or incomplete"
+        raise AudioError(recording, "broken", what) from None
 
 
 def _part(recording: Recording, rate: int, frames: int) -> tuple[int, int]:
@@ -75,15 +88,25 @@ def _part(recording: Recording, rate: int, frames: int) -> tuple[int, int]:
     begin, end = round(recording.begin * rate), round(recording.end * rate) or frames
     if begin > frames or end > frames + rate // 10:  # manifests round times
         raise AudioError(
-            recording.path,
-            "broken",
-            f"the part from {recording.begin:g} to {recording.end:g} s is beyond the end of the recording, {frames / rate:.2f} s",
+            recording,
+            "beyond the end",
+            f"the part from {_times(recording)} is beyond the end of the recording, {frames / rate:.2f} s",
         )
     return begin, max(begin, min(end, frames))
 
 
-def _check_length(path: str, seconds: float, longest_seconds: float) -> None:
+def _times(recording: Recording) -> str:
+    return f"{recording.begin:g} to {recording.end:g} s" if recording.end else f"{recording.begin:g} s to the end"
+
+
+def _check_longest(recording: Recording, seconds: float, longest_seconds: float) -> None:
     if longest_seconds and seconds > longest_seconds:
-        raise AudioError(
-            path, "too long", f"the recording is too long: {seconds:.1f} s of at most {longest_seconds:g} s"
-        )
+        message = f"the recording is too long: {seconds:.1f} s of at most {longest_seconds:g} s"
+        raise AudioError(recording, "too long", message)
+
+
+def _check_shortest(recording: Recording, samples: int, rate: int) -> None:
+    if not samples:
+        raise AudioError(recording, "empty", "the recording is empty: it has no samples")
+    if samples < SHORTEST_SECONDS * rate:
+        raise AudioError(recording, "too short", f"the recording is too short: {1000 * samples / rate:.0f} ms")

@@ -14,20 +14,20 @@ from torch import Tensor
 
 from transduce.audio.features import RATE
 from transduce.audio.files import SHORTEST_SECONDS, AudioError, soundfile
-from transduce.audio.recording import TYPES
+from transduce.audio.recording import TYPES, Recording
 from transduce.audio.resampling import resample
 
 CHANNELS = 32
 RATES = (4_000, 192_000)  # hertz
 _AT_ONCE = 1 << 20  # values that are decoded at once
-_NAME = "the recording"
+_UPLOADED = Recording("the recording")
 
 
 class UploadError(AudioError):
     """A recording that is refused; `reason` is `type`, `too long`, `too short`, `empty` or `broken`."""
 
     def __init__(self, reason: str, message: str) -> None:
-        super().__init__(_NAME, reason, message)
+        super().__init__(_UPLOADED, reason, message)
 
 
 @dataclass(frozen=True)

@@ -61,15 +61,20 @@ def score_text(options: Options) -> int:
     for stride in strides:
         found.append(model.score(texts, stride))
         if found[0].unknown and len(found) == 1:
-            print(
-                f"warning: {found[0].unknown:,} of {found[0].tokens:,} tokens are not in the vocabulary, so the figures look better than they are",
-                file=sys.stderr,
-            )
+            print(_about_unknown(found[0]), file=sys.stderr)
         if not options.json:
             print(_line(found[-1]), flush=True)
     if options.json:
         print_json([_as_dict(score) for score in found])
     return 0
+
+
+def _about_unknown(score: "TextScore") -> str:
+    return (
+        f"warning: {score.unknown_characters:,} of {score.characters:,} characters ({score.unknown_bytes:,} of {score.bytes:,} bytes) are "
+        "not in the vocabulary. The model does not predict which they are, so all figures look better than they are: "
+        f"with these characters spelt in bytes, {score.bits_per_byte:.4f} bits per byte would be up to {score.most_bits_per_byte:.4f}"
+    )
 
 
 def _line(score: "TextScore") -> str:
@@ -81,7 +86,7 @@ def _line(score: "TextScore") -> str:
 
 
 def _as_dict(score: "TextScore") -> dict[str, Any]:
-    figures = ("bits_per_byte", "nats_per_token", "perplexity_per_word", "signature")
+    figures = ("bits_per_byte", "most_bits_per_byte", "nats_per_token", "perplexity_per_word", "signature")
     return {name: getattr(score, name) for name in figures} | asdict(score)
 
 

@@ -2,8 +2,8 @@
 
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, replace
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from transduce.translator import Translator, open_folder
 from transduce.translator.engines import say_to_stderr
 
 if TYPE_CHECKING:
+    from transduce.data.recorded_pairs import Places
     from transduce.translator.evaluation import Evaluation
     from transduce.translator.language_model import LanguageModel
 
@@ -28,17 +29,18 @@ FULL_PRECISION: dict[str, Any] = {"engine": "torch", "shortlist": False, "quanti
 
 def evaluate(options: Options) -> int:
     _check_output(options)
-    sources, references = read_test_set(options)
+    files = read_test_set(options)
     results = {}
     for engine in ("torch", "ct2") if options.engine == "both" else (options.engine,):
         compared = FULL_PRECISION if (engine, options.engine) == ("torch", "both") else {"engine": engine}
         translator = load(options, **compared)
-        results[engine] = _evaluate(translator, sources, references, options)
+        results[engine] = _evaluate(translator, files, options)
     first = next(iter(results.values()))
     Notices(translator.reads_features).add_all(first.translations).print()
-    _report_merged(len(sources) - len(first.sources))
+    _report_merged(len(files.sources) - len(first.sources))
     if options.output:
-        Path(options.output).write_text("".join(f"{text}\n" for text in first.outputs_for(sources)), encoding="utf-8")
+        outputs = first.outputs_for(files.sources)
+        Path(options.output).write_text("".join(f"{text}\n" for text in outputs), encoding="utf-8")
     if options.engine == "both":
         _print_both(results["torch"], results["ct2"], options)
     elif options.json:
@@ -55,11 +57,12 @@ def _check_output(options: Options) -> None:
         check_place(options.output)
 
 
-def _evaluate(
-    translator: Translator, sources: list[str], references: list[list[str]], options: Options
-) -> "Evaluation":
-    request, merge = search_request(translator, options), options.references
-    return api.evaluate(translator, sources, *references, request=request, metrics=options.metrics, merge=merge)
+def _evaluate(translator: Translator, files: "TestFiles", options: Options) -> "Evaluation":
+    given: dict[str, Any] = {"metrics": options.metrics, "merge": options.references}
+    with files.naming_lines():
+        return api.evaluate(
+            translator, files.sources, *files.references, request=search_request(translator, options), **given
+        )
 
 
 def _report_merged(count: int) -> None:
@@ -70,13 +73,32 @@ def _report_merged(count: int) -> None:
         )
 
 
-def read_test_set(options: Options) -> tuple[list[str], list[list[str]]]:
-    """The sources and each list of references, read before the model is loaded, so that errors appear at once."""
+@dataclass(frozen=True)
+class TestFiles:
+    """What the files of a test set have."""
+
+    __test__ = False  # tells pytest that this is not a class of tests
+
+    sources: list[str]
+    references: list[list[str]]  # each is as long as the sources
+    places: "Places | None" = None  # the line that names each recording; None if sources are texts
+
+    def naming_lines(self) -> AbstractContextManager[None]:
+        """Errors about recordings name the line of the test set."""
+        if self.places is None:
+            return nullcontext()
+        from transduce.data.recorded_pairs import naming_lines
+
+        return naming_lines(self.places)
+
+
+def read_test_set(options: Options) -> TestFiles:
+    """The test set, read before the model is loaded, so that errors appear at once."""
     data = _format_of(options)
     with _plain_files(options.files) as (source, *others):
         groups: list[tuple[str, ...]] = [(source, other) for other in others] or [(source,)]
         sides = [_read_pairs(data, group) for group in groups]
-    return sides[0][0], [references for _, references in sides]
+    return replace(sides[0], references=[references for side in sides for references in side.references])
 
 
 def _print_both(torch: "Evaluation", ct2: "Evaluation", options: Options) -> None:
@@ -120,10 +142,12 @@ def score(options: Options) -> int:
     if options.quantization and options.engine != "ct2":
         raise SettingError("--quantization has no effect on the torch engine: add --engine ct2, or leave it out")
     with _plain_files(options.files) as files:
-        sources, targets = _read_pairs(_format_of(options), files)
+        pairs = _read_pairs(_format_of(options), files)
     translator = load(options)
     notices = Notices(translator.reads_features)
-    for scored in translator.score_tokens(sources, targets):
+    with pairs.naming_lines():
+        all_scored = translator.score_tokens(pairs.sources, pairs.references[0])
+    for scored in all_scored:
         notices.cut += scored.cut > 0
         if options.json:
             print_json({"log_probability": scored.log_probability, **asdict(scored)})
@@ -163,9 +187,14 @@ def _format_of(options: Options) -> DataConfig:
     return replace(data, skip_blank_lines=data.skip_blank_lines or options.skip_blank_lines)
 
 
-def _read_pairs(data: DataConfig, files: Sequence[str]) -> tuple[list[str], list[str]]:
-    corpus = Corpus.of((tuple(files),), data)
-    if data.task != "speech" and any(map(is_manifest, corpus.groups)):
+def _read_pairs(data: DataConfig, files: Sequence[str]) -> TestFiles:
+    """The pairs of a table or of two files; their targets are the only list of references."""
+    corpus, places = Corpus.of((tuple(files),), data), None
+    if data.task == "speech":
+        from transduce.data.recorded_pairs import check_recordings
+
+        places = check_recordings(corpus)
+    elif any(map(is_manifest, corpus.groups)):
         raise DataError(
             f"{' '.join(files)}: names recordings, and this model {data.what_it_does}: give files with text"
         )
@@ -174,4 +203,4 @@ def _read_pairs(data: DataConfig, files: Sequence[str]) -> tuple[list[str], list
     sources, targets = read_pairs(corpus)
     if not sources:
         raise DataError(f"{' '.join(files)}: the input is empty: give at least one pair")
-    return sources, targets
+    return TestFiles(sources, [targets], places)

@@ -13,24 +13,25 @@ from transduce.translator import Translator
 def rerank(options: Options) -> int:
     if not Path(options.output).resolve().parent.is_dir():
         raise SettingError(f"{options.output}: the folder {Path(options.output).parent} does not exist")
-    sources, references = read_test_set(options)
+    files = read_test_set(options)
     loading = replace(load_options(options), to=options.to, lm="")  # the language model judges, and does not search
     translator = Translator.load(options.run, loading)
     changes = {name: getattr(options, name) for name in ("beam", "alpha", "length_penalty", "max_extra")}
-    tuned = api.tune_reranker(
-        translator,
-        sources,
-        *references,
-        output=options.output,
-        lm=options.lm,
-        reverse=options.reverse,
-        n_best=options.n_best,
-        metric=options.metric,
-        seed=options.seed,
-        request=translator.request(**changes),
-        options=loading,
-        quiet=options.quiet,
-    )
+    with files.naming_lines():
+        tuned = api.tune_reranker(
+            translator,
+            files.sources,
+            *files.references,
+            output=options.output,
+            lm=options.lm,
+            reverse=options.reverse,
+            n_best=options.n_best,
+            metric=options.metric,
+            seed=options.seed,
+            request=translator.request(**changes),
+            options=loading,
+            quiet=options.quiet,
+        )
     if options.json:
         print_json(asdict(tuned))
     else:

@@ -10,6 +10,7 @@ from pathlib import Path
 from transduce.comparison.request import CompareRequest
 from transduce.config import Config, DataConfig
 from transduce.data import Corpus, is_table, read_lines, read_pairs
+from transduce.data.recorded_pairs import check_recordings
 from transduce.errors import DataError, SettingError
 from transduce.metrics import PRONUNCIATION_METRICS, SACREBLEU, are_phonemes, bleu_tokenizer, translation_metrics
 from transduce.translator.evaluation import TaskMetrics, TestSet, merges_references, task_metrics
@@ -55,7 +56,10 @@ def _read_files(request: CompareRequest, config: Config | None) -> tuple[list[st
         sources = read_lines(str(request.source))
         references = [_read_all(Path(path), len(sources), "reference") for path in request.references]
     elif is_table(str(request.source)):
-        sources, targets = read_pairs(Corpus.of(((str(request.source),),), data))
+        corpus = Corpus.of(((str(request.source),),), data)
+        if data.task == "speech":
+            check_recordings(corpus)
+        sources, targets = read_pairs(corpus)
         references = [targets]
     else:
         raise SettingError(f"{request.source}: add --reference FILE, or give a .tsv or .jsonl file that has both sides")

@@ -136,7 +136,7 @@ class Corpus:
         if is_kaldi_folder(group[0]):
             yield _block_of(list(kaldi_utterances(group[0])))
             return
-        parse = _manifest_parser(group) or TableParser(self, group)
+        parse = _manifest_parser(group, self.skip_blank_lines) or TableParser(self, group)
         for sides in _lines_together(group):
             yield replace(
                 parse(sides[0].lines) if len(group) == 1 else PairBlock(sides[0].lines, sides[1].lines, 0, 0),
@@ -155,11 +155,17 @@ def is_manifest(group: Group) -> bool:
     return names_recordings(keys_of(first) if kind_of(group) == "json" else first.split("\t"))
 
 
-def _manifest_parser(group: Group) -> Callable[[list[str]], PairBlock] | None:
+def _manifest_parser(group: Group, skip_blank_lines: bool) -> Callable[[list[str]], PairBlock] | None:
     if not is_manifest(group):
         return None
-    parse = ManifestParser(group[0], kind_of(group))
-    return lambda lines: _block_of(parse(lines))
+    parse = ManifestParser(group[0], kind_of(group), skip_blank_lines)
+
+    def parsed(lines: list[str]) -> PairBlock:
+        before = parse.blank
+        block = _block_of(parse(lines))
+        return replace(block, blank=parse.blank - before)
+
+    return parsed
 
 
 def _block_of(utterances: list[Utterance]) -> PairBlock:

@@ -21,6 +21,7 @@ from transduce.audio.recording import Recording
 from transduce.data.json_lines import json_object
 from transduce.errors import DataError
 
+NAME_COLUMNS = "begin the table with a line that names its columns, audio and text, with a tab between them"
 _AUDIO = ("audio", "audio_filepath", "path")
 _TEXT = ("text", "sentence", "transcript", "target")
 _SPEAKER = ("speaker", "client_id", "speaker_id")
@@ -65,8 +66,9 @@ def is_kaldi_folder(path: str) -> bool:
 class ManifestParser:
     """Turns the lines of a TSV or JSONL manifest into utterances, block by block."""
 
-    def __init__(self, path: str, kind: str) -> None:
+    def __init__(self, path: str, kind: str, skip_blank_lines: bool = False) -> None:
         self.path, self.kind, self.line, self.header = path, kind, 0, list[str]()
+        self.skip_blank_lines, self.blank = skip_blank_lines, 0  # lines that were skipped
 
     def __call__(self, lines: Sequence[str]) -> list[Utterance]:
         return [utterance for line in lines for utterance in self._parse(line)]
@@ -74,24 +76,40 @@ class ManifestParser:
     def _parse(self, line: str) -> Iterator[Utterance]:
         self.line += 1
         where = f"{self.path}:{self.line}"
-        if self.kind == "json":
+        if not line.strip() and self.skip_blank_lines:
+            self.blank += 1
+        elif not line.strip():
+            raise DataError(f"{where}: blank line: use --skip-blank-lines to skip such lines")
+        elif self.kind == "json":
             yield utterance(json_object(line, where), self.path, where)
         elif not self.header:
-            self.header = line.split("\t")
+            self.header = _with_texts(line.split("\t"), where)
         else:
-            fields = line.split("\t")
-            if len(fields) != len(self.header):
-                raise DataError(f"{where}: {len(fields)} columns, but the first line names {len(self.header)}")
-            yield utterance(dict(zip(self.header, fields, strict=True)), self.path, where)
+            yield utterance(self._record(line.split("\t"), where), self.path, where)
+
+    def _record(self, fields: list[str], where: str) -> dict[str, str]:
+        if len(fields) != len(self.header):
+            raise DataError(
+                f"{where}: {len(fields)} column{'s' * (len(fields) != 1)}, but the first line names {len(self.header)}: "
+                f"give {', '.join(self.header)}, with a tab between them"
+            )
+        return dict(zip(self.header, fields, strict=True))
+
+
+def _with_texts(header: list[str], where: str) -> list[str]:
+    """The header, which must name a column of texts."""
+    if not set(header) & set(_TEXT):
+        raise DataError(f"{where}: no column `text` among {', '.join(header)}: name the column of the words `text`")
+    return header
 
 
 def utterance(record: Mapping[str, Any], manifest: str, where: str) -> Utterance:
     """The utterance that a line of a manifest describes."""
     audio, text = _first(record, _AUDIO), _first(record, _TEXT)
     if not isinstance(audio, str) or not audio:
-        raise DataError(f"{where}: no recording: `audio` must have its path")
+        raise DataError(f"{where}: no recording: `{_named(record, _AUDIO)}` must have its path")
     if not isinstance(text, str):
-        raise DataError(f"{where}: no text: `text` must have the words that are spoken")
+        raise DataError(f"{where}: no text: `{_named(record, _TEXT)}` must have the words that are spoken")
     begin, length = _seconds(record, "offset", where), _seconds(record, "duration", where)
     speaker = str(_first(record, _SPEAKER) or "")
     # NeMo's manifests give the duration of whole files too.
@@ -105,7 +123,7 @@ def utterance(record: Mapping[str, Any], manifest: str, where: str) -> Utterance
 def kaldi_utterances(folder: str) -> Iterator[Utterance]:
     """The utterances of a folder of Kaldi's, in the order of its `text`."""
     sounds, segments, speakers = (_table(folder, name) for name in ("wav.scp", "segments", "utt2spk"))
-    for number, (key, text) in enumerate(_table(folder, "text").items(), 1):
+    for number, key, text in _rows(folder, "text"):
         where = f"{folder}/text:{number}"
         path, begin, end = key, 0.0, 0.0
         if segments:
@@ -129,24 +147,36 @@ def _utterance(folder: Path, recording: Recording, text: str, where: str) -> Utt
 
 
 def _segment(line: str, where: str) -> tuple[str, float, float]:
-    fields = line.split()
     try:
-        return fields[0], float(fields[1]), float(fields[2])
+        path, begin, end = line.split()[0], *map(float, line.split()[1:3])
+        if 0 <= begin < 1e6 and 0 <= end < 1e6:
+            return path, begin, end
     except (IndexError, ValueError):
-        raise DataError(f"{where}: its line in `segments` must be: utterance recording begin end") from None
+        pass
+    raise DataError(f"{where}: its line in `segments` must be: utterance recording begin end")
 
 
 def _table(folder: str, name: str) -> dict[str, str]:
     """The lines of a file of Kaldi's, by their first word."""
+    return {key: rest for _, key, rest in _rows(folder, name)}
+
+
+def _rows(folder: str, name: str) -> list[tuple[int, str, str]]:
+    """The number, the first word and the rest of each line of a file of Kaldi's; none if there is no such file."""
     path = Path(folder, name)
     if not path.exists():
-        return {}
+        return []
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: cannot be read: {error}") from None
-    fields = [line.split(maxsplit=1) for line in lines if line.strip()]
-    return {key: rest[0].strip() if rest else "" for key, *rest in fields}
+    fields = [(number, line.split(maxsplit=1)) for number, line in enumerate(lines, 1) if line.strip()]
+    return [(number, key, rest[0].strip() if rest else "") for number, (key, *rest) in fields]
+
+
+def _named(record: Mapping[str, Any], names: Sequence[str]) -> str:
+    """The first of these names that a record has; by default the first of all."""
+    return next((name for name in names if name in record), names[0])
 
 
 def _first(record: Mapping[str, Any], names: Sequence[str]) -> Any:

@@ -1,10 +1,11 @@
 """The store of a speech corpus: the features of every recording at each speed, and the ids of its text.
 
-Built once on all cores and memory-mapped, as the store of texts is. Recordings that cannot be used are left out of training data,
-listed by file and line, and counted; in validation data they are an error, since every line of it is scored.
+Built once on all cores and memory-mapped, as the store of texts is. Utterances that cannot be used are left out of training data,
+listed by file and line, and counted by reason; in validation data, recordings that cannot be read are an error, since every line is scored.
 """
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
@@ -23,16 +24,21 @@ from transduce.config.models.speech import SHORTER
 from transduce.data import cache
 from transduce.data.augmentation import Augmentation
 from transduce.data.corpus import Corpus, PairBlock
+from transduce.data.feature_progress import ShowFeatures, WatchFeatures, unwatched
 from transduce.data.ragged import Numbers, Ragged, RaggedWriter, Rows
+from transduce.data.recorded_pairs import at_line
 from transduce.data.scanning import Scan
-from transduce.data.store import STORE, Report, in_parallel
+from transduce.data.store import LEFT_OUT, STORE, Report, in_parallel
 from transduce.errors import DataError
 from transduce.files import write_durably
 from transduce.text import UNKNOWN, Vocabularies, Vocabulary
 
-FORMAT = 2  # since 2, short utterances share their statistics among bins
-LISTED = 20  # unusable recordings that are named; the others are counted
+FORMAT = (
+    3  # since 2, short utterances share their statistics among bins; since 3, each reason for leaving out is counted
+)
+LISTED = 20  # utterances left out for a reason that are named; the others are counted
 _AT_ONCE = 32  # utterances that a core works on
+POSITION_MS = round(1000 * SHORTER * FRAME_SECONDS)  # of the encoder
 _META = "meta.json"
 _FEATURES = "<f2"
 
@@ -57,6 +63,15 @@ class SpeechRules:
         return SpeechRules((1.0,), 0.0, longest_text, True, trim_quiet)
 
 
+@dataclass(frozen=True)
+class LeftOut:
+    """An utterance that is not in the store."""
+
+    reason: str  # one of those of `Report`
+    place: str  # file:line
+    message: str
+
+
 class SpeechStore:
     """Features and ids, in the order of the corpus."""
 
@@ -64,13 +79,18 @@ class SpeechStore:
         meta = json.loads((path / _META).read_text())
         self.path = path
         self.report = Report.read(meta["report"])
-        self.problems: list[str] = meta["problems"]
+        self.left_out = [LeftOut(**one) for one in meta["left_out"]]
         self.speeds: tuple[float, ...] = tuple(meta["speeds"])
         self.groups: tuple[int, ...] = tuple(meta["groups"])
         self.features = [Ragged(path, f"features{number}", _FEATURES) for number in range(len(self.speeds))]
         self.ids = Ragged(path, "target", meta["target_type"])
         self.source_lengths: NDArray[np.int32] = self.features[0].lengths // BINS
         self.target_lengths: NDArray[np.int32] = self.ids.lengths
+
+    def summary(self) -> str:
+        """One line for people, with an example of each reason for which utterances were left out."""
+        first = {one.reason: Path(one.place).name for one in reversed(self.left_out)}
+        return self.report.summary(first)
 
     @property
     def size(self) -> int:
@@ -141,37 +161,55 @@ def open_or_build_speech(
     folder: Path,
     *,
     notify: Callable[[str], None] = cache.to_stderr,
+    watch: WatchFeatures = unwatched,
 ) -> SpeechStore:
     """The store of this corpus, from the cache in `folder` or built now; unusable recordings are reported both times."""
     name = STORE + cache.entry_key("speech", FORMAT, scan.content, vocabulary.model, rules)
 
     def build(path: Path) -> None:
         notify(f"computing the features of {scan.pairs:,} recordings")
-        report = _write(
-            in_parallel(partial(_encode, vocabulary, rules), _pieces(corpus)), vocabulary, corpus, rules, path
-        )
+        pieces = in_parallel(partial(_encode, vocabulary, rules), _pieces(corpus))
+        with watch(scan.pairs) as show:
+            report = _write(_shown(pieces, show), vocabulary, corpus, rules, path)
         if report.kept == 0:
-            raise DataError(_nothing_left(report, json.loads((path / _META).read_text())["problems"]))
+            raise DataError(_nothing_left(report, json.loads((path / _META).read_text())["left_out"][0]))
 
     store = SpeechStore(cache.open_or_write(folder, name, build, notify))
-    for problem in store.problems[:LISTED]:
-        notify(f"left out: {problem}")
-    if len(store.problems) > LISTED:
-        notify(f"left out: {len(store.problems) - LISTED:,} more recordings that cannot be used")
+    for line in _listed(store):
+        notify(f"left out: {line}")
     return store
 
 
-def _nothing_left(report: Report, problems: list[str]) -> str:
-    if not problems:
-        return f"no recording is left to train on: {report.summary()}"
-    return f"none of the recordings can be used; the first of {report.pairs:,}: {problems[0]} (paths are relative to the table)"
+def _shown(pieces: "Iterator[_Encoded]", show: ShowFeatures) -> "Iterator[_Encoded]":
+    """The pieces; after each, it is shown how many recordings are done and how long they are."""
+    report = Report()
+    for piece in pieces:
+        report += piece.report
+        show(report.pairs, report.source_tokens * FRAME_SECONDS / 3600)
+        yield piece
+
+
+def _listed(store: SpeechStore) -> Iterator[str]:
+    """The utterances that were left out, by reason; at most `LISTED` of each are named."""
+    for reason in LEFT_OUT:
+        named = [one for one in store.left_out if one.reason == reason]
+        yield from (f"{one.place}: {one.message}" for one in named)
+        if more := getattr(store.report, reason) - len(named):
+            yield f"{replace(store.report, **{reason: more}).left_out(reason)}, in other lines"
+
+
+def _nothing_left(report: Report, first: dict[str, str]) -> str:
+    where = "" if first["reason"] != "unusable" else " (paths are relative to the table)"
+    return (
+        f"no recording is left to train on: {report.summary()}; the first: {first['place']}: {first['message']}{where}"
+    )
 
 
 @dataclass(frozen=True)
 class _Encoded:
     arrays: dict[str, Rows]
     report: Report
-    problems: list[str]
+    left_out: list[LeftOut]
     group: int
 
 
@@ -186,44 +224,47 @@ def _pieces(corpus: Corpus) -> Iterator[PairBlock]:
 def _encode(vocabulary: Vocabulary, rules: SpeechRules, block: PairBlock) -> _Encoded:
     sounds: list[list[Features]] = []
     ids: list[list[int]] = []
-    problems: list[str] = []
-    reasons: list[str] = []
+    left_out: list[LeftOut] = []
     for source, target, place in zip(block.source, vocabulary.encode(block.target), block.places, strict=True):
-        try:
-            features = features_at_speeds(
-                Recording.parse(source), rules.speeds, rules.longest_seconds, rules.trim_quiet
-            )
-        except AudioError as error:
-            if rules.strict:
-                raise DataError(f"{place}: {error}") from None
-            problems.append(f"{place}: {error}")
-            reasons.append("too long" if error.reason == "too long" else "unusable")
-            continue
-        reason = _left_out(features[0], target, rules)
-        if reason:
-            reasons.append(reason)
+        found = _utterance(source, target, place, rules)
+        if isinstance(found, LeftOut):
+            left_out.append(found)
         else:
-            sounds.append(features)
+            sounds.append(found)
             ids.append(target)
-    return _encoded(sounds, ids, vocabulary, _report(block, ids, reasons), problems, block.group)
+    return _encoded(sounds, ids, vocabulary, _report(block, ids, left_out), left_out, block.group)
 
 
-def _left_out(features: Features, target: list[int], rules: SpeechRules) -> str:
-    """Why an utterance is left out, or nothing. A text needs at least one position of the encoder for each token."""
-    if len(target) == 1 and not rules.strict:
-        return "empty"
-    alignable = rules.strict or len(target) - 1 <= -(-len(features) // SHORTER)
-    return "" if len(target) <= rules.longest_text and alignable else "too long"
+def _utterance(source: str, target: list[int], place: str, rules: SpeechRules) -> list[Features] | LeftOut:
+    """The features of a recording at each speed, or why it is left out."""
+    recording = Recording.parse(source)
+    try:
+        features = features_at_speeds(recording, rules.speeds, rules.longest_seconds, rules.trim_quiet)
+        return _unfit(features[0], target, place, rules) or features
+    except AudioError as error:
+        if rules.strict:
+            raise at_line(error, place) from None
+        return LeftOut("long_recordings" if error.reason == "too long" else "unusable", place, str(error))
 
 
-def _report(block: PairBlock, ids: list[list[int]], reasons: list[str]) -> Report:
-    return Report(
-        pairs=len(block.source),
-        kept=len(ids),
-        empty=reasons.count("empty"),
-        too_long=reasons.count("too long"),
-        unusable=reasons.count("unusable"),
-    )
+def _unfit(features: Features, target: list[int], place: str, rules: SpeechRules) -> LeftOut | None:
+    """Why a recording and its text are left out, or None. CTC needs at least one position of the encoder for each token."""
+    tokens, positions = len(target) - 1, -(-len(features) // SHORTER)
+    if not tokens and not rules.strict:
+        return LeftOut("empty", place, "the transcript is empty")
+    if len(target) > rules.longest_text:
+        limit = f"{rules.longest_text - 1:,}{'' if rules.strict else ' (data.max_length)'}"
+        return LeftOut("long_transcripts", place, f"the transcript is too long: {tokens:,} tokens of at most {limit}")
+    if tokens > positions and not rules.strict:
+        message = (
+            f"the transcript is too long for its recording: {tokens:,} tokens, but CTC has {positions:,} positions"
+        )
+        return LeftOut("unalignable", place, f"{message} of {POSITION_MS} ms")
+    return None
+
+
+def _report(block: PairBlock, ids: list[list[int]], left_out: list[LeftOut]) -> Report:
+    return Report(pairs=len(block.source), kept=len(ids), **Counter(one.reason for one in left_out))
 
 
 def _encoded(
@@ -231,7 +272,7 @@ def _encoded(
     ids: list[list[int]],
     vocabulary: Vocabulary,
     counts: Report,
-    problems: list[str],
+    left_out: list[LeftOut],
     group: int,
 ) -> _Encoded:
     by_speed = zip(*sounds, strict=True)
@@ -243,7 +284,7 @@ def _encoded(
         target_tokens=len(target.values),
         target_unknown=int(np.count_nonzero(target.values == UNKNOWN)),
     )
-    return _Encoded({**arrays, "target": target}, report, problems, group)
+    return _Encoded({**arrays, "target": target}, report, left_out, group)
 
 
 def _rows(features: list[Features]) -> Rows:
@@ -254,7 +295,7 @@ def _rows(features: list[Features]) -> Rows:
 def _write(
     pieces: Iterator[_Encoded], vocabulary: Vocabulary, corpus: Corpus, rules: SpeechRules, path: Path
 ) -> Report:
-    report, problems, kept = Report(), list[str](), [0] * len(corpus.groups)
+    report, left_out, kept = Report(), list[LeftOut](), [0] * len(corpus.groups)
     names = [*(f"features{number}" for number in range(len(rules.speeds))), "target"]
     with ExitStack() as files:
         writers = {name: files.enter_context(RaggedWriter(path, name)) for name in names}
@@ -262,17 +303,28 @@ def _write(
             for name, rows in piece.arrays.items():
                 writers[name].append(rows)
             report += piece.report
-            problems += piece.problems
+            left_out += piece.left_out
             kept[piece.group] += piece.report.kept
     meta = {
         "report": asdict(report),
-        "problems": problems,
+        "left_out": [asdict(one) for one in _first_of_each(left_out)],
         "speeds": rules.speeds,
         "groups": kept,
         "target_type": _id_type(vocabulary),
     }
     write_durably(path / _META, json.dumps(meta, indent=1).encode())
     return report
+
+
+def _first_of_each(left_out: list[LeftOut]) -> list[LeftOut]:
+    """The first utterances of each reason."""
+    seen: Counter[str] = Counter()
+    kept = []
+    for one in left_out:
+        seen[one.reason] += 1
+        if seen[one.reason] <= LISTED:
+            kept.append(one)
+    return kept
 
 
 def hours_of(store: SpeechStore) -> float:

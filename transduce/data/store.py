@@ -64,7 +64,19 @@ class Rules:
         )
 
 
+LEFT_OUT = {  # why pairs are left out: the name of the count, and what people read after it
+    "empty": "empty",
+    "identical": "identical",
+    "too_long": "too long",
+    "long_recordings": "recording{s} longer than data.max_seconds",
+    "long_transcripts": "transcript{s} with too many tokens",
+    "unalignable": "transcript{s} too long for CTC on the recording{s}",
+    "unusable": "unusable recording{s}",
+}
 MANY_UNKNOWN = 0.1  # share of unknown tokens above which a warning is due
+
+
+NO_EXAMPLES: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +88,9 @@ class Report:
     empty: int = 0
     identical: int = 0
     too_long: int = 0
+    long_recordings: int = 0
+    long_transcripts: int = 0
+    unalignable: int = 0  # transcripts with more tokens than the encoder has positions for the recording
     unusable: int = 0  # recordings that cannot be read
     source_tokens: int = 0
     target_tokens: int = 0
@@ -93,11 +108,15 @@ class Report:
         mine, others = asdict(self), asdict(other)
         return Report(**{name: mine[name] + others[name] for name in mine})
 
-    def summary(self) -> str:
-        """One line for people; counts of 0 are not mentioned."""
-        out = {"empty": self.empty, "identical": self.identical, "too long": self.too_long}
-        out["unusable recordings"] = self.unusable
-        left_out = ", ".join(f"{count:,} {why}" for why, count in out.items() if count)
+    def left_out(self, name: str) -> str:
+        """How many pairs were left out for a reason of `LEFT_OUT`, in words."""
+        count: int = getattr(self, name)
+        return f"{count:,} {LEFT_OUT[name].format(s='s' * (count != 1))}"
+
+    def summary(self, examples: Mapping[str, str] = NO_EXAMPLES) -> str:
+        """One line for people, with a place for each reason that has an example; counts of 0 are not mentioned."""
+        such_as = {name: f" such as {place}" for name, place in examples.items()}
+        left_out = ", ".join(self.left_out(name) + such_as.get(name, "") for name in LEFT_OUT if getattr(self, name))
         unknown = self.source_unknown + self.target_unknown
         return (
             f"{self.kept:,} of {self.pairs:,} pairs"
@@ -138,6 +157,10 @@ class Store:
 
     def __len__(self) -> int:
         return len(self._source)
+
+    def summary(self) -> str:
+        """One line for people."""
+        return self.report.summary()
 
     @property
     def size(self) -> int:

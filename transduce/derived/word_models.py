@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from transduce.audio.utterances import features_of_source
 from transduce.checkpoint import write_text
 from transduce.data import Corpus, found_setting, groups_from_setting, is_manifest, read_lines, read_pairs
+from transduce.data.recorded_pairs import check_recordings, naming_lines
 from transduce.errors import DataError, SettingError
 from transduce.metrics import count_transcript_errors
 from transduce.ngrams import UNKNOWN_WORD, NgramModel, estimate, read_arpa, write_arpa
@@ -135,10 +136,9 @@ def _tuned(
 
     Other weights find other texts, so the search is repeated with the weights that were best for the texts of the search before.
     """
-    sources, references = _utterances(opened, valid)
-    say(f"tuning the weights on {len(sources)} utterances")
+    features, references = _utterances(opened, valid)
+    say(f"tuning the weights on {len(features)} utterances")
     torch = Translator.load(opened.folder.path, options or LoadOptions(engine="torch")).engines.torch
-    features: list[Any] = [features_of_source(source, opened.config.data.trim_quiet) for source in sources]
     best, weights = None, made.weights
     for _ in range(ROUNDS):
         found = CtcEngine(torch, words, weights).candidates(features, _TEXTS)
@@ -146,7 +146,7 @@ def _tuned(
         reached = replace(
             made,
             weights=weights,
-            utterances=len(sources),
+            utterances=len(features),
             error_rate=100 * table.errors_with(weights) / max(1, table.words),
             least_error_rate=100 * table.least_errors / max(1, table.words),
         )
@@ -157,16 +157,19 @@ def _tuned(
     return best
 
 
-def _utterances(opened: ModelFolder, valid: Sequence[tuple[str, ...]]) -> tuple[list[str], list[str]]:
-    """Validation data, of which at most `TUNED` utterances are used, evenly spread."""
+def _utterances(opened: ModelFolder, valid: Sequence[tuple[str, ...]]) -> tuple[list[Any], list[str]]:
+    """Features and texts of validation data, of which at most `TUNED` utterances are used, evenly spread."""
     groups = tuple(valid) or _recorded(opened, opened.config.data.valid)
     if not groups:
         raise DataError(
             f"{opened.folder.path}: no validation data is recorded: give some with --valid, or use --no-tune"
         )
+    places = check_recordings(Corpus(groups))
     sources, references = read_pairs(Corpus(groups))
     chosen = np.linspace(0, len(sources) - 1, min(TUNED, len(sources))).astype(int).tolist()
-    return [sources[number] for number in chosen], [references[number] for number in chosen]
+    with naming_lines(places):
+        features = [features_of_source(sources[number], opened.config.data.trim_quiet) for number in chosen]
+    return features, [references[number] for number in chosen]
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from transduce.config import (
 )
 from transduce.data import Scan, absolute_setting, find, found_setting
 from transduce.device import choose_device
-from transduce.errors import RunError, SettingError
+from transduce.errors import SettingError
 from transduce.training.request import RequestedSettings
 from transduce.training.shard_settings import refuse_unsupported
 from transduce.training.speed import time_for
@@ -94,7 +94,7 @@ def settings_of_new(
     """
     asked, counted = merge(*requested.layers), counts(scanned, requested.config.data.languages)
     of_vocabulary = _with_vocabulary(owner, requested, scanned.audio) if owner and not start else {}
-    known = _as_layers(start.config) if start else of_vocabulary
+    known = as_layers(start.config) if start else of_vocabulary
     around = FitRequest.of(merge(known, asked) | {"train": asked["train"]})
     around = replace(around, gpus=requested.gpus, family=_family(scanned, requested, start))
     if start and not around.optimizer:
@@ -157,30 +157,9 @@ def _say_what_changes(old: Config, new: Config, start_from: str, say: Say) -> No
         say(f"settings that differ from {start_from}: {', '.join(changes)}")
 
 
-def settings_of_resumed(stored: Config, requested: RequestedSettings, run: Path) -> Config:
-    """The stored settings with the requested budget; any other change is refused and named."""
-    found = found_again(stored, requested, run)
-    family = merge(*requested.layers).get("model", {}).get("family", stored.model.family)
-    if family != stored.model.family:  # its settings have other names, so the two cannot be put together
-        raise _cannot_change(run, "model.family", stored.model.family, family)
-    config = with_absolute_paths(build(_as_layers(found), *requested.layers))
-    may_change = {one.name for one in all_settings() if one.about.resumable}
-    for name, (old, new) in differences(found, config).items():
-        if name not in may_change:
-            raise _cannot_change(run, name, old, new)
-    return config
-
-
-def _cannot_change(run: Path, name: str, old: Any, new: Any) -> RunError:
-    return RunError(
-        f"{run}: this run has {name} = {old}, not {new}. {name} cannot change when a run is resumed "
-        "(`transduce settings NAME` says which settings can): use a new run folder"
-    )
-
-
 def _taken_from(start: ModelFolder, requested: RequestedSettings, fitted: Layers) -> Layers:
     """The settings inherited from another model; a requested setting that contradicts them is refused and named."""
-    stored = _as_layers(start.config)
+    stored = as_layers(start.config)
     dictated = _inherited(stored, "always")
     for section, values in merge(*requested.layers).items():
         for key, value in values.items():
@@ -240,5 +219,6 @@ def counts(scanned: Scan, languages: tuple[str, ...] = ()) -> Counts:
     )
 
 
-def _as_layers(config: Config) -> Layers:
+def as_layers(config: Config) -> Layers:
+    """A configuration as requests give theirs."""
     return from_toml(to_toml(config), "the run's settings")

@@ -38,15 +38,17 @@ from transduce.data import (
     without_pipes,
 )
 from transduce.data.batches import Pairs
+from transduce.data.feature_progress import WatchFeatures, unwatched
 from transduce.data.holding_out import hold_out
-from transduce.data.manifests import look_like_recordings
+from transduce.data.manifests import NAME_COLUMNS, look_like_recordings
 from transduce.errors import DamagedFile, DataError, RunError, SettingError
 from transduce.memory import peak_resident
 from transduce.text import Vocabularies
-from transduce.training.choices import Say, reads_text, settings_of_new, settings_of_resumed
+from transduce.training.choices import Say, reads_text, settings_of_new
 from transduce.training.feed import TrainingData
 from transduce.training.output_limit import fit_output_limit
 from transduce.training.request import RequestedSettings
+from transduce.training.resuming import settings_of_resumed
 from transduce.training.warm_up import warming_up
 from transduce.translator import (
     ModelFolder,
@@ -93,9 +95,10 @@ def prepare(
     say: Say,
     begun: float | None = None,
     inspect: Inspect = no_findings,
+    watch: WatchFeatures = unwatched,
 ) -> Prepared:
     """Prepare a new run, or the existing one to resume, and write its first files into the folder."""
-    prepared = prepare_data(folder, requested, say, begun, inspect)
+    prepared = prepare_data(folder, requested, say, begun, inspect, watch)
     write_run(folder, prepared)
     remember_run(cache_folder(prepared.training_data.config.data.cache), folder.path)
     return prepared
@@ -107,18 +110,19 @@ def prepare_data(
     say: Say,
     begun: float | None = None,
     inspect: Inspect = no_findings,
+    watch: WatchFeatures = unwatched,
 ) -> Prepared:
     """Everything that a new or resumed run needs. Fills the cache, but writes nothing into the folder.
 
     A budget in minutes counts from `begun`. `inspect` looks at the training data of a new run and returns what people should
-    know about it.
+    know about it. `watch` shows how far the features of recordings are.
     """
     for note in notes_on_old_names(*requested.layers):
         say(note)
     if folder.config.exists():
-        return _prepare_resumed(folder, requested, say)
+        return _prepare_resumed(folder, requested, say, watch)
     check_free(folder)
-    return _prepare_new(folder, requested, say, time.perf_counter() if begun is None else begun, inspect)
+    return _prepare_new(folder, requested, say, time.perf_counter() if begun is None else begun, inspect, watch)
 
 
 def check_free(folder: RunFolder) -> None:
@@ -138,7 +142,9 @@ def _is_free(folder: RunFolder) -> bool:
     return folder.path.is_dir() and all(p.name in ours or p.name.startswith(".") for p in folder.path.iterdir())
 
 
-def _prepare_new(folder: RunFolder, requested: RequestedSettings, say: Say, begun: float, inspect: Inspect) -> Prepared:
+def _prepare_new(
+    folder: RunFolder, requested: RequestedSettings, say: Say, begun: float, inspect: Inspect, watch: WatchFeatures
+) -> Prepared:
     with tempfile.TemporaryDirectory() as scratch:
         start = open_folder(requested.start_from) if requested.start_from else None
         data = requested.config.data
@@ -163,7 +169,7 @@ def _prepare_new(folder: RunFolder, requested: RequestedSettings, say: Say, begu
                 both = _vocabularies_of(owner, config.data, scanned.train.audio)
             else:
                 both = learn_vocabularies(scanned.train, config.data, cache, notify=say)
-            prepared = _prepared(config, both, corpora, scanned, say)
+            prepared = _prepared(config, both, corpora, scanned, say, watch)
     training_data = prepared.training_data
     if not reads_text(config):
         training_data = _with_output_limit(training_data, requested, say)
@@ -194,7 +200,7 @@ def _check_symbols(data: DataConfig, start: ModelFolder) -> None:
             )
 
 
-def _prepare_resumed(folder: RunFolder, requested: RequestedSettings, say: Say) -> Prepared:
+def _prepare_resumed(folder: RunFolder, requested: RequestedSettings, say: Say, watch: WatchFeatures) -> Prepared:
     stored = read_config(folder)
     _check_resumable(folder)
     config = settings_of_resumed(stored, requested, folder.path)
@@ -203,10 +209,10 @@ def _prepare_resumed(folder: RunFolder, requested: RequestedSettings, say: Say) 
     with tempfile.TemporaryDirectory() as scratch:
         corpora = _corpora(config.data, Path(scratch))
         scanned = _scan(corpora, config.data, say)
-        _check_unchanged(folder, scanned)
+        _check_unchanged(folder, scanned, requested)
         caching_begun, reading_peak = time.perf_counter(), peak_resident()
         with warming_up(config):
-            prepared = _prepared(config, read_vocabularies(folder, config), corpora, scanned, say)
+            prepared = _prepared(config, read_vocabularies(folder, config), corpora, scanned, say, watch)
     start_from = "" if steps_saved(folder) else config.train.start_from  # killed before its first checkpoint
     start = open_folder(start_from) if start_from else None
     seconds = time.perf_counter() - caching_begun
@@ -330,10 +336,7 @@ def _check_recordings(scanned: _Scans, train: Corpus, start: ModelFolder | None)
     """Refuse recordings beside texts, be they in the validation data or what the model to start from knows."""
     heard = scanned.train.audio
     if not heard and look_like_recordings(scanned.train.sample[0]):
-        raise DataError(
-            f"{' '.join(train.groups[0])}: the sources are names of recordings: begin the table with a line that names its columns, "
-            "audio and text, with a tab between them"
-        )
+        raise DataError(f"{' '.join(train.groups[0])}: the sources are names of recordings: {NAME_COLUMNS}")
     if heard and train.columns:
         raise SettingError(
             "data.columns: a table of recordings names its columns in its first line: leave out --columns"
@@ -369,29 +372,39 @@ def _stores(
 
 
 def _speech_stores(
-    config: Config, both: Vocabularies, corpora: _Corpora, scanned: _Scans, say: Say
+    config: Config, both: Vocabularies, corpora: _Corpora, scanned: _Scans, say: Say, watch: WatchFeatures
 ) -> "tuple[Store | SpeechStore, Store | SpeechStore]":
     from transduce.data.speech_store import SpeechRules, hours_of, open_or_build_speech
 
     cache, rules = cache_folder(config.data.cache), SpeechRules.for_training(config.data)
     measured = SpeechRules.for_validation(longest_target(config.model), config.data.trim_quiet)
-    train = open_or_build_speech(corpora.train, scanned.train, both.target, rules, cache, notify=say)
-    valid = open_or_build_speech(corpora.valid, scanned.valid, both.target, measured, cache, notify=say)
+    train = open_or_build_speech(corpora.train, scanned.train, both.target, rules, cache, notify=say, watch=watch)
+    valid = open_or_build_speech(corpora.valid, scanned.valid, both.target, measured, cache, notify=say, watch=watch)
     say(f"{hours_of(train):.2f} hours of training and {hours_of(valid):.2f} hours of validation recordings")
     return train, valid
 
 
-def _prepared(config: Config, both: Vocabularies, corpora: _Corpora, scanned: _Scans, say: Say) -> Prepared:
+def _prepared(
+    config: Config,
+    both: Vocabularies,
+    corpora: _Corpora,
+    scanned: _Scans,
+    say: Say,
+    watch: WatchFeatures = unwatched,
+) -> Prepared:
     if isinstance(corpora.train, TextCorpus):
         return _prepared_text(config, both, corpora, scanned, say)
-    train, valid = (_speech_stores if scanned.train.audio else _stores)(config, both, corpora, scanned, say)
+    if scanned.train.audio:
+        train, valid = _speech_stores(config, both, corpora, scanned, say, watch)
+    else:
+        train, valid = _stores(config, both, corpora, scanned, say)
     mixture = Mixture.of(train.groups, config.data.weights)
     mixture.check()
     names = [" ".join(Path(file).name for file in group) for group in groups_from_setting(config.data.train)]
     about = [
-        f"training: {train.report.summary()}",
+        f"training: {train.summary()}",
         *(mixture.summary(names) if len(names) > 1 or config.data.weights else []),
-        f"validation: {valid.report.summary()}",
+        f"validation: {valid.summary()}",
     ]
     for line in [*about, *train.report.warnings()]:
         say(line)
@@ -478,7 +491,7 @@ def _write_folder(folder: RunFolder, config: Config, prepared: Prepared) -> None
     write_config(folder, config)
 
 
-def _check_unchanged(folder: RunFolder, scanned: _Scans) -> None:
+def _check_unchanged(folder: RunFolder, scanned: _Scans, requested: RequestedSettings) -> None:
     try:
         known = json.loads(folder.data.read_text(encoding="utf-8"))
         known = {name: known[name] for name in ("train", "valid")}
@@ -491,4 +504,8 @@ def _check_unchanged(folder: RunFolder, scanned: _Scans) -> None:
         ("valid", "validation", scanned.valid.content),
     ):
         if known[name] != now:
-            raise DataError(f"{folder.path}: the {kind} data has changed since this run started; use a new folder")
+            option = requested.typed.get(f"data.{name}", "")
+            remedy = f"leave out {option.split()[0]} to resume the run with its own data, or " if option else ""
+            raise DataError(
+                f"{folder.path}: {f'{option}: ' if option else ''}the {kind} data has changed since this run started: {remedy}use a new folder"
+            )

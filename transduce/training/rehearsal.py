@@ -21,6 +21,7 @@ from transduce.training.planning import fitted_model, memory_figures, memory_use
 from transduce.training.prepare import Inspect, Prepared, no_findings, prepare_data
 from transduce.training.report import MetricsLogger, Reporter, SilentReporter
 from transduce.training.request import TrainingRequest, requested_settings
+from transduce.training.resuming import for_run
 from transduce.training.run import make_trainer
 from transduce.training.run_plan import RunPlan
 from transduce.training.scaling import Budget, Cluster, ClusterFigures, Steps, cluster_figures
@@ -45,14 +46,14 @@ def plan_run(
     """What `train` with the same arguments will take, here and on a cluster; writes nothing into the run folder."""
     begun = time.perf_counter() if begun is None else begun
     reporter = reporter or SilentReporter()
-    requested = requested_settings(request)
+    requested = requested_settings(for_run(RunFolder(Path(run)), request) if run else request)
     given = requested.config.train
     choose_device(given.device, given.precision, given.threads)  # fail now rather than after reading the data
     with TemporaryDirectory() as scratch:
         folder = RunFolder(Path(run) if run else Path(scratch, "run"))
         if cluster and not folder.config.exists():
             requested = for_processes(requested, cluster.processes, on_gpus=True)
-        prepared = prepare_data(folder, requested, reporter.say, begun, inspect)
+        prepared = prepare_data(folder, requested, reporter.say, begun, inspect, reporter.features)
         restart_peak()
         # `train` will find the vocabularies and the ids in the cache, so the time to make them does not count.
         trainer = _trainer_that_fits(folder, prepared, reporter, begun + prepared.caching_seconds)

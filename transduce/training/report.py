@@ -8,6 +8,7 @@ import math
 import os
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,13 +17,14 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
 from transduce.checkpoint import RunFolder, disk_errors
+from transduce.data.feature_progress import ShowFeatures, unwatched
+from transduce.training.feature_display import PLAIN_EVERY_S, shown_features
 from transduce.training.plan import Costs, Plan
 from transduce.training.processes import Alone, Processes
 from transduce.training.progress import UNKNOWN_END
 from transduce.training.progress import Progress as RunProgress
 from transduce.training.validation import SampleOutput, ValidationResult
 
-PLAIN_EVERY_S = 15.0  # without a terminal: print a line of progress at most this often
 SAMPLE_CHARACTERS = 60  # of each side of a sample output, unless `--verbose` is given
 
 
@@ -45,6 +47,7 @@ class Reporter(Protocol):
     """Shows the progress of a run to people."""
 
     def say(self, text: str) -> None: ...
+    def features(self, recordings: int) -> AbstractContextManager[ShowFeatures]: ...
     def step(self, report: StepReport) -> None: ...
     def validated(self, event: str, step: int, validation: ValidationResult, better: bool) -> None: ...
     def close(self) -> None: ...
@@ -54,6 +57,10 @@ class SilentReporter:
     """Prints nothing."""
 
     def say(self, text: str) -> None: ...
+
+    def features(self, recordings: int) -> AbstractContextManager[ShowFeatures]:
+        return unwatched(recordings)
+
     def step(self, report: StepReport) -> None: ...
     def validated(self, event: str, step: int, validation: ValidationResult, better: bool) -> None: ...
     def close(self) -> None: ...
@@ -71,6 +78,9 @@ class Terminal:
 
     def say(self, text: str) -> None:
         self.console.print(text, markup=False)
+
+    def features(self, recordings: int) -> AbstractContextManager[ShowFeatures]:
+        return shown_features(self.console, recordings)
 
     def step(self, report: StepReport) -> None:
         if self.console.is_terminal:

@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from transduce.config import PRESETS, Config, Layers, assemble, check_ranges, from_toml, settings_layer
+from transduce.config import PRESETS, Config, Layers, assemble, check_ranges, from_toml, merge, settings_layer
 from transduce.data import Files, groups_of, groups_to_setting, paths_of
 from transduce.errors import SettingError
 from transduce.training.shard_settings import refuse_unsupported
 
 OPTIONS = "options"
+OWN_OPTIONS = {"data.columns": "--columns", "data.skip_blank_lines": "--skip-blank-lines", "train.seed": "--seed"}
 
 Settings = Mapping[str, Any] | Iterable[str]  # {"model.d_model": 64}, {"model": {"d_model": 64}}, ["model.d_model=64"]
 
@@ -45,6 +46,7 @@ class RequestedSettings:
     origins: tuple[str, ...]  # where each layer comes from, in words
     config: Config  # nothing is fitted to the data yet
     gpus: int = 1  # that will train together, to which settings are fitted too
+    typed: Mapping[str, str] = field(default_factory=dict)  # the option of a setting; empty for `--set`
 
     @property
     def start_from(self) -> str:
@@ -65,21 +67,60 @@ def requested_settings(request: TrainingRequest) -> RequestedSettings:
         raise SettingError(f"unknown preset '{request.preset}'; choose one of {', '.join(PRESETS)}")
     start_from: Layers = {"train": {"start_from": str(request.start_from)}} if request.start_from else {}
     vocabulary: Layers = {"data": {"vocabulary_from": str(request.vocabulary)}} if request.vocabulary else {}
+    file, data, settings = _file_layer(request.config), _data_layer(request), settings_layer(request.settings or ())
     given = (
         ("the teacher", request.inherited),
         (f"preset {request.preset}", PRESETS.get(request.preset, {})),
         (f"preset {request.preset}, smaller for a small teacher", request.shrunk),
-        ("the configuration file", _file_layer(request.config)),
-        (OPTIONS, _data_layer(request)),
+        ("the configuration file", file),
+        (OPTIONS, data),
         (OPTIONS, start_from),
         (OPTIONS, vocabulary),
-        (OPTIONS, settings_layer(request.settings or ())),
+        (OPTIONS, settings),
     )
     layers = tuple(_without_auto(layer) for _, layer in given)
+    _check_preset(request.preset, merge(*layers)["model"].get("family", ""))
     config = assemble(*layers)  # a misspelt setting is refused before anything is read
     check_ranges(config)
     refuse_unsupported(config)
-    return RequestedSettings(layers, tuple(origin for origin, _ in given), config)
+    typed = {
+        **dict.fromkeys(_names(PRESETS.get(request.preset, {})), f"--preset {request.preset}"),
+        **dict.fromkeys(_names(file), f"--config {request.config}"),
+        **_typed_data(data["data"]),
+        **dict.fromkeys(_names(start_from), f"--from {request.start_from}"),
+        **dict.fromkeys(_names(vocabulary), f"--vocabulary {request.vocabulary}"),
+        **{name: OWN_OPTIONS.get(name, "") for name in _names(settings)},
+    }
+    return RequestedSettings(layers, tuple(origin for origin, _ in given), config, typed=typed)
+
+
+def _check_preset(preset: str, family: str) -> None:
+    """Refuse a preset whose settings a family does not have, before one of them is named that nobody typed."""
+    if preset and family:
+        try:
+            assemble(PRESETS[preset], {"model": {"family": family}})
+        except SettingError:
+            raise SettingError(
+                f"--preset {preset}: has settings that models of the family {family} do not have: leave it out"
+            ) from None
+
+
+def _typed_data(data: Mapping[str, Any]) -> dict[str, str]:
+    """The options about data as they are typed, by setting; files of text ask for a language model too."""
+    text = data.get("task") == "text"
+    options = {"train": "--text" if text else "--train", "valid": "--valid-text" if text else "--valid"}
+    options["languages"] = "--languages"
+    typed = {
+        f"data.{key}": f"{option} {' '.join(data[key])}".replace("\t", " ")
+        for key, option in options.items()
+        if key in data
+    }
+    asked = typed.get("data.train") or typed.get("data.valid", "")
+    return typed | (dict.fromkeys(("data.task", "model.family"), asked) if text else {})
+
+
+def _names(layer: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    return [f"{section}.{key}" for section, values in layer.items() for key in values]
 
 
 def language_codes(given: Iterable[str] | None) -> tuple[str, ...]:

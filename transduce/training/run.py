@@ -21,6 +21,7 @@ from transduce.training.rendezvous import Launch
 from transduce.training.report import Reporter, SilentReporter
 from transduce.training.request import TrainingRequest, requested_settings
 from transduce.training.result import Result
+from transduce.training.resuming import for_run
 from transduce.translator import better_weights, load_weights, read_config
 
 
@@ -38,7 +39,7 @@ def train(
     """
     begun = time.perf_counter() if begun is None else begun
     folder, reporter = RunFolder(Path(run)), reporter or SilentReporter()
-    requested = requested_settings(request)
+    requested = requested_settings(for_run(folder, request))
     given = requested.config.train
     choose_device(given.device, given.precision, given.threads)  # fail now rather than after reading the data
     launch = Launch.of_environment()
@@ -55,7 +56,8 @@ def train(
         reporter = reporter if launch.number == 0 else SilentReporter()
     else:
         with alone_in(folder):
-            result = run_training(prepare(folder, requested, reporter.say, begun, inspect), Alone(), reporter, 0)
+            prepared = prepare(folder, requested, reporter.say, begun, inspect, reporter.features)
+            result = run_training(prepared, Alone(), reporter, 0)
     _say_finished(folder, result, reporter)
     return result
 

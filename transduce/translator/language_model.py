@@ -36,7 +36,10 @@ class TextScore:
     tokens: int
     bytes: int
     words: int  # whatever stands between blanks
-    unknown: int  # tokens that are not in the vocabulary: what they stand for is not predicted
+    characters: int
+    unknown: int  # tokens `<unk>`, each of which may stand for several characters
+    unknown_characters: int  # that are not in the vocabulary: the model does not predict which they are
+    unknown_bytes: int  # of these characters
     context: int
     stride: int  # tokens from one window to the next; each is predicted from at least context - stride tokens before it
     documents: str
@@ -44,6 +47,11 @@ class TextScore:
     @property
     def bits_per_byte(self) -> float:
         return self.nats / math.log(2) / self.bytes
+
+    @property
+    def most_bits_per_byte(self) -> float:
+        """The bits per byte if unknown characters were spelt in bytes: 8 bits for each, and for the byte that ends each `<unk>`."""
+        return self.bits_per_byte + 8 * (self.unknown_bytes + self.unknown) / self.bytes
 
     @property
     def nats_per_token(self) -> float:
@@ -117,16 +125,25 @@ class LanguageModel:
         ids = np.fromiter((token for line in encoded for token in line), np.int64)
         lengths = np.array([len(line) for line in encoded])
         ends = document_ends(lengths, [len(file) for file in files], self.config.data.documents)
+        unknown = self._unknown_texts(lines, encoded)
         return TextScore(
             nats=self._nats(ids, ends, stride),
             tokens=len(ids),
             bytes=sum(len(line.encode()) + 1 for line in lines),
             words=sum(len(line.split()) for line in lines),
-            unknown=int((ids == UNKNOWN).sum()),
+            characters=sum(len(line) + 1 for line in lines),
+            unknown=len(unknown),
+            unknown_characters=sum(map(len, unknown)),
+            unknown_bytes=sum(len(text.encode()) for text in unknown),
             context=self.context,
             stride=stride,
             documents=self.config.data.documents,
         )
+
+    def _unknown_texts(self, lines: Sequence[str], encoded: Sequence[list[int]]) -> list[str]:
+        """What each `<unk>` stands for; sentencepiece writes one `<unk>` for a whole sequence of unknown characters."""
+        found = (line for line, ids in zip(lines, encoded, strict=True) if UNKNOWN in ids)
+        return [text for line in found for text in self.vocabulary.unknown_texts(line)]
 
     def score_lines(self, lines: Sequence[str]) -> list[float]:
         """The log-probability of each line by itself, up to and including its line break.

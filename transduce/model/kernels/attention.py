@@ -30,10 +30,11 @@ BACKWARD_WARPS = 8  # one program has a processor to itself
 
 @dataclass(frozen=True)
 class Chip:
-    """The number of processors of a GPU, and the bytes of shared memory that a program can use."""
+    """The number of processors of a GPU, the bytes of shared memory that a program can use, and how its products read it."""
 
     processors: int
     shared: int
+    has_async_proxy: bool = False  # products read shared memory by a path of their own: Hopper and later
 
     @property
     def has_large_shared_memory(self) -> bool:
@@ -51,7 +52,9 @@ def chip_of(device: torch.device) -> Chip:
     number = torch.cuda.current_device() if device.index is None else device.index
     # From Triton, because torch does not report the shared memory that a program can use.
     seen = triton.runtime.driver.active.utils.get_device_properties(number)
-    return Chip(seen["multiprocessor_count"], seen["max_shared_mem"])
+    return Chip(
+        seen["multiprocessor_count"], seen["max_shared_mem"], torch.cuda.get_device_capability(number) >= (9, 0)
+    )
 
 
 def fits_a_page(query_segment: Tensor, key_segment: Tensor, head: int) -> bool:
@@ -94,11 +97,12 @@ def attend_backward(
     rows, width = gradient.shape[0], gradient.shape[2]
     sums = torch.empty(rows, 3 * width, dtype=torch.float32, device=gradient.device)
     shape, chip = _shape(inputs[0], inputs[1], heads), chip_of(gradient.device)
+    ahead = 2 if shape["E"] <= NARROW and chip.has_large_shared_memory else 1
     _attend_backward[(min(chip.processors, heads * rows),)](
         gradient, *inputs, biases[0], query_segment, key_segment, levels, *outputs, sums,
         gradient.stride(1), inputs[0].stride(1), inputs[1].stride(1), shape["E"] ** -0.5, BITS * shape["E"] ** -0.5,
-        heads * rows, CAUSAL=causal, AHEAD=2 if shape["E"] <= NARROW and chip.has_large_shared_memory else 1,
-        num_warps=BACKWARD_WARPS, **shape,
+        heads * rows, CAUSAL=causal, AHEAD=ahead, FENCE=ahead > 1 and chip.has_async_proxy, num_warps=BACKWARD_WARPS,
+        **shape,
     )  # fmt: skip
     return sum_of_parts(sums, gradient.dtype)
 
@@ -169,11 +173,23 @@ def _attend_forward(
 
 
 @triton.jit
+def _after_fence(number):
+    """The same number; what was copied into shared memory before is visible to the products that follow.
+
+    With AHEAD = 2, tiles are copied by `cp.async`. PTX demands a fence between such a copy and the product that reads it;
+    Triton 3.6 adds none, later versions do (triton-lang/triton#9610).
+    """
+    return tl.inline_asm_elementwise(
+        "fence.proxy.async.shared::cta; mov.b32 $0, $1;", "=r,r", [number], dtype=tl.int32, is_pure=False, pack=1
+    )
+
+
+@triton.jit
 def _attend_backward(
     gradient, queries, keys, values, q_bias, query_segment, key_segment, levels, d_queries, d_keys, d_values, sums,
     out_stride, q_stride, k_stride, scale, bits, tiles,
     Q: tl.constexpr, K: tl.constexpr, E: tl.constexpr, H: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
-    CAUSAL: tl.constexpr, AHEAD: tl.constexpr,
+    CAUSAL: tl.constexpr, AHEAD: tl.constexpr, FENCE: tl.constexpr,
 ):  # fmt: skip
     q_positions, k_positions = tl.arange(0, BLOCK_Q), tl.arange(0, BLOCK_K)
     for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0), num_stages=AHEAD):
@@ -183,6 +199,8 @@ def _attend_backward(
         v = _load(values, row, head, k_positions, K, k_stride, E)
         of_out = _load(gradient, row, head, q_positions, Q, out_stride, E)
         level = tl.load(levels + (row * H + head) * Q + q_positions, q_positions < Q, float("inf"))
+        if FENCE:
+            head = _after_fence(head)
         weights = tl.exp2(
             _scores(q, k, query_segment, key_segment, row, q_positions, k_positions, Q, K, CAUSAL) * bits
             - level[:, None]

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cells import Lines, multi30k
-
 from transduce.config.columns import Columns
 from transduce.config.settings import language_tag
 from transduce.metrics import Score, score_outputs
 from transduce.paper.cells import Task, TestFiles, read_lines
+
+from .tasks import Lines, multi30k
 
 INFLECTED = ("arabic", "english", "finnish", "german", "russian", "spanish", "turkish")
 PRONOUNCED = {

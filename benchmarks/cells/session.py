@@ -1,12 +1,4 @@
-"""What benchmarks/rivals.py and benchmarks/variations.py share: their data, and results that are made piece by piece.
-
-Every finished cell is one line of a JSONL file, so a table can be made over several sessions on a GPU: cells that have a line are
-not trained again, and no cell is begun that would not end within `--seconds-left`. `--out FOLDER` writes the lines and the outputs
-of this session elsewhere; append them to benchmarks/results afterwards.
-
-Before `--side-by-side` on an NVIDIA GPU, start the Multi-Process Service (`nvidia-cuda-mps-control -d`), and run nothing outside of it: ten
-small trainings together then do three times the work of one (docs/log.md).
-"""
+"""Sessions that run the missing cells of a table until their time is up, with the options that the commands share."""
 
 import argparse
 import math
@@ -21,94 +13,17 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import torch
-from facts import CORES, HERE, RESULTS, default_data
-from sacrebleu.metrics.bleu import BLEU
+from facts import CORES, RESULTS, default_data
 
-from transduce.metrics import Score, translation_scores
-from transduce.paper.cells import Cell, Finished, Task, TestFiles, by_length, run_cell, train_cell, warm_up, words
+from transduce.paper.cells import Cell, Finished, Task, by_length, run_cell, train_cell, warm_up
 from transduce.paper.results import Results
-from transduce.paper.reversal import SETTINGS, symbols_right, write_reversal
+
+from .tasks import TASKS, Lines, without_bpe
 
 AROUND_A_CELL_S = 25.0  # to translate and to score, and the warm-up
 LENGTHS = (1, 8, 12, 16, 20, 25, 30, 40, 50, 60, 1_000)  # of sources, in words
 PROCESSES = partial(ProcessPoolExecutor, mp_context=get_context("spawn"))
-Lines = list[str]
 Work = Callable[[Cell, Task], Finished]
-
-
-# --- data ---------------------------------------------------------------------------------------------------------
-
-
-def multi30k(data: Path) -> Task:
-    """Multi30k En-De as published: tokenised, lower-cased, joint 10k BPE; scored as `multi-bleu` does."""
-    folder = data / "multi30k-bpe" / "en-de"
-    settings = (
-        "data.task=translation data.source_units=word data.target_units=word data.joint=true data.vocabulary_size=12000 "
-        "data.normalization=identity data.unknown=unk train.tokens_per_batch=4096 train.schedule=linear train.warmup_steps=200 "
-        "train.label_smoothing=0.1 train.clip_norm=1.0 train.r_drop=0 train.ema=0.998 train.steps=0 train.epochs=0 "
-        "model.dropout=0.3 search.alpha=1.0 search.length_penalty=power"
-    )
-    test = TestFiles(folder / "test_2016_flickr.en", folder / "test_2016_flickr.de")
-    valid = TestFiles(folder / "valid.en", folder / "valid.de")
-    train = [(str(folder / "train.en"), str(folder / "train.de"))]
-    return Task(
-        "multi30k", train, valid, test, tuple(settings.split()), tokenised_bleu, beam=5, length=words_without_bpe
-    )
-
-
-def europarl(data: Path) -> Task:
-    """Europarl De-En, two of the four shards."""
-    folder = data / "europarl-de-en"
-    settings = (
-        "data.joint=true data.vocabulary_size=16000 data.vocabulary_sample=200000 data.max_length=128 "
-        "train.tokens_per_batch=25600 train.schedule=linear train.warmup_steps=400 train.label_smoothing=0.1 "
-        "train.clip_norm=1.0 train.steps=0 train.epochs=0 model.dropout=0.1 search.alpha=1.0 search.length_penalty=power"
-    )
-    train = [tuple(str(folder / f"train-{shard}.{side}.xz") for side in ("de", "en")) for shard in (0, 1)]
-    valid, test = (TestFiles(folder / f"{split}.de", folder / f"{split}.en") for split in ("valid", "test"))
-    return Task("europarl", train, valid, test, tuple(settings.split()), plain_bleu, beam=4, languages=("de", "en"))
-
-
-def reversal(data: Path) -> Task:
-    """Random sequences and the same backwards, written when needed."""
-    folder = Path(tempfile.gettempdir()) / "transduce-reversal"
-    write_reversal(folder)
-    files = {
-        split: TestFiles(folder / f"{split}.source", folder / f"{split}.target") for split in ("train", "valid", "test")
-    }
-    settings = (
-        *SETTINGS,
-        *"train.tokens_per_batch=4096 train.schedule=linear train.warmup_steps=100 train.clip_norm=1.0".split(),
-    )
-    train = [(str(files["train"].source), str(files["train"].target))]
-    return Task(
-        "reversal", train, files["valid"], files["test"], (*settings, "train.steps=0", "train.epochs=0"), symbols
-    )
-
-
-def symbols(outputs: Lines, references: Lines) -> Score:
-    return Score("symbols right", symbols_right(outputs, references), "by place", higher_is_better=True)
-
-
-TASKS = {"multi30k": multi30k, "europarl": europarl, "reversal": reversal}
-
-
-def without_bpe(lines: Iterable[str]) -> Lines:
-    return [line.replace("@@ ", "") for line in lines]
-
-
-def words_without_bpe(line: str) -> int:
-    return words(line.replace("@@ ", ""))
-
-
-def tokenised_bleu(outputs: Lines, references: Lines) -> Score:
-    metric = BLEU(tokenize="none", force=True)
-    value = metric.corpus_score(without_bpe(outputs), [without_bpe(references)]).score
-    return Score("BLEU", value, str(metric.get_signature()), higher_is_better=True)
-
-
-def plain_bleu(outputs: Lines, references: Lines) -> Score:
-    return translation_scores(outputs, [[reference] for reference in references]).main
 
 
 # --- results, one line for each cell ------------------------------------------------------------------------------
@@ -203,7 +118,7 @@ class Session:
         return True
 
     def _is_missing(self, cell: Cell) -> bool:
-        return (not self.only or cell.system in self.only) and not self.results.has(cell)
+        return (not self.only or cell.system in self.only) and not self.results.has(self._prepared(cell))
 
     def _has_time_for(self, cell: Cell) -> bool:
         ends = time.perf_counter() + self.scale * cell.seconds + AROUND_A_CELL_S
@@ -215,8 +130,7 @@ class Session:
         return replace(TASKS[cell.task](self.data), most_lines=self.most_lines)
 
     def _prepared(self, cell: Cell) -> Cell:
-        budget = {"seconds": self.scale * cell.seconds, "steps": math.ceil(self.scale * cell.steps)}
-        return replace(cell, **budget, settings=(*cell.settings, *self.settings))
+        return scaled(cell, self.scale, self.settings)
 
     def _warm_up(self, cell: Cell) -> None:
         if (cell.task, cell.system) not in self._warm:
@@ -231,6 +145,12 @@ class Session:
         keep_outputs(outputs_of(self.results.path.parent, cell.key), done.outputs)
         shown = ("score", "valid", "flops", "steps", "training_s", "train_tokens_per_s", "greedy_sentences_per_s")
         print(cell.key, {name: figures[name] for name in shown if name in figures}, flush=True)
+
+
+def scaled(cell: Cell, scale: float, settings: Iterable[str]) -> Cell:
+    """The cell with a part of its budget and with settings over its own: a table can be tried out before it is measured."""
+    budget = {"seconds": scale * cell.seconds, "steps": math.ceil(scale * cell.steps)}
+    return replace(cell, **budget, settings=(*cell.settings, *settings))
 
 
 def train_alone(cell: Cell, task: Task) -> Finished:
@@ -250,6 +170,9 @@ def time_alone(cell: Cell, task: Task) -> Finished:
 def hardware() -> str:
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else f"{CORES} cores of {platform.machine()}"
     return f"{gpu}, torch {torch.__version__}"
+
+
+# --- the command line ---------------------------------------------------------------------------------------------
 
 
 def options(
@@ -292,22 +215,3 @@ def begin(name: str, chosen: argparse.Namespace) -> Session:
         most_lines=chosen.lines,
         at_once=chosen.side_by_side,
     )
-
-
-# --- pages --------------------------------------------------------------------------------------------------------
-
-DOCS = HERE.parent / "docs"
-
-
-def replace_part(text: str, name: str, script: str, part: str) -> str:
-    """The page with a new text between the marks of a generated part."""
-    begin, end = f"<!-- {name}: python benchmarks/{script}.py --report -->", f"<!-- end of {name} -->"
-    before, _, rest = text.partition(begin)
-    _, _, after = rest.partition(end)
-    return f"{before}{begin}\n\n{part}\n\n{end}{after}"
-
-
-def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    names = list(header)
-    lines = [names, ["---"] * len(names), *(list(row) for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -1,0 +1,57 @@
+"""docs/families.md: how fast each family trains and translates, on a GPU and on a CPU."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from facts import RESULTS
+
+from transduce.config import FAMILIES
+
+from .parts import DOCS, replace_part, table
+
+COMMAND = "family_speed.py --report"
+SIZE = "fitted"  # the size that is shown
+DEVICES = ("gpu", "cpu")
+Speeds = dict[str, Any]  # of one family on one device
+
+
+def write_page() -> None:
+    page = DOCS / "families.md"
+    page.write_text(replaced(page.read_text(encoding="utf-8"), read()), encoding="utf-8")
+
+
+def read() -> dict[str, dict[str, Any]]:
+    """The result files that exist, by device."""
+    paths = {device: RESULTS / f"family-speed-{device}.json" for device in DEVICES}
+    return {name: json.loads(path.read_text(encoding="utf-8")) for name, path in paths.items() if path.exists()}
+
+
+def replaced(text: str, found: dict[str, dict[str, Any]]) -> str:
+    header = ["family"]
+    for device, result in found.items():
+        name = result["hardware"].get("gpu") or f"{result['hardware']['cores']} CPU cores"
+        header += [f"{name}: training, tokens/s", "greedy, tokens/s"]
+        header += ["M parameters"] * (device == list(found)[-1])
+    return replace_part(text, "speed", COMMAND, table(header, rows(found)))
+
+
+def rows(found: dict[str, dict[str, Any]]) -> Iterator[list[str]]:
+    for family in FAMILIES:
+        speeds = {device: result["results"].get(f"{family}, {SIZE}") for device, result in found.items()}
+        if known := [one for one in speeds.values() if one]:
+            cells = [cell for device, one in speeds.items() for cell in measured(one, found[device])]
+            yield [f"`{family}`", *cells, f"{known[-1]['parameters'] / 1e6:.1f}"]
+
+
+def measured(speeds: Speeds | None, result: dict[str, Any]) -> list[str]:
+    """The speeds of training and translation, each also as a multiple of the Transformer's."""
+    base = result["results"][f"transformer, {SIZE}"]
+    return [multiple(speeds[name], base[name]) if speeds else "" for name in ("training", "translation")]
+
+
+def multiple(speed: Speeds, base: Speeds) -> str:
+    if "error" in speed:
+        return "failed"
+    ratio = speed["tokens_per_s"] / base["tokens_per_s"]
+    return f"{speed['tokens_per_s']:,}" + ("" if speed is base else f" ({ratio:.2f})")

@@ -1,0 +1,101 @@
+"""What docs/complexity.md says about benchmarks/results/complexity-cpu.json and complexity-gpu.json."""
+
+from collections.abc import Iterator
+from math import log2
+
+from pages.complexity import at_constant, in_d, in_n
+from report.section import read
+
+from transduce.paper.complexity import ends
+from transduce.paper.layers import HEAD, KERNEL, KINDS, NEIGHBOURS, attention_operations
+
+from .statements import Statement, given, says
+
+CPU, GPU = read("complexity-cpu"), read("complexity-gpu")
+OTHERS = ("convolutional", "restricted", "self-attention")  # than the recurrent layer
+Times = dict[int, float]  # milliseconds by size
+
+
+def statements() -> Iterator[Statement]:
+    yield from layers()
+    yield from on_a_cpu()
+    yield from in_rows_of_every_length()
+    yield from hidden_asymptotics()
+
+
+def layers() -> Iterator[Statement]:
+    yield says(f"scaled dot-product attention, heads of {HEAD}")
+    yield says(f"a convolution with kernel k = {KERNEL}")
+    yield says(f"self-attention to r = {NEIGHBOURS} neighbours on each side")
+    yield given("An exponent of 2 in n means")
+    counted = all(attention_operations(n, d) == 8 * n * d**2 + 4 * n**2 * d for n in (16, 100) for d in (64, 128))
+    yield says("Their 8 n d² operations are more than the 4 n² d of attention as long as n is below 2 d", counted)
+    yield given("its exponent in n reaches 2 only far beyond n = d")
+    yield given("a layer for every (k - 1) / 2 positions")
+
+
+def on_a_cpu() -> Iterator[Statement]:
+    in_length = {kind.name: ends(in_n(CPU, kind.name), 3)[1] for kind in KINDS}
+    in_width = {kind.name: ends(in_d(CPU, kind.name), 3)[1] for kind in KINDS}
+    linear = all(0.9 < in_length[name] < 1.1 for name in ("recurrent", "convolutional", "restricted"))
+    yield says(
+        "restricted layers grows linearly in n, and that of self-attention approaches the square",
+        linear and in_length["self-attention"] > 1.6,
+    )
+    yield says(
+        "Recurrent and convolutional layers approach the square in d",
+        min(in_width["recurrent"], in_width["convolutional"]) > 1.7,
+    )
+    yield says(
+        "The others stay between 1 and 2", all(1 < in_width[name] < 1.7 for name in ("self-attention", "restricted"))
+    )
+
+
+def milliseconds(points: list[tuple[float, float]]) -> Times:
+    return {int(size): 1e3 * seconds for size, seconds in points}
+
+
+def in_rows_of_every_length() -> Iterator[Statement]:
+    times = {kind.name: milliseconds(at_constant(GPU, kind.name)) for kind in KINDS}
+    first, last = GPU["constant"][0]["n"], max(times["recurrent"])
+    positions = GPU["constant"][0]["n"] * GPU["constant"][0]["batch"]
+    yield says(
+        f"With {positions:,} positions, the convolution takes {span(times['convolutional'])} ms and restricted attention "
+        f"{span(times['restricted'])} ms, whether these positions are {positions // first:,} rows of {first} or {positions // last} rows of {last:,}"
+    )
+    recurrent, attention = times["recurrent"], times["self-attention"]
+    yield says(
+        f"The recurrent layer takes {recurrent[first]:.0f} ms for the short rows and {recurrent[last]:.0f} ms for the long ones"
+    )
+    yield says(
+        f"Self-attention grows too, from {attention[128]:.0f} ms in rows of 128 to {attention[last]:.0f} ms in rows of {last:,}"
+    )
+    yield says(
+        f"It takes less time than the recurrent layer in rows of every length, and in rows of {last:,} positions still less than half",
+        all(attention[n] < recurrent[n] for n in attention) and attention[last] < recurrent[last] / 2,
+    )
+
+
+def span(times: Times) -> str:
+    least, most = f"{min(times.values()):.0f}", f"{max(times.values()):.0f}"
+    return least if least == most else f"{least} to {most}"
+
+
+def hidden_asymptotics() -> Iterator[Statement]:
+    by_length = {kind.name: milliseconds(in_n(GPU, kind.name)) for kind in KINDS}
+    by_width = {kind.name: milliseconds(in_d(GPU, kind.name)) for kind in KINDS}
+    rows, d, n = GPU["grid"][0]["batch"], GPU["d_shown"], GPU["n_shown"]
+    yield says(
+        f"With {rows} rows and d = {d}, all layers but the recurrent one take hardly longer for 1,024 positions than for 16",
+        all(by_length[name][1_024] < 1.25 * by_length[name][16] for name in OTHERS)
+        and by_length["recurrent"][1_024] > 5 * by_length["recurrent"][16],
+    )
+    attention = by_length["self-attention"]
+    yield says(
+        f"self-attention in n reaches {log2(attention[16_384] / attention[8_192]):.1f} only between 8,192 and 16,384"
+    )
+    longer = {name: times[1_024] / times[64] for name, times in by_width.items()}
+    most = max(longer[name] for name in OTHERS)
+    yield says(
+        f"At n = {n}, sixteen times the width takes at most {most:.1f} times as long, except in the recurrent layer ({longer['recurrent']:.1f} times)"
+    )

@@ -1,0 +1,87 @@
+"""Speech: error rates of the recipe for Iban, and speed and memory by the length of recordings."""
+
+from collections.abc import Iterator
+
+from .section import Result, Section, read, row, where
+
+section = Section("Speech")
+
+ENCODERS = {"iban": "convolutions in the encoder", "iban-plain": "the encoder of the paper"}
+PARTS = ("test set", "test set without texts of the training data")
+ABLATIONS = {  # result files of 40 % of the steps, and what is left out
+    "iban-short": "the recipe",
+    "iban-short-no-speeds": "without speed perturbation",
+    "iban-short-no-masks": "without SpecAugment",
+    "iban-short-plain": "without convolutions",
+    "iban-short-no-ctc": "without CTC",
+}
+
+
+@section.rows_from(*ENCODERS)
+def iban(result: Result) -> Iterator[str]:
+    for system, found in result["systems"].items():
+        test, new = (found["scores"][part] for part in PARTS)
+        rates = [f"{metric} {part[metric]['value']:.2f}" for part in (test, new) for metric in ("WER", "CER")]
+        figure = f"{rates[0]}, {rates[1]} (without texts of the training data {rates[2]}, {rates[3]})"
+        how = (
+            f"`configs/iban.toml` with {', '.join(result['settings']) or 'nothing changed'}, {result['minutes']:.1f} minutes on one {result['trained']}; "
+            f"beam {result['beam']}; `{test['WER']['signature']}`"
+        )
+        yield row(f"Iban, 473 test utterances: {ENCODERS[result['name']]}, {system}", figure, how)
+
+
+@section.rows_from("iban-short")
+def iban_ablations(recipe: Result) -> Iterator[str]:
+    """The recipe with 40 % of the steps, and what each of its parts is worth there."""
+    shown = [f"{title}: {short_rates(result)}" for name, title in ABLATIONS.items() if (result := read(name))]
+    steps = next(one.removeprefix("train.steps=") for one in recipe["settings"] if one.startswith("train.steps="))
+    how = f"`configs/iban.toml`, {int(steps):,} steps, one seed, beam {recipe['beam']}, {recipe['trained']}; `benchmarks/iban.py --no-trigram`"
+    yield row("Iban with 40 % of the steps: what each part is worth", "; ".join(shown), how)
+
+
+def short_rates(result: Result) -> str:
+    (system,) = result["systems"].values()
+    test, valid = (system["scores"][part] for part in ("test set", "validation speakers"))
+    return f"WER {test['WER']['value']:.2f}, CER {test['CER']['value']:.2f} (validation speakers WER {valid['WER']['value']:.2f})"
+
+
+@section.rows_from("speech-speed-gpu", "speech-speed-cpu")
+def speed(result: Result) -> Iterator[str]:
+    """Memory and speed by the length of recordings; on a CPU the ratios are of computing time, since its cores were shared."""
+    gpu, settings = "gpu" in result["hardware"], result["settings"]
+    which, clock = ("speed_ratio", "clock") if gpu else ("core_ratio", "computing time of all cores")
+    how = (
+        f"`{result['command']}` on {where(result)}, {settings['precision']}, random weights, "
+        f"{settings['seconds_per_step']} s of sound at once; speeds by the clock, ratios by the {clock}"
+    )
+    device = "GPU" if gpu else "CPU"
+    for length in sorted({one["length_s"] for one in result["rows"]}):
+        found = [one for one in result["rows"] if one["length_s"] == length]
+        yield row(f"Training on {length} s of sound, {device}", training(found, which), how)
+        yield row(f"Transcribing {length} s of sound, {device}", searching(found, which), how)
+
+
+def training(systems: list[Result], which: str) -> str:
+    shown = [
+        f"{one['system']} ({one['parameters'] / 1e6:.1f} M): {one['memory_gib']:.2f} GiB, {one['sound_s_per_s']:,.1f} s of sound per s{times(one, which, 'training')}"
+        for one in systems
+    ]
+    return "; ".join(shown)
+
+
+def searching(systems: list[Result], which: str) -> str:
+    """Real-time factors: seconds of computing for a second of sound."""
+    shown = [
+        f"{one['system']}: real-time factor {one['real_time_factor']['greedy']:.4f}{times(one, which, 'greedy')}, "
+        f"beam 4 {one['real_time_factor']['beam']:.4f}{times(one, which, 'beam')}"
+        for one in systems
+        if one["real_time_factor"]
+    ]
+    return "; ".join(shown)
+
+
+def times(one: Result, which: str, job: str) -> str:
+    if not one["system"].startswith("ours"):
+        return ""
+    ratio = one[which][job]
+    return f", {ratio['median']:.2f} times HF ({ratio['least']:.2f} to {ratio['most']:.2f})"

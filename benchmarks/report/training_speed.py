@@ -1,0 +1,79 @@
+"""Training speed on GPUs and CPUs beside other toolkits, and the speed of preparing data."""
+
+from collections.abc import Iterator
+
+from transduce.paper.results import mean_and_spread
+
+from .section import Result, Section, cores, row
+
+section = Section("Training speed")
+
+PEERS = {  # of training on a CPU, by their names in the result file
+    "hf": "HF MarianMT on the same batches",
+    "hf, file order": "HF MarianMT in random order",
+    "joeynmt": "JoeyNMT",
+    "marian": "Marian",
+    "marian, async": "Marian, asynchronous",
+}
+
+
+@section.rows_from("train-speed-gpu", "train-speed-gpu-sizes")
+def on_a_gpu(result: Result) -> Iterator[str]:
+    how = f"`benchmarks/train_speed.py` on one {result['hardware']['gpu']}, translation lengths, dropout and Adam included"
+    for case, report in result["results"].items():
+        ours = report["systems"]["ours"]
+        figure = f"{ours['target_tokens_per_s']:,} target tokens/s, {ours['mfu']:.0%} of 790 TFLOP/s"
+        others = [
+            "{:.1f} times {} ({:.1f} to {:.1f})".format(one["ours_over_it"][0], name, *one["ours_over_it"][1:])
+            for name, one in report["systems"].items()
+            if name != "ours"
+        ]
+        yield row(f"Training on a GPU, {case}", "; ".join([figure, *others]), how)
+
+
+@section.rows_from("extras-gpu")
+def extras(result: Result) -> Iterator[str]:
+    bare, with_extras = (result["results"][name] for name in ("bare", "with extras"))
+    figure = f"{with_extras['slower_by']['median']:.1%} of {bare['target_tokens_per_s']:,} target tokens/s"
+    how = f"`benchmarks/extras.py` on one {result['hardware']['gpu']}, whole runs of `transduce train`, taking turns"
+    yield row("Cost of clipping, a moving average and logging every 10 steps", figure, how)
+
+
+@section.rows_from("cpu-peers")
+def on_a_cpu(result: Result) -> Iterator[str]:
+    how = (
+        f"`benchmarks/cpu_peers.py` on {cores(result)}, Multi30k, same size and tokens, each in a process, taking turns"
+    )
+    for size, report in result["results"].items():
+        shape, ours = result["settings"]["shapes"][size], report["systems"]["ours"]
+        others = [
+            f"{ratio['median']:.1f} times {PEERS[peer]} ({ratio['least']:.1f} to {ratio['most']:.1f})"
+            for peer, ratio in report["ours_over"].items()
+        ]
+        what = f"Training on a CPU, {shape['layers']}+{shape['layers']} layers, d_model {shape['d_model']}"
+        yield row(what, "; ".join([f"{ours['target_tokens_per_s']:,.0f} target tokens/s", *others]), how)
+
+
+@section.rows_from("rnn-peers")
+def recurrent(result: Result) -> Iterator[str]:
+    """The recurrent network with attention beside Eole's."""
+    ours, eole = result["results"]["ours"], result["results"]["eole"]
+
+    def ratios(name: str) -> str:
+        return mean_and_spread([one[name] / other[name] for one, other in zip(ours, eole, strict=True)])
+
+    figure = (
+        f"{ratios('tokens_per_s')} times Eole's speed by the clock, {ratios('tokens_per_cpu_s')} times by computing time; "
+        f"{mean_and_spread([one['tokens_per_s'] for one in ours])} target tokens/s"
+    )
+    rounds = f"{len(ours)} rounds of {result['settings']['seconds']:.0f} s, taking turns"
+    how = f"`{result['command']}` on {cores(result)}, Multi30k, LSTMs with attention, {rounds}"
+    yield row("Training a recurrent network on a CPU", figure, how)
+
+
+@section.rows_from("prepare")
+def preparing(result: Result) -> Iterator[str]:
+    prepare, ratio = result["results"]["prepare"], result["results"]["prepare_over_sentencepiece"]
+    figure = f"{prepare['seconds']:.0f} s, {prepare['peak_resident_mb']} MB; {ratio:.2f} times sentencepiece alone"
+    what = f"Preparing {prepare['pairs']:,} pairs (Europarl)"
+    yield row(what, figure, f"`benchmarks/prepare.py` on {cores(result)}")
