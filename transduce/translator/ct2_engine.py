@@ -4,7 +4,7 @@ A block is searched in batches of similar length, one core for each batch. Sever
 that the next block is read and tokenised while this one is searched.
 
 CTranslate2 differs from our search in three ways: it has one length limit for each call instead of one for each line, it
-breaks an output off at the limit instead of ending it with `</s>`, and it ignores the log-probability of a prefix. Lines
+cuts an output off at the limit instead of ending it with `</s>`, and it ignores the log-probability of a prefix. Lines
 where this matters are searched again by themselves, or scored again.
 """
 

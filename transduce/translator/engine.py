@@ -122,7 +122,7 @@ class SearchBlock:
     prefixes: Sequence[Ids]
     phrases: Sequence[Sequence[Ids]] = ()  # only where the request says so
     at_most: Sequence[int] = ()  # tokens of each output, where the request's own limit is too generous
-    paused: bool = False  # whether the next block may be long in coming: nobody should wait for it
+    paused: bool = False  # whether the next block may take long to arrive, so that this one must not wait for it
 
     def only(self, numbers: Sequence[int]) -> "SearchBlock":
         phrases = [self.phrases[n] for n in numbers] if self.phrases else ()

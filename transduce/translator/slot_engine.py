@@ -12,7 +12,7 @@ from transduce.translator.torch_engine import Fusion, TorchEngine
 
 
 class SlotEngine(TorchEngine):
-    """Finds what `TorchEngine` finds, and leaves the requests and models to it that slots do not support."""
+    """Finds what `TorchEngine` finds, and passes requests and models that slots do not support on to it."""
 
     spares_cores: ClassVar = True
     # Alignments are computed from finished outputs, so slots have nothing to do with them.
@@ -36,7 +36,9 @@ class SlotEngine(TorchEngine):
     def stream(self, blocks: Iterable[SearchBlock], request: SearchRequest) -> Iterator[list[list[Hypothesis]]]:
         """The hypotheses of each block in turn; blocks are tokenised and detokenised while others are decoded."""
         if not self._serves(request):
-            yield from super().stream(blocks, request)  # no thread: whoever gets the results may look into this model
+            yield from super().stream(
+                blocks, request
+            )  # in this thread: the caller may watch the attention of this model
             return
         penalty = length_penalty(request.length_penalty, request.alpha)
         options = BeamOptions(request.beam, request.n_best, penalty, log_probs=request.figures != "none")
