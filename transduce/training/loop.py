@@ -158,7 +158,7 @@ class Trainer:
 
     def _measure_epoch(self) -> None:
         """The steps, the padding and the largest batch of an epoch, from its first window."""
-        train = self.training_data.train
+        train = self.training_data.first_epoch
         steps = self.windows.plan(self.planner, train, 0, 0)
         self.steps_per_epoch, self.padding = len(steps), padding_share(self.planner, steps, train)
         if self.windows.pairs_per_window:
@@ -321,7 +321,7 @@ class Trainer:
         except (MemoryError, RuntimeError) as error:
             if "memory" not in str(error).lower():
                 raise
-            positions = self.planner.positions_of(self.largest, self.training_data.train)
+            positions = self.planner.positions_of(self.largest, self.training_data.first_epoch)
             raise OutOfMemory(
                 f"out of memory: the largest batch has {positions:,} positions. Start a new run with "
                 f"train.positions_per_microbatch below {positions}, or with a lower data.max_length (these settings cannot "
@@ -339,7 +339,7 @@ class Trainer:
 
     def _largest_work(self) -> list[Any]:
         data, step = self.training_data, self._largest_step()
-        return step_work(data.vocabularies, self.planner, data.train, step, share=self.share)
+        return step_work(data.vocabularies, self.planner, data.first_epoch, step, share=self.share)
 
     # --- a budget in minutes -----------------------------------------------------------------------------------
 
@@ -400,7 +400,7 @@ class Trainer:
             self.update.forget()
             self.update.measured()  # waits for the device
             seconds.append(time.perf_counter() - begun)
-        pairs, step = self.training_data.train, self._largest_step()
+        pairs, step = self.training_data.first_epoch, self._largest_step()
         positions = sum(self.planner.positions_of(batch, pairs) for batch in step)
         return min(seconds) * len(work) * self._positions_per_step / positions
 

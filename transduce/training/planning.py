@@ -195,7 +195,7 @@ def _optimizer_size(trainer: Trainer) -> int:
 
 
 def _workload(trainer: Trainer, mode: Mode) -> Workload:
-    pairs, pages = trainer.training_data.train, trainer.progress.layout == "pages" or mode == "kernels"
+    pairs, pages = trainer.training_data.first_epoch, trainer.progress.layout == "pages" or mode == "kernels"
     return Workload(
         tokens_per_batch=trainer.config.tokens_per_batch,
         source_per_target=float(pairs.source_lengths.sum() / pairs.target_lengths.sum()),
