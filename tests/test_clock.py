@@ -1,5 +1,6 @@
 """The clock of a run: when it ends, when it pauses, and how much is left."""
 
+import re
 import time
 
 from transduce.config import TrainConfig
@@ -46,3 +47,22 @@ def test_a_run_pauses_where_its_plan_says() -> None:
 def test_a_finished_run_with_fewer_minutes_than_it_had_is_over() -> None:
     assert clock(TrainConfig(steps=0, minutes=1.0), Progress(step=5, spent=90.0)).is_over
     assert not clock(TrainConfig(steps=0, minutes=2.0), Progress(step=5, spent=90.0)).is_over
+
+
+def planned(minutes: float, seconds_per_step: float) -> Clock:
+    """The clock of a run before its first step, 30 seconds after the start of the command."""
+    run = clock(TrainConfig(steps=0, minutes=minutes), Progress(), spent=30.0)
+    run.costs = Costs(step=seconds_per_step, validation=2.0, checkpoint=0.1)
+    run.revise(run.first_plan(0.1, 20))
+    return run
+
+
+def test_too_few_epochs_are_said_with_the_minutes_that_are_enough() -> None:
+    said = planned(3.0, seconds_per_step=5.0).few_epochs(10)
+    assert said.startswith("warning: 3 minutes are enough for 2.")
+    assert "such a model learns little in fewer than 10: give it about" in said
+    (minutes,) = re.findall(r"about (\d+) minutes \(--minutes\)$", said)
+    assert 9 < int(minutes) < 15, "100 steps of 5 seconds, and the start"
+    assert planned(float(minutes), seconds_per_step=5.0).few_epochs(10) == ""
+    assert planned(3.0, seconds_per_step=0.1).few_epochs(10) == ""
+    assert planned(3.0, seconds_per_step=5.0).few_epochs(0) == "", "a family without such a limit"

@@ -14,7 +14,7 @@ import torch
 import transduce
 from transduce.checkpoint import read_tensors
 from transduce.cli.main import main
-from transduce.config import DecoderConfig, build
+from transduce.config import DecoderConfig, build, from_toml
 from transduce.data import Store, TextCorpus, TextWindows, open_or_build, scan
 from transduce.data.batches import Batching, make_batch
 from transduce.data.pages import Paging
@@ -231,6 +231,38 @@ def test_a_language_model_learns(trained: Path) -> None:
     loss = float(next(line for line in card.splitlines() if line.startswith("| best")).split("|")[3])
     assert loss < 0.9  # a fifth of log2(4) bits is the least; a uniform guess is 2.6
     assert read_tensors(trained / "best.safetensors").keys() >= {"output_embedding.weight"}
+
+
+def test_minutes_choose_the_size_and_the_warm_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A model that these seconds can train; a resumed run keeps it, however many minutes it is given."""
+    run, text = tmp_path / "run", str(write_text(tmp_path, 4_000))
+    command = [
+        "train",
+        str(run),
+        "--text",
+        text,
+        "--device",
+        "cpu",
+        "--threads",
+        "1",
+        "--set",
+        f"data.cache={tmp_path}",
+    ]
+    assert main([*command, "--minutes", "0.1"]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert (
+        "characters in 0.1 minutes on a CPU: d_model 64, 2 layers, a context of 128 tokens, dropout 0.0, 512 tokens a batch"
+        in said
+    )
+    assert said.index("characters in 0.1 minutes") < said.index("plan: ") < said.index("finished ")
+    chosen = from_toml((run / "config.toml").read_text(), "config.toml")
+    assert 1 <= chosen["train"]["warmup_steps"] < 40, "98 before, whatever the minutes"
+    assert main([*command, "--minutes", "0.3"]) == 0
+    assert "fitted to the data" not in capsys.readouterr().err
+    again = from_toml((run / "config.toml").read_text(), "config.toml")
+    assert again["train"].pop("minutes") == 0.3
+    assert chosen["train"].pop("minutes") == 0.1
+    assert again == chosen
 
 
 def test_a_resumed_run_is_the_run_that_was_never_stopped(tmp_path: Path) -> None:

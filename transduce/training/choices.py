@@ -122,10 +122,11 @@ def reads_text(config: Config) -> bool:
 
 def _fitted(scanned: Scan, counted: Counts, requested: RequestedSettings, around: FitRequest, begun: float) -> Fitted:
     train = requested.config.train
+    time = time_for(train, counted, around, begun)
     if not reads_text(requested.config):
-        return fit(counted, around, time_for(train, counted, around, begun))
+        return fit(counted, around, time)
     device = choose_device(train.device, train.precision, train.threads)
-    return fit_text(scanned.target.characters + scanned.pairs, device.kind == "cuda", around)
+    return fit_text(scanned.target.characters + scanned.pairs, device.kind == "cuda", around, time)
 
 
 def _overridden(

@@ -181,9 +181,15 @@ class Clock:
         if self._by_steps or epochs >= fewest:
             return ""
         return (
-            f"warning: {self.config.minutes:g} minutes are enough for {epochs:.2g} epochs, and such a model learns little in fewer than {fewest}: "
-            "give it more time, or make it smaller (model.d_model, model.num_encoder_layers, model.num_decoder_layers)"
+            f"warning: {self.config.minutes:g} minutes are enough for {epochs:.2g} epochs, and such a model learns little in "
+            f"fewer than {fewest}: give it about {self._minutes_for(fewest / epochs):,} minutes (--minutes)"
         )
+
+    def _minutes_for(self, times: float) -> int:
+        """The budget, in whole minutes, that has time for so many times the steps of this plan."""
+        assert self.plan is not None
+        after_start = end_of_training(self.plan, self.costs) + self.costs.ending - self.plan.started
+        return max(2, math.ceil((self.plan.started + times * after_start) / 60))
 
 
 def duration(seconds: float) -> str:
