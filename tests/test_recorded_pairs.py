@@ -114,6 +114,47 @@ def test_other_commands_name_the_line_too(
     assert f"transduce: {message.format(folder=folder)}" in capsys.readouterr().err.splitlines()[-1]
 
 
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        ("a.wav#t=abc", "a.wav#t=abc: 'abc' is not a number of seconds: write a part of a recording as talk.flac#t=1.5,4"),
+        ("a.wav#t=0,nan", "a.wav#t=0,nan: 'nan' is not a number of seconds"),
+        ("a.wav#t=-1", "a.wav#t=-1: '-1' is not a number of seconds"),
+        ("a.wav#t=0.5,0.2", "a.wav: the part from 0.5 to 0.2 s ends before it begins"),
+        ("/dev/null", "/dev/null: is a pipe or a device: `transduce transcribe RUN -` reads standard input"),
+    ],
+)  # fmt: skip
+def test_parts_that_cannot_be_and_devices_are_one_line(
+    folder: Path, part: str, message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other recordings are transcribed; a manifest with such a part is refused by its line."""
+    monkeypatch.chdir(folder)
+    assert main(["transcribe", "run", part, "a.wav", "--device", "cpu", "--json"]) == 2
+    found = capsys.readouterr()
+    first, second = map(json.loads, found.out.splitlines())
+    assert message in first["error"]
+    assert message in found.err
+    assert second["error"] == ""
+    Path("part.tsv").write_text(f"audio\ttext\n{part}\tthe cat\n")
+    assert main(["evaluate", "run", "part.tsv", "--device", "cpu"]) == 2
+    assert "transduce: part.tsv:2: " in capsys.readouterr().err
+
+
+def test_a_file_without_permission_says_so(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr("os.access", lambda path, mode: False)  # root may read everything
+    assert main(["transcribe", "run", "a.wav", "--device", "cpu"]) == 2
+    assert "a.wav: cannot be read: permission denied" in capsys.readouterr().err
+
+
+def test_a_failed_ngram_command_leaves_no_model_behind(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    assert main(["ngram", "run", "text", "--valid", "text", "text", "--device", "cpu"]) == 2
+    assert not Path("run/ngram").exists()
+
+
 def test_blank_lines_of_a_manifest_can_be_skipped(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from transduce.audio.recording import Recording
+from transduce.audio.recording import LONGEST, Recording
 from transduce.data.json_lines import json_object
 from transduce.errors import DataError
 
@@ -143,13 +143,17 @@ def _utterance(folder: Path, recording: Recording, text: str, where: str) -> Utt
     except OSError:
         size = -1  # reading it will say why
     whole = Recording(path, recording.begin, recording.end, recording.speaker)
+    try:
+        Recording.parse(str(whole))  # a path may have times too
+    except DataError as error:
+        raise DataError(f"{where}: {error}") from None
     return Utterance(whole, text, where, f"{recording} {size}")
 
 
 def _segment(line: str, where: str) -> tuple[str, float, float]:
     try:
         path, begin, end = line.split()[0], *map(float, line.split()[1:3])
-        if 0 <= begin < 1e6 and 0 <= end < 1e6:
+        if 0 <= begin < LONGEST and 0 <= end < LONGEST:
             return path, begin, end
     except (IndexError, ValueError):
         pass
@@ -189,6 +193,6 @@ def _seconds(record: Mapping[str, Any], name: str, where: str) -> float:
         seconds = float(value or 0)
     except (TypeError, ValueError):
         seconds = -1.0
-    if not 0 <= seconds < 1e6:
+    if not 0 <= seconds < LONGEST:
         raise DataError(f"{where}: {name} is '{value}', not a number of seconds")
     return seconds
