@@ -82,7 +82,7 @@ def _opened(recording: Recording) -> Iterator[Any]:
     if not os.access(path, os.R_OK):
         raise AudioError(recording, "unreadable", "cannot be read: permission denied")
     try:
-        with package.SoundFile(recording.path) as file:
+        with package.SoundFile(recording.path if os.name == "nt" else os.fsencode(recording.path)) as file:
             yield file
     except (package.LibsndfileError, RuntimeError, TypeError):
         empty = not path.stat().st_size
