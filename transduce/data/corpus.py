@@ -233,12 +233,12 @@ def kind_of(group: Group) -> str:
         raise DataError(f"{group[0]}: a single file must be .tsv or .jsonl; otherwise give a source and a target file")
     if len(group) > 2:
         raise DataError(f"{' '.join(group)}: give one TSV or JSONL file, or a source and a target file")
-    if is_manifest(group[:1]):
-        raise DataError(f"{group[0]}: names recordings and their texts: give it alone, without {group[1]}")
     if endings[0] in _TABLES and endings[0] == endings[1]:
         raise DataError(
             f"{group[0]} {group[1]}: a TSV or JSONL file holds both sides: give each file its own option, e.g. --train twice"
         )
+    if is_manifest(group[:1]):
+        raise DataError(f"{group[0]}: names recordings and their texts: give it alone, without {group[1]}")
     return "aligned"
 
 
