@@ -406,6 +406,18 @@ def test_greedy_text_is_the_most_probable_token_each_time(model: LanguageModel) 
     assert model.generate("alp", max_tokens=40) == [spelt(model.vocabulary, ids[4:])]
 
 
+def test_what_the_model_does_not_see_of_a_prompt_is_said(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    common = ["generate", str(trained), "--device", "cpu", "--threads", "1", "--max-tokens", "2", "--prompt"]
+    assert main([*common, "alpha"]) == 0
+    assert capsys.readouterr().err == ""
+    assert main([*common, "alpha beta gamma 日本"]) == 0
+    said = capsys.readouterr().err
+    assert "2 characters of the prompt are not in the vocabulary" in said
+    assert "the prompt is longer than the context of 16 tokens: its first 3 tokens were ignored" in said
+    assert main([*common, "alpha\udcff"]) == 2
+    assert "--prompt: not valid UTF-8" in capsys.readouterr().err
+
+
 def spelt(vocabulary: Vocabulary, ids: list[int]) -> str:
     return "".join({"</s>": "\n", "▁": " "}.get(piece, piece) for piece in vocabulary.pieces(ids))
 

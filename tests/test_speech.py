@@ -661,6 +661,20 @@ def test_transcribe_reads_raw_sound_from_a_pipe(
     assert capsys.readouterr().out == piped
 
 
+def test_errors_about_standard_input_name_it_as_it_was_typed(
+    run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for sound, reason in (
+        (b"\0", "the recording is empty"),
+        (b"fLaC and nothing else", "not a recording that can be read"),
+    ):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(sound)))
+        assert main(["transcribe", str(run), "-", "--device", "cpu", "--json"]) == 2
+        found = capsys.readouterr()
+        assert json.loads(found.out)["error"].startswith(f"-: {reason}")
+        assert f"transduce: -: {reason}" in found.err
+
+
 def test_transcribe_reads_an_mp3_from_a_pipe(
     corpus: Path, run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -14,6 +14,7 @@ from transduce.cli.generating import score_text
 from transduce.cli.notices import Notices
 from transduce.config import DataConfig
 from transduce.data import Corpus, Group, describe_columns, is_manifest, read_pairs, without_pipes
+from transduce.data.manifests import look_like_recordings
 from transduce.errors import DataError, SettingError
 from transduce.files import check_place
 from transduce.translator import Translator, open_folder
@@ -187,6 +188,13 @@ def _format_of(options: Options) -> DataConfig:
     return replace(data, skip_blank_lines=data.skip_blank_lines or options.skip_blank_lines)
 
 
+def _refuse_recordings(data: DataConfig, files: Sequence[str]) -> None:
+    for file in files:
+        what = "is a recording" if look_like_recordings([file]) else "names recordings" if is_manifest((file,)) else ""
+        if what:
+            raise DataError(f"{file}: {what}, and this model {data.what_it_does}: give files with text")
+
+
 def _read_pairs(data: DataConfig, files: Sequence[str]) -> TestFiles:
     """The pairs of a table or of two files; their targets are the only list of references."""
     corpus, places = Corpus.of((tuple(files),), data), None
@@ -194,10 +202,8 @@ def _read_pairs(data: DataConfig, files: Sequence[str]) -> TestFiles:
         from transduce.data.recorded_pairs import check_recordings
 
         places = check_recordings(corpus)
-    elif any(map(is_manifest, corpus.groups)):
-        raise DataError(
-            f"{' '.join(files)}: names recordings, and this model {data.what_it_does}: give files with text"
-        )
+    else:
+        _refuse_recordings(data, files)
     for line in describe_columns(corpus):
         say_to_stderr(line)
     sources, targets = read_pairs(corpus)

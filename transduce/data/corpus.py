@@ -29,6 +29,7 @@ from transduce.data.manifests import (
     is_kaldi_folder,
     kaldi_utterances,
     keys_of,
+    look_like_recordings,
     names_recordings,
 )
 from transduce.errors import DataError, UnreadableFile
@@ -226,6 +227,8 @@ def kind_of(group: Group) -> str:
         raise DataError(
             f"{group[0]}: is a folder: give a source and a target file, one .tsv or .jsonl file, or a folder with wav.scp and text"
         )
+    if look_like_recordings(group[:1]):
+        raise DataError(f"{group[0]}: is a recording: give a .tsv or .jsonl file with the columns audio and text")
     if len(group) == 1:
         raise DataError(f"{group[0]}: a single file must be .tsv or .jsonl; otherwise give a source and a target file")
     if len(group) > 2:
@@ -234,6 +237,8 @@ def kind_of(group: Group) -> str:
         raise DataError(
             f"{group[0]} {group[1]}: a TSV or JSONL file holds both sides: give each file its own option, e.g. --train twice"
         )
+    if is_manifest(group[:1]):
+        raise DataError(f"{group[0]}: names recordings and their texts: give it alone, without {group[1]}")
     return "aligned"
 
 
@@ -312,6 +317,8 @@ def _reason(error: OSError) -> str:
 
 def _undecodable(path: str) -> DataError:
     """An error that names the line and the byte, found by reading the file again: the fast reader does not count bytes."""
+    if look_like_recordings([path]):
+        return DataError(f"{path}: is a recording: give a file with text")
     with open_bytes(path) as file:
         for number, line in enumerate(file, 1):
             try:

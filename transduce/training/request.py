@@ -47,6 +47,7 @@ class RequestedSettings:
     config: Config  # nothing is fitted to the data yet
     gpus: int = 1  # that will train together, to which settings are fitted too
     typed: Mapping[str, str] = field(default_factory=dict)  # the option of a setting; empty for `--set`
+    preset: str = ""
 
     @property
     def start_from(self) -> str:
@@ -79,7 +80,7 @@ def requested_settings(request: TrainingRequest) -> RequestedSettings:
         (OPTIONS, settings),
     )
     layers = tuple(_without_auto(layer) for _, layer in given)
-    _check_preset(request.preset, merge(*layers)["model"].get("family", ""))
+    check_preset(request.preset, merge(*layers)["model"].get("family", ""))
     config = assemble(*layers)  # a misspelt setting is refused before anything is read
     check_ranges(config)
     refuse_unsupported(config)
@@ -91,10 +92,10 @@ def requested_settings(request: TrainingRequest) -> RequestedSettings:
         **dict.fromkeys(_names(vocabulary), f"--vocabulary {request.vocabulary}"),
         **{name: OWN_OPTIONS.get(name, "") for name in _names(settings)},
     }
-    return RequestedSettings(layers, tuple(origin for origin, _ in given), config, typed=typed)
+    return RequestedSettings(layers, tuple(origin for origin, _ in given), config, typed=typed, preset=request.preset)
 
 
-def _check_preset(preset: str, family: str) -> None:
+def check_preset(preset: str, family: str) -> None:
     """Refuse a preset whose settings a family does not have, before one of them is named that nobody typed."""
     if preset and family:
         try:
