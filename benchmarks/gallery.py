@@ -130,7 +130,7 @@ def take_comparison(browser: Browser, file: Path) -> bytes:
 
 def take_paper(browser: Browser, file: Path) -> bytes:
     """The first two tables of `transduce paper`, with their plots."""
-    page = browser.new_page(viewport={"width": 1120, "height": 860})
+    page = browser.new_page(viewport={"width": 1400, "height": 860})
     page.goto(file.resolve().as_uri())
     page.evaluate("document.querySelectorAll('.paper:nth-of-type(n+3)').forEach(e => e.remove())")
     picture = page.screenshot(full_page=True)

@@ -317,7 +317,7 @@ def test_the_command_writes_one_page(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "http://" not in page.replace("http://www.w3.org", "").replace("http://purl.org", "").replace(
         "http://creativecommons.org", ""
     )
-    assert "models were trained for fewer than 100 steps" in page  # 10 steps each
+    assert "models were trained for fewer than 300 steps" in page  # 10 steps each
     count = len(ran)
     assert main(["paper", str(tmp_path), "--minutes", "0.01"]) == 0
     assert len(ran) == count  # nothing is trained twice
@@ -345,9 +345,9 @@ def test_models_that_hardly_trained_are_said(tmp_path: Path) -> None:
     for cell, steps in zip(cells["rivals"], (1, 5_000), strict=True):
         results.add({"key": cell.key, "steps": steps})
     warning = tables.warning_of(cells, results, 10.0)
-    assert "1 of 2 models were trained for fewer than 100 steps" in warning
+    assert "1 of 2 models were trained for fewer than 300 steps" in warning
     assert "--minutes 30" in warning
-    results.add({"key": cells["rivals"][0].key, "steps": 100})
+    results.add({"key": cells["rivals"][0].key, "steps": 300})
     assert not tables.warning_of(cells, results, 10.0)
 
 

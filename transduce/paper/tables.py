@@ -32,7 +32,7 @@ MINUTES = 10.0
 SHARES = {"layers": 0.08, "rivals": 0.40, "variations": 0.34, "reversal": 0.18}  # of the budget
 AROUND_A_CELL_S = 6.0  # to warm up, to translate and to score
 LEAST_S = 10.0  # of a training command, which needs about four of them to start and to end
-FEWEST_STEPS = 100  # a model with fewer has hardly begun to learn
+FEWEST_STEPS = 300  # a model with fewer has hardly begun to learn
 SHAPE = Shape(d_model=64, heads=4, layers=2, dropout=0.0)
 TELLING = (
     *(BASE, "1 head", "d_k 4", "1 layer", "d_model 32", "no label smoothing", "learned positions", "no positions"),
