@@ -1,4 +1,10 @@
-"""The English names of languages by their codes."""
+"""Codes of languages: what they look like, and the English names of common languages.
+
+Any code of the right form is accepted, because there are more languages than a list could have. Knows strings only.
+"""
+
+import re
+from difflib import get_close_matches
 
 _NAMES = """
 af Afrikaans,am Amharic,ar Arabic,az Azerbaijani,be Belarusian,bg Bulgarian,bn Bengali,bs Bosnian,ca Catalan,cs Czech,
@@ -13,8 +19,25 @@ sw Swahili,ta Tamil,te Telugu,tg Tajik,th Thai,tk Turkmen,tl Tagalog,tr Turkish,
 uz Uzbek,vi Vietnamese,xh Xhosa,yi Yiddish,yo Yoruba,zh Chinese,zu Zulu
 """
 _NAME_OF = dict(entry.strip().split(" ", 1) for entry in _NAMES.split(","))
+_CODE_OF = {name.lower(): code for code, name in _NAME_OF.items()} | {"farsi": "fa", "mandarin": "zh"}
+# ISO 639 and BCP 47: de, mlt, zh-Hant, pt_BR, x-klingon
+_CODE = re.compile(r"([a-z]{2,3}|x(?=[-_]))([-_][a-z0-9]{1,8})*", re.IGNORECASE)
 
 
 def name_of(code: str) -> str:
     """The English name of a language, or its code if the name is not known."""
     return _NAME_OF.get(code, code)
+
+
+def is_code(text: str) -> bool:
+    """Whether a text has the form of a language code."""
+    return bool(_CODE.fullmatch(text))
+
+
+def wrong_code(text: str) -> str:
+    """Why a text is not a language code, with the code that may be meant; empty for a code."""
+    if is_code(text):
+        return ""
+    close = get_close_matches(re.sub("[-_]", " ", text.lower()), _CODE_OF, n=1, cutoff=0.8)
+    advice = f"did you mean {_CODE_OF[close[0]]}?" if close else "write a code such as de, mlt or pt-BR, or x-NAME"
+    return f"unknown language code '{text}'; {advice}"
