@@ -38,6 +38,8 @@ def evaluate(options: Options) -> int:
     first = next(iter(results.values()))
     Notices(translator.reads_features).add_all(first.translations).print()
     _report_merged(len(files.sources) - len(first.sources))
+    if warning := first.order_warning:
+        say_to_stderr(warning)
     if options.output:
         outputs = first.outputs_for(files.sources)
         Path(options.output).write_text("".join(f"{text}\n" for text in outputs), encoding="utf-8")
