@@ -12,6 +12,7 @@ from transduce.cli import main
 from transduce.config import build
 from transduce.config.columns import Columns
 from transduce.data import Corpus, describe_columns, infer_columns, scan
+from transduce.data.headers import named_sides
 from transduce.data.layout import looks_like_features
 from transduce.errors import DataError, SettingError
 from transduce.translator import read_config
@@ -163,6 +164,43 @@ def test_the_layout_is_recognised(
     assert (found.setting if found else None) == expected
 
 
+@pytest.mark.parametrize(
+    ("header", "languages", "sides"),
+    [
+        ("word ipa", "", "word ipa"),
+        ("IPA Word", "", "Word IPA"),
+        ("German English", "", "German English"),
+        ("German English", "en de", "English German"),
+        ("de en", "", "de en"),
+        ("id English German", "", "English German"),
+        ("pt en", "en pt-BR", "en pt"),
+        ("de en", "de fr", ""),
+        ("de Hallo en", "", ""),
+        ("id en", "", ""),
+        ("id en", "id en", "id en"),
+        ("no no", "", ""),
+        ("German Deutsch", "", ""),
+        ("word words", "", ""),
+        ("form ipa", "", ""),
+    ],
+)
+def test_columns_are_named_by_usual_words_or_languages(header: str, languages: str, sides: str) -> None:
+    assert named_sides(header.split(), languages.split()) == tuple(sides.split())
+
+
+def test_a_header_line_is_no_pair_whatever_the_settings(tmp_path: Path) -> None:
+    group = table(tmp_path / "a.tsv", [("Hallo", "Hello")], ("German", "English"))
+    assert pairs_of(group) == pairs_of(group, "source=1", "target=2") == [("Hallo", "Hello")]
+    assert pairs_of(group, languages=("en", "de")) == [("Hello", "Hallo")]
+    assert pairs_of(group, "source=2", "target=1", languages=("de", "en")) == [("Hello", "Hallo")]
+    names = f"first line of {group[0]} taken as header: German, English; columns"
+    assert describe_columns(Corpus((group,))) == [f"{names}: source=German, target=English"]
+    assert describe_columns(Corpus((group,), columns=Columns("2", "1"))) == [f"{names}: source=2, target=1"]
+    other = table(tmp_path / "b.tsv", [("Hallo", "Hello")])
+    assert pairs_of(other) == [("Hallo", "Hello")]
+    assert describe_columns(Corpus((other,))) == []
+
+
 def test_features_of_jsonl_are_recognised(tmp_path: Path) -> None:
     records: list[dict[str, object]] = [{"source": s, "features": f, "target": t, "id": 1} for s, f, t in FORMS]
     group = jsonl(tmp_path / "a.jsonl", records)
@@ -275,6 +313,46 @@ def test_evaluate_and_score_read_the_columns_of_training(
     assert "columns of" in capsys.readouterr().err
     assert main(["score", str(inflection), plain, "--columns", "nonsense"]) == 2
     assert "'nonsense' is not one of source=, features= and target=" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["score RUN FILE", "evaluate RUN FILE", "compare A=RUN B=RUN --source FILE --json", "doctor --train FILE --json"],
+)
+def test_all_commands_recognise_the_same_header_line(
+    inflection: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    """Also where the training data had none."""
+    (plain,) = table(tmp_path / "a.tsv", FORMS[:12])
+    (headed,) = table(tmp_path / "b.tsv", FORMS[:12], ("Lemma", "Features", "Form"))
+    said = f"first line of {headed} taken as header: Lemma, Features, Form; columns: source="
+    printed = []
+    for path in (plain, headed):
+        assert main(command.replace("RUN", str(inflection)).replace("FILE", path).split()) == 0
+        captured = capsys.readouterr()
+        assert (said in captured.err) == (path == headed)
+        printed.append(captured.out)
+    assert pairs_in(printed[0]) == pairs_in(printed[1]) == 12 if "json" in command else printed[0] == printed[1]
+
+
+def pairs_in(report: str) -> int:
+    read = json.loads(report)
+    return int(read["sentences"] if "sentences" in read else read["pairs"])
+
+
+def test_training_takes_a_header_line_as_such(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (train,) = table(tmp_path / "train.tsv", [(f"w{n:b}", " ".join(f"{n:b}")) for n in range(300)], ("word", "ipa"))
+    (test,) = table(tmp_path / "test.tsv", [("w101", "1 0 1"), ("w11", "1 1")], ("word", "ipa"))
+    run = str(tmp_path / "run")
+    assert main(["train", run, "--train", train, "--valid", test, "--set", *TINY, f"data.cache={tmp_path}/c"]) == 0
+    said = capsys.readouterr().err
+    for path in (train, test):
+        assert f"first line of {path} taken as header: word, ipa; columns: source=word, target=ipa" in said
+    assert "training data: 300 pairs" in said
+    assert main(["evaluate", run, test]) == 0
+    said = capsys.readouterr().err
+    assert f"first line of {test} taken as header: word, ipa" in said
+    assert "2 sentences in" in said
 
 
 def test_lines_without_features_are_said(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

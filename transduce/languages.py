@@ -29,6 +29,13 @@ def name_of(code: str) -> str:
     return _NAME_OF.get(code, code)
 
 
+def code_of(text: str) -> str:
+    """The code of a common language, given its English name or a code such as `de` or `pt-BR`; empty for another text."""
+    name = text.strip().lower()
+    code = re.split("[-_]", name)[0] if is_code(name) else ""
+    return _CODE_OF.get(name) or (code if code in _NAME_OF else "")
+
+
 def is_code(text: str) -> bool:
     """Whether a text has the form of a language code."""
     return bool(_CODE.fullmatch(text))

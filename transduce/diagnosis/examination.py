@@ -17,7 +17,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from transduce.config.columns import Columns
-from transduce.data import Corpus, Group, groups_from_setting, infer_columns, is_manifest, without_pipes
+from transduce.data import (
+    Corpus,
+    Group,
+    describe_columns,
+    groups_from_setting,
+    infer_columns,
+    is_manifest,
+    without_pipes,
+)
 from transduce.diagnosis.alphabet import Alphabet
 from transduce.diagnosis.analysis import Analysis, Block, Context, Place
 from transduce.diagnosis.characters import character_rules
@@ -99,6 +107,11 @@ def open_corpora(requested: RequestedSettings, test: tuple[Group, ...]) -> Itera
             for role, groups in found.items()
             if groups
         }
+
+
+def header_lines(corpora: Corpora) -> list[str]:
+    """One line for each table with a header line or with more than two columns, as `train` prints it."""
+    return _unless_undecodable(lambda: [line for corpus in corpora.values() for line in describe_columns(corpus)], [])
 
 
 def _inferred_columns(groups: Sequence[Group], languages: tuple[str, ...]) -> Columns | None:

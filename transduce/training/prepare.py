@@ -150,7 +150,7 @@ def _prepare_new(
         data = requested.config.data
         owner = open_folder(data.vocabulary_from) if data.vocabulary_from else start
         corpora = _corpora(data, Path(scratch), infers=True)
-        for line in [] if reads_text(requested.config) else describe_columns(corpora.train):
+        for line in [] if reads_text(requested.config) else describe_columns(_all_files(corpora)):
             say(line)
         if not data.valid:
             corpora = _divided(hold_out(corpora.train, say))
@@ -284,6 +284,11 @@ def _corpora(data: DataConfig, scratch: Path, infers: bool = False) -> _Corpora:
     if valid:
         return _Corpora(corpus, replace(corpus, groups=plain[len(train) :], tags=data.tags_of_valid))
     return _divided(replace(corpus, hold_out=data.hold_out, speakers=data.hold_out_speakers))
+
+
+def _all_files(corpora: _Corpora) -> Corpus:
+    """The files of training and validation, to be described together."""
+    return replace(corpora.train, groups=tuple(dict.fromkeys((*corpora.train.groups, *corpora.valid.groups))))
 
 
 def _found(corpora: _Corpora, data: DataConfig) -> dict[str, Any]:
