@@ -9,13 +9,15 @@ import pytest
 import transduce
 from transduce.checkpoint import RunFolder
 from transduce.cli import main
+from transduce.cli.notices import Notices
 from transduce.config import build
 from transduce.config.columns import Columns
 from transduce.data import Corpus, describe_columns, infer_columns, scan
 from transduce.data.headers import named_sides
 from transduce.data.layout import looks_like_features
 from transduce.errors import DataError, SettingError
-from transduce.translator import read_config
+from transduce.text import UNKNOWN
+from transduce.translator import Translation, read_config
 
 VERBS = ["gehen", "sehen", "hören", "lesen", "machen", "sagen", "leben", "lachen", "kaufen", "suchen"]
 FORMS = [
@@ -353,6 +355,72 @@ def test_training_takes_a_header_line_as_such(tmp_path: Path, capsys: pytest.Cap
     said = capsys.readouterr().err
     assert f"first line of {test} taken as header: word, ipa" in said
     assert "2 sentences in" in said
+
+
+# --- features that did not occur in training
+
+
+def test_each_feature_is_one_symbol_and_an_unseen_one_is_unknown(inflection: Path) -> None:
+    """`PSTX` begins like the known feature `PST`."""
+    translator = transduce.load(inflection, engine="torch")
+    vocabulary = translator.vocabularies.source
+    known = translator.source_ids("gehen\tV;PST;1;SG")
+    assert known == vocabulary.encode(["gehen ;V;PST;1;SG"])[0]
+    assert vocabulary.pieces(known)[-5:] == [";V", ";PST", ";1", ";SG", "</s>"]
+    for features, unseen in {
+        "V;PSTX;1;SG": [1],
+        "W;PST;1;SG": [0],
+        "W;PSTX;X;Y": [0, 1, 2, 3],
+        "V;PST;1;SGX": [3],
+    }.items():
+        ids = translator.source_ids(f"gehen\t{features}")
+        assert ids == [UNKNOWN if at - len(known) + 5 in unseen else one for at, one in enumerate(known)]
+        assert translator.source_ids("gehen " + "".join(f";{one}" for one in features.split(";"))) == ids
+    (found,) = translator.stream(["gehen\tV;PSTX;1;Y"])
+    assert (found.unseen_features, found.unknown, found.source) == (("PSTX", "Y"), 2, "gehen ;V;PSTX;1;Y")
+    for line in ("gehen", "gehen ; sehen", ""):
+        assert translator.source_ids(line) == vocabulary.encode([line])[0]
+    assert translator.align(["gehen\tV;PSTX"], ["ging"])[0]
+
+
+def test_unseen_features_are_said(
+    inflection: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (pairs,) = table(
+        tmp_path / "a.tsv", [("gehen", "V;PSTX", "ging"), ("sehen", "V;PSTX", "sah"), ("gehen", "V;PST", "ging")]
+    )
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(Path(pairs).read_bytes())))
+    for command in (
+        ["translate", str(inflection)],
+        ["evaluate", str(inflection), pairs],
+        ["score", str(inflection), pairs],
+    ):
+        assert main(command) == 0
+        said = capsys.readouterr().err
+        known = "known features: 1, 2, NFIN, PRS, PST, SG, V\n"
+        assert f"feature PSTX did not occur in training and is unknown (2 lines); {known}" in said
+        assert "not in the vocabulary" not in said
+
+
+def test_long_lists_of_features_are_shortened(capsys: pytest.CaptureFixture[str]) -> None:
+    notices = Notices()
+    notices.known_features = [f"K{n}" for n in range(42)]
+    notices.add_all([Translation("a", [], unknown=1, unseen_features=(f"X{n}",)) for n in range(7)]).print()
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].endswith("K39 and 2 more")
+    assert [line for line in lines if "2 more features did not occur in training" in line]
+
+
+def test_the_server_names_unseen_features(inflection: Path) -> None:
+    pytest.importorskip("fastapi")
+    pytest.importorskip("httpx")
+    from serving import Client, make_service
+
+    client = Client(make_service([inflection], "torch"))
+    answer = client.post("/v1/translate", {"text": ["gehen\tV;PSTX", "gehen\tV;PST"]}).json()
+    unseen, seen = (text["sentences"][0] for text in answer["translations"])
+    assert (unseen["unseen_features"], unseen["unknown"]) == (["PSTX"], 1)
+    assert "unseen_features" not in seen
 
 
 def test_lines_without_features_are_said(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

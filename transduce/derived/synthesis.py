@@ -133,8 +133,7 @@ def taught_by(teacher: ModelFolder, to: str = "") -> Layers:
     if (
         data.layout and data.layout.features
     ):  # the teacher read them from their own column; they are part of the text now
-        pieces = teacher.vocabularies.source.pieces(range(teacher.vocabularies.source.pad))
-        features = [piece for piece in pieces if piece.startswith(";") and len(piece) > 1]
+        features = teacher.vocabularies.source.feature_symbols
         settings["symbols"] = tuple(dict.fromkeys((*settings["symbols"], *features)))
     return {"data": settings}
 
