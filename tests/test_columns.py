@@ -2,6 +2,8 @@
 
 import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ from transduce.data import Corpus, describe_columns, infer_columns, scan
 from transduce.data.headers import named_sides
 from transduce.data.layout import looks_like_features
 from transduce.errors import DataError, SettingError
-from transduce.text import UNKNOWN
+from transduce.text import UNKNOWN, Vocabulary
 from transduce.translator import Translation, read_config
 
 VERBS = ["gehen", "sehen", "hören", "lesen", "machen", "sagen", "leben", "lachen", "kaufen", "suchen"]
@@ -421,6 +423,33 @@ def test_the_server_names_unseen_features(inflection: Path) -> None:
     unseen, seen = (text["sentences"][0] for text in answer["translations"])
     assert (unseen["unseen_features"], unseen["unknown"]) == (["PSTX"], 1)
     assert "unseen_features" not in seen
+
+
+@pytest.mark.parametrize(
+    ("to", "package", "sample"),
+    [
+        ("ct2", "ctranslate2", ""),
+        ("onnx", "onnxruntime", ""),
+        ("hf", "transformers", ""),
+        ("ct2", "ctranslate2", "gehen\n"),
+    ],
+)
+def test_exports_show_how_features_are_written(
+    inflection: Path, tmp_path: Path, to: str, package: str, sample: str
+) -> None:
+    """With a real line if there is one; in a process of its own, because ONNX cannot trace functions whose types are checked."""
+    pytest.importorskip(package)
+    (tmp_path / "sample").write_text(sample)
+    lines = ["--sample", str(tmp_path / "sample")] if sample else []
+    command = [sys.executable, "-m", "transduce", "export", str(inflection), str(tmp_path / to), "--to", to, *lines]
+    subprocess.run(command, check=True, capture_output=True)
+    card = (tmp_path / to / "README.md").read_text(encoding="utf-8")
+    shown, symbols = ("word ;1", [";1"]) if sample else ("gehen ;V;PRS;1;SG", [";V", ";PRS", ";1", ";SG"])
+    assert f'"{shown}"' in card.split("```python\n")[1].split("```")[0]
+    assert '"..."' not in card
+    assert f"each after a semicolon: `{shown}`. Known features: `1` `2` `NFIN` `PRS` `PST` `SG` `V`." in card
+    pieces = Vocabulary.load(tmp_path / to / "source.spm").written(shown)
+    assert pieces[-1 - len(symbols) :] == [*symbols, "</s>"]
 
 
 def test_lines_without_features_are_said(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -26,25 +26,25 @@ class FeatureEncoder:
 
     def encode(self, texts: Sequence[str], every_core: bool = False) -> list[list[int]]:
         """The ids of each text, `</s>` last."""
-        features = [self._features(text) for text in texts] if self.known else []
+        features = [self.features(text) for text in texts] if self.known else []
         ids = self.vocabulary.encode([*map(self._with_stand_ins, texts)] if features else texts, every_core)
         for row, symbols in zip(ids, features, strict=False):
             for at, symbol in enumerate(symbols, len(row) - 1 - len(symbols)):  # they are the last ids before `</s>`
                 row[at] = row[at] if symbol in self.known else UNKNOWN
         return ids
 
-    def unseen(self, text: str) -> tuple[str, ...]:
-        """The features of a source that the model does not know, as people write them: `PLURAL`."""
-        return tuple(symbol[1:] for symbol in self._features(text) if symbol not in self.known) if self.known else ()
-
-    def _features(self, text: str) -> list[str]:
+    def features(self, text: str) -> list[str]:
         """The symbols at the end of a source; none if what follows the last ` ;` is no list of features."""
         _, found, features = text.rpartition(" ;")
         return feature_symbols(features) if found and features.split() == [features] else []
+
+    def unseen(self, text: str) -> tuple[str, ...]:
+        """The features of a source that the model does not know, as people write them: `PLURAL`."""
+        return tuple(symbol[1:] for symbol in self.features(text) if symbol not in self.known) if self.known else ()
 
     def _with_stand_ins(self, text: str) -> str:
         """The text with a known symbol in the place of each unknown one, so that each is one id."""
         if not self.unseen(text):
             return text
-        known = [symbol if symbol in self.known else self.known[0] for symbol in self._features(text)]
+        known = [symbol if symbol in self.known else self.known[0] for symbol in self.features(text)]
         return f"{text.rpartition(' ;')[0]} {''.join(known)}"
