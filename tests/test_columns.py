@@ -17,6 +17,7 @@ from transduce.config.columns import Columns
 from transduce.data import Corpus, describe_columns, infer_columns, scan
 from transduce.data.headers import named_sides
 from transduce.data.layout import looks_like_features
+from transduce.data.store import Rules, open_or_build
 from transduce.errors import DataError, SettingError
 from transduce.text import UNKNOWN, Vocabulary
 from transduce.translator import Translation, read_config
@@ -383,6 +384,28 @@ def test_each_feature_is_one_symbol_and_an_unseen_one_is_unknown(inflection: Pat
     for line in ("gehen", "gehen ; sehen", ""):
         assert translator.source_ids(line) == vocabulary.encode([line])[0]
     assert translator.align(["gehen\tV;PSTX"], ["ging"])[0]
+
+
+def test_fine_tuning_learns_unseen_features_as_translation_reads_them(
+    inflection: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (train,) = table(tmp_path / "train.tsv", [("gehen", "V;PSTX;1;SG", "gingx"), ("sehen", "V;PSTX;Y;SG", "sahx")] * 20)
+    run, cache = tmp_path / "tuned", tmp_path / "cache"
+    settings = ["train.steps=1", "train.threads=1", "train.tokens_per_batch=200", f"data.cache={cache}"]
+    assert (
+        main(["train", str(run), "--train", train, "--valid", train, "--from", str(inflection), "--set", *settings])
+        == 0
+    )
+    said = capsys.readouterr().err
+    assert (
+        f"the vocabulary of {inflection} does not have these features, so the model cannot tell them apart: PSTX, Y;"
+        in said
+    )
+    translator = transduce.load(run, engine="torch")
+    corpus = Corpus(((train,),), columns=Columns("1", "3", "2"))
+    store = open_or_build(corpus, scan(corpus, 10), translator.vocabularies, Rules.for_validation(100), cache)
+    read = [translator.source_ids(line) for line in ("gehen\tV;PSTX;1;SG", "sehen\tV;PSTX;Y;SG")]
+    assert [store.source(number).tolist() for number in (0, 1)] == read
 
 
 def test_unseen_features_are_said(

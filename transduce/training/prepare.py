@@ -8,7 +8,7 @@ import json
 import socket
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -163,6 +163,8 @@ def _prepare_new(
         say(f"using the vocabulary{' and weights' * bool(start)} of {owner.folder.path}" if owner else LEARNING)
         if owner:
             _check_symbols(config.data, owner)
+            for warning in _unknown_features(scanned.train, owner):
+                say(warning)
         caching_begun, reading_peak = time.perf_counter(), peak_resident()
         with warming_up(config):
             if owner:
@@ -188,6 +190,16 @@ def _vocabularies_of(owner: ModelFolder, data: DataConfig, audio: bool) -> Vocab
 def _warnings(scanned: "_Scans", data: DataConfig, inspect: Inspect) -> list[str]:
     findings = [] if scanned.train.audio else inspect(scanned.train, data)
     return [*data_warnings(scanned.train, scanned.valid, data), *findings]
+
+
+def _unknown_features(train: Scan, owner: ModelFolder) -> Iterator[str]:
+    """A warning about features that the vocabulary of another run does not have."""
+    missing = [symbol[1:] for symbol in train.symbols if symbol not in owner.vocabularies.source.feature_symbols]
+    if missing:
+        yield (
+            f"warning: the vocabulary of {owner.folder.path} does not have these features, so the model cannot tell them apart: "
+            f"{', '.join(missing)}; train a new model, or write them as that model does"
+        )
 
 
 def _check_symbols(data: DataConfig, start: ModelFolder) -> None:

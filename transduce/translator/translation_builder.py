@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
+from transduce.data.feature_symbols import FeatureEncoder
 from transduce.search import Hypothesis
 from transduce.text import EOS, UNKNOWN, Vocabularies
 from transduce.translator.alignment import with_source_words, word_numbers, word_pairs
 from transduce.translator.engine import SearchRequest
 from transduce.translator.engines import Engines
-from transduce.translator.features import FeatureEncoder
 from transduce.translator.inputs import LineBlock, cut
 from transduce.translator.outputs import Output, Translation
 

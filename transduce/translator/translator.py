@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from transduce.config import Config, ModelConfig, language_tag
+from transduce.data.feature_symbols import FeatureEncoder
 from transduce.errors import DataError, SettingError
 from transduce.search import Hypothesis
 from transduce.text import Vocabularies
 from transduce.translator.alignment import Pairs, word_pairs
 from transduce.translator.engine import UNBOUNDED, Engine, SearchBlock, SearchRequest
 from transduce.translator.engines import Engines, FolderEngines, LoadOptions, OneEngine, torch_engine
-from transduce.translator.features import FeatureEncoder
 from transduce.translator.folder import open_folder
 from transduce.translator.forms import LearnedLine, LineForms
 from transduce.translator.inputs import InputLines, LineBlock, check_lines, cut
