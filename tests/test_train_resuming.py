@@ -1,5 +1,6 @@
 """Resuming: a run that was stopped or killed ends with the weights of one that never was."""
 
+import dataclasses
 import random
 import shutil
 import signal
@@ -29,6 +30,7 @@ from transduce.cli import main
 from transduce.config import TrainConfig
 from transduce.errors import DataError, RunError
 from transduce.training.progress import Progress, last_step
+from transduce.translator import read_config, write_config
 
 
 @pytest.mark.numerics
@@ -252,3 +254,13 @@ def test_a_run_killed_while_it_wrote_its_first_files_begins_anew(reversal: dict[
 def test_another_metric_for_the_best_checkpoint_cannot_resume_a_run(finished: Path, reversal: dict[str, str]) -> None:
     with pytest.raises(RunError, match=r"train\.best_metric"):
         run_training(finished, reversal, "train.best_metric=loss", "train.steps=30")
+
+
+def test_a_run_with_names_of_languages_is_resumed(reversal: dict[str, str], finished: Path, tmp_path: Path) -> None:
+    """Older versions accepted names where codes belong."""
+    run = RunFolder(shutil.copytree(finished, tmp_path / "named"))
+    config = read_config(run)
+    data = dataclasses.replace(config.data, languages=("german", "english"))
+    write_config(run, dataclasses.replace(config, data=data))
+    assert run_training(run.path, reversal, "train.steps=30").steps == 30
+    assert transduce.load(run.path).config.data.languages == ("german", "english")

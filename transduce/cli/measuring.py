@@ -37,8 +37,10 @@ def evaluate(options: Options) -> int:
         translator = load(options, **compared)
         results[engine] = _evaluate(translator, files, options)
     first = next(iter(results.values()))
-    Notices(translator.reads_features).add_all(first.translations).print()
+    Notices(translator).add_all(first.translations).print()
     _report_merged(len(files.sources) - len(first.sources))
+    if warning := first.order_warning:
+        say_to_stderr(warning)
     if options.output:
         outputs = first.outputs_for(files.sources)
         Path(options.output).write_text("".join(f"{text}\n" for text in outputs), encoding="utf-8")
@@ -145,7 +147,9 @@ def score(options: Options) -> int:
     with _plain_files(options.files) as files:
         pairs = _read_pairs(_format_of(options), files)
     translator = load(options)
-    notices = Notices(translator.reads_features)
+    notices = Notices(translator)
+    for source in translator.forms.learned(pairs.sources) if not translator.hears else ():
+        notices.unseen_features.update(translator.sources.unseen(source.text))
     with pairs.naming_lines():
         all_scored = translator.score_tokens(pairs.sources, pairs.references[0])
     for scored in all_scored:

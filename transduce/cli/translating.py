@@ -39,7 +39,7 @@ def translate(options: Options) -> int:
     phrases = Lines(options.terms) if options.terms else None
     sources = _looked_at(_sources(lines, options) if options.columns else lines, translator, options)
     terms = map(_phrases, phrases) if phrases else None
-    notices = Notices(translator.reads_features)
+    notices = Notices(translator)
     for number, translation in enumerate(translator.stream(sources, request, prefixes, terms, lines.paused)):
         notices.add(translation)
         _print_translation(number, translation, options)

@@ -69,6 +69,14 @@ class Columns:
         source, target, features = (numbers[name] if name else "" for name in (self.source, self.target, self.features))
         return Columns(source, target, features)
 
+    def of_header(self, header: Sequence[str]) -> "Columns":
+        """The same columns by their names in this header; those beyond it stay numbers."""
+        names = dict(enumerate(header, 1))
+        source, target, features = (
+            names.get(int(number), number) if number else "" for number in (self.source, self.target, self.features)
+        )
+        return Columns(source, target, features)
+
     def source_of(self, fields: Mapping[str, str] | Sequence[str]) -> str:
         """The source text of a line, followed by its features as the model was trained on them: `gehen ;V;PST`."""
         word = self._field(fields, self.source)

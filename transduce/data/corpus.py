@@ -22,6 +22,7 @@ from zlib import crc32
 from transduce.audio.recording import Recording
 from transduce.config import DataConfig, language_tag
 from transduce.config.columns import Columns, feature_symbols
+from transduce.data.headers import named_sides
 from transduce.data.json_lines import json_object
 from transduce.data.manifests import (
     ManifestParser,
@@ -362,12 +363,11 @@ class TableParser:
         self.corpus, self.kind, self.path = corpus, kind_of(group), group[0]
         self.columns = corpus.columns or Columns()
         self.line = 1  # the number of the next one
-        self.in_header = self.kind == "tsv" and self.columns.named
         if corpus.columns and not self.columns.named and all(map(_is_json, corpus.groups)):
             raise DataError(f"{self.path}: JSONL has keys, not numbers of columns: --columns source=KEY,target=KEY")
 
     def __call__(self, lines: list[str]) -> PairBlock:
-        if self.in_header and lines:
+        if self.line == 1 and lines and self.is_header(lines[0]):
             self.read_header(lines[0])
             lines = lines[1:]
         numbers: Sequence[int] = range(self.line, self.line + len(lines))
@@ -379,9 +379,18 @@ class TableParser:
         block = self._tsv(lines, numbers) if self.kind == "tsv" else self._json(lines, numbers)
         return replace(block, blank=len(blank))
 
+    def is_header(self, first: str) -> bool:
+        """Whether the first line of the table names its columns: by the settings, or by names that are known."""
+        return self.kind == "tsv" and (self.columns.named or bool(self._sides(first)))
+
     def read_header(self, header: str) -> None:
-        """Take the header line, which must be the first line of a table whose columns have names."""
-        self.columns, self.in_header, self.line = self._numbered(header), False, self.line + 1
+        """Take the header line, the first line of the table; columns that were given by number stay."""
+        if not self.corpus.columns and (sides := self._sides(header)):
+            self.columns = Columns(*sides)
+        self.columns, self.line = self._numbered(header) if self.columns.named else self.columns, self.line + 1
+
+    def _sides(self, first: str) -> tuple[str, ...]:
+        return named_sides(first.split("\t"), self.corpus.languages)
 
     def _numbered(self, header: str) -> Columns:
         names = header.split("\t")

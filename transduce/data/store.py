@@ -22,6 +22,7 @@ from transduce.config import DataConfig
 from transduce.cores import available_cores
 from transduce.data import cache
 from transduce.data.corpus import LINES_PER_BLOCK, Corpus, PairBlock, are_equal
+from transduce.data.feature_symbols import FeatureEncoder
 from transduce.data.ragged import Numbers, Ragged, RaggedWriter, Rows
 from transduce.data.scanning import Scan, is_empty
 from transduce.errors import DataError
@@ -280,7 +281,8 @@ class _Encoded:
 
 
 def _encode_block(vocabularies: Vocabularies, rules: Rules, block: PairBlock) -> _Encoded:
-    sources = vocabularies.source.encode(block.source)
+    known = vocabularies.source.feature_symbols if block.symbols else ()
+    sources = FeatureEncoder(vocabularies.source, known).encode(block.source)
     targets = vocabularies.target.encode(block.target)
     pairs = zip(block.source, block.target, sources, targets, strict=True)
     reasons = [_left_out(*pair, rules) for pair in pairs]

@@ -8,7 +8,7 @@ import json
 import socket
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -150,7 +150,7 @@ def _prepare_new(
         data = requested.config.data
         owner = open_folder(data.vocabulary_from) if data.vocabulary_from else start
         corpora = _corpora(data, Path(scratch), infers=True)
-        for line in [] if reads_text(requested.config) else describe_columns(corpora.train):
+        for line in [] if reads_text(requested.config) else describe_columns(_all_files(corpora)):
             say(line)
         if not data.valid:
             corpora = _divided(hold_out(corpora.train, say))
@@ -163,6 +163,8 @@ def _prepare_new(
         say(f"using the vocabulary{' and weights' * bool(start)} of {owner.folder.path}" if owner else LEARNING)
         if owner:
             _check_symbols(config.data, owner)
+            for warning in _unknown_features(scanned.train, owner):
+                say(warning)
         caching_begun, reading_peak = time.perf_counter(), peak_resident()
         with warming_up(config):
             if owner:
@@ -188,6 +190,16 @@ def _vocabularies_of(owner: ModelFolder, data: DataConfig, audio: bool) -> Vocab
 def _warnings(scanned: "_Scans", data: DataConfig, inspect: Inspect) -> list[str]:
     findings = [] if scanned.train.audio else inspect(scanned.train, data)
     return [*data_warnings(scanned.train, scanned.valid, data), *findings]
+
+
+def _unknown_features(train: Scan, owner: ModelFolder) -> Iterator[str]:
+    """A warning about features that the vocabulary of another run does not have."""
+    missing = [symbol[1:] for symbol in train.symbols if symbol not in owner.vocabularies.source.feature_symbols]
+    if missing:
+        yield (
+            f"warning: the vocabulary of {owner.folder.path} does not have these features, so the model cannot tell them apart: "
+            f"{', '.join(missing)}; train a new model, or write them as that model does"
+        )
 
 
 def _check_symbols(data: DataConfig, start: ModelFolder) -> None:
@@ -284,6 +296,11 @@ def _corpora(data: DataConfig, scratch: Path, infers: bool = False) -> _Corpora:
     if valid:
         return _Corpora(corpus, replace(corpus, groups=plain[len(train) :], tags=data.tags_of_valid))
     return _divided(replace(corpus, hold_out=data.hold_out, speakers=data.hold_out_speakers))
+
+
+def _all_files(corpora: _Corpora) -> Corpus:
+    """The files of training and validation, to be described together."""
+    return replace(corpora.train, groups=tuple(dict.fromkeys((*corpora.train.groups, *corpora.valid.groups))))
 
 
 def _found(corpora: _Corpora, data: DataConfig) -> dict[str, Any]:

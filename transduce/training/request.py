@@ -12,6 +12,7 @@ from typing import Any
 from transduce.config import PRESETS, Config, Layers, assemble, check_ranges, from_toml, merge, settings_layer
 from transduce.data import Files, groups_of, groups_to_setting, paths_of
 from transduce.errors import SettingError
+from transduce.languages import wrong_code
 from transduce.training.shard_settings import refuse_unsupported
 
 OPTIONS = "options"
@@ -83,6 +84,8 @@ def requested_settings(request: TrainingRequest) -> RequestedSettings:
     check_preset(request.preset, merge(*layers)["model"].get("family", ""))
     config = assemble(*layers)  # a misspelt setting is refused before anything is read
     check_ranges(config)
+    if "languages" in merge(file, data, settings)["data"]:
+        _check_languages(config.data.languages)
     refuse_unsupported(config)
     typed = {
         **dict.fromkeys(_names(PRESETS.get(request.preset, {})), f"--preset {request.preset}"),
@@ -93,6 +96,12 @@ def requested_settings(request: TrainingRequest) -> RequestedSettings:
         **{name: OWN_OPTIONS.get(name, "") for name in _names(settings)},
     }
     return RequestedSettings(layers, tuple(origin for origin, _ in given), config, typed=typed, preset=request.preset)
+
+
+def _check_languages(given: Iterable[str]) -> None:
+    """Refuse names of languages where codes belong; only here, so that runs with such names load and resume."""
+    for problem in filter(None, map(wrong_code, given)):
+        raise SettingError(problem)
 
 
 def check_preset(preset: str, family: str) -> None:

@@ -19,6 +19,7 @@ from transduce.metrics import (
     translation_metrics,
 )
 from transduce.translator.engine import SearchRequest
+from transduce.translator.file_order import order_warning
 from transduce.translator.outputs import Translation
 from transduce.translator.translator import Translator
 
@@ -82,6 +83,7 @@ class Evaluation:
     sentences: int
     seconds: float
     tokens: int  # of the outputs
+    order_warning: str = ""  # if the files of the test set seem to be in the wrong order
 
     @property
     def outputs(self) -> list[str]:
@@ -120,14 +122,20 @@ def evaluate(
     translations = list(translator.stream(test.sources, wanted))
     seconds = time.perf_counter() - begun
     outputs = [translation.text for translation in translations]
+    scores = score_texts(outputs, test, translator.config, metrics=named)
     return Evaluation(
-        scores=score_texts(outputs, test, translator.config, metrics=named),
+        scores=scores,
         sources=list(test.sources),
         translations=translations,
         sentences=len(outputs),
         seconds=seconds,
         tokens=sum(t.outputs[0].length for t in translations if t.outputs),
+        order_warning=_order_warning(test, outputs, scores) if translator.config.data.task == "translation" else "",
     )
+
+
+def _order_warning(test: TestSet, outputs: Sequence[str], scores: Scores) -> str:
+    return order_warning(test.sources, test.references, outputs, {score.name: score.value for score in scores.all})
 
 
 def _of_task(metrics: Sequence[str], config: Config) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
+from transduce.data.feature_symbols import FeatureEncoder
 from transduce.search import Hypothesis
 from transduce.text import EOS, UNKNOWN, Vocabularies
 from transduce.translator.alignment import with_source_words, word_numbers, word_pairs
@@ -23,6 +24,7 @@ class TranslationBuilder:
     """Builds the translations of a block of lines."""
 
     vocabularies: Vocabularies
+    sources: FeatureEncoder
     engines: Engines  # its PyTorch engine aligns tokens
     longest_source: int  # tokens; the rest of a line was not translated
     sources_are_text: bool  # recordings have no tokens, so none is unknown
@@ -51,6 +53,7 @@ class TranslationBuilder:
                 source_tokens=len(ids),
                 cut=max(0, len(ids) - self.longest_source),
                 unknown=ids.count(UNKNOWN) if self.sources_are_text else 0,
+                unseen_features=self.sources.unseen(line.text),
                 newlines=sum(islice(newlines, count)),
                 outputs_at_limit=sum(output.at_limit for output in these),
                 lost=sum(line.restored(text).lost for text in best) if line.values else 0,

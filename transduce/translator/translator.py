@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from transduce.config import Config, ModelConfig, language_tag
+from transduce.data.feature_symbols import FeatureEncoder
 from transduce.errors import DataError, SettingError
 from transduce.search import Hypothesis
 from transduce.text import Vocabularies
@@ -47,6 +48,7 @@ class Translator:
     def __init__(self, engines: Engines, vocabularies: Vocabularies, config: Config) -> None:
         self.engines, self.vocabularies, self.config = engines, vocabularies, config
         self.forms = LineForms(config.data, vocabularies.source.language_tags)
+        self.sources = FeatureEncoder.of(config.data, vocabularies.source)
         self.hears = config.data.task == "speech"  # sources are recordings, written as text
         self.longest_source = UNBOUNDED if self.hears else longest_source(config.model)
 
@@ -86,7 +88,7 @@ class Translator:
 
     @property
     def _builder(self) -> TranslationBuilder:
-        return TranslationBuilder(self.vocabularies, self.engines, self.longest_source, not self.hears)
+        return TranslationBuilder(self.vocabularies, self.sources, self.engines, self.longest_source, not self.hears)
 
     @property
     def reads_features(self) -> bool:
@@ -316,7 +318,7 @@ class Translator:
             [[(0, 0), (1, 1)]]
         """
         lines, masked = self.forms.learned_pairs(check_lines(sources), check_lines(targets))
-        encoded = [self._cut(ids) for ids in self.vocabularies.source.encode([line.text for line in lines])]
+        encoded = [self._cut(ids) for ids in self.sources.encode([line.text for line in lines])]
         given = [self._cut(ids) for ids in self.vocabularies.target.encode(masked)]
         full = [n for n, (ids, target) in enumerate(zip(encoded, given, strict=True)) if min(len(ids), len(target)) > 1]
         alignments = self.engines.torch.align([encoded[n] for n in full], [given[n] for n in full])
@@ -331,7 +333,7 @@ class Translator:
         """The ids of a line as the model takes them: cut if it is too long, `</s>` last."""
         if self.hears:
             raise SettingError("this model takes recordings, which have no tokens: use a model that translates text")
-        return self._cut(self.vocabularies.source.encode([self.forms.learned([text])[0].text])[0])
+        return self._cut(self.sources.encode([self.forms.learned([text])[0].text])[0])
 
     def attention(self, source: str, target: str | None = None, *, picture: str | Path = "") -> Attention:
         """The attention weights of every head in every layer for a sentence pair, or for a recording and its transcript.
@@ -412,7 +414,7 @@ class Translator:
     def _encoded(self, texts: Sequence[str], every_core: bool = False) -> Sequence[Any]:
         """Sources as the model takes them: ids, or the features of the recordings that the texts name."""
         if not self.hears:
-            return self.vocabularies.source.encode(list(texts), every_core=every_core)
+            return self.sources.encode(texts, every_core)
         from transduce.audio.files import AudioError
         from transduce.audio.utterances import features_of_source
 
