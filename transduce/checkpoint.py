@@ -193,10 +193,13 @@ _METADATA = {
     "target_vocabulary": _HASH,
     "step": r"\d{1,18}",
     "lines": r"\d{1,18}",
+    "all_lines": r"\d{1,18}",
+    "ranked_lines": r"\d{1,18}",
     "score": _NUMBER,
     "loss": _NUMBER,
     "rank": _NUMBER,
     "metric": r"[^\0-\x1f\x7f]+",
+    "ranked_by": r"[^\0-\x1f\x7f]+",
     "signature": r"[^\0-\x1f\x7f]*",
     "origin": r"[^\0-\x1f\x7f]*",
 }

@@ -46,6 +46,7 @@ class RunStatus:
     score: float | None = None
     signature: str = ""
     lines: int | None = None  # validation lines that the score was measured on
+    all_lines: int | None = None  # of the validation data
     bytes: int = 0  # on disk, hard links counted once
     changed: float = 0.0  # when the newest of its files was written, in seconds since 1970
 
@@ -158,8 +159,7 @@ def _about_score(folder: RunFolder, config: Config) -> dict[str, Any]:
             "metric": about.get("metric", ""),
             "signature": about.get("signature", ""),
         }
-    if "lines" in about:
-        known["lines"] = int(about["lines"])
+    known |= {name: int(about[name]) for name in ("lines", "all_lines") if name in about}
     return known
 
 

@@ -14,6 +14,7 @@ from transduce.training.plan import (
     Plan,
     end_of_training,
     ends_early,
+    final_seconds,
     lines_for,
     pauses_left,
     revise,
@@ -95,7 +96,16 @@ class Clock:
             plan = Plan(self.config.minutes, started, progress.step, 1.0, 0, 0, False, chosen)
             progress.best_rank = -math.inf  # validation uses other lines now, so earlier scores are not comparable
         self.costs.validation = seconds_per_line * min(plan.lines, lines)
+        self.costs.final_score = final_seconds(self.config.minutes, seconds_per_line, plan.lines, lines)
         return plan
+
+    def affordable_lines(self, most: int) -> int:
+        """How many of the validation lines can be scored in the rest of a budget in minutes, after the last validation."""
+        plan, costs = self.plan, self.costs
+        if plan is None:
+            return 0
+        seconds = 60 * self.config.minutes - self.spent - costs.checkpoint - costs.closing
+        return max(0, min(most, int(seconds * min(plan.lines, most) / max(costs.validation, 1e-9))))
 
     def revise(self, plan: Plan) -> Plan:
         """Revise the plan from the measured pace and the remaining time."""

@@ -90,7 +90,7 @@ class Terminal:
             self.say(_line(report))
 
     def validated(self, event: str, step: int, validation: ValidationResult, better: bool) -> None:
-        what = "average of the last checkpoints" if event == "averaged" else f"step {step:,}"
+        what = _validated_weights(event, step, validation)
         mark = "  (best so far)" if better else ""
         self.say(
             f"{what}: validation loss {validation.loss:.4f}, perplexity {validation.perplexity:.2f}, "
@@ -125,6 +125,19 @@ class Terminal:
 def _shown(text: str) -> str:
     """Replace characters that are not safe to print: control characters could move the cursor or worse."""
     return "".join(c if c.isprintable() else "\ufffd" for c in text)
+
+
+def _validated_weights(event: str, step: int, validation: ValidationResult) -> str:
+    if event == "final":
+        return f"the chosen weights on {lines_scored(validation.lines, validation.all_lines)}"
+    return "average of the last checkpoints" if event == "averaged" else f"step {step:,}"
+
+
+def lines_scored(lines: int, all_lines: int) -> str:
+    """How many lines a score is of; `all_lines` is 0 for weights of older versions, which do not record it."""
+    if lines == all_lines:
+        return f"all {lines:,} validation lines" if lines > 1 else "the validation line"
+    return f"{lines:,}{f' of {all_lines:,}' if all_lines else ''} validation lines"
 
 
 def _cut(validation: ValidationResult) -> str:
@@ -236,6 +249,9 @@ class MetricsLogger:
                 "step": step,
                 **figures,
                 "scores": validation.scores.as_dict(),
+                "lines": validation.lines,
+                "all_lines": validation.all_lines,
+                "decided_by": validation.decided_by,
                 "outputs_at_limit": validation.outputs_at_limit,
                 "samples": samples,
                 **({"tokens_of_experts": dict(validation.counts)} if validation.counts else {}),
