@@ -36,6 +36,15 @@ class Forecast:
     costs: Costs
 
 
+@dataclass(frozen=True)
+class RunTime:
+    """How far a run is, in time."""
+
+    passed: float  # seconds of the budget
+    left: float  # seconds to the end of the command
+    minutes: float = 0.0  # the budget, if it ends the run before any limit in steps or epochs
+
+
 class Clock:
     """The budget of one run; reads and updates the plan in `progress`."""
 
@@ -46,6 +55,7 @@ class Clock:
         self._command_begun = (time.perf_counter() if begun is None else begun) - progress.spent
         self._training_begun = 0.0
         self._paced = (0, 0.0)  # the step and the time at which measuring the pace began
+        self._paused = 0.0  # seconds of validations and checkpoints since then
 
     @property
     def spent(self) -> float:
@@ -131,7 +141,30 @@ class Clock:
             self.costs.step = (time.perf_counter() - begun) / (self.progress.step - since)
 
     def restart_pace(self) -> None:
-        self._paced = (self.progress.step, time.perf_counter())
+        self._paced, self._paused = (self.progress.step, time.perf_counter()), 0.0
+
+    def validated(self, seconds: float) -> None:
+        """Record what a validation took."""
+        self.costs.validation, self._paused = seconds, self._paused + seconds
+
+    def saved(self, seconds: float) -> None:
+        """Record what a checkpoint took."""
+        self.costs.checkpoint, self._paused = seconds, self._paused + seconds
+
+    def run_time(self) -> RunTime:
+        """How much time has passed and is left; cheap enough for every step."""
+        if not self._by_steps:
+            passed = self.spent
+            return RunTime(passed, max(0.0, 60 * self.config.minutes - passed), self.config.minutes)
+        steps, costs, (validations, checkpoints) = self.last_step - self.progress.step, self.costs, self._regular()
+        pauses = validations * costs.validation + checkpoints * costs.checkpoint
+        return RunTime(self.spent, steps * self._step_seconds() + pauses + costs.ending)
+
+    def _step_seconds(self) -> float:
+        """The mean time of a step since `restart_pace`, without validations and checkpoints."""
+        since, begun = self._paced
+        steps = self.progress.step - since
+        return (time.perf_counter() - begun - self._paused) / steps if begun and steps > 0 else self.costs.step
 
     def forecast(self, spent: float | None = None) -> Forecast:
         """What is left of the run from now on, or from when `spent` seconds of its budget were used."""

@@ -307,7 +307,7 @@ class Trainer:
         progress.epoch, progress.window, progress.position = data.next.epoch, data.next.window, data.next.position
         if self.device.kind == "cpu":  # reading figures stalls a GPU: there it waits for the next line of the log
             self._read_measurements()
-        self.logger.step(progress, self.clock.last_step, data.target_tokens)
+        self.logger.step(progress, self.clock.last_step, data.target_tokens, self.clock.run_time())
 
     def _read_measurements(self) -> None:
         """Fetch what the updates measured; a NaN or infinite gradient ends the run before anything is saved."""
@@ -498,7 +498,7 @@ class Trainer:
         texts, limit = self._lines_to_validate(lines)
         shared = {"blocks": self.config.shards, "processes": self.processes}
         validation = validate(self.translator, self.training_data.valid, texts, limit, **shared)  # type: ignore[arg-type]
-        self.clock.costs.validation = time.perf_counter() - begun
+        self.clock.validated(time.perf_counter() - begun)
         all_lines = len(self.training_data.valid_texts.sources)
         by_loss = validation.by_loss or ranks_by_loss(self.config, len(texts.sources), all_lines)
         return replace(validation, by_loss=by_loss)
@@ -543,4 +543,4 @@ class Trainer:
         self.clock.record()
         self.progress.metrics_size = self.logger.size()
         self.checkpoints.save(self.progress, self.state, self.clock.last_step)
-        self.clock.costs.checkpoint = time.perf_counter() - begun
+        self.clock.saved(time.perf_counter() - begun)

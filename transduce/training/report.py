@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
 from transduce.checkpoint import RunFolder, disk_errors
 from transduce.data.feature_progress import ShowFeatures, unwatched
+from transduce.training.clock import RunTime
 from transduce.training.feature_display import PLAIN_EVERY_S, shown_features
 from transduce.training.plan import Costs, Plan
 from transduce.training.processes import Alone, Processes
@@ -41,6 +42,7 @@ class StepReport:
     processes: int = 1
     waiting: float = 0.0  # share of the time that this process waits for others
     standing_by: int = 0  # processes that were started, but do not train
+    time: RunTime | None = None
 
 
 class Reporter(Protocol):
@@ -115,11 +117,12 @@ class Terminal:
 
     def _show(self, report: StepReport) -> None:
         if self._bar is None:
-            columns = [SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()]
+            columns = [SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn()]
             self._bar = Progress(*columns, console=self.console, transient=True)
             self._task = self._bar.add_task("")
             self._bar.start()
-        self._bar.update(self._task, description=_line(report), completed=report.step, total=_total(report))
+        done, total = _share(report)
+        self._bar.update(self._task, description=_line(report), completed=done, total=total)
 
 
 def _shown(text: str) -> str:
@@ -155,14 +158,35 @@ def _total(report: StepReport) -> int | None:
     return report.last_step if report.last_step != UNKNOWN_END else None
 
 
+def _share(report: StepReport) -> tuple[float, float | None]:
+    """How much is done, and of how much: in seconds if minutes end the run, in steps otherwise."""
+    if report.time and report.time.minutes:
+        return report.time.passed, 60 * report.time.minutes
+    return report.step, _total(report)
+
+
 def _line(report: StepReport) -> str:
-    of = f"/{total:,}" if (total := _total(report)) else ""
     best = f" | best {report.best}" if report.best else ""
     loss = "..." if math.isnan(report.loss) else f"{report.loss:.3f}"
     return (
-        f"step {report.step:,}{of} | epoch {report.epoch + 1} | loss {loss} | "
+        f"{_how_far(report)} | epoch {report.epoch + 1} | loss {loss} | "
         f"{report.tokens_per_second:,.0f} tokens/s{_shared(report)}{best}"
     )
+
+
+def _how_far(report: StepReport) -> str:
+    """Minutes if these end the run: its last step is only planned, and changes while the pace is measured."""
+    if report.time and report.time.minutes:
+        return f"{report.time.passed / 60:.1f} of {report.time.minutes:.1f} minutes | step {report.step:,}"
+    of = f"/{total:,}" if (total := _total(report)) else ""
+    left = f" | about {_rounded(report.time.left)} left" if report.time else ""
+    return f"step {report.step:,}{of}{left}"
+
+
+def _rounded(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
 
 
 def _shared(report: StepReport) -> str:
@@ -200,7 +224,7 @@ class MetricsLogger:
             os.truncate(self._path, min(progress.metrics_size, os.path.getsize(self._path)))
         self._board = _tensorboard(folder.path / "tensorboard", progress.step)
 
-    def step(self, progress: RunProgress, last_step: int, tokens: int) -> None:
+    def step(self, progress: RunProgress, last_step: int, tokens: int, passed: RunTime | None = None) -> None:
         self._tokens += tokens
         if progress.logged_cross_entropy:
             self._loss = progress.logged_cross_entropy / progress.logged_tokens
@@ -215,6 +239,7 @@ class MetricsLogger:
                 processes=self.processes.count,
                 waiting=self._known_waiting if self._known_speed else self._waiting(),
                 standing_by=self.processes.standing_by,
+                time=passed,
             )
         )
 
