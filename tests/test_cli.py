@@ -20,7 +20,7 @@ import pytest
 from folders import edit_config
 
 import transduce
-from transduce.cli import main
+from transduce.cli import line_display, main
 from transduce.cli.notices import Notices
 from transduce.config import Config, DataConfig
 from transduce.translator import LoadOptions, Translation, Translator, open_folder
@@ -309,6 +309,35 @@ def test_evaluate_as_text_and_json(model: Path, tmp_path: Path, capsys: pytest.C
     report = json.loads(capsys.readouterr().out)
     assert report["scores"]["exact match"]["value"] == 100
     assert report["sentences"] == 2
+
+
+@pytest.mark.parametrize("engine", ["torch", "ct2"])
+def test_evaluate_shows_how_far_it_is(
+    model: Path, tmp_path: Path, engine: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if engine == "ct2":
+        pytest.importorskip("ctranslate2")
+    monkeypatch.setattr(line_display, "PLAIN_EVERY_S", -1.0)
+    monkeypatch.setattr("transduce.translator.ct2_engine.Ct2Engine.BATCH_POSITIONS", 16)
+    monkeypatch.setattr("transduce.translator.torch_engine.TorchEngine.POSITIONS", {"cpu": 16, "cuda": 16})
+    (tmp_path / "test.tsv").write_text("".join(f"{word}\t{' '.join(word.upper())}\n" for word in [*WORDS, WORDS[0]]))
+    command = ["evaluate", str(model), str(tmp_path / "test.tsv"), "--engine", engine, "--beam", "1"]
+    assert main(command) == 0
+    shown = [line for line in capsys.readouterr().err.splitlines() if line.startswith("translated ")]
+    assert len(shown) > 1
+    assert shown[-1] == f"translated {len(set(WORDS))} of {len(set(WORDS))} lines"  # equal sources are translated once
+    for silent in ("--quiet", "--json"):
+        assert main([*command, silent]) == 0
+        assert "translated" not in capsys.readouterr().err
+
+
+def test_evaluate_has_a_progress_bar_on_a_terminal(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rich.console.Console.is_terminal", True)
+    (tmp_path / "test.tsv").write_text("ab\tA B\n")
+    assert main(["evaluate", str(model), str(tmp_path / "test.tsv"), "--engine", "torch"]) == 0
+    assert "translated 1 of 1 lines" in capsys.readouterr().err
 
 
 def test_evaluate_line_by_line_where_asked(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

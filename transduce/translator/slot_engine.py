@@ -1,5 +1,6 @@
 """The PyTorch engine for GPUs: continuous batching for beam search, the plain engine for everything else."""
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar
 
@@ -40,10 +41,17 @@ class SlotEngine(TorchEngine):
             return
         penalty = length_penalty(request.length_penalty, request.alpha)
         options = BeamOptions(request.beam, request.n_best, penalty, log_probs=request.figures != "none")
-        yield from self.batcher.stream(self._with_limits(blocks, request), options)
+        taken: deque[SearchBlock] = deque()
+        for found in self.batcher.stream(self._with_limits(blocks, request, taken), options):
+            taken.popleft().searched(len(found))
+            yield found
 
-    def _with_limits(self, blocks: Iterable[SearchBlock], request: SearchRequest) -> Iterator[SentenceBlock]:
+    def _with_limits(
+        self, blocks: Iterable[SearchBlock], request: SearchRequest, taken: deque[SearchBlock]
+    ) -> Iterator[SentenceBlock]:
+        """Blocks with the limits of their outputs; each is appended to `taken`."""
         for block in blocks:
+            taken.append(block)
             yield SentenceBlock(block.sources, block.prefixes, request.limits(block, self.longest))
 
     def _serves(self, request: SearchRequest) -> bool:
