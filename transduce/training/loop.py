@@ -32,6 +32,7 @@ from transduce.training.plan import Costs, Plan, revise
 from transduce.training.planning import memory_before_training, plan_of
 from transduce.training.processes import Alone, Processes
 from transduce.training.report import Reporter, make_logger
+from transduce.training.run_plan import check_disk
 from transduce.training.schedule import make_schedule
 from transduce.training.sharded_graphs import ShardedGraphedUpdate
 from transduce.training.sharded_state import ShardedState
@@ -360,6 +361,8 @@ class Trainer:
         self.clock.restart_pace()
         planned = plan_of(self, memory_before_training(self), self.clock.spent - self.progress.spent)
         self.reporter.say(f"plan: {self.clock.describe()}; {planned.summary()}")
+        if warning := self.processes.first(lambda: check_disk(planned.disk, self.checkpoints.folder.path)):
+            self.reporter.say(warning)
         texts, limit = self._lines_to_validate()
         self.reporter.say(describe_validation(self.training_data, texts, limit))
         if warning := self.clock.few_epochs(self.model.config.fewest_epochs):
