@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from transduce import api
-from transduce.cli.arguments import Options, load, print_json, search_request
+from transduce.cli.arguments import Options, announce_progress, load, print_json, search_request
 from transduce.cli.generating import score_text
 from transduce.cli.line_display import shown_lines
 from transduce.cli.notices import Notices
@@ -31,6 +31,7 @@ FULL_PRECISION: dict[str, Any] = {"engine": "torch", "shortlist": False, "quanti
 def evaluate(options: Options) -> int:
     _check_output(options)
     files = read_test_set(options)
+    announce_progress(options)
     results = {}
     for engine in ("torch", "ct2") if options.engine == "both" else (options.engine,):
         compared = FULL_PRECISION if (engine, options.engine) == ("torch", "both") else {"engine": engine}

@@ -134,7 +134,7 @@ def _about_model(config: Config) -> dict[str, Any]:
 def _about_training(folder: RunFolder) -> dict[str, Any]:
     """The steps and seconds of training: from the end of the log, or else from the newest checkpoint."""
     events = last_events(folder.metrics)
-    steps = _steps_of(events)
+    steps = steps_of(events)
     if (end := events[-1] if events else {}).get("event") == "finished":
         return {"steps": max(steps), "seconds": _number(end.get("seconds"))}
     saved = steps_saved(folder)
@@ -184,10 +184,11 @@ def is_finished(folder: RunFolder) -> bool:
     kinds = [event.get("event") for event in events]
     if kinds[-1:] == ["finished"] or "resumed" in kinds:
         return kinds[-1] == "finished"
-    return _steps_of_card(folder) == max([*saved, *_steps_of(events)], default=0)
+    return _steps_of_card(folder) == max([*saved, *steps_of(events)], default=0)
 
 
-def _steps_of(events: Sequence[Event]) -> list[int]:
+def steps_of(events: Sequence[Event]) -> list[int]:
+    """The steps that events of a log belong to."""
     return [event["step"] for event in events if isinstance(event.get("step"), int)]
 
 
