@@ -9,6 +9,7 @@ import time
 from dataclasses import dataclass, replace
 
 from transduce.config import TrainConfig
+from transduce.config.rounding import rounded
 from transduce.training.plan import (
     Costs,
     Plan,
@@ -214,7 +215,7 @@ class Clock:
         over = self.spent + seconds - 60 * self.config.minutes
         late = f", {duration(over)} over the budget because starting took {duration(plan.started)}" if plan else ""
         return (
-            f"{steps:,} steps ({steps / self.steps_per_epoch:.2g} epochs) of about {self.costs.step:.2g} s; "
+            f"{steps:,} steps ({rounded(steps / self.steps_per_epoch)} epochs) of about {rounded(self.costs.step)} s; "
             f"{duration(seconds)} left, until about {ends}{late if over > 1 else ''}"
         )
 
@@ -224,7 +225,7 @@ class Clock:
         if self._by_steps or epochs >= fewest:
             return ""
         return (
-            f"warning: {self.config.minutes:g} minutes are enough for {epochs:.2g} epochs, and such a model learns little in fewer than {fewest}: "
+            f"warning: {self.config.minutes:g} minutes are enough for {rounded(epochs)} epochs, and such a model learns little in fewer than {fewest}: "
             "give it more time, or make it smaller (model.d_model, model.num_encoder_layers, model.num_decoder_layers)"
         )
 

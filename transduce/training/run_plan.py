@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from transduce.config.rounding import rounded
 from transduce.errors import TrainingError
 from transduce.training.clock import Forecast, duration
 from transduce.training.memory_model import GPUS, MemoryModel, MemoryUse, usable
@@ -140,7 +141,7 @@ class RunPlan:
             (
                 "budget",
                 f"{budget.steps:,} steps{f' up to step {budget.last_step:,}' * (budget.steps < budget.last_step)}: "
-                f"{budget.epochs:.3g} epochs, "
+                f"{rounded(budget.epochs, 3)} epochs, "
                 f"{_count(budget.target_tokens)} target tokens, {budget.flops:.2g} FLOPs",
             ),
             ("time", f"{duration(budget.seconds)}: {_time(budget)}"),
@@ -230,9 +231,9 @@ def _setting(gpu: GpuFit) -> str:
 
 def _time(budget: BudgetFigures) -> str:
     return (
-        f"{duration(budget.starting_seconds)} to start, {budget.steps:,} steps of {budget.step_seconds:.2g} s, "
-        f"{budget.validations:,} validations of {budget.validation_seconds:.2g} s, "
-        f"{budget.checkpoints:,} checkpoints of {budget.checkpoint_seconds:.2g} s"
+        f"{duration(budget.starting_seconds)} to start, {budget.steps:,} steps of {rounded(budget.step_seconds)} s, "
+        f"{budget.validations:,} validations of {rounded(budget.validation_seconds)} s, "
+        f"{budget.checkpoints:,} checkpoints of {rounded(budget.checkpoint_seconds)} s"
     )
 
 
@@ -270,4 +271,4 @@ def _count(number: float) -> str:
 
 def size(amount: float) -> str:
     """Bytes as a person would write them."""
-    return f"{amount / 1e9:.1f} GB" if amount >= 1e9 else f"{amount / 1e6:.3g} MB"
+    return f"{amount / 1e9:.1f} GB" if amount >= 1e9 else f"{rounded(amount / 1e6, 3)} MB"
