@@ -10,7 +10,7 @@ import transduce
 from transduce.checkpoint import RunFolder
 from transduce.cli import main
 from transduce.config import build
-from transduce.config.columns import Columns
+from transduce.config.columns import Columns, features_as_written
 from transduce.data import Corpus, describe_columns, infer_columns, scan
 from transduce.data.layout import looks_like_features
 from transduce.errors import DataError, SettingError
@@ -161,6 +161,12 @@ def test_the_layout_is_recognised(
 ) -> None:
     found = infer_columns([table(tmp_path / "a.tsv", rows, header)], ("en", "de"))
     assert (found.setting if found else None) == expected
+
+
+def test_features_as_written() -> None:
+    assert features_as_written("gehen ;V;PST") == "gehen V;PST"
+    assert features_as_written("zu ; gehen ;V") == "zu ; gehen V"
+    assert features_as_written("ein ; Satz") == "ein ; Satz"
 
 
 def test_features_of_jsonl_are_recognised(tmp_path: Path) -> None:

@@ -165,7 +165,29 @@ def test_sample_outputs_take_one_short_line_unless_asked_for(verbose: bool, caps
             )
         ]
     else:
-        assert shown == [f"    {'s' * 59}\u2026 -> output 0"]
+        assert shown == [f"    {'s' * 59}\u2026 -> output 0", "    reference: reference 0"]
+
+
+@pytest.mark.parametrize(("features", "source"), [(True, "gehen V;PST"), (False, "gehen ;V;PST")])
+def test_samples_have_features_as_they_are_in_the_data(
+    features: bool, source: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    samples = [SampleOutput("gehen ;V;PST", "gang", "ging")]
+    validation = ValidationResult(1.0, Scores((Score("BLEU", 1.0, "", True),)), samples, with_features=features)
+    make_reporter(quiet=False).validated("valid", 7, validation, better=True)
+    assert capsys.readouterr().err.splitlines()[1:] == [f"    {source} -> gang", "    reference: ging"]
+
+
+def test_a_run_on_features_shows_them_as_they_are_in_the_data(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    forms = tmp_path / "forms.tsv"
+    forms.write_text("".join(f"{verb}\tV;PST\t{verb}te\n" for verb in ("sag", "frag", "leb", "lach")) * 5)
+    files = ["--train", str(forms), "--valid", str(forms), "--columns", "source=1,features=2,target=3"]
+    assert main(["train", str(tmp_path / "run"), *files, "--set", *SMALL, "train.steps=1"]) == 0
+    said = capfd.readouterr().err
+    assert " V;PST -> " in said
+    assert " ;V;PST" not in said
 
 
 REPORT = StepReport(step=120, last_step=3_300, epoch=1, loss=2.5, tokens_per_second=900.0, best="")

@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
 from transduce.checkpoint import RunFolder, disk_errors
+from transduce.config.columns import features_as_written
 from transduce.data.feature_progress import ShowFeatures, unwatched
 from transduce.training.clock import RunTime
 from transduce.training.feature_display import PLAIN_EVERY_S, shown_features
@@ -98,7 +99,7 @@ class Terminal:
             f"{what}: validation loss {validation.loss:.4f}, perplexity {validation.perplexity:.2f}, "
             f"{validation.scores}{mark}{_cut(validation)}"
         )
-        for line in self._sample_lines(validation.samples) if event == "valid" else []:
+        for line in self._sample_lines(_as_written(validation)) if event == "valid" else []:
             self.say(f"    {line}")
 
     def close(self) -> None:
@@ -108,7 +109,7 @@ class Terminal:
 
     def _sample_lines(self, samples: Sequence[SampleOutput]) -> list[str]:
         if not self.verbose:
-            return [f"{_shortened(one.source)} -> {_shortened(one.output)}" for one in samples[:1]]
+            return [line for one in samples[:1] for line in _short_lines(one)]
         return [
             f"{name:<11}{_shown(text)}"
             for one in samples
@@ -123,6 +124,19 @@ class Terminal:
             self._bar.start()
         done, total = _share(report)
         self._bar.update(self._task, description=_line(report), completed=done, total=total)
+
+
+def _as_written(validation: ValidationResult) -> list[SampleOutput]:
+    """The samples with sources as they are in the user's data."""
+    if not validation.with_features:
+        return validation.samples
+    return [replace(one, source=features_as_written(one.source)) for one in validation.samples]
+
+
+def _short_lines(sample: SampleOutput) -> tuple[str, str]:
+    """The output of a sample, and its reference below, each in one short line."""
+    output = f"{_shortened(sample.source)} -> {_shortened(sample.output)}"
+    return output, f"reference: {_shortened(sample.reference)}"
 
 
 def _shown(text: str) -> str:
