@@ -70,10 +70,12 @@ DIVERGED = (
 
 
 class Stopped(Exception):
-    """Training was stopped by a signal after a checkpoint was saved."""
+    """Training was stopped by a signal; a checkpoint was saved unless no step was done."""
 
     def __init__(self, signal_number: int, step: int) -> None:
-        super().__init__(f"stopped at step {step:,} and saved a checkpoint; rerun the same command to resume")
+        saved = f"stopped at step {step:,} and saved a checkpoint; rerun the same command to resume"
+        nothing = "stopped before the first step, so nothing was saved; rerun the same command to start over"
+        super().__init__(saved if step else nothing)
         self.signal_number = signal_number
 
 
@@ -213,7 +215,8 @@ class Trainer:
                 self._make_plan()
                 while not self._is_over():
                     if not self._step(next(fed), signals):
-                        self._save()
+                        if self.progress.step:
+                            self._save()
                         raise Stopped(signals.received or 0, self.progress.step)
                     self._after_step()
                 self._finish()
