@@ -18,6 +18,7 @@ from transduce.training.clock import Clock
 from transduce.training.loop import Trainer
 from transduce.training.plan import Costs, Plan
 from transduce.training.progress import Progress
+from transduce.training.validation import describe_validation
 
 
 def test_early_stopping(reversal: dict[str, str], tmp_path: Path) -> None:
@@ -113,6 +114,12 @@ def test_without_minutes_a_validation_scores_as_many_lines_as_its_setting_says(
     assert main([*command(tmp_path / "run", reversal, "train.steps=1", setting)[3:]]) == 0
     assert f"each validation scores {scored}; the best weights are chosen by " in capfd.readouterr().err
     assert "final" not in {line["event"] for line in log_of(tmp_path / "run")}
+
+
+@pytest.mark.parametrize(("minutes", "shown"), [(1.0, "1 minute;"), (2.5, "2.5 minutes;")])
+def test_one_minute_is_singular(finished: Path, minutes: float, shown: str) -> None:
+    data = trainer_of(finished, f"train.minutes={minutes}").training_data
+    assert f"to keep to {shown}" in describe_validation(data, data.valid_texts.first(5), 20)
 
 
 def test_the_final_score_takes_what_is_left_of_the_minutes() -> None:

@@ -140,7 +140,7 @@ def _by_loss(about: Mapping[str, str]) -> bool:
 
 def _lines(about: Mapping[str, str], name: str) -> str:
     """How many validation lines were used, and of how many if not all were."""
-    lines, whole = about.get(name, ""), about.get("all_lines", "")
+    lines, whole = (f"{int(about[key]):,}" if key in about else "" for key in (name, "all_lines"))
     return lines if lines == whole or not whole else f"{lines} of {whole}"
 
 

@@ -221,11 +221,11 @@ class Clock:
 
     def few_epochs(self, fewest: int) -> str:
         """A warning if the minutes are too few for a model that needs so many epochs; otherwise nothing."""
-        epochs = self.last_step / self.steps_per_epoch
+        epochs, given = self.last_step / self.steps_per_epoch, self.config.minutes
         if self._by_steps or epochs >= fewest:
             return ""
         return (
-            f"warning: {self.config.minutes:g} minutes are enough for {rounded(epochs)} epochs, and such a model learns little in fewer than {fewest}: "
+            f"warning: {given:g} minute{'s are' if given != 1 else ' is'} enough for {rounded(epochs)} epochs, and such a model learns little in fewer than {fewest}: "
             "give it more time, or make it smaller (model.d_model, model.num_encoder_layers, model.num_decoder_layers)"
         )
 

@@ -98,7 +98,7 @@ def ranks_by_loss(train: TrainConfig, lines: int, all_lines: int) -> bool:
 def describe_validation(data: TrainingData, texts: TestSet, limit: int) -> str:
     """How many lines a validation scores, why not all, and which figure chooses the best weights."""
     train, whole = data.config.train, data.valid_texts
-    to_keep = f"to keep to {train.minutes:g} minutes"
+    to_keep = f"to keep to {train.minutes:g} minute{'s' * (train.minutes != 1)}"
     if isinstance(data.valid, TextWindows):
         windows = len(data.valid.target_lengths)
         predicted = _part(round(windows * share_measured(data.valid, limit)), windows, "windows of the text", to_keep)
