@@ -42,18 +42,21 @@ class SlotEngine(TorchEngine):
         penalty = length_penalty(request.length_penalty, request.alpha)
         options = BeamOptions(request.beam, request.n_best, penalty, log_probs=request.figures != "none")
         taken: deque[SearchBlock] = deque()
-        for found in self.batcher.stream(self._with_limits(blocks, request, taken), options):
+        for found in self.batcher.stream(self._with_limits(_noted(blocks, taken), request), options):
             taken.popleft().searched(len(found))
             yield found
 
-    def _with_limits(
-        self, blocks: Iterable[SearchBlock], request: SearchRequest, taken: deque[SearchBlock]
-    ) -> Iterator[SentenceBlock]:
-        """Blocks with the limits of their outputs; each is appended to `taken`."""
+    def _with_limits(self, blocks: Iterable[SearchBlock], request: SearchRequest) -> Iterator[SentenceBlock]:
         for block in blocks:
-            taken.append(block)
             yield SentenceBlock(block.sources, block.prefixes, request.limits(block, self.longest))
 
     def _serves(self, request: SearchRequest) -> bool:
         single_model = len(self.ensemble.models) == 1 and self.fusion is None
         return single_model and not request.refusal(self.SUPPORTED) and understands(self.model.config)
+
+
+def _noted(blocks: Iterable[SearchBlock], taken: deque[SearchBlock]) -> Iterator[SearchBlock]:
+    """The blocks; each is appended to `taken`."""
+    for block in blocks:
+        taken.append(block)
+        yield block
