@@ -3,6 +3,8 @@
 import re
 import time
 
+import pytest
+
 from transduce.config import TrainConfig
 from transduce.training.clock import Clock
 from transduce.training.plan import Costs, Plan
@@ -42,6 +44,29 @@ def test_a_run_pauses_where_its_plan_says() -> None:
     due = run.pause_due()
     assert due is not None
     assert not due.validates
+
+
+def test_the_time_left_of_steps_follows_the_measured_pace() -> None:
+    progress = Progress()
+    run = clock(TrainConfig(steps=100, validate_every=50, checkpoint_every=50), progress)
+    run.costs = Costs(step=9.0, validation=3.0, checkpoint=1.0, closing=2.0, averages=False)
+    assert run.run_time().left == pytest.approx(
+        100 * 9 + 3 + 1 + run.costs.ending
+    )  # the estimate, before the first step
+    run.restart_pace()
+    run._paced = (0, run._paced[1] - 24.0)
+    run.validated(3.0)
+    run.saved(1.0)
+    progress.step = 40  # 20 s of steps: the validation and the checkpoint do not count
+    left = run.run_time()
+    assert left.left == pytest.approx(60 * 0.5 + 3 + 1 + run.costs.ending, rel=0.01)
+    assert left.minutes == 0
+
+
+def test_the_time_of_a_budget_in_minutes_is_its_share() -> None:
+    plan = Plan(5.0, 0.0, 0, 1.0, last_step=100, pause=50, validates=False, lines=10)
+    passed = clock(TrainConfig(steps=0, minutes=5.0), Progress(step=30, plan=plan), spent=126.0).run_time()
+    assert (passed.minutes, round(passed.passed), round(passed.left)) == (5.0, 126, 174)
 
 
 def test_a_finished_run_with_fewer_minutes_than_it_had_is_over() -> None:

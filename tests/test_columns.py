@@ -13,7 +13,7 @@ from transduce.checkpoint import RunFolder
 from transduce.cli import main
 from transduce.cli.notices import Notices
 from transduce.config import build
-from transduce.config.columns import Columns
+from transduce.config.columns import Columns, features_as_written
 from transduce.data import Corpus, describe_columns, infer_columns, scan
 from transduce.data.headers import named_sides
 from transduce.data.layout import looks_like_features
@@ -204,6 +204,12 @@ def test_a_header_line_is_no_pair_whatever_the_settings(tmp_path: Path) -> None:
     other = table(tmp_path / "b.tsv", [("Hallo", "Hello")])
     assert pairs_of(other) == [("Hallo", "Hello")]
     assert describe_columns(Corpus((other,))) == []
+
+
+def test_features_as_written() -> None:
+    assert features_as_written("gehen ;V;PST") == "gehen V;PST"
+    assert features_as_written("zu ; gehen ;V") == "zu ; gehen V"
+    assert features_as_written("ein ; Satz") == "ein ; Satz"
 
 
 def test_features_of_jsonl_are_recognised(tmp_path: Path) -> None:

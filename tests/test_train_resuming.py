@@ -1,6 +1,7 @@
 """Resuming: a run that was stopped or killed ends with the weights of one that never was."""
 
 import dataclasses
+import os
 import random
 import shutil
 import signal
@@ -29,6 +30,7 @@ from transduce.checkpoint import RunFolder
 from transduce.cli import main
 from transduce.config import TrainConfig
 from transduce.errors import DataError, RunError
+from transduce.training.loop import Trainer
 from transduce.training.progress import Progress, last_step
 from transduce.translator import read_config, write_config
 
@@ -106,6 +108,28 @@ def test_signals_save_and_resume_to_the_same(
     assert process.returncode == 128 + number
     assert "rerun the same command to resume" in said
     assert checkpoint.steps_saved(RunFolder(run))
+    subprocess.run(command(run, reversal), check=True, stderr=subprocess.DEVNULL)
+    assert final_weights(run) == final_weights(finished)
+    assert log_of(run) == log_of(finished)
+
+
+def test_a_signal_before_the_first_step_saves_nothing_and_starts_over(
+    finished: Path,
+    reversal: dict[str, str],
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = tmp_path / "at-once"
+    monkeypatch.setattr(Trainer, "try_largest", lambda trainer: os.kill(os.getpid(), signal.SIGINT))
+    assert main(command(run, reversal)[3:]) == 128 + signal.SIGINT
+    said = capfd.readouterr().err.splitlines()[-1]
+    assert (
+        said == "transduce: stopped before the first step, so nothing was saved; rerun the same command to start over"
+    )
+    assert not list(run.rglob("*.safetensors"))
+    monkeypatch.undo()
+    monkeypatch.setenv("TRANSDUCE_CACHE", str(tmp_path / "cache"))
     subprocess.run(command(run, reversal), check=True, stderr=subprocess.DEVNULL)
     assert final_weights(run) == final_weights(finished)
     assert log_of(run) == log_of(finished)

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from transduce import api
-from transduce.cli.arguments import SAMPLING, Options, check_sampling, print_json
+from transduce.cli.arguments import SAMPLING, Options, announce_progress, check_sampling, print_json
 from transduce.data import read_lines, without_pipes
 from transduce.errors import DataError, SettingError
 
@@ -117,4 +117,5 @@ def _as_dict(score: "TextScore") -> dict[str, Any]:
 
 
 def _load(options: Options) -> "LanguageModel":
+    announce_progress(options)
     return api.load_language_model(options.run, weights=options.weights, device=options.device, threads=options.threads)

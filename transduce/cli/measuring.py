@@ -9,8 +9,9 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from transduce import api
-from transduce.cli.arguments import Options, load, print_json, search_request
+from transduce.cli.arguments import Options, announce_progress, load, print_json, search_request
 from transduce.cli.generating import score_text
+from transduce.cli.line_display import shown_lines
 from transduce.cli.notices import Notices
 from transduce.config import DataConfig
 from transduce.data import Corpus, Group, describe_columns, is_manifest, read_pairs, without_pipes
@@ -31,6 +32,7 @@ FULL_PRECISION: dict[str, Any] = {"engine": "torch", "shortlist": False, "quanti
 def evaluate(options: Options) -> int:
     _check_output(options)
     files = read_test_set(options)
+    announce_progress(options)
     results = {}
     for engine in ("torch", "ct2") if options.engine == "both" else (options.engine,):
         compared = FULL_PRECISION if (engine, options.engine) == ("torch", "both") else {"engine": engine}
@@ -62,10 +64,20 @@ def _check_output(options: Options) -> None:
 
 def _evaluate(translator: Translator, files: "TestFiles", options: Options) -> "Evaluation":
     given: dict[str, Any] = {"metrics": options.metrics, "merge": options.references}
-    with files.naming_lines():
+    with files.naming_lines(), _shown_progress(translator, files, options):
         return api.evaluate(
             translator, files.sources, *files.references, request=search_request(translator, options), **given
         )
+
+
+def _shown_progress(translator: Translator, files: "TestFiles", options: Options) -> AbstractContextManager[None]:
+    if options.json or options.quiet:
+        return nullcontext()
+    from transduce.translator.evaluation import merges_references
+
+    merged = merges_references(translator.config, files.sources, options.references)
+    sources = set(files.sources) if merged else files.sources
+    return shown_lines(translator, sum(bool(source.strip()) for source in sources))
 
 
 def _report_merged(count: int) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transduce import api
-from transduce.cli.arguments import Options, load, print_json, search_request
+from transduce.cli.arguments import Options, announce_progress, load, print_json, search_request
 from transduce.errors import DataError, SettingError
 from transduce.translator.engines import say_to_stderr
 
@@ -28,6 +28,7 @@ def transcribe(options: Options) -> int:
 
     _check(options)
     translator = load(options)
+    announce_progress(options)
     request = search_request(translator, options).but(figures="outputs")
     translator.ready(request)
     failed, words = 0, _format(options) != "txt"

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from transduce import api
 from transduce.cli.arguments import (
     Options,
+    announce_progress,
     announce_stdin,
     check_sampling,
     input_file,
@@ -29,6 +30,7 @@ def translate(options: Options) -> int:
     _check_split(options)
     options.input = input_file(options)
     translator = load(options)
+    announce_progress(options)
     request = _request(translator, options)
     translator.ready(request)
     announce_stdin(options)

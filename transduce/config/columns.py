@@ -106,3 +106,9 @@ class Columns:
 def feature_symbols(features: str) -> list[str]:
     """`V;PST` as the symbols of a vocabulary: `;V`, `;PST`."""
     return [";" + feature for feature in features.split(";") if feature]
+
+
+def features_as_written(source: str) -> str:
+    """A source with features as they are in the user's data: `gehen V;PST` for `gehen ;V;PST`."""
+    word, found, features = source.rpartition(" ;")
+    return f"{word} {features}" if found and " " not in features else source

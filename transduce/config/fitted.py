@@ -30,6 +30,7 @@ from transduce.config.budget import (
 from transduce.config.models import FAMILIES
 from transduce.config.models.speech import SHORTER
 from transduce.config.old_names import Layers
+from transduce.config.rounding import rounded
 from transduce.config.task import Counts, infer_task, infer_units, text_reasons, text_settings
 
 LARGEST_STEP = 402_000  # tokens: the largest steps of Ott et al. 2018
@@ -329,7 +330,7 @@ def _time_warnings(row: Row, choice: Choice, work: Work, asked: FitRequest, minu
         return []
     expected = "expect a weaker model" if epochs >= 1 else "less than one pass over the data, so expect poor output"
     return [
-        f"this machine can train about {epochs:.2g} epochs in {_minutes(asked.minutes)}, and a model for this data keeps "
+        f"this machine can train about {rounded(epochs)} epochs in {_minutes(asked.minutes)}, and a model for this data keeps "
         f"improving up to about {row.epochs:g}: {expected}. The recommended recipe ({best}) would take about "
         f"{_hours(minutes)} on this machine"
     ]

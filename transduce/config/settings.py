@@ -203,6 +203,11 @@ class DataConfig:
         return self.valid_tags or self.tags
 
     @property
+    def holds_out(self) -> bool:
+        """Whether validation data are held out of the training files."""
+        return bool(self.hold_out or self.hold_out_speakers)
+
+    @property
     def own_symbols(self) -> tuple[str, ...]:
         """The symbols of both vocabularies, with those for language tags and placeholders."""
         tags = dict.fromkeys(map(language_tag, (*self.tags, *self.valid_tags)))

@@ -119,13 +119,14 @@ class Corpus:
         """The pairs of this part."""
         wanted = self.part == "held out"
         rows = [n for n, held_out in enumerate(self._held_out(block)) if held_out == wanted]
+        if wanted:  # what was removed is counted once, with the part that is kept
+            block = replace(block, blank=0, carriage_returns=0, byte_order_marks=0)
         return replace(
             block,
             source=[block.source[n] for n in rows],
             target=[block.target[n] for n in rows],
             places=[block.places[n] for n in rows] if block.places else (),
             names=[block.names[n] for n in rows] if block.names else (),
-            blank=0 if wanted else block.blank,  # counted once
         )
 
     def _held_out(self, block: PairBlock) -> list[bool]:

@@ -41,6 +41,7 @@ from transduce.data.batches import Pairs
 from transduce.data.feature_progress import WatchFeatures, unwatched
 from transduce.data.holding_out import hold_out
 from transduce.data.manifests import NAME_COLUMNS, look_like_recordings
+from transduce.data.scanning import is_empty
 from transduce.errors import DamagedFile, DataError, RunError, SettingError
 from transduce.memory import peak_resident
 from transduce.text import Vocabularies
@@ -383,7 +384,8 @@ def _oddities(scanned: Scan, text: bool) -> str:
 def _stores(
     config: Config, both: Vocabularies, corpora: _Corpora, scanned: _Scans, say: Say
 ) -> "tuple[Store | SpeechStore, Store | SpeechStore]":
-    cache, measured = cache_folder(config.data.cache), Rules.for_validation(longest_target(config.model))
+    cache = cache_folder(config.data.cache)
+    measured = Rules.for_validation(longest_target(config.model), config.data)
     train = open_or_build(corpora.train, scanned.train, both, Rules.for_training(config.data), cache, notify=say)
     return train, open_or_build(corpora.valid, scanned.valid, both, measured, cache, notify=say)
 
@@ -425,7 +427,7 @@ def _prepared(
     ]
     for line in [*about, *train.report.warnings()]:
         say(line)
-    sources, targets = read_pairs(replace(corpora.valid, placeholders=()))  # the translator masks and restores them
+    sources, targets = _validation_texts(corpora)
     merged = merges_references(config, sources)
     texts = TestSet.of(sources, targets, limit=config.train.validate_lines, merged=merged)
     return Prepared(
@@ -434,6 +436,15 @@ def _prepared(
         about_data=about,
         content={"train": scanned.train.content, "valid": scanned.valid.content},
     )
+
+
+def _validation_texts(corpora: _Corpora) -> tuple[list[str], list[str]]:
+    """The validation pairs as texts. Given files are scored as they are; of held-out pairs, empty ones are left out."""
+    sources, targets = read_pairs(replace(corpora.valid, placeholders=()))  # the translator masks and restores them
+    if not corpora.divided:
+        return sources, targets
+    pairs = [pair for pair in zip(sources, targets, strict=True) if not is_empty(*pair)]
+    return [source for source, _ in pairs], [target for _, target in pairs]
 
 
 def _prepared_text(config: Config, both: Vocabularies, corpora: _Corpora, scanned: _Scans, say: Say) -> Prepared:

@@ -176,6 +176,7 @@ class Ct2Engine:
     def _finish_batch(self, batch: Ct2Batch) -> None:
         self._collect(batch)
         batch.job.waiting -= 1
+        batch.job.block.searched(len(batch.numbers))
 
     def _collect(self, batch: Ct2Batch) -> None:
         for number, result in zip(batch.numbers, batch.results, strict=True):

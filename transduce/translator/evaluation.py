@@ -35,6 +35,12 @@ class TestSet:
     sources: list[str]
     references: list[list[str]]
     merged: bool = False  # whether equal sources were merged
+    whole: int = 0  # how many sources there were before some were chosen; 0: these are all
+
+    @property
+    def all_lines(self) -> int:
+        """How many sources there are in all, these and those that were not chosen."""
+        return self.whole or len(self.sources)
 
     @staticmethod
     def of(sources: Sequence[str], *references: Sequence[str], limit: int = 0, merged: bool = False) -> "TestSet":
@@ -57,7 +63,8 @@ class TestSet:
     def first(self, count: int) -> "TestSet":
         """This many sources, spread evenly over all."""
         every = max(1, len(self.sources) // count)
-        return TestSet(self.sources[: every * count : every], self.references[: every * count : every], self.merged)
+        chosen = slice(0, every * count, every)
+        return TestSet(self.sources[chosen], self.references[chosen], self.merged, self.all_lines)
 
 
 def merges_references(config: Config, sources: Sequence[str], asked: str = "auto") -> bool:

@@ -6,6 +6,7 @@ It turns lines into ids, and chooses the engine that searches. `TranslationBuild
 import copy
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,7 +17,7 @@ from transduce.errors import DataError, SettingError
 from transduce.search import Hypothesis
 from transduce.text import Vocabularies
 from transduce.translator.alignment import Pairs, word_pairs
-from transduce.translator.engine import UNBOUNDED, Engine, SearchBlock, SearchRequest
+from transduce.translator.engine import UNBOUNDED, Engine, SearchBlock, Searched, SearchRequest, unwatched
 from transduce.translator.engines import Engines, FolderEngines, LoadOptions, OneEngine, torch_engine
 from transduce.translator.folder import open_folder
 from transduce.translator.forms import LearnedLine, LineForms
@@ -51,6 +52,7 @@ class Translator:
         self.sources = FeatureEncoder.of(config.data, vocabularies.source)
         self.hears = config.data.task == "speech"  # sources are recordings, written as text
         self.longest_source = UNBOUNDED if self.hears else longest_source(config.model)
+        self._on_searched: Searched = unwatched
 
     @staticmethod
     def load(folder: str | Path, options: LoadOptions | None = None) -> "Translator":
@@ -227,6 +229,15 @@ class Translator:
         wanted = (request or self.request()).but(constrained=terms is not None)
         for block, found in self._searched(InputLines.of(lines, prefixes, terms, paused, at_most), wanted):
             yield from self._builder.translations(block, found, wanted)
+
+    @contextmanager
+    def watched(self, on_searched: Searched) -> Iterator[None]:
+        """Inside this context, `on_searched` is called with the number of lines of each batch that is done, in any order."""
+        self._on_searched = on_searched
+        try:
+            yield
+        finally:
+            self._on_searched = unwatched
 
     def hear(self, utterances: Sequence["Features"], request: SearchRequest | None = None) -> list[Translation]:
         """The texts of utterances that are in memory, given as the features of `transduce.audio.utterances`."""
@@ -406,7 +417,8 @@ class Translator:
             phrases = [[row[:-1] for row in self.vocabularies.target.encode(t)] for t in terms]
             searched = [n for n, text in enumerate(texts) if text.strip()]
             cut, at_most = [self._cut(row) for row in ids], inputs.next_limits(len(texts))
-            searching = SearchBlock(cut, prefixes or [()] * len(ids), phrases, at_most, paused).only(searched)
+            block_of = SearchBlock(cut, prefixes or [()] * len(ids), phrases, at_most, paused, self._on_searched)
+            searching = block_of.only(searched)
             taken.append(LineBlock(lines, ids, searched, request.limits(searching, engine.longest)))
             yield searching
         inputs.check_exhausted()
