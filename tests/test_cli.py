@@ -31,6 +31,7 @@ model.d_model=64 model.d_ff=128 model.num_heads=4 model.num_encoder_layers=1 mod
 model.dropout=0 train.steps=160 train.tokens_per_batch=400 train.learning_rate=5e-3 train.warmup_steps=10
 train.validate_every=160 train.checkpoint_every=160 train.threads=1
 """.split()
+SYMBOL_SCORES = ["token error rate", "sequence error rate", "exact match", "mean Levenshtein distance"]
 WORDS = ["ab", "ba", "abba", "baab", "aab", "bba", "abab", "baba", "aa", "bb", "aba", "bab"]
 
 
@@ -167,7 +168,7 @@ def test_compressed_files_are_read_everywhere(
     assert main(["translate", str(model), "--input", source, "--prefix", prefix]) == 0
     assert capsys.readouterr().out.startswith("B")
     assert main(["evaluate", str(model), source, target]) == 0
-    assert "exact match" in capsys.readouterr().out
+    assert "WER 33.33" in capsys.readouterr().out
     assert main(["score", str(model), source, target]) == 0
     assert len(capsys.readouterr().out.split()) == 3
     Path(source).write_bytes(Path(source).read_bytes()[:-10])
@@ -222,7 +223,7 @@ def test_score_and_evaluate_read_standard_input_and_pipes(
     assert main(["score", str(model), str(tmp_path / "pairs.tsv")]) == 0
     scores = capsys.readouterr().out
     assert len(scores.split()) == 2
-    for verb, expected in (("score", scores), ("evaluate", "exact match 100.00")):
+    for verb, expected in (("score", scores), ("evaluate", "WER 0.00")):
         for contents in ((PAIRS,), (SOURCES, TARGETS)):
             with paths_of_pipes(*contents) as paths:
                 assert main([verb, str(model), *paths]) == 0
@@ -303,7 +304,7 @@ def test_evaluate_as_text_and_json(model: Path, tmp_path: Path, capsys: pytest.C
     assert "units:word" in said.out
     assert "sentences/s" in said.err
     assert "1 line has the same source as an earlier line; their references were merged" in said.err
-    assert said.out.count("|refs:merged)") == 3
+    assert said.out.count("|refs:merged)") == 2
     assert (tmp_path / "out").read_text() == "A B\nA B\nB A\n"  # a line for every line
     assert main(["evaluate", str(model), str(tmp_path / "test.tsv"), "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
@@ -393,9 +394,9 @@ def test_references_are_merged_for_dictionaries(sources: list[str], data: dict[s
     [
         ("char", "word", "K AE1 T", ["PER", "WER", "exact match"]),
         ("char", "word", "t͡ʃʰ a˥˩", ["PER", "WER", "exact match"]),
-        ("char", "word", "one hundred twenty", ["token error rate", "sequence error rate", "exact match"]),
-        ("char", "char", "walked", ["token error rate", "sequence error rate", "exact match"]),
-        ("word", "word", "x y", ["token error rate", "sequence error rate", "exact match"]),
+        ("char", "word", "one hundred twenty", SYMBOL_SCORES),
+        ("char", "char", "walked", SYMBOL_SCORES),
+        ("word", "word", "x y", SYMBOL_SCORES),
     ],
 )
 def test_error_rates_have_the_names_of_what_they_count(
@@ -405,6 +406,26 @@ def test_error_rates_have_the_names_of_what_they_count(
     config = Config(data=DataConfig(task="symbols", **units))  # type: ignore[arg-type]
     found = score_texts(["x"], TestSet.of(["a"], [reference]), config)
     assert [score.name for score in found.all] == names
+
+
+@pytest.mark.parametrize(
+    ("units", "printed"),
+    [
+        ("char", "accuracy (exact match) 0.00  mean Levenshtein distance 6.00  token error rate 100.00"),
+        ("word", "PER 300.00  WER 100.00"),
+    ],
+)
+def test_a_share_and_what_is_left_of_it_are_not_both_printed(units: str, printed: str) -> None:
+    """Unless somebody asks for both; JSON has all of them."""
+    config = Config(data=DataConfig(task="symbols", source_units="char", target_units=units))  # type: ignore[arg-type]
+    test = TestSet.of(["a"], ["walked" if units == "char" else "K"])
+    output = "" if units == "char" else "A B C"
+    found = score_texts([output], test, config)
+    assert str(found) == printed
+    assert "exact match" in found.as_dict()
+    both = score_texts([output], test, config, metrics=["wer", "exact-match"])
+    assert str(both) == "WER 100.00  accuracy (exact match) 0.00"
+    assert str(score_texts([output], test, config, main="ter")).startswith("TER ")
 
 
 @pytest.mark.parametrize("engine", ["torch", "ct2"])
