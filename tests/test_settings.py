@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -173,6 +174,7 @@ def test_an_old_name_given_to_training_is_noted(
 @pytest.mark.parametrize("family", [name for name in FAMILIES if name != "transformer"])
 def test_the_settings_of_a_family_are_listed(family: str, capsys: pytest.CaptureFixture[str]) -> None:
     lines = printed(capsys, family)
+    assert re.search(rf"^  family = {family}  +The family \(architecture\) of the model", lines, re.MULTILINE)
     for one in of_family(family):
         assert f"  {one.key} = " in lines
         test_every_setting_is_described(one)

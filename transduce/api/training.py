@@ -49,7 +49,7 @@ def train(
         text: One or several text files, to train a language model instead of a translator.
         valid_text: Text files for validation. Without them, the end of each file of `text` is held out.
         languages: Language codes of source and target, such as `("en", "de")`.
-        preset: A named recipe instead of settings fitted to the data.
+        preset: A named recipe instead of settings chosen for the data.
         config: A TOML file of settings.
         settings: `{"model.d_model": 64}`, `{"model": {"d_model": 64}}` or `["model.d_model=64"]`.
         start_from: A run folder whose weights to start from.
@@ -122,7 +122,7 @@ def plan(
         text: Text of a language model, as in `train`.
         valid_text: Text for validation, as in `train`.
         languages: Language codes of source and target.
-        preset: A named recipe instead of settings fitted to the data.
+        preset: A named recipe instead of settings chosen for the data.
         config: A TOML file of settings.
         settings: Settings, as in `train`.
         start_from: A run folder whose weights to start from.

@@ -85,7 +85,7 @@ def add_budget(
 ) -> None:
     """How long to train."""
     budget = parser.add_argument_group(
-        "budget", "how long to train; training ends at the first limit reached (default: fitted to the data)"
+        "budget", "how long to train; training ends at the first limit reached (default: chosen for the data)"
     )
     budget.add_argument("--minutes", type=float, help=minutes)
     budget.add_argument("--steps", type=int, help="optimizer steps")

@@ -27,7 +27,7 @@ Every setting has a section and a name. There are three ways to set one:
 - in a file given by `--config FILE.toml`: `d_model = 256` under `[model]`
 - in Python: `transduce.train(..., settings={"model.d_model": 256})`
 
-A later source wins: defaults, settings fitted to the data, `--preset`, `--config`, `--set`. \\*: normally
+A later source wins: defaults, settings chosen for the data, `--preset`, `--config`, `--set`. \\*: normally
 chosen for your data. The default in the table applies if nothing is chosen, as in a configuration built in Python without data.
 `config.toml` in a run folder holds the values that a run uses.
 
@@ -38,7 +38,7 @@ value is not taken from that model.
 
 `transduce settings NAME` prints the same for one setting.
 """
-OTHER_FAMILIES = """`model.family` chooses another kind of model (see [families of models](families.md)). Each has these settings instead
+OTHER_FAMILIES = """`model.family` chooses another family (architecture) of models (see [families of models](families.md)). Each has these settings instead
 of those in `model` above; all other settings are the same.
 """
 
@@ -100,13 +100,14 @@ def as_dict(one: Setting) -> dict[str, Any]:
 
 def listed(settings: list[Setting], width: int, family: str = "transformer") -> Iterator[str]:
     """A line or more for each setting, section by section, wrapped to this width; `family`: whose model settings these are."""
-    column = 4 + max(len(f"{one.key} = {_default(one)}") for one in settings)
+    column = 4 + max(len(f"{one.key} = {_default(one, family)}") for one in settings)
     for section, kind in (SECTIONS | {"model": FAMILIES[family]}).items():
         members = [one for one in settings if one.section == section]
         if members:
             yield f"[{section}] {kind.__doc__}"
         for one in members:
-            first = f"  {one.key} = {_default(one)}{' *' * (one.name in fitted_names(family))}".ljust(column + 2)
+            star = " *" * (one.name in fitted_names(family) and one.name != "model.family")
+            first = f"  {one.key} = {_default(one, family)}{star}".ljust(column + 2)
             text = f"{one.about.meaning}{f' 0: {one.about.zero}.' * bool(one.about.zero)}"
             yield textwrap.fill(
                 text, max(width, column + 30), initial_indent=first, subsequent_indent=" " * (column + 2)
@@ -169,7 +170,10 @@ def _row(one: Setting, family: str) -> str:
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
-def _default(one: Setting) -> str:
+def _default(one: Setting, family: str = "transformer") -> str:
+    """The default value as text; that of `model.family` is the family whose settings are listed."""
+    if one.name == "model.family":
+        return family
     if isinstance(one.default, tuple):
         return "[]"
     return str(one.default).lower() if isinstance(one.default, bool) else str(one.default) or '""'

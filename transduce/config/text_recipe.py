@@ -5,8 +5,9 @@ A small table maps the number of characters to a recipe. Sees only counts, never
 
 from dataclasses import dataclass, replace
 
-from transduce.config.fitted import FitRequest, Fitted
+from transduce.config.fitted import UNIT_TITLES, FitRequest, Fitted, training_in_words
 from transduce.config.old_names import Layers
+from transduce.config.settings import Config
 
 CPU_TOKENS = 4_000_000  # without a budget: what a small model learns from in some minutes on two cores
 VALIDATIONS = 20
@@ -54,7 +55,10 @@ def fit_text(characters: int, on_gpu: bool, asked: FitRequest) -> Fitted:
         row = replace(row, epochs=min(row.epochs, float(f"{CPU_TOKENS / tokens:.2g}")), learning_rate=2e-3)
         if asked.optimizer in ("", "muon"):
             row = replace(row, optimizer="muon", learning_rate=4e-3)
-    return Fitted(_layer(row) | {"train": _training(row, tokens, asked)}, _reasons(row, characters, on_gpu), [])
+    layer, amount = _layer(row) | {"train": _training(row, tokens, asked)}, f"{characters:,} characters"
+    amount += "" if on_gpu else " on a CPU"
+    reasons = [f"task: language model; tokens are {UNIT_TITLES[row.units]}"]
+    return Fitted(layer, reasons, [], lambda config: f"{amount}: {_summary(config, row.epochs)}")
 
 
 def _layer(row: TextRow) -> Layers:
@@ -95,11 +99,6 @@ def _training(row: TextRow, tokens: float, asked: FitRequest) -> dict[str, objec
     }
 
 
-def _reasons(row: TextRow, characters: int, on_gpu: bool) -> list[str]:
-    where = "" if on_gpu else " on a CPU"
-    return [
-        f"a language model of {row.units} units",
-        f"{characters:,} characters{where}: d_model {row.d_model}, {row.layers} layers, a context of {row.context} tokens, "
-        f"dropout {row.dropout}, {row.tokens_per_batch:,} tokens a batch, {row.epochs:g} epochs, "
-        f"learning rate {row.learning_rate:g}{' with Muon' * (row.optimizer == 'muon')}",
-    ]
+def _summary(config: Config, epochs: float) -> str:
+    """The main settings of a run."""
+    return f"{config.model.description}, {training_in_words(config, epochs)}"

@@ -18,7 +18,7 @@ TABLES = (
     "variations of itself (Table 3), on the CMU pronouncing dictionary and on random sequences. Rerun the command to resume."
 )
 RESUME = (
-    "Settings that are not given are fitted to the data. Rerun the command to resume; with --steps or --epochs the result "
+    "Settings that are not given are chosen for the data. Rerun the command to resume; with --steps or --epochs the result "
     "is bit-identical to an uninterrupted run."
 )
 REHEARSAL = (
@@ -96,7 +96,7 @@ def _training(parser: Parser) -> None:
         help="run folder whose vocabulary to use; a language model uses its target vocabulary, so that it can help to "
         "translate (translate --lm)",
     )
-    add("--preset", choices=sorted(PRESETS), default="", help="named recipe (default: settings fitted to the data)")
+    add("--preset", choices=sorted(PRESETS), default="", help="named recipe (default: settings chosen for the data)")
     add("--config", metavar="FILE.toml", default="", help="TOML file of settings")
     add_budget(parser)
     add_machine(parser)
