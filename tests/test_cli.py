@@ -687,6 +687,17 @@ def test_a_folder_without_weights(model: Path, tmp_path: Path, capsys: pytest.Ca
         (["translate", "model", "input", "more"], "translate: unrecognized arguments: more"),
         (["train"], "train: the following arguments are required: run"),
         (["train", "run", "--seed", "one"], "train: argument --seed: invalid int value: 'one'"),
+        (["train", "run", "--device", "gpu"], "train: --device: there is no 'gpu'; did you mean cuda?"),
+        (["translate", "run", "--device", "gpu"], "translate: --device: there is no 'gpu'; did you mean cuda?"),
+        (
+            ["translate", "run", "--beam-size", "5"],
+            "translate: unrecognized arguments: --beam-size 5; did you mean --beam?",
+        ),
+        (["train", "run", "--max-steps", "5"], "train: unrecognized arguments: --max-steps 5; did you mean --steps?"),
+        (
+            ["train", "run", "--lr=0.1"],
+            "train: unrecognized arguments: --lr=0.1; did you mean --set train.learning_rate=...?",
+        ),
         (["train", "run", "--preset", "bigg"], "train: --preset: there is no 'bigg'; did you mean big?"),
         (["train", "run", "--device", "abacus"], "train: --device: there is no 'abacus'; choose from auto, cpu, cuda"),
     ],

@@ -66,6 +66,9 @@ def test_differences_names_them() -> None:
 
 REFUSED = [
     ("model.dmodel=3", "unknown setting model.dmodel; did you mean model.d_model?"),
+    ("train.lr=0.001", r"unknown setting train.lr; did you mean train.learning_rate\?"),
+    ("model.hidden_size=3", r"unknown setting model.hidden_size; did you mean model.d_model\?"),
+    ("train.layers=3", r"did you mean model.num_encoder_layers and model.num_decoder_layers\?"),
     ("train.d_model=3", "unknown setting train.d_model; did you mean model.d_model?"),
     (
         "model.ctc_weight=0.5",

@@ -7,6 +7,8 @@ from typing import NoReturn
 
 from transduce.metrics import METRICS
 
+SYNONYMS = {"gpu": ["cuda"], "cuda:0": ["cuda"]}  # what people write for a choice
+
 
 class Parser(argparse.ArgumentParser):
     """argparse's, with errors of one line instead of the whole usage above them."""
@@ -22,7 +24,7 @@ def _with_suggestion(message: str) -> str:
         return message
     argument, given, known = choice[1], choice[2], [name.strip(" '") for name in choice[3].split(",")]
     missing = f"there is no command {given!r}" if argument == "COMMAND" else f"{argument}: there is no {given!r}"
-    if close := difflib.get_close_matches(given, known, n=1):
+    if close := SYNONYMS.get(given.lower()) or difflib.get_close_matches(given, known, n=1):
         return f"{missing}; did you mean {close[0]}?"
     return f"{missing}; choose from {', '.join(known)}"
 

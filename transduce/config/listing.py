@@ -11,6 +11,7 @@ from typing import Any
 
 from transduce.config.fitted import FitRequest, fit
 from transduce.config.models import FAMILIES
+from transduce.config.other_names import our_name
 from transduce.config.setting import Setting
 from transduce.config.settings import SECTIONS, all_settings
 from transduce.config.task import Counts, SideCounts
@@ -68,7 +69,8 @@ def find(name: str) -> list[Setting]:
             return found
     names = [spelling for one in known for spelling in (one.name, one.key)]
     names += [spelling for family in FAMILIES for one in of_family(family) for spelling in (one.name, one.key)]
-    close = difflib.get_close_matches(name, [*names, *SECTIONS, *FAMILIES], n=1, cutoff=0.5)
+    names += [*SECTIONS, *FAMILIES]
+    close = [our_name(name)] if our_name(name) else difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     advice = f"did you mean {close[0]}?" if close else "`transduce settings` lists all of them"
     raise SettingError(f"no setting {name}; {advice}")
 
