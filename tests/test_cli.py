@@ -68,7 +68,7 @@ def test_a_line_in_is_a_line_out(model: Path) -> None:
     assert outputs[1] == outputs[2] == b""
     said = done.stderr.decode()
     assert "1 line was longer than the model's maximum and cut" in said
-    assert "source tokens are not in the vocabulary" in said
+    assert "source characters or symbols are not in the vocabulary" in said
     assert "1 line is not valid UTF-8" in said
 
 
@@ -78,9 +78,9 @@ def test_a_line_in_is_a_line_out(model: Path) -> None:
         ("ab\n" * 300, ""),
         (
             "привет, мир\n" * 300,
-            "IN: 100% of the tokens in the first 100 lines (Cyrillic script) are unknown to this model",
+            "IN: 100% of the characters in the first 100 lines (Cyrillic script) are unknown to this model",
         ),
-        ("привет\n", "IN: 100% of the tokens in the first line (Cyrillic script) are unknown to this model"),
+        ("привет\n", "IN: 100% of the characters in the first line (Cyrillic script) are unknown to this model"),
         ("☃☃☃☃☃☃☃☃\n", ""),
         ("", ""),
     ],
@@ -96,6 +96,8 @@ def test_an_input_in_another_script_is_said_before_it_is_translated(
     first = printed.err.partition("\n")[0]
     assert ("unknown to this model" in first) == bool(said)
     assert said.replace("IN", str(tmp_path / "in")) in first
+    if text == "привет\n":
+        assert "6 source characters or symbols are not in the vocabulary" in printed.err
     assert main([*command, "--quiet"]) == 0
     assert "unknown to this model" not in capsys.readouterr().err
 
@@ -518,6 +520,14 @@ MISTAKES = [
     (["translate", "nowhere"], "nowhere: no such folder"),
     (["translate", "nowhere"], "`transduce train nowhere ...` creates one"),
     (["translate", "MODEL/checkpoints"], "not a model folder (it has no config.toml)"),
+    (
+        ["evaluate", "MODEL/config.toml", "b", "MODEL"],
+        "a file, not a model folder; write `transduce evaluate RUN SOURCE REFERENCE`",
+    ),
+    (
+        ["score", "MODEL/config.toml", "b", "MODEL"],
+        "a file, not a model folder; write `transduce score RUN SOURCE TARGET`",
+    ),
     (["translate", "MODEL/config.toml"], "config.toml: a file, not a model folder; did you mean MODEL?\n"),
     (["translate", "INPUT"], "input: a file, not a model folder\n"),
     (["translate", "FULL"], "full: not a model folder (it has no config.toml)\n"),
@@ -589,7 +599,14 @@ MISTAKES = [
         ["train", "new", "--train", "FEW", "FEW"],
         "too few different sources (2 pairs) to hold any out for validation: give validation data with --valid",
     ),
-    (["train", "INPUT/run", "--train", "INPUT", "INPUT"], "File exists"),
+    (
+        ["train", "INPUT/run", "--train", "INPUT", "INPUT"],
+        "input/run: the run folder cannot be created here: file exists",
+    ),
+    (
+        ["train", "/proc/x", "--train", "INPUT", "INPUT"],
+        "/proc/x: the run folder cannot be created here: no such file or directory",
+    ),
     (["evaluate", "MODEL", "missing.tsv"], "missing.tsv: cannot be read: no such file"),
     (["evaluate", "MODEL", "INPUT", "EMPTY"], "the files have"),
     (["attention", "MODEL", "ab", "-o", "picture.bmp"], "a picture's name must end in .png, .pdf, .svg or .html"),
@@ -687,6 +704,8 @@ def test_a_folder_without_weights(model: Path, tmp_path: Path, capsys: pytest.Ca
         (["translate", "model", "input", "more"], "translate: unrecognized arguments: more"),
         (["train"], "train: the following arguments are required: run"),
         (["train", "run", "--seed", "one"], "train: argument --seed: invalid int value: 'one'"),
+        (["train", "run", "--minutes", "5m"], "train: argument --minutes: '5m': give a number of minutes, such as 5"),
+        (["paper", "--minutes", "x"], "paper: argument --minutes: 'x': give a number of minutes, such as 5"),
         (["train", "run", "--device", "gpu"], "train: --device: there is no 'gpu'; did you mean cuda?"),
         (["translate", "run", "--device", "gpu"], "translate: --device: there is no 'gpu'; did you mean cuda?"),
         (

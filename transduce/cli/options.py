@@ -80,6 +80,14 @@ def add_ensemble(parser: Parser) -> None:
     )
 
 
+def minutes_given(text: str) -> float:
+    """The number of minutes that an option gives."""
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r}: give a number of minutes, such as 5") from None
+
+
 def add_budget(
     parser: Parser,
     minutes: str = "wall-clock time of the run from start to model card, summed over all commands that resumed it; the model is "
@@ -89,7 +97,7 @@ def add_budget(
     budget = parser.add_argument_group(
         "budget", "how long to train; training ends at the first limit reached (default: chosen for the data)"
     )
-    budget.add_argument("--minutes", type=float, help=minutes)
+    budget.add_argument("--minutes", type=minutes_given, metavar="MINUTES", help=minutes)
     budget.add_argument("--steps", type=int, help="optimizer steps")
     budget.add_argument("--epochs", type=float, help="passes over the training data")
 

@@ -10,6 +10,7 @@ from transduce.cli.options import (
     add_settings,
     add_verbosity,
     add_weights,
+    minutes_given,
 )
 from transduce.config import PRESETS
 
@@ -35,7 +36,9 @@ def paper(parser: Parser) -> None:
     parser.add_argument(
         "folder", nargs="?", default="paper", help="folder for the data, the results and paper.html (default: paper)"
     )
-    parser.add_argument("--minutes", type=float, default=10.0, help="about how long to measure (default: 10)")
+    parser.add_argument(
+        "--minutes", type=minutes_given, metavar="MINUTES", default=10.0, help="about how long to measure (default: 10)"
+    )
 
 
 def train(parser: Parser) -> None:
