@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from transduce import api
 from transduce.cli.arguments import SAMPLING, Options, check_sampling, print_json
 from transduce.data import read_lines, without_pipes
+from transduce.translator import open_folder
 
 if TYPE_CHECKING:
     from transduce.translator.generation import GenerationRequest
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 
 def generate(options: Options) -> int:
+    open_folder(options.run)  # refused before torch is imported, if it is no model
     request = _request(options)
     model = _load(options)
     if options.json:

@@ -30,7 +30,7 @@ from transduce.errors import DataError, RunError, SettingError
 from transduce.files import disk_errors, synchronize_open
 from transduce.training import Reporter, Result, SilentReporter, TrainingRequest
 from transduce.training import train as train_model
-from transduce.training.prepare import check_free
+from transduce.training.early_checks import check_free
 from transduce.training.request import RequestedSettings, language_codes, requested_settings
 from transduce.translator import LoadOptions, ModelFolder, SearchRequest, open_folder
 

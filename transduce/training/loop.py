@@ -38,7 +38,7 @@ from transduce.training.sharded_state import ShardedState
 from transduce.training.sharded_update import ShardedUpdate
 from transduce.training.shards import Share
 from transduce.training.state import TrainingState
-from transduce.training.stopping import StopSignals
+from transduce.training.stopping import Stopped, StopSignals
 from transduce.training.update import GraphedUpdate, PlainUpdate, TwinUpdate, Update
 from transduce.training.validation import LOSS_PAIRS, ValidationResult, ranks_by_loss, time_validation, validate
 from transduce.translator import Translator, load_weights
@@ -58,14 +58,6 @@ DIVERGED = (
     "Training stopped; the last checkpoint is intact. Start a new run with a lower train.learning_rate or with "
     "train.clip_norm=1 (these settings cannot change when a run is resumed)"
 )
-
-
-class Stopped(Exception):
-    """Training was stopped by a signal after a checkpoint was saved."""
-
-    def __init__(self, signal_number: int, step: int) -> None:
-        super().__init__(f"stopped at step {step:,} and saved a checkpoint; rerun the same command to resume")
-        self.signal_number = signal_number
 
 
 class OutOfMemory(TrainingError):

@@ -5,6 +5,14 @@ from types import FrameType
 from typing import Any
 
 
+class Stopped(Exception):
+    """Training was stopped by a signal after a checkpoint was saved."""
+
+    def __init__(self, signal_number: int, step: int) -> None:
+        super().__init__(f"stopped at step {step:,} and saved a checkpoint; rerun the same command to resume")
+        self.signal_number = signal_number
+
+
 class StopSignals:
     """Inside this context, the first signal is recorded instead of ending the program.
 
