@@ -108,10 +108,10 @@ def test_muon_is_chosen_where_time_is_the_limit() -> None:
     """On a CPU, if nothing else was asked for: a learning rate without an optimizer is one for Adam."""
     config, found = fitted(TATOEBA, QUIET, 5)
     assert config.train.optimizer == "muon"
-    assert found.reasons[2].endswith(f"learning rate {config.train.learning_rate:g} with Muon")
+    assert found.summary(config).endswith(f"learning rate {config.train.learning_rate:g} with Muon")
     adam, said = fitted(TATOEBA, QUIET, 5, "train.optimizer=adam")
     assert adam.train.learning_rate == config.train.learning_rate / 2
-    assert "Muon" not in said.reasons[2]
+    assert "Muon" not in said.summary(adam)
     for others in (["train.learning_rate=0.001"], ["model.family=rnn"]):
         assert fitted(TATOEBA, QUIET, 5, *others)[0].train.optimizer == "adam"
     assert fitted(TATOEBA, gpu_machine(7e14), 1)[0].train.optimizer == "adam", "not measured there"
@@ -160,8 +160,20 @@ def test_without_a_budget_a_cpu_gets_what_ends_in_a_sensible_time() -> None:
     assert config.train.epochs < 15
     assert config.model.d_model < 384
     assert config.train.minutes == 0  # the budget is in epochs: what is trained does not depend on the clock
-    assert "about an hour; use --minutes to set another budget. A GPU would take minutes" in found.warnings[0]
+    assert (
+        "a smaller model will be trained, in at most about an hour; use --minutes to set another budget. A GPU would take minutes"
+        in found.warnings[0]
+    )
     assert build(fit(TATOEBA, FitRequest(), Time(gpu_machine(7e14))).layer) == build(fit(TATOEBA).layer)
+
+
+@pytest.mark.parametrize("minutes", [0, 2])
+def test_the_recommended_model_is_one_of_the_requested_family(minutes: float) -> None:
+    """And not the Transformer that recipes are written for."""
+    asked = FitRequest(family="rnn", minutes=minutes)
+    best = build(fit(TATOEBA, FitRequest(family="rnn")).layer).model.description
+    assert best.startswith("rnn: 1 + 2 layers, d_model 384")
+    assert f"({best}, 15 epochs)" in fit(TATOEBA, asked, Time(QUIET, 60 * minutes)).warnings[0]
 
 
 def test_without_a_budget_a_shape_that_was_asked_for_decides_how_long_it_takes() -> None:

@@ -33,6 +33,7 @@ model.d_model=64 model.d_ff=128 model.num_heads=4 model.num_encoder_layers=1 mod
 model.dropout=0 train.steps=160 train.tokens_per_batch=400 train.learning_rate=5e-3 train.warmup_steps=10
 train.validate_every=160 train.checkpoint_every=160 train.threads=1
 """.split()
+SYMBOL_SCORES = ["token error rate", "sequence error rate", "exact match", "mean Levenshtein distance"]
 WORDS = ["ab", "ba", "abba", "baab", "aab", "bba", "abab", "baba", "aa", "bb", "aba", "bab"]
 
 
@@ -69,7 +70,7 @@ def test_a_line_in_is_a_line_out(model: Path) -> None:
     assert outputs[1] == outputs[2] == b""
     said = done.stderr.decode()
     assert "1 line was longer than the model's maximum and cut" in said
-    assert "source tokens are not in the vocabulary" in said
+    assert "source characters or symbols are not in the vocabulary" in said
     assert "1 line is not valid UTF-8" in said
 
 
@@ -79,9 +80,9 @@ def test_a_line_in_is_a_line_out(model: Path) -> None:
         ("ab\n" * 300, ""),
         (
             "привет, мир\n" * 300,
-            "IN: 100% of the tokens in the first 100 lines (Cyrillic script) are unknown to this model",
+            "IN: 100% of the characters in the first 100 lines (Cyrillic script) are unknown to this model",
         ),
-        ("привет\n", "IN: 100% of the tokens in the first line (Cyrillic script) are unknown to this model"),
+        ("привет\n", "IN: 100% of the characters in the first line (Cyrillic script) are unknown to this model"),
         ("☃☃☃☃☃☃☃☃\n", ""),
         ("", ""),
     ],
@@ -97,6 +98,8 @@ def test_an_input_in_another_script_is_said_before_it_is_translated(
     first = printed.err.partition("\n")[0]
     assert ("unknown to this model" in first) == bool(said)
     assert said.replace("IN", str(tmp_path / "in")) in first
+    if text == "привет\n":
+        assert "6 source characters or symbols are not in the vocabulary" in printed.err
     assert main([*command, "--quiet"]) == 0
     assert "unknown to this model" not in capsys.readouterr().err
 
@@ -169,7 +172,7 @@ def test_compressed_files_are_read_everywhere(
     assert main(["translate", str(model), "--input", source, "--prefix", prefix]) == 0
     assert capsys.readouterr().out.startswith("B")
     assert main(["evaluate", str(model), source, target]) == 0
-    assert "exact match" in capsys.readouterr().out
+    assert "WER 33.33" in capsys.readouterr().out
     assert main(["score", str(model), source, target]) == 0
     assert len(capsys.readouterr().out.split()) == 3
     Path(source).write_bytes(Path(source).read_bytes()[:-10])
@@ -224,7 +227,7 @@ def test_score_and_evaluate_read_standard_input_and_pipes(
     assert main(["score", str(model), str(tmp_path / "pairs.tsv")]) == 0
     scores = capsys.readouterr().out
     assert len(scores.split()) == 2
-    for verb, expected in (("score", scores), ("evaluate", "exact match 100.00")):
+    for verb, expected in (("score", scores), ("evaluate", "WER 0.00")):
         for contents in ((PAIRS,), (SOURCES, TARGETS)):
             with paths_of_pipes(*contents) as paths:
                 assert main([verb, str(model), *paths]) == 0
@@ -305,7 +308,7 @@ def test_evaluate_as_text_and_json(model: Path, tmp_path: Path, capsys: pytest.C
     assert "units:word" in said.out
     assert "sentences/s" in said.err
     assert "1 line has the same source as an earlier line; their references were merged" in said.err
-    assert said.out.count("|refs:merged)") == 3
+    assert said.out.count("|refs:merged)") == 2
     assert (tmp_path / "out").read_text() == "A B\nA B\nB A\n"  # a line for every line
     assert main(["evaluate", str(model), str(tmp_path / "test.tsv"), "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
@@ -424,9 +427,9 @@ def test_references_are_merged_for_dictionaries(sources: list[str], data: dict[s
     [
         ("char", "word", "K AE1 T", ["PER", "WER", "exact match"]),
         ("char", "word", "t͡ʃʰ a˥˩", ["PER", "WER", "exact match"]),
-        ("char", "word", "one hundred twenty", ["token error rate", "sequence error rate", "exact match"]),
-        ("char", "char", "walked", ["token error rate", "sequence error rate", "exact match"]),
-        ("word", "word", "x y", ["token error rate", "sequence error rate", "exact match"]),
+        ("char", "word", "one hundred twenty", SYMBOL_SCORES),
+        ("char", "char", "walked", SYMBOL_SCORES),
+        ("word", "word", "x y", SYMBOL_SCORES),
     ],
 )
 def test_error_rates_have_the_names_of_what_they_count(
@@ -436,6 +439,26 @@ def test_error_rates_have_the_names_of_what_they_count(
     config = Config(data=DataConfig(task="symbols", **units))  # type: ignore[arg-type]
     found = score_texts(["x"], TestSet.of(["a"], [reference]), config)
     assert [score.name for score in found.all] == names
+
+
+@pytest.mark.parametrize(
+    ("units", "printed"),
+    [
+        ("char", "accuracy (exact match) 0.00  mean Levenshtein distance 6.00  token error rate 100.00"),
+        ("word", "PER 300.00  WER 100.00"),
+    ],
+)
+def test_a_share_and_what_is_left_of_it_are_not_both_printed(units: str, printed: str) -> None:
+    """Unless somebody asks for both; JSON has all of them."""
+    config = Config(data=DataConfig(task="symbols", source_units="char", target_units=units))  # type: ignore[arg-type]
+    test = TestSet.of(["a"], ["walked" if units == "char" else "K"])
+    output = "" if units == "char" else "A B C"
+    found = score_texts([output], test, config)
+    assert str(found) == printed
+    assert "exact match" in found.as_dict()
+    both = score_texts([output], test, config, metrics=["wer", "exact-match"])
+    assert str(both) == "WER 100.00  accuracy (exact match) 0.00"
+    assert str(score_texts([output], test, config, main="ter")).startswith("TER ")
 
 
 @pytest.mark.parametrize("engine", ["torch", "ct2"])
@@ -528,6 +551,14 @@ MISTAKES = [
     (["translate", "nowhere"], "nowhere: no such folder"),
     (["translate", "nowhere"], "`transduce train nowhere ...` creates one"),
     (["translate", "MODEL/checkpoints"], "not a model folder (it has no config.toml)"),
+    (
+        ["evaluate", "MODEL/config.toml", "b", "MODEL"],
+        "a file, not a model folder; write `transduce evaluate RUN SOURCE REFERENCE`",
+    ),
+    (
+        ["score", "MODEL/config.toml", "b", "MODEL"],
+        "a file, not a model folder; write `transduce score RUN SOURCE TARGET`",
+    ),
     (["translate", "MODEL/config.toml"], "config.toml: a file, not a model folder; did you mean MODEL?\n"),
     (["translate", "INPUT"], "input: a file, not a model folder\n"),
     (["translate", "FULL"], "full: not a model folder (it has no config.toml)\n"),
@@ -599,7 +630,14 @@ MISTAKES = [
         ["train", "new", "--train", "FEW", "FEW"],
         "too few different sources (2 pairs) to hold any out for validation: give validation data with --valid",
     ),
-    (["train", "INPUT/run", "--train", "INPUT", "INPUT"], "File exists"),
+    (
+        ["train", "INPUT/run", "--train", "INPUT", "INPUT"],
+        "input/run: the run folder cannot be created here: file exists",
+    ),
+    (
+        ["train", "/proc/x", "--train", "INPUT", "INPUT"],
+        "/proc/x: the run folder cannot be created here: no such file or directory",
+    ),
     (["evaluate", "MODEL", "missing.tsv"], "missing.tsv: cannot be read: no such file"),
     (["evaluate", "MODEL", "INPUT", "EMPTY"], "the files have"),
     (["attention", "MODEL", "ab", "-o", "picture.bmp"], "a picture's name must end in .png, .pdf, .svg or .html"),
@@ -738,6 +776,19 @@ def test_weights_of_a_run_that_is_not_finished(model: Path, tmp_path: Path, caps
         (["translate", "model", "input", "more"], "translate: unrecognized arguments: more"),
         (["train"], "train: the following arguments are required: run"),
         (["train", "run", "--seed", "one"], "train: argument --seed: invalid int value: 'one'"),
+        (["train", "run", "--minutes", "5m"], "train: argument --minutes: '5m': give a number of minutes, such as 5"),
+        (["paper", "--minutes", "x"], "paper: argument --minutes: 'x': give a number of minutes, such as 5"),
+        (["train", "run", "--device", "gpu"], "train: --device: there is no 'gpu'; did you mean cuda?"),
+        (["translate", "run", "--device", "gpu"], "translate: --device: there is no 'gpu'; did you mean cuda?"),
+        (
+            ["translate", "run", "--beam-size", "5"],
+            "translate: unrecognized arguments: --beam-size 5; did you mean --beam?",
+        ),
+        (["train", "run", "--max-steps", "5"], "train: unrecognized arguments: --max-steps 5; did you mean --steps?"),
+        (
+            ["train", "run", "--lr=0.1"],
+            "train: unrecognized arguments: --lr=0.1; did you mean --set train.learning_rate=...?",
+        ),
         (["train", "run", "--preset", "bigg"], "train: --preset: there is no 'bigg'; did you mean big?"),
         (["train", "run", "--device", "abacus"], "train: --device: there is no 'abacus'; choose from auto, cpu, cuda"),
     ],

@@ -23,7 +23,7 @@ from transduce.config import (
     notes_on_old_names,
     to_toml,
 )
-from transduce.config.fitted import may_take_long
+from transduce.config.fitted import UNIT_TITLES, may_take_long
 from transduce.config.old_names import OLD_NAMES, Renamed
 from transduce.errors import SettingError
 
@@ -66,6 +66,9 @@ def test_differences_names_them() -> None:
 
 REFUSED = [
     ("model.dmodel=3", "unknown setting model.dmodel; did you mean model.d_model?"),
+    ("train.lr=0.001", r"unknown setting train.lr; did you mean train.learning_rate\?"),
+    ("model.hidden_size=3", r"unknown setting model.hidden_size; did you mean model.d_model\?"),
+    ("train.layers=3", r"did you mean model.num_encoder_layers and model.num_decoder_layers\?"),
     ("train.d_model=3", "unknown setting train.d_model; did you mean model.d_model?"),
     (
         "model.ctc_weight=0.5",
@@ -196,7 +199,7 @@ def test_presets_are_valid(preset: str) -> None:
 def test_whatever_is_fitted_works_and_is_explained(pairs: int, source: SideCounts, target: SideCounts) -> None:
     fitted = fit(Counts(pairs, source, target))
     config = build(fitted.layer)
-    assert any(f"{pairs:,} pairs" in reason for reason in fitted.reasons)
+    assert f"{pairs:,} pairs: " in fitted.summary(config)
     assert config.train.epochs > 0
     assert config.search.length_penalty == "power"  # what HF and CTranslate2 can express
 
@@ -207,8 +210,7 @@ def test_speech_is_fitted_to_the_hours_of_its_recordings(utterances: int, hours:
     spoken = SideCounts(5, 1_000, 14 * 3600 * hours / utterances)
     fitted = fit(Counts(utterances, spoken, spoken), FitRequest(task="speech", family="speech"))
     assert fitted.layer["model"]["d_model"] == width
-    assert any(f"{utterances:,} utterances, about {hours:.1f} hours by the length" in one for one in fitted.reasons)
-    build(fitted.layer)
+    assert f"{utterances:,} utterances, about {hours:.1f} hours by the length" in fitted.summary(build(fitted.layer))
 
 
 @pytest.mark.parametrize(("characters", "decibels"), [(4.0, 35.0), (27.0, 35.0), (30.0, 0.0), (140.0, 0.0)])
@@ -226,7 +228,7 @@ def test_reasons_name_the_shape_of_the_family(family: str) -> None:
     config = build(fitted.layer)
     assert config.model.family == family
     shape = f"29,000 pairs: {config.model.description}, dropout {config.model.dropout}, 4,096 tokens a batch"
-    assert f"{shape}, 30 epochs, learning rate {config.train.learning_rate:g}" in fitted.reasons
+    assert fitted.summary(config) == f"{shape}, 30 epochs, learning rate {config.train.learning_rate:g}"
     for side in ("encoder", "decoder"):
         layers = getattr(config.model, f"num_{side}_layers", None)
         assert layers is None or re.search(rf"\b{layers}\b", config.model.description)
@@ -251,7 +253,7 @@ def test_words_with_features_are_spelt_however_few_they_are(pairs: int) -> None:
     fitted = fit(Counts(pairs, words, forms, features=True))
     data = build(fitted.layer).data
     assert (data.task, data.source_units, data.target_units, data.joint) == ("symbols", "char", "char", True)
-    assert "task symbols: words come with features" in fitted.reasons
+    assert "task: symbol sequences, because words come with features" in fitted.reasons
 
 
 def test_sounds_that_words_with_features_become_are_symbols() -> None:
@@ -269,7 +271,7 @@ def test_few_lines_of_words_are_no_symbols() -> None:
 def test_units_that_were_asked_for_are_what_is_said() -> None:
     layer = assignments(["data.target_units=char"])
     fitted = fit(Counts(100_000, SPELLINGS, SOUNDS), FitRequest.of(layer))
-    assert any("units char -> char, one vocabulary" in reason for reason in fitted.reasons)
+    assert "tokens are characters; joint vocabulary" in fitted.reasons
 
 
 @pytest.mark.parametrize("target", ["bpe", "unigram", "char", "word"])
@@ -283,7 +285,14 @@ def test_settings_are_fitted_around_all_units(
     counts, asked = Counts(20_000, *sides), FitRequest.of(layer)
     assert may_take_long(counts, asked) in (False, True)
     fitted = fit(counts, asked, Time(cpu_machine(2_000.0), 300.0))
-    assert f"units {source} -> {target}" in " ".join(fitted.reasons)
+    titles = [UNIT_TITLES[source], UNIT_TITLES[target]]
+    tokens = (
+        f"source tokens are {titles[0]}, target tokens are {titles[1]}"
+        if source != target
+        else f"tokens are {titles[0]}"
+    )
+    vocabularies = "joint vocabulary" if source == target else "separate vocabularies"
+    assert f"{tokens}; {vocabularies}" in fitted.reasons
     build(fitted.layer, layer)
 
 

@@ -6,6 +6,7 @@ import io
 import json
 import lzma
 import os
+import subprocess
 import threading
 from itertools import pairwise
 from pathlib import Path
@@ -218,9 +219,21 @@ def test_unequal_line_counts_after_whole_blocks(tmp_path, monkeypatch):
 def test_undecodable_byte(tmp_path, packed):
     source, target = aligned(tmp_path, [("a", "b")] * 3, packed)
     Path(source).write_bytes(PACKERS[packed](b"good\nalso good\nb\xe4d\n"))
-    assert error_of((source, target)) == (
-        f"{source}:3: byte 0xe4 at column 2 is not UTF-8: convert the file, e.g. with iconv"
-    )
+    plain = source.removesuffix(packed) if packed else source
+    found = error_of((source, target))
+    assert found.startswith(f"{source}:3: byte 0xe4 at column 2 is not UTF-8: convert the file, for example with `")
+    assert "iconv -f LATIN1 -t UTF-8" in found
+    assert found.endswith(f"> {plain}.utf8` if it is Latin-1")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_utf16_is_named_with_the_command_that_converts_it(tmp_path, encoding):
+    source, target = aligned(tmp_path, [("a", "b")] * 3)
+    Path(source).write_bytes("\ufeffein Satz\nnoch einer\nund einer\n".encode(encoding))
+    command = f"iconv -f UTF-16 -t UTF-8 {source} > {source}.utf8"
+    assert error_of((source, target)) == f"{source}: the file is not UTF-8 but UTF-16: convert it with `{command}`"
+    subprocess.run(command, shell=True, check=True)
+    assert Path(f"{source}.utf8").read_text(encoding="utf-8").endswith("ein Satz\nnoch einer\nund einer\n")
 
 
 def test_missing_file_and_directory(tmp_path):

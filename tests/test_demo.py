@@ -18,6 +18,7 @@ def test_any_listed_pronunciation_counts() -> None:
     for found in (scores.stressed, scores.plain):
         assert [score.name for score in found.all] == ["PER", "WER", "exact match"]
         assert [score.value for score in found.all] == [0, 0, 100]
+        assert str(found) == "PER 0.00  WER 0.00"
         assert found.main.signature.startswith("nrefs:2|")
         assert found.main.signature.endswith("|refs:merged")
     only_wrong = score_demo(translator, [(word, "ZH ZH ZH") for word in WORDS])

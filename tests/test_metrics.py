@@ -46,7 +46,7 @@ LETTERS = st.text("abc", max_size=6)
 
 
 def symbol_scores(outputs: list[str], references: list[list[str]], units: SymbolUnits = "word") -> Scores:
-    """Token error rate, sequence error rate and exact match."""
+    """Token error rate, sequence error rate, exact match and mean edit distance."""
     return score_outputs(outputs, references, SYMBOL_METRICS, units=units)
 
 
@@ -160,7 +160,8 @@ def test_error_rates_are_their_definition(items: list[tuple[str, list[str]]]) ->
     nearest = [min((by_definition(one, other), len(other)) for other in accepted) for one, accepted in items]
     wrong = sum(one not in accepted for one, accepted in items)
     per = 100 * sum(edits for edits, _ in nearest) / max(1, sum(length for _, length in nearest))
-    expected = pytest.approx([per, 100 * wrong / len(items), 100 - 100 * wrong / len(items)])
+    distance = sum(edits for edits, _ in nearest) / len(items)
+    expected = pytest.approx([per, 100 * wrong / len(items), 100 - 100 * wrong / len(items), distance])
     assert [score.value for score in symbol_scores(hypotheses, references, "char").all] == expected
     spaced = symbol_scores([" ".join(one) for one in hypotheses], [[" ".join(x) for x in r] for r in references])
     assert [score.value for score in spaced.all] == expected
@@ -171,7 +172,8 @@ def test_symbols_are_words_or_characters() -> None:
     assert [str(score) for score in found.all] == [
         "token error rate 16.67",
         "sequence error rate 50.00",
-        "exact match 50.00",
+        "accuracy (exact match) 50.00",
+        "mean Levenshtein distance 0.50",
     ]
     assert found.main.signature == "nrefs:var|case:mixed|units:word|closest:edits|version:transduce-1"
     assert symbol_scores(["cat"], [["cut"]], "char").main.value == pytest.approx(100 / 3)
@@ -188,7 +190,8 @@ def test_twelve_thousand_words_take_a_moment() -> None:
 
 def test_scores_in_words_and_as_a_dictionary() -> None:
     found = symbol_scores(["a b"], [["a c"]])
-    assert str(found) == "token error rate 50.00  sequence error rate 100.00  exact match 0.00"
+    rates = "token error rate 50.00  sequence error rate 100.00"
+    assert str(found) == f"{rates}  accuracy (exact match) 0.00  mean Levenshtein distance 1.00"
     assert found.with_signatures().splitlines()[0] == f"token error rate 50.00 ({found.main.signature})"
     assert json.loads(json.dumps(found.as_dict()))["token error rate"] == {
         "value": 50.0,

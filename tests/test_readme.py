@@ -34,7 +34,12 @@ def test_the_demo_prints_what_the_readme_shows() -> None:
         assert words in README
     assert f"{recorded['words']:,} words never seen in training" in README
     for kind in ("stressed", "plain"):
-        assert "  ".join(f"{name} {score['value']:.2f}" for name, score in recorded[kind].items()) in README
+        assert (
+            "  ".join(
+                f"{name} {score['value']:.2f}" for name, score in recorded[kind].items() if name in ("PER", "WER")
+            )
+            in README
+        )
 
 
 @pytest.mark.parametrize("line", [ln for ln in README.split("\n") if ln.startswith("transduce ")])

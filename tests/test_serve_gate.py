@@ -47,7 +47,14 @@ def test_a_slash_at_the_end_is_not_redirected(client: Client, path: str) -> None
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        ({"json": {"q": "a", "source": "en"}}, "target: Field required"),
+        (
+            {"json": {"q": "a", "source": "en"}},
+            'the field target is missing: add it to the body, for example {"target": "de"}',
+        ),
+        (
+            {"json": {"q": "a", "target": "de"}},
+            'the field source is missing: add it to the body, for example {"source": "en"}',
+        ),
         ({"json": {"q": 3, "source": "en", "target": "de"}}, "q"),
         ({"json": [1]}, "dictionary"),
         (

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("fastapi")
+pytest.importorskip("granian")
 pytest.importorskip("httpx")
 
 from serving import Client, make_service, refused, run, symbols
@@ -18,6 +19,7 @@ from serving import Client, make_service, refused, run, symbols
 from transduce import checkpoint
 from transduce.errors import RunError, SettingError
 from transduce.server.models import ServedModel, TranslationWork
+from transduce.server.running import notes_on_languages, what_it_does
 from transduce.server.settings import ServerSettings
 
 
@@ -201,6 +203,27 @@ def test_a_model_that_never_loads_is_one_line(run: Path, monkeypatch: pytest.Mon
     free.set()
 
 
+def test_models_without_languages_say_how_to_use_them(run: Path, symbols: Path) -> None:
+    alone = make_service([symbols])
+    assert what_it_does(alone.models.all) == "translates with symbols"
+    assert notes_on_languages(alone.models.all) == [
+        "symbols has no languages: send texts to POST /v1/translate; for /translate and /languages too, serve it as "
+        f"SOURCE-TARGET={symbols}, such as el-ipa={symbols}"
+    ]
+    client = Client(alone)
+    answer = client.post("/translate", {"q": "cat", "source": "en", "target": "ipa"})
+    reason = refused(answer, 404)
+    assert reason.startswith("no model of this server has languages: send texts to POST /v1/translate; for /translate")
+    assert reason.endswith("name the languages of the model, as in el-ipa=RUN")
+    assert client.post("/v1/translate", {"text": "cat"}).status_code == 200
+    named = make_service([f"en-ipa={symbols}", run])
+    assert what_it_does(named.models.all) == "translates en-ipa, en-de"
+    assert notes_on_languages(named.models.all) == []
+    assert Client(named).post("/translate", {"q": "cat", "source": "en", "target": "ipa"}).status_code == 200
+    both = make_service([symbols, run])
+    assert what_it_does(both.models.all) == "translates en-de; translates with symbols"
+
+
 def test_models_that_cannot_be_served(run: Path, tmp_path: Path) -> None:
     with pytest.raises(SettingError, match=r"another model is already named en-de; name this one as SOURCE-TARGET=RUN"):
         make_service([run, f"en-de={run}"])
@@ -208,8 +231,9 @@ def test_models_that_cannot_be_served(run: Path, tmp_path: Path) -> None:
         make_service([tmp_path / "nowhere"])
     with pytest.raises(RunError, match="no such folder"):
         make_service([f"en-de={tmp_path / 'nowhere'}"])
-    with pytest.raises(SettingError, match=r"the name 'xx' must be two language codes, as in en-de=/"):
+    with pytest.raises(SettingError, match=r"the name 'xx' must be two language codes, as in en-de=/") as error:
         make_service([f"xx={run}"])
+    assert str(error.value).endswith(f"give {run} alone, and send requests to POST /v1/translate")
 
 
 @pytest.mark.parametrize(

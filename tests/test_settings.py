@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from transduce.cli.main import main
 from transduce.config import FAMILIES, PRESETS, Config, Setting, all_settings, build
 from transduce.config.listing import fitted_names, markdown, of_family
+from transduce.config.other_names import OURS, our_name
 from transduce.config.settings import check_ranges
 from transduce.errors import SettingError
 
@@ -127,12 +129,34 @@ def test_settings_as_json(capsys: pytest.CaptureFixture[str]) -> None:
         ("model.dmodel", "no setting model.dmodel; did you mean model.d_model?"),
         ("dmodel", "no setting dmodel; did you mean d_model?"),
         ("modle", "no setting modle; did you mean model?"),
+        ("lr", "no setting lr; did you mean train.learning_rate?"),
+        ("train.batch_size", "no setting train.batch_size; did you mean train.tokens_per_batch?"),
+        ("max_update", "no setting max_update; did you mean train.steps?"),
         ("xyzzy", "no setting xyzzy; `transduce settings` lists all of them"),
     ],
 )
 def test_an_unknown_setting_is_an_error_with_advice(name: str, advice: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["settings", name]) == 2
     assert capsys.readouterr().err == f"transduce: {advice}\n"
+
+
+def test_names_of_other_toolkits_lead_to_settings_that_exist() -> None:
+    known = {one.name for one in SETTINGS}
+    for other, ours in OURS.items():
+        assert {ours} <= known or set(ours.split(" and ")) <= known, other
+        assert other not in {one.key for one in SETTINGS}, "a name of ours needs no suggestion"
+
+
+def test_names_of_other_toolkits_lead_where_the_page_about_them_leads() -> None:
+    page = (ROOT / "docs/how-to/coming-from-other-toolkits.md").read_text(encoding="utf-8")
+    checked = 0
+    for theirs, here in re.findall(r"^\| (`[^|]*) \| ([^|]*) \|$", page, re.MULTILINE):
+        for other in re.findall(r"`-*([\w-]+)`", theirs):
+            if ours := our_name(other):
+                names = [ours, *ours.split(" and "), f"--{ours.partition('.')[2]}"]
+                assert any(f"`{name}" in here for name in names), (other, ours, here)
+                checked += 1
+    assert checked > 40
 
 
 def test_the_page_of_settings_is_what_the_code_says(capsys: pytest.CaptureFixture[str]) -> None:
@@ -173,6 +197,7 @@ def test_an_old_name_given_to_training_is_noted(
 @pytest.mark.parametrize("family", [name for name in FAMILIES if name != "transformer"])
 def test_the_settings_of_a_family_are_listed(family: str, capsys: pytest.CaptureFixture[str]) -> None:
     lines = printed(capsys, family)
+    assert re.search(rf"^  family = {family}  +The family \(architecture\) of the model", lines, re.MULTILINE)
     for one in of_family(family):
         assert f"  {one.key} = " in lines
         test_every_setting_is_described(one)

@@ -340,7 +340,7 @@ def test_minutes_choose_the_size_and_the_warm_up(
 
 def test_the_model_card_says_how_to_transcribe(run: Path) -> None:
     card = (run / "README.md").read_text(encoding="utf-8")
-    assert card.startswith("# run: speech -> text\n")
+    assert card.startswith("# run: speech recognition\n")
     assert "transduce transcribe run recording.wav" in card
     assert 'transduce.load("run").translate(["recording.wav"])' in card
 

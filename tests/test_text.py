@@ -225,3 +225,18 @@ def test_another_id_layout_is_refused(tmp_path):
         )
     with pytest.raises(DamagedFile, match=r"starts with the ids <unk>, <s>, but needs </s>, <unk>$"):
         Vocabulary.load(tmp_path / "v")
+
+
+@pytest.mark.parametrize("units", ["bpe", "unigram", "char", "word"])
+def test_a_vocabulary_knows_whether_its_tokens_are_separated_by_spaces(units: str) -> None:
+    vocabulary = train_vocabulary(["a cab", "a bad cab", "abba ; x"] * 5, units=units, size=14, unknown="unk")  # type: ignore[arg-type]
+    assert vocabulary.has_only_symbols == (units == "word")
+
+
+def test_the_share_of_unknown_characters() -> None:
+    letters = train_vocabulary(["abc"] * 5, units="char", size=50, unknown="unk")
+    assert letters.unknown_share(["hello"]) == 1
+    assert letters.unknown_share(["ab", "xy c"]) == 2 / 5
+    assert letters.unknown_share(["abc", ""]) == letters.unknown_share([]) == 0
+    in_bytes = train_vocabulary(["abc"] * 5, units="bpe", size=280, unknown="bytes")
+    assert in_bytes.unknown_share(["ab\u20ac\u00e9"]) == 1 / 2

@@ -1,6 +1,7 @@
 """Training as a whole: what a run leaves behind, and that it learns."""
 
 import math
+import re
 import shutil
 import subprocess
 from dataclasses import replace
@@ -56,6 +57,8 @@ def test_the_run_folder_has_what_it_should(finished: Path) -> None:
     assert {"best.safetensors", "last.safetensors", "averaged.safetensors"} <= names
     assert "vocabulary.spm" in names
     card = (finished / "README.md").read_text()
+    assert card.startswith(f"# {finished.name}: symbol sequences\n")
+    assert "(joint vocabulary)" in card
     assert "FLOPs" in card
     assert "| best |" in card
     assert read_about(RunFolder(finished).weights("best"))["signature"] in card.replace("\\|", "|")
@@ -110,6 +113,24 @@ def test_a_run_with_a_removed_feature_translates_but_cannot_be_resumed(
         run_training(run, reversal, "train.steps=30")
 
 
+@pytest.mark.parametrize("set_by", ["options", "the demonstration"])
+def test_the_settings_of_a_run_are_printed_once_with_where_they_come_from(
+    reversal: dict[str, str], tmp_path: Path, set_by: str
+) -> None:
+    heard = Heard()
+    request = TrainingRequest(
+        train=reversal["train"], valid=reversal["valid"], settings=[*SMALL, "train.steps=2"], set_by=set_by
+    )
+    train_model(tmp_path / "run", request, reporter=heard)
+    said = "\n".join(heard.lines)
+    assert "chosen for this data: task: symbol sequences, because " in said
+    assert said.count("d_model 32") == 1
+    assert re.search(r"^settings for [\d,]+ pairs: .*d_model 32,.* 2 steps, learning rate ", said, re.MULTILINE)
+    origin = rf"^set by {set_by}: .*model\.d_model=32.*; all other settings are chosen for this data$"
+    assert re.search(origin, said, re.MULTILINE)
+    assert not re.search(r"d_model (?!32)", said)
+
+
 def test_the_model_card_names_files_but_no_folders(finished: Path, reversal: dict[str, str], tmp_path: Path) -> None:
     run = tmp_path / "tuned"
     both = [(reversal["train"],), (reversal["train"],)]
@@ -143,6 +164,7 @@ def test_training_and_validation_loss_have_one_scale(finished: Path, reversal: d
     assert plain == pytest.approx(expected, rel=1e-4)
     assert smoothed != pytest.approx(expected, rel=1e-3)
     assert list(training_losses(steps)) == ["training (with dropout)"]
+    assert list(training_losses(steps, dropout=False)) == ["training"]
     old = [{key: value for key, value in line.items() if key != "cross_entropy"} for line in steps]
     assert list(training_losses(old)) == ["training (with label smoothing)"]
 

@@ -1,5 +1,8 @@
 """What can go wrong while training: numbers that are none, full disks, too little memory."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +16,9 @@ from small_runs import _cache, command, reversal, run_training
 from transduce import checkpoint, tensor_file
 from transduce.checkpoint import RunFolder, read_tensors
 from transduce.cli import main
-from transduce.errors import TrainingError
+from transduce.errors import SettingError, TrainingError
+from transduce.training import TrainingRequest
+from transduce.training.early_checks import refuse_early
 from transduce.training.run_plan import DiskFigures, check_disk
 
 
@@ -123,3 +128,62 @@ def test_too_large_a_batch_is_one_line(
         TrainingError, match=r"out of memory: the largest batch has \d+ positions\. .*positions_per_microbatch below"
     ):
         run_training(tmp_path / "large", reversal)
+
+
+WITHOUT_TORCH = """
+import sys
+from transduce.cli.main import main
+code = main(sys.argv[1:])
+assert "torch" not in sys.modules, "torch takes seconds to import"
+sys.exit(code)
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("train new --train missing.de missing.en", "missing.de: cannot be read: no such file"),
+        ("train new --train DATA --valid missing.tsv", "missing.tsv: cannot be read: no such file"),
+        ("train new --train DATA --set train.lr=1", "unknown setting train.lr; did you mean train.learning_rate?"),
+        ("train FULL --train DATA", "the folder is not empty and is not a run; give a new or empty folder"),
+        (
+            "train new --train DATA --set model.d_model=100 model.num_heads=3",
+            "100 does not divide by model.num_heads = 3",
+        ),
+        (
+            "train new --text DATA --set model.d_model=100 model.num_heads=3",
+            "100 does not divide by model.num_heads = 3",
+        ),
+        ("plan --train DATA --set model.d_model=100 model.num_heads=3", "100 does not divide by model.num_heads = 3"),
+        ("export MODEL FULL --to hf", "already exists; export to a new folder"),
+        ("export nowhere new --to hf", "nowhere: no such folder"),
+        ("distill nowhere new --train DATA", "nowhere: no such folder"),
+        ("generate nowhere --prompt x", "nowhere: no such folder"),
+        ("transcribe nowhere a.wav", "nowhere: no such folder"),
+    ],
+)
+def test_mistakes_are_refused_before_torch_is_imported(
+    reversal: dict[str, str], tmp_path: Path, arguments: str, message: str
+) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "letter").touch()
+    names = {"DATA": reversal["train"], "FULL": "full", "MODEL": str(Path(__file__).parent / "frozen" / "0.1.0")}
+    command = [sys.executable, "-c", WITHOUT_TORCH, *(names.get(word, word) for word in arguments.split())]
+    root = str(Path(__file__).parents[1])
+    done = subprocess.run(command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": root}, capture_output=True, text=True)
+    assert message in done.stderr
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+
+
+def test_settings_that_suit_some_data_are_not_refused_early(tmp_path: Path) -> None:
+    """Three heads suit the model for a quarter of a million pairs, and not that for twenty thousand."""
+    (tmp_path / "a.tsv").write_text("a\tb\n")
+    some = ["model.num_heads=3"]
+    refuse_early(tmp_path / "run", TrainingRequest(train=str(tmp_path / "a.tsv"), settings=some))
+    with pytest.raises(SettingError, match="does not divide"):
+        refuse_early(
+            tmp_path / "run", TrainingRequest(train=str(tmp_path / "a.tsv"), settings=[*some, "model.d_model=128"])
+        )
+    rnn = [*some, "model.family=rnn"]
+    with pytest.raises(SettingError, match=r"unknown setting model\.num_heads"):
+        refuse_early("", TrainingRequest(train=str(tmp_path / "a.tsv"), settings=rnn))

@@ -33,7 +33,7 @@ def test_the_output_limit_is_fitted_to_the_training_pairs(monkeypatch: pytest.Mo
     longer = fit_output_limit(config, *lengths(*[60] * 30, -5, 3), as_requested=False, say=said.append)
     assert longer.search.max_extra == 80
     assert said == [
-        "fitted to the data: search.max_extra 80, because targets are up to 60 tokens longer than their sources"
+        "chosen for this data: search.max_extra 80, because targets are up to 60 tokens longer than their sources"
     ]
     few = [0] * 2_000 + [90]  # one in two thousand is an error of the corpus
     assert fit_output_limit(config, *lengths(*few), as_requested=False, say=said.append) == config

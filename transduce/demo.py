@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 
 from transduce.explore import draw_attention
-from transduce.metrics import PRONUNCIATION_METRICS, Scores, score_outputs
+from transduce.metrics import PRINTED_METRICS, PRONUNCIATION_METRICS, Scores, score_outputs
 from transduce.pronunciations import read_dictionary, split_dictionary, write_splits
 from transduce.training import TrainingRequest, train
 from transduce.training.report import Terminal
@@ -39,7 +39,9 @@ def run_demo(folder: Path) -> None:
     console.print(f"CMU pronouncing dictionary: {len(splits['train']):,} pronunciations to learn from", markup=False)
     run = folder / "run"
     if not is_finished(run):
-        request = TrainingRequest(train=files["train"], valid=files["valid"], settings=RECIPE)
+        request = TrainingRequest(
+            train=files["train"], valid=files["valid"], settings=RECIPE, set_by="the demonstration"
+        )
         train(run, request, reporter=Terminal())
     translator = Translator.load(
         run, LoadOptions(engine="torch")
@@ -84,12 +86,13 @@ class DemoScores:
 def score_demo(translator: Translator, pairs: list[tuple[str, str]]) -> DemoScores:
     """Score the model; any pronunciation that the dictionary lists for a word is correct."""
     test = TestSet.of([word for word, _ in pairs], [phonemes for _, phonemes in pairs], merged=True)
-    result = evaluate(translator, test, metrics=PRONUNCIATION_METRICS)
+    result = evaluate(translator, test)
     plain = score_outputs(
         [STRESS.sub("", output) for output in result.outputs],
         [[STRESS.sub("", reference) for reference in references] for references in test.references],
         PRONUNCIATION_METRICS,
         merged=test.merged,
+        printed=PRINTED_METRICS[PRONUNCIATION_METRICS],
     )
     return DemoScores(result.sentences, result.sentences_per_second, result.scores, plain)
 

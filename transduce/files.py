@@ -13,7 +13,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import IO
 
-from transduce.errors import SettingError, TransduceError
+from transduce.errors import RunError, SettingError, TransduceError
 
 Explain = Callable[[str, bool], TransduceError]  # called with the reason and whether the disk is full
 
@@ -63,6 +63,12 @@ def synchronize(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def check_new(folder: Path) -> None:
+    """Refuse a folder to export to that exists."""
+    if folder.exists() or folder.is_symlink():
+        raise RunError(f"{folder}: already exists; export to a new folder")
 
 
 # Errors caused by this process, not by the file: a limit that it reached, or a permission that it lacks.

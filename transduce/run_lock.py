@@ -25,7 +25,13 @@ def alone_in(folder: RunFolder, wait_s: float = 0.0, say: Callable[[str], None] 
     Waits for another process at most `wait_s` seconds.
     """
     lock = folder.lock
-    lock.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        lock.touch()
+    except OSError as error:
+        raise RunError(
+            f"{folder.path}: the run folder cannot be created here: {(error.strerror or str(error)).lower()}"
+        ) from None
     with _locked(folder, wait_s, say):
         try:
             yield

@@ -136,10 +136,21 @@ class Vocabulary:
         return list(map(self._names.__getitem__, ids))
 
     def unknown_share(self, lines: Sequence[str]) -> float:
-        """The share of the tokens of these lines that the vocabulary does not have: `<unk>`, or bytes in its place."""
-        ids = [one for line in self.encode(lines) for one in line[:-1]]
-        unknown = sum(one == UNKNOWN or self._processor.is_byte(one) for one in ids)
-        return unknown / len(ids) if ids else 0.0
+        """The share of the characters of these lines that the vocabulary does not have: `<unk>`, or bytes in its place."""
+        unknown = known = 0
+        for line, ids in zip(lines, self.encode(lines), strict=True):
+            for piece, one in zip(self.written(line)[:-1], ids[:-1], strict=True):
+                if self._processor.is_byte(one):
+                    unknown += self._begins_a_character(one)
+                elif one == UNKNOWN:
+                    unknown += len(piece.replace(WORD_START, ""))
+                else:
+                    known += len(piece.replace(WORD_START, ""))
+        return unknown / (unknown + known) if unknown else 0.0
+
+    def _begins_a_character(self, byte: int) -> bool:
+        """Whether the byte that this id stands for, `<0xE2>`, is the first of a character in UTF-8."""
+        return int(self._names[byte][3:-1], 16) & 0xC0 != 0x80
 
     def written(self, line: str) -> list[str]:
         """The pieces of a line as spelt in it, `</s>` last; an unknown piece is shown as its text, not as `<unk>`."""
@@ -149,8 +160,13 @@ class Vocabulary:
         """What each `<unk>` of a line stands for: one or more characters, without the spaces between them."""
         ids = self.encode([line])[0]
         return [
-            piece.replace("\u2581", "") for piece, one in zip(self.written(line), ids, strict=True) if one == UNKNOWN
+            piece.replace(WORD_START, "") for piece, one in zip(self.written(line), ids, strict=True) if one == UNKNOWN
         ]
+
+    @cached_property
+    def has_only_symbols(self) -> bool:
+        """Whether tokens are separated by spaces: then no piece is a letter that continues a word."""
+        return not any(len(name) == 1 and name != WORD_START for name in self._names)
 
     @cached_property
     def language_tags(self) -> tuple[str, ...]:

@@ -109,13 +109,13 @@ def pronunciation() -> Iterator[Statement]:
     )
     yield logged("87.5 % of German inflected forms were right instead of 84.5 %", entry)
     yield logged("28.8 % of English words were wrong instead of 30.2 %", "how good can English pronunciation get")
-    rates = {
-        row["task"]: row["scores"]["sequence error rate"]
+    accuracy = {
+        row["task"]: row["scores"]["exact match"]
         for row in read("budget-fit")["rows"]
         if row["minutes"] == 10 and row["task"] in ("german", "finnish")
     }
     yield says(
-        f"With `--minutes 10` on two CPU cores, German inflection (CoNLL 2017) reaches a sequence error rate of {rates['german']:.1f} % and Finnish {rates['finnish']:.1f} %"
+        f"With `--minutes 10` on two CPU cores and the high training set of CoNLL 2017 (10,000 forms), German inflection reaches an accuracy of {accuracy['german']:.1f} % on the validation data, and Finnish {accuracy['finnish']:.1f} %"
     )
 
 

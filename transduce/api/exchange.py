@@ -9,7 +9,8 @@ from transduce.api.options import Weights, reporter
 from transduce.audio.recording import TYPES
 from transduce.cores import tune_idle_threads
 from transduce.errors import MissingExtra
-from transduce.translator import LoadOptions
+from transduce.files import check_new
+from transduce.translator import LoadOptions, open_folder
 
 if TYPE_CHECKING:
     from transduce.exchange import ImportSummary, Verified, VerifiedText
@@ -46,6 +47,8 @@ def export(
         >>> transduce.export("runs/en-de", "exported", "hf").summary()
     """
     tune_idle_threads()
+    open_folder(run)  # mistakes in the names of folders are refused before torch is imported
+    check_new(Path(folder))
     from transduce.exchange import export_model
 
     return export_model(run, folder, to, weights=weights, sample=str(sample), threads=threads, say=reporter(quiet))

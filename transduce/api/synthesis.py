@@ -8,7 +8,7 @@ from transduce.api.options import loading_options
 from transduce.api.training import with_budget
 from transduce.cores import tune_idle_threads
 from transduce.data import Files
-from transduce.translator import LoadOptions
+from transduce.translator import LoadOptions, open_folder
 
 if TYPE_CHECKING:
     from transduce.derived.synthesis import Made
@@ -64,6 +64,7 @@ def distill(
         >>> transduce.distill("runs/en-de", "runs/student", train=("train.en", "train.de"))
     """
     tune_idle_threads()
+    open_folder(teacher)  # refused before torch is imported, if it is no model
     from transduce.batch_translation import Where
     from transduce.derived.synthesis import distill as run_distillation
     from transduce.training import TrainingRequest, make_reporter

@@ -49,7 +49,7 @@ def train(
         text: One or several text files, to train a language model instead of a translator.
         valid_text: Text files for validation. Without them, the end of each file of `text` is held out.
         languages: Language codes of source and target, such as `("en", "de")`.
-        preset: A named recipe instead of settings fitted to the data.
+        preset: A named recipe instead of settings chosen for the data.
         config: A TOML file of settings.
         settings: `{"model.d_model": 64}`, `{"model": {"d_model": 64}}` or `["model.d_model=64"]`.
         start_from: A run folder whose weights to start from.
@@ -68,9 +68,8 @@ def train(
         >>> transduce.train("runs/en-de", train=("train.en", "train.de"), valid=("valid.en", "valid.de"), minutes=30)
     """
     tune_idle_threads()
-    from transduce.diagnosis.quick import quick_findings
-    from transduce.training import TrainingRequest, make_reporter
-    from transduce.training import train as run_training
+    from transduce.training.early_checks import refuse_early
+    from transduce.training.request import TrainingRequest
 
     request = TrainingRequest(
         train=train,
@@ -84,6 +83,11 @@ def train(
         start_from=start_from,
         vocabulary=vocabulary,
     )
+    refuse_early(run, request)
+    from transduce.diagnosis.quick import quick_findings
+    from transduce.training import make_reporter
+    from transduce.training import train as run_training
+
     reporter = make_reporter(quiet, verbose)
     return run_training(run, request, reporter=reporter, begun=started_at, inspect=quick_findings)
 
@@ -122,7 +126,7 @@ def plan(
         text: Text of a language model, as in `train`.
         valid_text: Text for validation, as in `train`.
         languages: Language codes of source and target.
-        preset: A named recipe instead of settings fitted to the data.
+        preset: A named recipe instead of settings chosen for the data.
         config: A TOML file of settings.
         settings: Settings, as in `train`.
         start_from: A run folder whose weights to start from.
@@ -145,11 +149,9 @@ def plan(
         (2710.4, 812345678, ())
     """
     tune_idle_threads()
-    from transduce.diagnosis.quick import quick_findings
-    from transduce.training import TrainingRequest, make_reporter, plan_run
-    from transduce.training.scaling import Cluster
+    from transduce.training.early_checks import refuse_early
+    from transduce.training.request import TrainingRequest
 
-    cluster = Cluster(gpus or 1, nodes, network) if gpus or nodes > 1 else None
     request = TrainingRequest(
         train=train,
         valid=valid,
@@ -162,6 +164,12 @@ def plan(
         start_from=start_from,
         vocabulary=vocabulary,
     )
+    refuse_early(run, request)
+    from transduce.diagnosis.quick import quick_findings
+    from transduce.training import make_reporter, plan_run
+    from transduce.training.scaling import Cluster
+
+    cluster = Cluster(gpus or 1, nodes, network) if gpus or nodes > 1 else None
     return plan_run(
         run, request, reporter=make_reporter(quiet), begun=started_at, inspect=quick_findings, cluster=cluster
     )

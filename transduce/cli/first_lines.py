@@ -12,7 +12,7 @@ from transduce.translator.engines import say_to_stderr
 LINES = 100  # that are looked at
 CHARACTERS = 1_000  # of each of them
 LETTERS = 5  # fewer say nothing about the language
-MOST_UNKNOWN = 0.5  # share of the tokens
+MOST_UNKNOWN = 0.5  # share of the characters
 MANY_UNDECODABLE = 0.2  # share of the lines
 
 
@@ -43,4 +43,6 @@ def warning_about(lines: list[str], translator: Translator) -> str:
     if share <= MOST_UNKNOWN or sum(map(str.isalpha, "".join(lines))) < LETTERS:
         return ""
     script = f" ({script} script)" if (script := script_of_texts(lines)) else ""
-    return f"{share:.0%} of the tokens in {first}{script} are unknown to this model: was it trained on this language?"
+    return (
+        f"{share:.0%} of the characters in {first}{script} are unknown to this model: was it trained on this language?"
+    )

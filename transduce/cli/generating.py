@@ -11,6 +11,7 @@ from transduce import api
 from transduce.cli.arguments import SAMPLING, Options, announce_progress, check_sampling, print_json
 from transduce.data import read_lines, without_pipes
 from transduce.errors import DataError, SettingError
+from transduce.translator import open_folder
 
 if TYPE_CHECKING:
     from transduce.translator.generation import GenerationRequest
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 
 def generate(options: Options) -> int:
+    open_folder(options.run)  # refused before torch is imported, if it is no model
     request = _request(options)
     _check_prompt(options.prompt)
     model = _load(options)

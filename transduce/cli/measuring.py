@@ -16,7 +16,7 @@ from transduce.cli.notices import Notices
 from transduce.config import DataConfig
 from transduce.data import Corpus, Group, describe_columns, is_manifest, read_pairs, without_pipes
 from transduce.data.manifests import look_like_recordings
-from transduce.errors import DataError, SettingError
+from transduce.errors import DataError, RunError, SettingError
 from transduce.files import check_place
 from transduce.translator import Translator, open_folder
 from transduce.translator.engines import say_to_stderr
@@ -116,6 +116,13 @@ def read_test_set(options: Options) -> TestFiles:
     return replace(sides[0], references=[references for side in sides for references in side.references])
 
 
+def _check_order(options: Options) -> None:
+    """Refuse a run folder that stands after the files, where it is easily put."""
+    run, target = Path(options.run), "TARGET" if options.command == "score" else "REFERENCE"
+    if run.is_file() and any((Path(file) / "config.toml").is_file() for file in options.files):
+        raise RunError(f"{run}: a file, not a model folder; write `transduce {options.command} RUN SOURCE {target}`")
+
+
 def _print_both(torch: "Evaluation", ct2: "Evaluation", options: Options) -> None:
     """The scores of both engines, and the difference that the faster engine makes."""
     difference = ct2.scores.main.value - torch.scores.main.value
@@ -198,6 +205,7 @@ def _plain_files(files: Sequence[str]) -> Iterator[Group]:
 
 def _format_of(options: Options) -> DataConfig:
     """The format of the model's training data, changed by the options."""
+    _check_order(options)
     data = open_folder(options.run).config.data
     if options.columns:
         data = replace(data, columns=tuple(options.columns.split(",")))

@@ -57,7 +57,12 @@ class Notices:
                 "lines have",
                 "no features: this model expects a word, a tab, and the features",
             ),
-            (self.unknown, "source token is", "source tokens are", "not in the vocabulary"),
+            (
+                self.unknown,
+                "source character or symbol is",
+                "source characters or symbols are",
+                "not in the vocabulary",
+            ),
             (self.lost, "placeholder is", "placeholders are", "missing in the outputs"),
             (self.newlines, "line break", "line breaks", "in outputs became spaces"),
             (self.empty, "line has", "lines have", "no output: every candidate has probability 0"),

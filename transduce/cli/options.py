@@ -7,6 +7,8 @@ from typing import NoReturn
 
 from transduce.metrics import METRICS
 
+SYNONYMS = {"gpu": ["cuda"], "cuda:0": ["cuda"]}  # what people write for a choice
+
 
 class Parser(argparse.ArgumentParser):
     """argparse's, with errors of one line instead of the whole usage above them."""
@@ -22,7 +24,7 @@ def _with_suggestion(message: str) -> str:
         return message
     argument, given, known = choice[1], choice[2], [name.strip(" '") for name in choice[3].split(",")]
     missing = f"there is no command {given!r}" if argument == "COMMAND" else f"{argument}: there is no {given!r}"
-    if close := difflib.get_close_matches(given, known, n=1):
+    if close := SYNONYMS.get(given.lower()) or difflib.get_close_matches(given, known, n=1):
         return f"{missing}; did you mean {close[0]}?"
     return f"{missing}; choose from {', '.join(known)}"
 
@@ -78,6 +80,14 @@ def add_ensemble(parser: Parser) -> None:
     )
 
 
+def minutes_given(text: str) -> float:
+    """The number of minutes that an option gives."""
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r}: give a number of minutes, such as 5") from None
+
+
 def add_budget(
     parser: Parser,
     minutes: str = "wall-clock time of the run from start to model card, summed over all commands that resumed it; the model is "
@@ -85,9 +95,9 @@ def add_budget(
 ) -> None:
     """How long to train."""
     budget = parser.add_argument_group(
-        "budget", "how long to train; training ends at the first limit reached (default: fitted to the data)"
+        "budget", "how long to train; training ends at the first limit reached (default: chosen for the data)"
     )
-    budget.add_argument("--minutes", type=float, help=minutes)
+    budget.add_argument("--minutes", type=minutes_given, metavar="MINUTES", help=minutes)
     budget.add_argument("--steps", type=int, help="optimizer steps")
     budget.add_argument("--epochs", type=float, help="passes over the training data")
 

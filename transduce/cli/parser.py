@@ -25,6 +25,7 @@ from transduce.cli.parsers import (
     transcribing,
     translating,
 )
+from transduce.config.other_names import our_name
 
 EXAMPLES = """examples:
   transduce demo
@@ -173,7 +174,16 @@ class CommandParser(Parser):
         known = list(self._option_string_actions)
         asked = [word.partition("=")[0] for word in unknown if word.startswith("-")]
         close = [near for word in asked for near in difflib.get_close_matches(word, known, n=1)]
+        close = [near for word in asked for near in self._settings_of_other_toolkits(word)] or close
         return f"; did you mean {close[0]}?" if close else ""
+
+    def _settings_of_other_toolkits(self, word: str) -> list[str]:
+        """The option for what another toolkit calls so, if this command has one."""
+        setting, known = our_name(word).partition(" ")[0], self._option_string_actions
+        option = f"--{setting.rpartition('.')[2]}"
+        if not setting or (option not in known and "--set" not in known):
+            return []
+        return [option if option in known else f"--set {setting}=..."]
 
 
 def make_parser() -> Parser:

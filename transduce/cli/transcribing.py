@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from transduce import api
 from transduce.cli.arguments import Options, announce_progress, load, print_json, search_request
 from transduce.errors import DataError, SettingError
+from transduce.translator import open_folder
 from transduce.translator.engines import say_to_stderr
 
 if TYPE_CHECKING:
@@ -24,9 +25,10 @@ _WRITTEN = (".txt", ".json", ".srt", ".vtt")  # names of files, not of folders
 
 def transcribe(options: Options) -> int:
     """The exit status is 2 if any file could not be transcribed; the others are transcribed all the same."""
+    _check(options)
+    open_folder(options.run)  # refused before torch is imported, if it is no model
     from transduce.translator.transcription import transcribe as transcripts
 
-    _check(options)
     translator = load(options)
     announce_progress(options)
     request = search_request(translator, options).but(figures="outputs")

@@ -6,6 +6,7 @@ based on runs in docs/log.md. Hugging Face transformers and CTranslate2 support 
 never the data.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -31,6 +32,7 @@ from transduce.config.models import FAMILIES
 from transduce.config.models.speech import SHORTER
 from transduce.config.old_names import Layers
 from transduce.config.rounding import rounded
+from transduce.config.settings import Config, TrainConfig
 from transduce.config.task import Counts, infer_task, infer_units, text_reasons, text_settings
 
 LARGEST_STEP = 402_000  # tokens: the largest steps of Ott et al. 2018
@@ -43,11 +45,15 @@ SAMPLE_PER_MINUTE = 25_000  # pairs to learn the vocabulary from, per minute of 
 
 @dataclass(frozen=True)
 class Fitted:
-    """A layer of settings, with the reasons for them and warnings to print before training."""
+    """A layer of settings, with the reasons for them and warnings to print before training.
+
+    `summary` describes the final settings of a run in one line: requested settings may have replaced some of these.
+    """
 
     layer: Layers
     reasons: list[str]
     warnings: list[str]
+    summary: Callable[[Config], str]
 
 
 @dataclass(frozen=True)
@@ -96,6 +102,13 @@ SHORT_SECONDS = 2.0  # of the mean utterance, by the length of its text
 QUIET_DECIBELS = 35.0  # below the loud parts; chosen on spoken digits (docs/log.md)
 EDGE_SECONDS = 0.1  # of a recording, beside the time that its text takes: 0.11 in spoken digits, 0.2 in Iban news
 FRAMES_PER_SECOND = 100
+TASK_TITLES = {"translation": "translation", "symbols": "symbol sequences", "speech": "speech recognition"}
+UNIT_TITLES = {
+    "bpe": "BPE subwords",
+    "unigram": "unigram subwords",
+    "char": "characters",
+    "word": "symbols separated by spaces",
+}
 SPECAUGMENT = {"speeds": ("0.9", "1", "1.1"), "frequency_masks": 2, "time_masks": 5, "max_length": 1_000}
 FEW_MASKS = {"frequency_masks": 1, "time_masks": 1}  # where time allows few epochs: too little is learned behind many
 MEASURED_MUON = ("transformer", "decoder")  # families
@@ -166,7 +179,7 @@ def fit(counts: Counts, asked: FitRequest | None = None, time: Time | None = Non
     vocabulary size chosen by the size of the data. The presets `base` and `big` follow the paper.
     """
     asked = asked or FitRequest()
-    task, why = infer_task(counts) if asked.task == "auto" else (asked.task, "as requested")
+    task, why = infer_task(counts) if asked.task == "auto" else (asked.task, "as requested (data.task)")
     row = row_for(task, counts)
     source, target = infer_units(counts, task)
     units = asked.source_units or source, asked.target_units or target
@@ -178,8 +191,8 @@ def fit(counts: Counts, asked: FitRequest | None = None, time: Time | None = Non
     layer = _layer(fitted, task, units, one, counts) | {"train": _training(fitted, work, asked, larger)}
     layer = _of_family(layer, asked.family)
     layer["data"] |= vocabulary_sample(asked)
-    reasons = [*_reasons(layer, fitted.epochs, why, counts, asked), *_gpu_reasons(for_one, fitted, asked)]
-    return Fitted(layer, reasons, warnings)
+    reasons = [*_reasons(layer["data"], why, counts), *_gpu_reasons(for_one, fitted, asked)]
+    return Fitted(layer, reasons, warnings, lambda config: _summary(config, fitted.epochs, counts))
 
 
 def vocabulary_sample(asked: FitRequest) -> dict[str, int]:
@@ -317,11 +330,11 @@ def _shrunk(row: AnyRow, choice: Choice, work: Work, muon: bool) -> AnyRow:
 
 def _time_warnings(row: Row, choice: Choice, work: Work, asked: FitRequest, minutes: float) -> list[str]:
     """Warnings, printed before training, about what more time or a faster machine would allow."""
-    best = f"{_shape(asked.size or row.size, work.task)}, {row.epochs:g} epochs"
+    best = f"{_recommended(row, work, asked)}, {row.epochs:g} epochs"
     if not asked.minutes:
         return [
             f"the recommended recipe for this data ({best}) would take about {_hours(minutes)} on this machine. No "
-            f"budget was given, so {'fewer epochs' if asked.size else 'a smaller model'} will be trained in about an "
+            f"budget was given, so {'fewer epochs' if asked.size else 'a smaller model'} will be trained, in at most about an "
             "hour; use --minutes to set another budget. A GPU would take minutes"
         ]
     epochs = choice.tokens / work.tokens_per_epoch
@@ -336,14 +349,19 @@ def _time_warnings(row: Row, choice: Choice, work: Work, asked: FitRequest, minu
     ]
 
 
-def _shape(size: Size, task: str) -> str:
-    layers = {"text": f"{size.layers}", "speech": f"{2 * size.layers} + {size.layers}"}
-    return f"d_model {size.d_model}, {layers.get(task, f'{size.layers} + {size.layers}')} layers"
+def _recommended(row: Row, work: Work, asked: FitRequest) -> str:
+    """The model that would be trained if there were enough time; a requested size stays as it is."""
+    size = asked.size or row.size
+    if layers := {"text": f"{size.layers}", "speech": f"{2 * size.layers} + {size.layers}"}.get(work.task):
+        return f"d_model {size.d_model}, {layers} layers"
+    full = replace(row, d_model=size.d_model, heads=size.heads, layers=size.layers)
+    layer: Layers = {"model": _model(full, joint=False), "train": _training(full, work, asked, larger=1)}
+    return FAMILIES[asked.family](**_of_family(layer, asked.family)["model"]).description
 
 
-def in_minutes(asked: FitRequest) -> str:
-    """The budget in minutes as a part of a reason; empty without one."""
-    return f" in {_minutes(asked.minutes)}" if asked.minutes else ""
+def in_minutes(minutes: float) -> str:
+    """The budget in minutes as a part of a summary; empty without one."""
+    return f" in {_minutes(minutes)}" if minutes else ""
 
 
 def _minutes(minutes: float) -> str:
@@ -354,8 +372,9 @@ def _hours(minutes: float) -> str:
     return f"{minutes:.0f} minutes" if minutes < 90 else f"{minutes / 60:.1f} hours"
 
 
-def _layer(row: Row, task: str, units: tuple[str, str], joint: bool, counts: Counts) -> Layers:
-    model: dict[str, Any] = {
+def _model(row: Row, joint: bool) -> dict[str, Any]:
+    """The settings of a Transformer."""
+    return {
         "d_model": row.d_model,
         "d_ff": 4 * row.d_model,
         "num_heads": row.heads,
@@ -365,6 +384,9 @@ def _layer(row: Row, task: str, units: tuple[str, str], joint: bool, counts: Cou
         "norm": "pre",
         "tie": "all" if joint else "target",
     }
+
+
+def _layer(row: Row, task: str, units: tuple[str, str], joint: bool, counts: Counts) -> Layers:
     data: dict[str, Any] = {
         "task": task,
         "source_units": units[0],
@@ -375,7 +397,7 @@ def _layer(row: Row, task: str, units: tuple[str, str], joint: bool, counts: Cou
         **({"trim_quiet": QUIET_DECIBELS} if task == "speech" and has_short_utterances(counts) else {}),
     }
     search: dict[str, Any] = {"beam": 4, "alpha": 1.0, "length_penalty": "power"}
-    return {"model": model, "data": data, "search": search}
+    return {"model": _model(row, joint), "data": data, "search": search}
 
 
 def _augmentation(epochs: float) -> dict[str, Any]:
@@ -421,16 +443,10 @@ def _amount(counts: Counts, task: str) -> str:
     return f"{counts.pairs:,} utterances, about {spoken_hours(counts):.1f} hours by the length of their texts"
 
 
-def _reasons(layer: Layers, epochs: float, why: str, counts: Counts, asked: FitRequest) -> list[str]:
-    model, data, train = layer["model"], layer["data"], layer["train"]
-    vocabulary = "one vocabulary for both sides" if data["joint"] else "a vocabulary per side"
-    time = in_minutes(asked)
+def _reasons(data: dict[str, Any], why: str, counts: Counts) -> list[str]:
     return [
-        f"task {data['task']}: {why}",
-        f"units {data['source_units']} -> {data['target_units']}, {vocabulary}",
-        f"{_amount(counts, data['task'])}{time}: {FAMILIES[asked.family](**model).description}, dropout {model['dropout']}, "
-        f"{train['tokens_per_batch']:,} tokens a batch, {'about ' if time else ''}{epochs:g} epochs, "
-        f"learning rate {train['learning_rate']:g}{' with Muon' * (train['optimizer'] == 'muon')}",
+        f"task: {TASK_TITLES[data['task']]}, {why}",
+        f"{_tokens(data['source_units'], data['target_units'])}; {'joint vocabulary' if data['joint'] else 'separate vocabularies'}",
         *text_reasons(counts, data["task"]),
         *(
             ["short utterances: quiet at both ends of recordings is left out (data.trim_quiet)"]
@@ -438,3 +454,32 @@ def _reasons(layer: Layers, epochs: float, why: str, counts: Counts, asked: FitR
             else []
         ),
     ]
+
+
+def _tokens(source: str, target: str) -> str:
+    """What the tokens of both sides are, in words."""
+    if source == target:
+        return f"tokens are {UNIT_TITLES[source]}"
+    return f"source tokens are {UNIT_TITLES[source]}, target tokens are {UNIT_TITLES[target]}"
+
+
+def _summary(config: Config, epochs: float, counts: Counts) -> str:
+    """The amount of data and the main settings of a run."""
+    amount = f"{_amount(counts, config.data.task)}{in_minutes(config.train.minutes)}"
+    return f"{amount}: {config.model.description}, {training_in_words(config, epochs)}"
+
+
+def training_in_words(config: Config, epochs: float) -> str:
+    """The main settings of training; `epochs` are expected in a run that only time limits."""
+    train = config.train
+    return (
+        f"dropout {config.model.dropout}, {train.tokens_per_batch:,} tokens a batch, {_limits(train, epochs)}, "
+        f"learning rate {train.learning_rate:g}{' with Muon' * (train.optimizer == 'muon')}"
+    )
+
+
+def _limits(train: TrainConfig, epochs: float) -> str:
+    """How long a run trains, by what it counts."""
+    limits = [f"{train.steps:,} steps"] * bool(train.steps) + [f"{train.epochs:g} epochs"] * bool(train.epochs)
+    at_most = "at most " * (bool(train.minutes) or len(limits) > 1)
+    return at_most + " and ".join(limits) if limits else f"about {epochs:g} epochs"

@@ -11,6 +11,7 @@ from typing import Any
 
 from transduce.config.fitted import FitRequest, fit
 from transduce.config.models import FAMILIES
+from transduce.config.other_names import our_name
 from transduce.config.setting import Setting
 from transduce.config.settings import SECTIONS, all_settings
 from transduce.config.task import Counts, SideCounts
@@ -27,7 +28,7 @@ Every setting has a section and a name. There are three ways to set one:
 - in a file given by `--config FILE.toml`: `d_model = 256` under `[model]`
 - in Python: `transduce.train(..., settings={"model.d_model": 256})`
 
-A later source wins: defaults, settings fitted to the data, `--preset`, `--config`, `--set`. \\*: normally
+A later source wins: defaults, settings chosen for the data, `--preset`, `--config`, `--set`. \\*: normally
 chosen for your data. The default in the table applies if nothing is chosen, as in a configuration built in Python without data.
 `config.toml` in a run folder holds the values that a run uses.
 
@@ -38,7 +39,7 @@ value is not taken from that model.
 
 `transduce settings NAME` prints the same for one setting.
 """
-OTHER_FAMILIES = """`model.family` chooses another kind of model (see [families of models](families.md)). Each has these settings instead
+OTHER_FAMILIES = """`model.family` chooses another family (architecture) of models (see [families of models](families.md)). Each has these settings instead
 of those in `model` above; all other settings are the same.
 """
 
@@ -68,7 +69,8 @@ def find(name: str) -> list[Setting]:
             return found
     names = [spelling for one in known for spelling in (one.name, one.key)]
     names += [spelling for family in FAMILIES for one in of_family(family) for spelling in (one.name, one.key)]
-    close = difflib.get_close_matches(name, [*names, *SECTIONS, *FAMILIES], n=1, cutoff=0.5)
+    names += [*SECTIONS, *FAMILIES]
+    close = [our_name(name)] if our_name(name) else difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     advice = f"did you mean {close[0]}?" if close else "`transduce settings` lists all of them"
     raise SettingError(f"no setting {name}; {advice}")
 
@@ -100,13 +102,14 @@ def as_dict(one: Setting) -> dict[str, Any]:
 
 def listed(settings: list[Setting], width: int, family: str = "transformer") -> Iterator[str]:
     """A line or more for each setting, section by section, wrapped to this width; `family`: whose model settings these are."""
-    column = 4 + max(len(f"{one.key} = {_default(one)}") for one in settings)
+    column = 4 + max(len(f"{one.key} = {_default(one, family)}") for one in settings)
     for section, kind in (SECTIONS | {"model": FAMILIES[family]}).items():
         members = [one for one in settings if one.section == section]
         if members:
             yield f"[{section}] {kind.__doc__}"
         for one in members:
-            first = f"  {one.key} = {_default(one)}{' *' * (one.name in fitted_names(family))}".ljust(column + 2)
+            star = " *" * (one.name in fitted_names(family) and one.name != "model.family")
+            first = f"  {one.key} = {_default(one, family)}{star}".ljust(column + 2)
             text = f"{one.about.meaning}{f' 0: {one.about.zero}.' * bool(one.about.zero)}"
             yield textwrap.fill(
                 text, max(width, column + 30), initial_indent=first, subsequent_indent=" " * (column + 2)
@@ -169,7 +172,10 @@ def _row(one: Setting, family: str) -> str:
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
-def _default(one: Setting) -> str:
+def _default(one: Setting, family: str = "transformer") -> str:
+    """The default value as text; that of `model.family` is the family whose settings are listed."""
+    if one.name == "model.family":
+        return family
     if isinstance(one.default, tuple):
         return "[]"
     return str(one.default).lower() if isinstance(one.default, bool) else str(one.default) or '""'

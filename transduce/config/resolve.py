@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from transduce.config.models import FAMILIES, ModelConfig
 from transduce.config.old_names import Layers, refuse_removed, with_current_names, without_removed
+from transduce.config.other_names import our_name
 from transduce.config.setting import KINDS
 from transduce.config.settings import (
     SECTIONS,
@@ -155,6 +156,8 @@ def _of_families(section: str, key: str) -> str:
 
 
 def _suggestion(word: str, known: Iterable[str], section: str = "") -> str:
+    if section and (ours := our_name(word)):
+        return f"; did you mean {ours}?"
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
     if close:
         return f"; did you mean {section + '.' if section else ''}{close[0]}?"

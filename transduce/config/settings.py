@@ -329,6 +329,7 @@ class TrainConfig:
         "per",
         "wer",
         "exact-match",
+        "edit-distance",
         "word-error-rate",
         "character-error-rate",
     ] = setting(
@@ -344,7 +345,8 @@ class TrainConfig:
             "sequence-error-rate": "sequences with an error",
             "per": "the phoneme error rate, that is, the token error rate of pronunciations",
             "wer": "the share of words whose pronunciation is wrong; not the WER of speech recognition",
-            "exact-match": "sequences without an error",
+            "exact-match": "accuracy, that is, the share of sequences without an error",
+            "edit-distance": "the mean Levenshtein distance",
             "word-error-rate": "the WER of speech recognition",
             "character-error-rate": "the CER of speech recognition",
         },

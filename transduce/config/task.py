@@ -75,21 +75,24 @@ def infer_task(counts: Counts) -> tuple[str, str]:
     """The task and the reason: symbols if targets are few distinct tokens or single words, or if there are features."""
     target = counts.target
     if counts.audio:
-        return "speech", "sources are recordings"
+        return "speech", "because sources are recordings"
     if counts.features:
-        return "symbols", "words come with features"
+        return "symbols", "because words come with features"
     unspaced = counts.source.unspaced or target.unspaced
     if unspaced and counts.between_languages and counts.words_per_line >= PHRASE_WORDS:
-        return "translation", f"lines are phrases or sentences ({_about(counts)})"
+        return "translation", f"because lines are phrases or sentences ({_about(counts)})"
     if counts.has_symbols(target):
-        return "symbols", f"targets are made of {target.distinct_tokens} different symbols"
+        return "symbols", f"because targets are made of {target.distinct_tokens} different symbols"
     if unspaced and counts.words_per_line >= SENTENCE_WORDS:
-        return "translation", f"lines are sentences ({_about(counts)})"
+        return "translation", f"because lines are sentences ({_about(counts)})"
     if unspaced:
-        return "symbols", f"lines are names or single words ({_about(counts)}); for phrases, set data.task=translation"
+        return (
+            "symbols",
+            f"because lines are names or single words ({_about(counts)}); for phrases, set data.task=translation",
+        )
     if target.tokens_per_line < 1.2:
-        return "symbols", f"targets are single words ({target.tokens_per_line:.1f} a line)"
-    return "translation", f"targets are text ({target.tokens_per_line:.1f} words a line)"
+        return "symbols", f"because targets are single words ({target.tokens_per_line:.1f} a line)"
+    return "translation", f"because targets are text ({target.tokens_per_line:.1f} words a line)"
 
 
 def _about(counts: Counts) -> str:

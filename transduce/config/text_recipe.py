@@ -7,8 +7,19 @@ for pairs (`transduce/config/fitted.py`). Sees only counts, never the text.
 from dataclasses import dataclass, replace
 
 from transduce.config.budget import Work
-from transduce.config.fitted import FitRequest, Fitted, Row, Time, fit_to_time, in_minutes, vocabulary_sample
+from transduce.config.fitted import (
+    UNIT_TITLES,
+    FitRequest,
+    Fitted,
+    Row,
+    Time,
+    fit_to_time,
+    in_minutes,
+    training_in_words,
+    vocabulary_sample,
+)
 from transduce.config.old_names import Layers
+from transduce.config.settings import Config
 
 CPU_TOKENS = 4_000_000  # without a budget: what a small model learns from in some minutes on two cores
 SHORT_CONTEXT, NARROW = 128, 192  # tokens that a model of at most this width sees
@@ -48,7 +59,9 @@ def fit_text(characters: int, on_gpu: bool, asked: FitRequest, time: Time | None
     fitted, warnings = (_on_cpu(row, tokens, asked), []) if on_cpu else _in_time(row, tokens, asked, time)
     layer = _layer(fitted) | {"train": _training(fitted, tokens, asked)}
     layer["data"] |= vocabulary_sample(asked)
-    return Fitted(layer, _reasons(fitted, characters, on_gpu, asked), warnings)
+    amount = f"{characters:,} characters{in_minutes(asked.minutes)}{'' if on_gpu else ' on a CPU'}"
+    reasons = [f"task: language model; tokens are {UNIT_TITLES[fitted.units]}"]
+    return Fitted(layer, reasons, warnings, lambda config: f"{amount}: {_summary(config, fitted.epochs)}")
 
 
 def _in_time(row: TextRow, tokens: float, asked: FitRequest, time: Time | None) -> tuple[TextRow, list[str]]:
@@ -107,11 +120,6 @@ def _training(row: TextRow, tokens: float, asked: FitRequest) -> dict[str, objec
     }
 
 
-def _reasons(row: TextRow, characters: int, on_gpu: bool, asked: FitRequest) -> list[str]:
-    where = in_minutes(asked) + ("" if on_gpu else " on a CPU")
-    return [
-        f"a language model of {row.units} units",
-        f"{characters:,} characters{where}: d_model {row.d_model}, {row.layers} layers, a context of {row.context} tokens, "
-        f"dropout {row.dropout}, {row.tokens_per_batch:,} tokens a batch, {'about ' if asked.minutes else ''}{row.epochs:g} epochs, "
-        f"learning rate {row.learning_rate:g}{' with Muon' * (row.optimizer == 'muon')}",
-    ]
+def _summary(config: Config, epochs: float) -> str:
+    """The main settings of a run."""
+    return f"{config.model.description}, {training_in_words(config, epochs)}"

@@ -6,9 +6,11 @@ input and pipes are copied to files first (`transduce/data/inputs.py`). This mod
 """
 
 import bz2
+import codecs
 import gzip
 import io
 import lzma
+import shlex
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -317,18 +319,28 @@ def _reason(error: OSError) -> str:
     return reasons.get(type(error), (error.strerror or str(error)).lower())
 
 
+def _iconv(encoding: str, path: str) -> str:
+    """The command that converts a file to UTF-8; a compressed file is unpacked first."""
+    unpack = {".gz": "gzip", ".xz": "xz", ".bz2": "bzip2"}.get(Path(path).suffix)
+    name, plain = shlex.quote(path), path.removesuffix(Path(path).suffix) if unpack else path
+    source = f"{unpack} -dc {name} | iconv -f {encoding} -t UTF-8" if unpack else f"iconv -f {encoding} -t UTF-8 {name}"
+    return f"`{source} > {shlex.quote(plain + '.utf8')}`"
+
+
 def _undecodable(path: str) -> DataError:
     """An error that names the line and the byte, found by reading the file again: the fast reader does not count bytes."""
     if look_like_recordings([path]):
         return DataError(f"{path}: is a recording: give a file with text")
     with open_bytes(path) as file:
         for number, line in enumerate(file, 1):
+            if number == 1 and line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                return DataError(f"{path}: the file is not UTF-8 but UTF-16: convert it with {_iconv('UTF-16', path)}")
             try:
                 line.decode()
             except UnicodeDecodeError as error:
                 return DataError(
                     f"{path}:{number}: byte 0x{line[error.start]:02x} at column {error.start + 1} is not UTF-8: "
-                    "convert the file, e.g. with iconv"
+                    f"convert the file, for example with {_iconv('LATIN1', path)} if it is Latin-1"
                 )
     return DataError(f"{path}: not UTF-8")
 

@@ -31,7 +31,7 @@ from transduce.files import disk_errors, synchronize_open
 from transduce.languages import is_code
 from transduce.training import Reporter, Result, SilentReporter, TrainingRequest
 from transduce.training import train as train_model
-from transduce.training.prepare import check_free
+from transduce.training.early_checks import check_free
 from transduce.training.request import RequestedSettings, language_codes, requested_settings
 from transduce.translator import LoadOptions, ModelFolder, SearchRequest, open_folder
 

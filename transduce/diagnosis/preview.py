@@ -13,7 +13,7 @@ from transduce.config.settings import DataConfig
 from transduce.data import Scan
 from transduce.data.scanning import side_of
 from transduce.diagnosis.overview import Overview
-from transduce.training.choices import settings_of_new
+from transduce.training.choices import CHOSEN, settings_of_new
 from transduce.training.request import RequestedSettings
 from transduce.translator import open_folder
 
@@ -39,7 +39,7 @@ def preview(overview: Overview, columns: Columns | None, requested: RequestedSet
     owner = open_folder(shared) if shared else start
     scanned = _scan(overview, bool(columns and columns.features))
     config = settings_of_new(scanned, requested, start, owner, {}, said.append, time.perf_counter())
-    reasons = tuple(line.removeprefix("fitted to the data: ") for line in said)
+    reasons = tuple(line.removeprefix(CHOSEN) for line in said)
     return Preview(config.data.task, _not_default(config), reasons, _left_out(overview, config.data))
 
 

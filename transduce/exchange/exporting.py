@@ -13,6 +13,7 @@ from transduce.exchange.cards import show_features
 from transduce.exchange.language_models import VerifiedText, export_language_model
 from transduce.exchange.new_folder import new_folder
 from transduce.exchange.verification import Ours, Runtime, Verified, verify
+from transduce.files import check_new
 from transduce.model import Transformer, as_transformer
 from transduce.translator import ModelFolder, Translator, open_folder
 
@@ -83,8 +84,7 @@ def export_model(
     if to not in FORMATS:
         raise SettingError(f"unknown format '{to}': choose from {', '.join(FORMATS)}")
     target = Path(folder)
-    if target.exists() or target.is_symlink():
-        raise RunError(f"{target}: already exists; export to a new folder")
+    check_new(target)
     opened = open_folder(run)
     if isinstance(opened.config.model, DecoderConfig):
         return export_language_model(

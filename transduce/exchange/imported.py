@@ -107,7 +107,7 @@ def data_settings(both: Vocabularies, languages: tuple[str, ...] = ()) -> DataCo
 
 def _card(found: Imported, path: Path, parameters: int) -> str:
     name = path.resolve().name
-    languages = " -> ".join(found.config.data.languages) or "sequence -> sequence"
+    languages = " -> ".join(found.config.data.languages) or "translation"
     settings = {k: v for k, v in flatten(found.config).items() if k.startswith(("model.", "search."))}
     lines = [
         f"# {name}: {languages}",

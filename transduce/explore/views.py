@@ -20,7 +20,7 @@ from transduce.model import Head, Prefix, Transformer, has_heads
 from transduce.model.positions import Positions, sinusoids
 from transduce.model.tokens import Keep, keep_earlier, keep_same_sentence, keep_source
 from transduce.search import Hypothesis, length_penalty
-from transduce.text import EOS, UNKNOWN, Vocabulary
+from transduce.text import EOS, Vocabulary
 from transduce.translator import Translator
 from transduce.translator.engine import Ids
 
@@ -43,7 +43,7 @@ def translate_view(translator: Translator, text: str, n_best: int = 4, alternati
         "source": {"text": text, "tokens": translator.vocabularies.source.pieces(source)},
         "outputs": [],
         "cut": len(whole) - len(source),
-        "unknown": whole.count(UNKNOWN),
+        "unknown": translator.unknown_in(text, whole),
     }
     if text.strip():
         inside = Inside(translator)

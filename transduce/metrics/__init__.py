@@ -28,6 +28,7 @@ from transduce.metrics.sacrebleu_metrics import (
 )
 from transduce.metrics.scores import (
     METRICS,
+    PRINTED_METRICS,
     PRONUNCIATION_METRICS,
     SYMBOL_METRICS,
     TRANSCRIPT_METRICS,
@@ -42,6 +43,7 @@ __all__ = [
     "BLEU_TOKENIZERS",
     "ERROR_RATES",
     "METRICS",
+    "PRINTED_METRICS",
     "PRONUNCIATION_METRICS",
     "SACREBLEU",
     "SYMBOL_METRICS",

@@ -11,13 +11,15 @@ from typing import Literal
 SymbolUnits = Literal["word", "char"]
 
 ERROR_RATES_VERSION = 1  # increase when a definition below changes
-ERROR_RATES = {  # option -> printed name
+ERROR_RATES = {  # option -> name in JSON
     "token-error-rate": "token error rate",
     "sequence-error-rate": "sequence error rate",
     "per": "PER",
     "wer": "WER",
     "exact-match": "exact match",
+    "edit-distance": "mean Levenshtein distance",
 }
+PRINTED = {"exact-match": "accuracy (exact match)"}  # if the printed name is another one
 TRANSCRIPT_RATES: dict[str, SymbolUnits] = {"word-error-rate": "word", "character-error-rate": "char"}
 TRANSCRIPT_TITLES = {"word-error-rate": "WER", "character-error-rate": "CER"}
 _INSIDE_WORDS = "'’-"  # don't, well-known

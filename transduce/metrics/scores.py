@@ -1,12 +1,13 @@
 """Scores of outputs against references, by the names of metrics, each with its signature. Sees only strings."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from transduce.errors import DataError, SettingError
 from transduce.metrics.error_rates import (
     ERROR_RATES,
+    PRINTED,
     TRANSCRIPT_RATES,
     TRANSCRIPT_TITLES,
     SymbolUnits,
@@ -24,9 +25,14 @@ from transduce.metrics.sacrebleu_metrics import (
 )
 
 METRICS = (*SACREBLEU, *ERROR_RATES, *TRANSCRIPT_RATES)
-SYMBOL_METRICS = ("token-error-rate", "sequence-error-rate", "exact-match")
+SYMBOL_METRICS = ("token-error-rate", "sequence-error-rate", "exact-match", "edit-distance")
 PRONUNCIATION_METRICS = ("per", "wer", "exact-match")
 TRANSCRIPT_METRICS = tuple(TRANSCRIPT_RATES)
+# What is printed of the metrics of a task: not a share and 100 minus it. Shared tasks on inflection report the first two.
+PRINTED_METRICS = {
+    SYMBOL_METRICS: ("exact-match", "edit-distance", "token-error-rate"),
+    PRONUNCIATION_METRICS: ("per", "wer"),
+}
 
 
 @dataclass(frozen=True)
@@ -37,16 +43,21 @@ class Score:
     value: float
     signature: str
     higher_is_better: bool
+    printed_as: str = ""  # if people should read another name
 
     def __str__(self) -> str:
-        return f"{self.name} {self.value:.2f}"
+        return f"{self.printed_as or self.name} {self.value:.2f}"
 
 
 @dataclass(frozen=True)
 class Scores:
-    """The scores of a set of outputs, the main one first: BLEU for translations, an error rate for symbols."""
+    """The scores of a set of outputs, the main one first: BLEU for translations, an error rate for symbols.
+
+    `printed` are those that people read, if not all of them.
+    """
 
     all: tuple[Score, ...]
+    printed: tuple[Score, ...] = ()
 
     @property
     def main(self) -> Score:
@@ -54,11 +65,11 @@ class Scores:
         return self.all[0]
 
     def __str__(self) -> str:
-        return "  ".join(str(score) for score in self.all)
+        return "  ".join(str(score) for score in self.printed or self.all)
 
     def with_signatures(self) -> str:
         """One line per score, with its signature, as reported in papers."""
-        return "\n".join(f"{score} ({score.signature})" for score in self.all)
+        return "\n".join(f"{score} ({score.signature})" for score in self.printed or self.all)
 
     def as_dict(self) -> dict[str, dict[str, float | str | bool]]:
         """The scores by name, for JSON."""
@@ -88,11 +99,12 @@ def score_outputs(
     language: str = "",
     units: SymbolUnits = "word",
     merged: bool = False,
+    printed: Iterable[str] = (),
 ) -> Scores:
     """Compute the named metrics, in this order; references[i] are those of hypotheses[i].
 
     `language` selects BLEU's tokenizer, and `units` what the error rates count. `merged` adds to every signature that the
-    references of equal sources were merged.
+    references of equal sources were merged. `printed` are the metrics to print, if not all of them.
     """
     _check(hypotheses, references)
     for name in names:
@@ -108,7 +120,11 @@ def score_outputs(
     with ThreadPoolExecutor() as pool:  # TER runs in other processes; the other metrics run meanwhile
         found = list(pool.map(score, dict.fromkeys(names)))
     more = "|refs:merged" if merged else ""
-    return Scores(tuple(replace(one, signature=one.signature + more) for one in found))
+    scores = {
+        name: replace(one, signature=one.signature + more)
+        for name, one in zip(dict.fromkeys(names), found, strict=True)
+    }
+    return Scores(tuple(scores.values()), tuple(scores[name] for name in printed))
 
 
 def translation_scores(
@@ -132,7 +148,7 @@ def _sacrebleu(name: str, hypotheses: Sequence[str], references: Sequence[Sequen
 def _error_rates(
     hypotheses: Sequence[str], references: Sequence[Sequence[str]], units: SymbolUnits
 ) -> dict[str, Score]:
-    """Error rates in percent; tokens are separated by whitespace ("word") or single characters ("char").
+    """Error rates in percent, and the mean edit distance; tokens are separated by whitespace ("word") or single characters ("char").
 
     Token error rate: edits to the nearest accepted reference, divided by the length of those references (the shorter one if
     two are equally near). Sequence error rate: the share of outputs that equal no accepted reference. For pronunciations,
@@ -144,9 +160,10 @@ def _error_rates(
     of_tokens = 100 * edits / max(tokens, 1)  # if references have no tokens, each output token counts as 100%
     of_sequences = 100 * wrong / len(hypotheses)
     values = {"exact-match": 100 - of_sequences, "sequence-error-rate": of_sequences, "wer": of_sequences}
+    values["edit-distance"] = edits / len(hypotheses)
     signature = error_rate_signature(references, units)
     return {
-        name: Score(title, values.get(name, of_tokens), signature, higher_is_better=name == "exact-match")
+        name: Score(title, values.get(name, of_tokens), signature, name == "exact-match", PRINTED.get(name, ""))
         for name, title in ERROR_RATES.items()
     }
 

@@ -79,6 +79,14 @@ def handle_errors(app: FastAPI) -> None:
         return JSONResponse(Refused(error=error.detail).model_dump(), error.status_code, error.headers)
 
 
+EXAMPLES = {
+    "q": "a sentence",
+    "text": "a sentence",
+    "source": "en",
+    "target": "de",
+}  # values of fields that bodies need
+
+
 def explain(errors: Sequence[Any]) -> str:
     """The first error in a body: the field and what was expected there, without the value that was sent."""
     first = next(
@@ -87,4 +95,7 @@ def explain(errors: Sequence[Any]) -> str:
     if first["type"] == "json_invalid":
         return f"the body is not valid JSON: error at character {first['loc'][-1]}"
     where = ".".join(str(part) for part in first["loc"] if part != "body")
+    if first["type"] == "missing" and where:
+        example = f', for example {{"{where}": "{EXAMPLES[where]}"}}' if where in EXAMPLES else ""
+        return f"the field {where} is missing: add it to the body{example}"
     return f"{where}: {first['msg']}" if where else str(first["msg"])

@@ -119,7 +119,9 @@ class SentenceAnswer(BaseModel):
 
     source: str = Field(description="The source sentence.")
     outputs: list[OutputAnswer] = Field(description="The translations, best first.")
-    unknown: int = Field(description="How many source tokens are not in the vocabulary.")
+    unknown: int = Field(
+        description="How many characters of the source are not in the vocabulary; symbols, if the model reads symbols separated by spaces."
+    )
     cut: int = Field(description="How many source tokens were cut off because the sentence is too long for the model.")
     unseen_features: list[str] | None = Field(
         None,

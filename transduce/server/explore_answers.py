@@ -39,7 +39,9 @@ class TranslateView(View):
     source: SourceView
     outputs: list[ConsideredOutput] = Field(description="The outputs, best first.")
     cut: int = Field(description="How many source tokens were cut off because the sentence is too long for the model.")
-    unknown: int = Field(description="How many source tokens are not in the vocabulary.")
+    unknown: int = Field(
+        description="How many characters of the source are not in the vocabulary; symbols, if the model reads symbols separated by spaces."
+    )
 
 
 class TargetView(View):

@@ -24,6 +24,11 @@ from transduce.translator.split import splitter_of
 
 M = TypeVar("M", bound="AnyModel")
 
+WITHOUT_LANGUAGES = (
+    "send texts to POST /v1/translate; for /translate and /languages, restart the server and name the "
+    "languages of the model, as in el-ipa=RUN"
+)
+
 
 @dataclass(frozen=True, eq=False)
 class ServedModel:
@@ -139,9 +144,11 @@ class Models:
             if source and (model.of.source, model.of.target) == (source, target):
                 return model
         pairs = [f"{m.of.source} to {m.of.target}" for m in self.translating if m.of.source]
-        raise NotFound(
-            f"this server does not translate this language pair; it translates: {', '.join(pairs) or 'none'}"
-        )
+        if pairs or not self.translating:
+            raise NotFound(
+                f"this server does not translate this language pair; it translates: {', '.join(pairs) or 'none'}"
+            )
+        raise NotFound(f"no model of this server has languages: {WITHOUT_LANGUAGES}")
 
     async def watch(self, every_s: float) -> None:
         """Check every folder for new weights until cancelled; one that hangs does not delay the others."""

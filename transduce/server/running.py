@@ -31,15 +31,29 @@ def serve(models: Sequence[str], settings: ServerSettings, loading: LoadOptions)
     return_freed_memory()
     specifications = [Specification.parse(text) for text in models]
     service = Service.load(settings, specifications, loading)
-    asyncio.run(_run(service, f"http://{settings.host}:{settings.port} {_what_it_does(service.models.all)}"))
+    for line in notes_on_languages(service.models.all):
+        loading.say(line)
+    asyncio.run(_run(service, f"http://{settings.host}:{settings.port} {what_it_does(service.models.all)}"))
     _leave()
 
 
-def _what_it_does(models: Sequence[AnyModel]) -> str:
+def what_it_does(models: Sequence[AnyModel]) -> str:
     """What the models do, with their names: `translates en-de; generates text with shakespeare`."""
-    verbs = {"translation": "translates", "speech": "transcribes with", "language model": "generates text with"}
-    names = {kind: ", ".join(model.of.name for model in models if model.of.kind == kind) for kind in verbs}
-    return "; ".join(f"{verb} {names[kind]}" for kind, verb in verbs.items() if names[kind])
+    verbs = {"translation": "translates with", "speech": "transcribes with", "language model": "generates text with"}
+    names: dict[str, list[str]] = {}
+    for of in (model.of for model in models):
+        names.setdefault("translates" if of.kind == "translation" and of.source else verbs[of.kind], []).append(of.name)
+    return "; ".join(f"{verb} {', '.join(names[verb])}" for verb in ("translates", *verbs.values()) if verb in names)
+
+
+def notes_on_languages(models: Sequence[AnyModel]) -> list[str]:
+    """How to use models that translate between unknown languages."""
+    unnamed = [model.of for model in models if model.of.kind == "translation" and not model.of.source]
+    return [
+        f"{of.name} has no languages: send texts to POST /v1/translate; for /translate and /languages too, serve it as "
+        f"SOURCE-TARGET={of.folder}, such as el-ipa={of.folder}"
+        for of in unnamed
+    ]
 
 
 def check_free(host: str, port: int) -> None:

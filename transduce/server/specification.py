@@ -36,7 +36,10 @@ class Specification:
             source, target = pair.groups()
             return Specification(Path(folder), name, source, target, _kind(folder))
         if not Path(folder).exists() or _kind(folder) == "translation":
-            raise SettingError(f"{text}: the name {name!r} must be two language codes, as in en-de={folder}")
+            raise SettingError(
+                f"{text}: the name {name!r} must be two language codes, as in en-de={folder} or el-ipa={folder}; to serve "
+                f"a model without languages, give {folder} alone, and send requests to POST /v1/translate"
+            )
         if not _NAME.fullmatch(name):
             raise SettingError(
                 f"{text}: the name {name!r} must be up to 64 letters, digits, dots, dashes or underscores"

@@ -6,13 +6,13 @@ They are imported when they are first used: requests can be made without torch.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from transduce.training.loop import Stopped
     from transduce.training.rehearsal import plan_run
     from transduce.training.report import Reporter, SilentReporter, make_reporter
     from transduce.training.request import Settings, TrainingRequest
     from transduce.training.result import Result
     from transduce.training.run import train
     from transduce.training.run_plan import RunPlan
+    from transduce.training.stopping import Stopped
 
 __all__ = [
     "Reporter",
@@ -27,13 +27,13 @@ __all__ = [
     "train",
 ]
 _MODULES = {
-    "loop": ("Stopped",),
     "rehearsal": ("plan_run",),
     "report": ("Reporter", "SilentReporter", "make_reporter"),
     "request": ("Settings", "TrainingRequest"),
     "result": ("Result",),
     "run": ("train",),
     "run_plan": ("RunPlan",),
+    "stopping": ("Stopped",),
 }
 
 

@@ -13,6 +13,8 @@ from transduce.model import training_flops
 from transduce.run_log import read_events
 
 SAME_LOSS = 1e-5  # losses are written with six digits
+KINDS = {"text": "language model", "speech": "speech recognition"}
+TITLES = {"symbols": "symbol sequences", "translation": "translation"}  # of models whose languages are not given
 
 
 @dataclass(frozen=True)
@@ -34,10 +36,9 @@ class RunSummary:
 def write_card(folder: RunFolder, config: Config, summary: RunSummary) -> None:
     """Write the model card: usage, scores with signatures, data, training cost and settings."""
     name = folder.path.resolve().name
-    kinds = {"text": "language model", "speech": "speech -> text"}
-    kind = kinds.get(config.data.task, " -> ".join(config.data.languages) or "sequence -> sequence")
+    kind = KINDS.get(config.data.task, " -> ".join(config.data.languages) or TITLES.get(config.data.task, ""))
     lines = [
-        f"# {name}: {kind}",
+        f"# {name}: {kind}" if kind else f"# {name}",
         "",
         f"{config.model.title} of {summary.parameters / 1e6:.1f} M parameters, trained with Transduce {__version__}.",
         "",
@@ -82,7 +83,7 @@ def _usage(name: str, task: str) -> list[str]:
 def _vocabulary(config: Config, summary: RunSummary) -> str:
     if config.data.task == "text":
         return f"{summary.target_size:,} ids"
-    joint = " (one vocabulary for both)" if config.data.joint else ""
+    joint = " (joint vocabulary)" if config.data.joint else " (separate vocabularies)"
     return f"{summary.source_size:,} source and {summary.target_size:,} target ids{joint}"
 
 
@@ -144,17 +145,20 @@ def _lines(about: Mapping[str, str], name: str) -> str:
     return lines if lines == whole or not whole else f"{lines} of {whole}"
 
 
-def training_losses(train: list[dict[str, Any]]) -> dict[str, list[tuple[int, float]]]:
+def training_losses(train: list[dict[str, Any]], dropout: bool = True) -> dict[str, list[tuple[int, float]]]:
     """The training loss without label smoothing, comparable with the validation loss; old logs have only the smoothed loss."""
     plain = [(event["step"], event["cross_entropy"]) for event in train if "cross_entropy" in event]
     smoothed = [(event["step"], event["loss"]) for event in train]
-    return {"training (with dropout)": plain} if plain else {"training (with label smoothing)": smoothed}
+    return {f"training{' (with dropout)' * dropout}": plain} if plain else {"training (with label smoothing)": smoothed}
 
 
-def draw_curves(metrics: Path, picture: Path) -> None:
-    """Plot the loss, the main scores and the learning rate over the steps, as logged in `metrics.jsonl`."""
+def draw_curves(metrics: Path, picture: Path, dropout: bool) -> None:
+    """Plot the loss, the main scores and the learning rate over the steps, as logged in `metrics.jsonl`.
+
+    `dropout` says whether the training loss was computed with dropout.
+    """
     try:
-        render(make_figure(read_events(metrics)), picture)
+        render(make_figure(read_events(metrics), dropout), picture)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise DamagedFile(f"{metrics}: the log cannot be drawn ({error!r}); the weights are not affected") from None
 
@@ -163,7 +167,7 @@ def render(figure: Any, picture: Path) -> None:
     figure.savefig(picture)
 
 
-def make_figure(events: list[dict[str, Any]]) -> Any:
+def make_figure(events: list[dict[str, Any]], dropout: bool) -> Any:
     import matplotlib
 
     matplotlib.use("Agg")
@@ -173,7 +177,7 @@ def make_figure(events: list[dict[str, Any]]) -> Any:
     valid = [e for e in events if e["event"] == "valid"]
     figure = Figure(figsize=(12, 3.6), dpi=110, layout="constrained")
     loss, score, rate = figure.subplots(1, 3)
-    for label, points in training_losses(train).items():
+    for label, points in training_losses(train, dropout).items():
         loss.plot([step for step, _ in points], [value for _, value in points], label=label)
     loss.plot([e["step"] for e in valid], [e["loss"] for e in valid], "o-", label="validation")
     loss.set(title="loss per target token", xlabel="step")

@@ -35,6 +35,7 @@ from transduce.training.speed import time_for
 from transduce.translator import ModelFolder
 
 Say = Callable[[str], None]
+CHOSEN = "chosen for this data: "  # before each choice that is printed
 
 # Settings that every run has its own values of; fine-tuning does not report them as changes.
 NEW_FOR_EACH_RUN = {
@@ -105,12 +106,11 @@ def settings_of_new(
     alone = with_absolute_paths(assemble(fitted.layer, taken, {"data": asked["data"]}))
     config = with_absolute_paths(build(fitted.layer, taken, *requested.layers, {"data": found}))
     refuse_unsupported(config)
-    for reason in fitted.reasons if start is None else []:
-        say(f"fitted to the data: {reason}")
+    overridden = list(_overridden(alone, config, requested, found))
+    for line in _chosen(fitted, config, overridden) if start is None else overridden:
+        say(line)
     for warning in fitted.warnings:
         say(f"note: {warning}")
-    for line in _overridden(alone, config, requested, found):
-        say(line)
     if start:
         _say_what_changes(start.config, config, requested.start_from, say)
     return config
@@ -128,6 +128,19 @@ def _fitted(scanned: Scan, counted: Counts, requested: RequestedSettings, around
         return fit(counted, around, time)
     device = choose_device(train.device, train.precision, train.threads)
     return fit_text(scanned.target.characters + scanned.pairs, device.kind == "cuda", around, time)
+
+
+def _chosen(fitted: Fitted, config: Config, overridden: list[str]) -> Iterator[str]:
+    """The settings of a run, each once with its final value, and where they come from."""
+    for reason in fitted.reasons:
+        yield f"{CHOSEN}{reason}"
+    if not overridden:
+        yield f"{CHOSEN}{fitted.summary(config)}"
+        return
+    yield f"settings for {fitted.summary(config)}"
+    *others, last = overridden
+    yield from others
+    yield f"{last}; all other settings are chosen for this data"
 
 
 def _overridden(

@@ -39,7 +39,7 @@ from transduce.training.sharded_state import ShardedState
 from transduce.training.sharded_update import ShardedUpdate
 from transduce.training.shards import Share
 from transduce.training.state import TrainingState
-from transduce.training.stopping import StopSignals
+from transduce.training.stopping import Stopped, StopSignals
 from transduce.training.update import GraphedUpdate, PlainUpdate, TwinUpdate, Update
 from transduce.training.validation import (
     LOSS_PAIRS,
@@ -67,16 +67,6 @@ DIVERGED = (
     "Training stopped; the last checkpoint is intact. Start a new run with a lower train.learning_rate or with "
     "train.clip_norm=1 (these settings cannot change when a run is resumed)"
 )
-
-
-class Stopped(Exception):
-    """Training was stopped by a signal; a checkpoint was saved unless no step was done."""
-
-    def __init__(self, signal_number: int, step: int) -> None:
-        saved = f"stopped at step {step:,} and saved a checkpoint; rerun the same command to resume"
-        nothing = "stopped before the first step, so nothing was saved; rerun the same command to start over"
-        super().__init__(saved if step else nothing)
-        self.signal_number = signal_number
 
 
 class OutOfMemory(TrainingError):

@@ -35,7 +35,7 @@ def fit_output_limit(
         )
         return config
     say(
-        f"fitted to the data: search.max_extra {fitted}, because targets are up to {needed} tokens longer than their sources"
+        f"chosen for this data: search.max_extra {fitted}, because targets are up to {needed} tokens longer than their sources"
     )
     return replace(config, search=replace(config.search, max_extra=fitted))
 

@@ -46,6 +46,7 @@ from transduce.errors import DamagedFile, DataError, RunError, SettingError
 from transduce.memory import peak_resident
 from transduce.text import Vocabularies
 from transduce.training.choices import Say, reads_text, settings_of_new
+from transduce.training.early_checks import check_free
 from transduce.training.feed import TrainingData
 from transduce.training.output_limit import fit_output_limit
 from transduce.training.request import RequestedSettings
@@ -124,23 +125,6 @@ def prepare_data(
         return _prepare_resumed(folder, requested, say, watch)
     check_free(folder)
     return _prepare_new(folder, requested, say, time.perf_counter() if begun is None else begun, inspect, watch)
-
-
-def check_free(folder: RunFolder) -> None:
-    """Refuse a folder that holds something other than a run."""
-    if not folder.config.exists() and folder.path.exists() and not _is_free(folder):
-        what = "the folder is not empty and is not a run" if folder.path.is_dir() else "is a file"
-        raise RunError(f"{folder.path}: {what}; give a new or empty folder")
-
-
-def _is_free(folder: RunFolder) -> bool:
-    """Whether the folder is empty, or holds only what a run leaves if it is killed while writing its first files."""
-    ours = {
-        folder.data.name,
-        folder.made.name,
-        *(folder.vocabulary(side).name for side in ("joint", "source", "target")),
-    }
-    return folder.path.is_dir() and all(p.name in ours or p.name.startswith(".") for p in folder.path.iterdir())
 
 
 def _prepare_new(

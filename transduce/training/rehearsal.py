@@ -108,7 +108,7 @@ def _rehearsed(trainer: Trainer, prepared: Prepared, scratch: Path, reporter: Re
     trainer.plan_budget()
     starting, costs = trainer.clock.spent - trainer.progress.spent, trainer.clock.costs
     if trainer.clock.forecast().steps:
-        reporter.say(f"rehearsing {STEPS} steps, a validation and a checkpoint")
+        reporter.say(f"measuring {STEPS} steps, a validation and a checkpoint")
         costs.step = seconds_per_step(trainer)
         costs.validation = trainer.time_validation(VALIDATING_SECONDS)
         costs.checkpoint = seconds_per_checkpoint(trainer, scratch)
@@ -156,5 +156,5 @@ def seconds_to_close(trainer: Trainer, folder: RunFolder) -> float:
     """The time to load what logs and draws the curves, to draw them, and to exit; it takes memory too."""
     begun = time.perf_counter()
     MetricsLogger(folder, trainer.progress, SilentReporter()).close()
-    draw_curves(folder.metrics, folder.path / "curves.png")
+    draw_curves(folder.metrics, folder.path / "curves.png", dropout=True)
     return time.perf_counter() - begun + EXITING

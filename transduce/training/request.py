@@ -33,6 +33,7 @@ class TrainingRequest:
     preset: str = ""
     config: str | Path = ""  # a TOML file
     settings: Settings | None = None
+    set_by: str = OPTIONS  # who gives `settings`, in words
     start_from: str | Path = ""  # the run folder of a model to fine-tune
     vocabulary: str | Path = ""  # the run folder whose vocabulary to use
     inherited: Layers = field(default_factory=dict)  # settings of a teacher; all other settings override them
@@ -78,7 +79,7 @@ def requested_settings(request: TrainingRequest) -> RequestedSettings:
         (OPTIONS, data),
         (OPTIONS, start_from),
         (OPTIONS, vocabulary),
-        (OPTIONS, settings),
+        (request.set_by, settings),
     )
     layers = tuple(_without_auto(layer) for _, layer in given)
     check_preset(request.preset, merge(*layers)["model"].get("family", ""))

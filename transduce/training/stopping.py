@@ -5,6 +5,16 @@ from types import FrameType
 from typing import Any
 
 
+class Stopped(Exception):
+    """Training was stopped by a signal; a checkpoint was saved unless no step was done."""
+
+    def __init__(self, signal_number: int, step: int) -> None:
+        saved = f"stopped at step {step:,} and saved a checkpoint; rerun the same command to resume"
+        nothing = "stopped before the first step, so nothing was saved; rerun the same command to start over"
+        super().__init__(saved if step else nothing)
+        self.signal_number = signal_number
+
+
 class StopSignals:
     """Inside this context, the first signal is recorded instead of ending the program.
 

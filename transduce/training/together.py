@@ -23,7 +23,6 @@ from transduce.run_lock import alone_in
 from transduce.text import Vocabularies, Vocabulary
 from transduce.training.feed import TrainingData
 from transduce.training.joined import Joined, Lost
-from transduce.training.loop import Stopped
 from transduce.training.prepare import (
     Inspect,
     Prepared,
@@ -40,6 +39,7 @@ from transduce.training.report import Reporter, SilentReporter
 from transduce.training.request import RequestedSettings
 from transduce.training.result import Result
 from transduce.training.shared_samples import SharedSamples
+from transduce.training.stopping import Stopped
 from transduce.translator.evaluation import TestSet
 
 LOCK_TIMEOUT_S = 60.0  # for processes of an earlier start to end, if torchrun itself was killed

@@ -3,10 +3,12 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from transduce.config import Config
 from transduce.errors import DataError
 from transduce.metrics import (
+    PRINTED_METRICS,
     PRONUNCIATION_METRICS,
     SYMBOL_METRICS,
     TRANSCRIPT_METRICS,
@@ -164,8 +166,12 @@ def score_texts(
     `main` is a metric to put before them.
     """
     task = task_metrics(config, test, ter)
-    names = (*((main,) if main else ()), *(metrics or task.names))
-    return score_outputs(outputs, test.references, names, language=task.language, units=task.units, merged=test.merged)
+    first = (main,) if main else ()
+    names = (*first, *(metrics or task.names))
+    usual = () if metrics else PRINTED_METRICS.get(task.names, ())
+    printed = dict.fromkeys((*first, *usual)) if usual else ()
+    about: dict[str, Any] = {"language": task.language, "units": task.units, "merged": test.merged}
+    return score_outputs(outputs, test.references, names, printed=printed, **about)
 
 
 @dataclass(frozen=True)

@@ -52,12 +52,19 @@ class TranslationBuilder:
                 outputs=these,
                 source_tokens=len(ids),
                 cut=max(0, len(ids) - self.longest_source),
-                unknown=ids.count(UNKNOWN) if self.sources_are_text else 0,
+                unknown=self.unknown(line.text, ids),
                 unseen_features=self.sources.unseen(line.text),
                 newlines=sum(islice(newlines, count)),
                 outputs_at_limit=sum(output.at_limit for output in these),
                 lost=sum(line.restored(text).lost for text in best) if line.values else 0,
             )
+
+    def unknown(self, text: str, ids: list[int]) -> int:
+        """How many characters of a source are not in the vocabulary, or symbols: one `<unk>` is a symbol or several characters."""
+        count = ids.count(UNKNOWN) if self.sources_are_text else 0
+        if not count or self.vocabularies.source.has_only_symbols:
+            return count
+        return sum(map(len, self.vocabularies.source.unknown_texts(text)))
 
     def _outputs(self, block: LineBlock, found: Found, texts: list[str], request: SearchRequest) -> Iterator[Output]:
         """The outputs of all lines, one for each hypothesis."""

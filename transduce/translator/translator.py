@@ -92,6 +92,10 @@ class Translator:
     def _builder(self) -> TranslationBuilder:
         return TranslationBuilder(self.vocabularies, self.sources, self.engines, self.longest_source, not self.hears)
 
+    def unknown_in(self, text: str, ids: list[int]) -> int:
+        """How many characters or symbols of a source are not in the vocabulary."""
+        return self._builder.unknown(text, ids)
+
     @property
     def reads_features(self) -> bool:
         """Whether the training data had a column of features, so that sources are `word<TAB>FEATURES`."""

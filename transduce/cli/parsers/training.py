@@ -10,6 +10,7 @@ from transduce.cli.options import (
     add_settings,
     add_verbosity,
     add_weights,
+    minutes_given,
 )
 from transduce.config import PRESETS
 
@@ -18,7 +19,7 @@ TABLES = (
     "variations of itself (Table 3), on the CMU pronouncing dictionary and on random sequences. Rerun the command to resume."
 )
 RESUME = (
-    "Settings that are not given are fitted to the data. Rerun the command to resume; with --steps or --epochs the result "
+    "Settings that are not given are chosen for the data. Rerun the command to resume; with --steps or --epochs the result "
     "is bit-identical to an uninterrupted run."
 )
 REHEARSAL = (
@@ -35,7 +36,9 @@ def paper(parser: Parser) -> None:
     parser.add_argument(
         "folder", nargs="?", default="paper", help="folder for the data, the results and paper.html (default: paper)"
     )
-    parser.add_argument("--minutes", type=float, default=10.0, help="about how long to measure (default: 10)")
+    parser.add_argument(
+        "--minutes", type=minutes_given, metavar="MINUTES", default=10.0, help="about how long to measure (default: 10)"
+    )
 
 
 def train(parser: Parser) -> None:
@@ -96,7 +99,7 @@ def _training(parser: Parser) -> None:
         help="run folder whose vocabulary to use; a language model uses its target vocabulary, so that it can help to "
         "translate (translate --lm)",
     )
-    add("--preset", choices=sorted(PRESETS), default="", help="named recipe (default: settings fitted to the data)")
+    add("--preset", choices=sorted(PRESETS), default="", help="named recipe (default: settings chosen for the data)")
     add("--config", metavar="FILE.toml", default="", help="TOML file of settings")
     add_budget(parser)
     add_machine(parser)

@@ -22,7 +22,7 @@ class ModelConfig:
     )
     shortens: ClassVar[int] = 1  # how many tokens or frames of a source become one position
 
-    family: str = setting("transformer", "The kind of model.", inherited="always")
+    family: str = setting("transformer", "The family (architecture) of the model.", inherited="always")
     d_model: int = setting(512, "Width of embeddings and hidden states.", least=1, most=100_000, inherited="always")
     dropout: float = rate(0.1, "Dropout on the output of each sub-layer and on the sum of embedding and position.")
 

@@ -75,6 +75,6 @@ function relative(output, best) {
 function notes(view) {
   const said = [];
   if (view.cut) said.push(`The sentence is too long for the model: its last ${view.cut} tokens were ignored.`);
-  if (view.unknown) said.push(`${view.unknown} tokens are not in the model\u2019s vocabulary.`);
+  if (view.unknown) said.push(`${view.unknown} characters or symbols are not in the model\u2019s vocabulary.`);
   return said.join(" ");
 }
