@@ -262,6 +262,16 @@ def test_sounds_that_words_with_features_become_are_symbols() -> None:
     assert (data.source_units, data.target_units) == ("char", "word")
 
 
+def test_words_of_a_small_dictionary_are_concatenated() -> None:
+    small, large = (fit(Counts(pairs, SPELLINGS, SOUNDS)) for pairs in (800, 8_000))
+    assert small.layer["data"]["concatenate"] == 0.8
+    assert small.layer["train"]["epochs"] == 170  # of pairs that are nearly twice as long: as many steps as 300 without
+    assert any("data.concatenate" in reason for reason in small.reasons)
+    with_features = fit(Counts(800, SPELLINGS, SPELLINGS, features=True))
+    assert not any("concatenate" in one.layer["data"] for one in (large, with_features))
+    assert with_features.layer["train"]["epochs"] == 300
+
+
 def test_few_lines_of_words_are_no_symbols() -> None:
     few = SideCounts(tokens_per_line=2, distinct_tokens=140, characters_per_line=17)
     forms = SideCounts(tokens_per_line=1, distinct_tokens=100, characters_per_line=9)

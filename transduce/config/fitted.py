@@ -97,6 +97,7 @@ SPEECH = [  # by hours instead of pairs; twice as many layers in the encoder
     Row(float("inf"), 256, 4, 6, 0.1, 1_000,  8_192,  30, 1e-3),
 ]
 # fmt: on
+SMALL_DICTIONARY, CONCATENATED = 3_000, 0.8  # words, and the share of them that another word follows (docs/log.md)
 CHARACTERS_PER_SECOND = 14.0  # of text that is read aloud: 14.5 in Iban news; only the order of magnitude matters
 SHORT_SECONDS = 2.0  # of the mean utterance, by the length of its text
 QUIET_DECIBELS = 35.0  # below the loud parts; chosen on spoken digits (docs/log.md)
@@ -217,7 +218,16 @@ def row_for(task: str, counts: Counts) -> Row:
     """The recommended recipe for this many pairs, or hours of speech, regardless of time."""
     tables = {"symbols": SYMBOLS, "speech": SPEECH}
     amount = spoken_hours(counts) if task == "speech" else counts.pairs
-    return next(row for row in tables.get(task, TRANSLATION) if amount <= row.pairs)
+    row = next(row for row in tables.get(task, TRANSLATION) if amount <= row.pairs)
+    # An epoch of concatenated pairs is longer, so there are fewer of them.
+    share = concatenated(task, counts)
+    return replace(row, epochs=float(f"{row.epochs / (1 + share):.2g}")) if share else row
+
+
+def concatenated(task: str, counts: Counts) -> float:
+    """The share of pairs that are followed by another one: a small dictionary is learned by heart otherwise. Not measured with features."""
+    small = task == "symbols" and counts.pairs <= SMALL_DICTIONARY and not counts.features
+    return CONCATENATED if small else 0.0
 
 
 def spoken_hours(counts: Counts) -> float:
@@ -235,7 +245,8 @@ def _work(row: Row, task: str, units: tuple[str, str], counts: Counts, asked: Fi
     source = _heard_positions(counts) if task == "speech" else counts.source.tokens_in(units[0])
     # A vocabulary of letters or symbols is far smaller than its limit.
     vocabulary = (asked.vocabulary_size or row.vocabulary) if units[1] in ("bpe", "unigram") else 100
-    return Work(task, vocabulary, source / target, counts.pairs * target, FAMILIES[asked.family].fewest_epochs)
+    tokens = counts.pairs * target * (1 + concatenated(task, counts))
+    return Work(task, vocabulary, source / target, tokens, FAMILIES[asked.family].fewest_epochs)
 
 
 def _heard_positions(counts: Counts) -> float:
@@ -394,6 +405,7 @@ def _layer(row: Row, task: str, units: tuple[str, str], joint: bool, counts: Cou
         "joint": joint,
         **text_settings(counts, task, row.vocabulary),
         **(_augmentation(row.epochs) if task == "speech" else {}),
+        **({"concatenate": share} if (share := concatenated(task, counts)) else {}),
         **({"trim_quiet": QUIET_DECIBELS} if task == "speech" and has_short_utterances(counts) else {}),
     }
     search: dict[str, Any] = {"beam": 4, "alpha": 1.0, "length_penalty": "power"}
@@ -448,6 +460,11 @@ def _reasons(data: dict[str, Any], why: str, counts: Counts) -> list[str]:
         f"task: {TASK_TITLES[data['task']]}, {why}",
         f"{_tokens(data['source_units'], data['target_units'])}; {'joint vocabulary' if data['joint'] else 'separate vocabularies'}",
         *text_reasons(counts, data["task"]),
+        *(
+            ["a small dictionary: most words are followed by another one in training (data.concatenate)"]
+            if "concatenate" in data
+            else []
+        ),
         *(
             ["short utterances: quiet at both ends of recordings is left out (data.trim_quiet)"]
             if "trim_quiet" in data
