@@ -51,12 +51,12 @@ class Rules:
     keep_text: bool = False
 
     @classmethod
-    def for_validation(cls, longest: int, settings: DataConfig) -> Self:
+    def for_validation(cls, longest: int, held_out: bool = False) -> Self:
         """Only the loss leaves out pairs that are too long for the model; metrics use all lines.
 
         Empty pairs are left out of validation data that are held out of the training data, as they are there.
         """
-        return cls(max_length=longest, drop_empty=settings.holds_out)
+        return cls(max_length=longest, drop_empty=held_out)
 
     @classmethod
     def for_training(cls, settings: DataConfig) -> Self:

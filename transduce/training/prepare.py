@@ -369,7 +369,7 @@ def _stores(
     config: Config, both: Vocabularies, corpora: _Corpora, scanned: _Scans, say: Say
 ) -> "tuple[Store | SpeechStore, Store | SpeechStore]":
     cache = cache_folder(config.data.cache)
-    measured = Rules.for_validation(longest_target(config.model), config.data)
+    measured = Rules.for_validation(longest_target(config.model), config.data.holds_out)
     train = open_or_build(corpora.train, scanned.train, both, Rules.for_training(config.data), cache, notify=say)
     return train, open_or_build(corpora.valid, scanned.valid, both, measured, cache, notify=say)
 
