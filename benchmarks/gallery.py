@@ -7,6 +7,10 @@ and that of docs/how-to/comparing-systems.md, from a page of `transduce compare 
 
     python benchmarks/gallery.py compare.html docs/gallery
 
+and that of docs/how-to/teaching.md, from a page of `transduce paper`:
+
+    python benchmarks/gallery.py paper/paper.html docs/gallery
+
 and that of docs/how-to/speech.md, from a page that serves a speech model, with a recording:
 
     python benchmarks/gallery.py http://127.0.0.1:5000/ docs/gallery recording.flac
@@ -124,6 +128,16 @@ def take_comparison(browser: Browser, file: Path) -> bytes:
     return picture
 
 
+def take_paper(browser: Browser, file: Path) -> bytes:
+    """The first two tables of `transduce paper`, with their plots."""
+    page = browser.new_page(viewport={"width": 1400, "height": 860})
+    page.goto(file.resolve().as_uri())
+    page.evaluate("document.querySelectorAll('.paper:nth-of-type(n+3)').forEach(e => e.remove())")
+    picture = page.screenshot(full_page=True)
+    page.close()
+    return picture
+
+
 def take_listening(browser: Browser, address: str, recording: Path) -> bytes:
     """A transcript, where the decoder listens, and when CTC emits each token."""
     page = browser.new_page(viewport={"width": 800, "height": 600})
@@ -148,6 +162,9 @@ def main(address: str, folder: Path, recording: str = "") -> None:
     with chromium() as browser:
         if recording:
             save(take_listening(browser, address, Path(recording)), folder / "listening.png")
+            return
+        if address.endswith("paper.html"):
+            save(take_paper(browser, Path(address)), folder / "paper.png")
             return
         if address.endswith(".html"):
             save(take_comparison(browser, Path(address)), folder / "compare.png")

@@ -31,7 +31,7 @@ DOCUMENTS += sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/deci
 
 # From the bottom up. A part may import those of lower rows, never one of its own row: they are independent.
 LEVELS = [
-    ["errors", "cores", "placeholders"],
+    ["errors", "cores", "placeholders", "languages"],
     ["config", "device", "files", "memory", "threads", "scripts", "environment", "pronunciations"],
     ["text", "model", "search", "metrics", "tensor_file", "documents", "audio", "ngrams"],
     ["continuous"],
@@ -56,6 +56,7 @@ SEES_ONLY = {
     "documents": set(),
     "ngrams": {"errors", "files"},
     "placeholders": set(),
+    "languages": set(),
     "continuous": {"errors", "config", "device", "threads", "model", "search"},
     "checkpoint": {"errors", "files", "tensor_file"},
     "run_lock": {"errors", "files", "checkpoint"},
@@ -64,8 +65,8 @@ SEES_ONLY = {
     "tracking": {"errors", "config", "files", "data", "checkpoint", "translator", "run_lock", "run_log"},
     "batch_translation": {"errors", "cores", "config", "files", "data", "checkpoint", "translator"},
     "reranking": {"errors", "files", "search", "checkpoint", "metrics", "translator"},
-    "comparison": {"errors", "files", "config", "metrics", "data", "translator", "explore"},
-    "server": {"errors", "cores", "checkpoint", "memory", "documents", "audio", "translator", "explore"},
+    "comparison": {"errors", "languages", "files", "config", "metrics", "data", "translator", "explore"},
+    "server": {"errors", "cores", "languages", "checkpoint", "memory", "documents", "audio", "translator", "explore"},
     "exchange": {
         *("errors", "files", "config", "device", "text", "model", "search", "tensor_file", "data", "checkpoint"),
         "translator",

@@ -1,5 +1,8 @@
 """Which model a budget of minutes gets: fitted to data, machine and time together."""
 
+from dataclasses import replace
+from time import perf_counter
+
 import pytest
 
 from transduce.config import (
@@ -7,6 +10,7 @@ from transduce.config import (
     FitRequest,
     SideCounts,
     Time,
+    TrainConfig,
     assignments,
     build,
     cpu_machine,
@@ -28,6 +32,7 @@ from transduce.config.budget import (
     muon_rate,
     with_muon,
 )
+from transduce.training.speed import time_for
 
 WORDS, LETTERS, SOUNDS = SideCounts(6.5, 20_000, 35.0), SideCounts(1.0, 90_000, 8.0), SideCounts(6.5, 70, 19.0)
 TATOEBA = Counts(156_406, WORDS, WORDS)
@@ -39,6 +44,17 @@ def fitted(counts: Counts, machine: Machine, minutes: float, *settings: str):  #
     layer = assignments([f"train.minutes={minutes}", *settings])
     found = fit(counts, FitRequest.of(layer), Time(machine, 0.8 * 60 * minutes))
     return build(found.layer, layer), found
+
+
+def text_fitted(characters: int, machine: Machine, minutes: float, *settings: str):  # type: ignore[no-untyped-def]
+    layer = assignments(["model.family=decoder", "data.task=text", f"train.minutes={minutes}", *settings])
+    found = fit_text(characters, machine.muon == 0, FitRequest.of(layer), Time(machine, 0.8 * 60 * minutes))
+    return build(found.layer, layer), found
+
+
+def spoken(hours: float, characters: float = 70.0) -> Counts:
+    side = SideCounts(characters / 6, 5_000, characters)
+    return Counts(round(hours * 3600 * 14 / characters), side, side, audio=True)
 
 
 def only(tokens: int) -> Batches:
@@ -181,7 +197,7 @@ def test_minutes_leave_the_pauses_to_the_plan_and_learn_the_vocabulary_from_less
     assert config.data.vocabulary_sample == 50_000
 
 
-@pytest.mark.parametrize("task", ["translation", "symbols"])
+@pytest.mark.parametrize("task", list(SIZES))
 def test_thresholds_fall_with_the_size(task: str) -> None:
     thresholds = [least for least, _ in SIZES[task]]
     assert thresholds == sorted(thresholds, reverse=True)
@@ -214,3 +230,145 @@ def test_a_batch_that_was_asked_for_is_what_the_rest_is_fitted_to() -> None:
     assert config.train.tokens_per_batch == 8_192
     tokens = 60 * 3 * QUIET.tokens_per_second(Size(config.model.d_model, 4, config.model.num_encoder_layers), 8_000)
     assert config.train.warmup_steps < 0.1 * tokens / 8_192 + 1
+
+
+# --- language models ---------------------------------------------------------------------------------------------
+
+SHAKESPEARE = 1_000_000  # characters
+
+
+@pytest.mark.parametrize("machine", [QUIET, BUSY], ids=["quiet", "busy"])
+@pytest.mark.parametrize("minutes", [1, 3, 6, 60])
+def test_a_language_model_gets_enough_steps_and_a_share_of_them_as_warm_up(machine: Machine, minutes: float) -> None:
+    """Seen before: a warm-up of 98 steps in a run of 217, whose size did not depend on the minutes."""
+    config, found = text_fitted(SHAKESPEARE, machine, minutes)
+    work = Work("text", 100, 0.0, SHAKESPEARE)
+    size = Size(config.model.d_model, config.model.num_heads, config.model.num_decoder_layers)
+    batches, seconds = only(config.train.tokens_per_batch), 48 * minutes
+    choice = with_muon(machine, seconds, work, for_size(machine, seconds, work, size, batches), batches)
+    assert choice.steps > 200
+    assert 0.03 * choice.steps - 1 <= config.train.warmup_steps <= 0.1 * choice.steps
+    said = found.summary(config)
+    assert said.startswith(f"1,000,000 characters in {minutes} minute{'s' * (minutes > 1)} on a CPU: ")
+    assert f", d_model {size.d_model}, " in said
+    assert ", about " in said
+
+
+def test_more_time_never_makes_a_language_model_smaller() -> None:
+    shapes = [text_fitted(SHAKESPEARE, QUIET, minutes)[0].model for minutes in (0.1, 1, 3, 6, 20, 60, 600, 10_000)]
+    sizes = [(model.d_model, model.num_decoder_layers) for model in shapes]
+    assert sizes == sorted(sizes)
+    assert (sizes[0], sizes[-1]) == ((64, 2), (384, 6)), "from the smallest to what the text supports"
+    assert text_fitted(SHAKESPEARE, gpu_machine(7e14), 1)[0].model.d_model == 384
+    assert text_fitted(2_000_000_000, gpu_machine(7e14), 600)[0].model.d_model == 768
+
+
+def test_dropout_of_a_language_model_is_for_text_that_is_read_often() -> None:
+    rates = [text_fitted(SHAKESPEARE, QUIET, minutes)[0].model.dropout for minutes in (3, 60, 6_000)]
+    assert rates == [0.0, 0.1, 0.25]
+    small = text_fitted(SHAKESPEARE, QUIET, 6_000, "model.d_model=128", "model.num_decoder_layers=4")[0].model
+    assert (small.dropout, small.context) == (0.1, 128), "a small model does not overfit so soon"
+
+
+def test_a_language_model_keeps_what_was_asked_for() -> None:
+    config, _ = text_fitted(SHAKESPEARE, QUIET, 5, "model.d_model=192", "train.tokens_per_batch=4096")
+    assert (config.model.d_model, config.train.tokens_per_batch) == (192, 4_096)
+    adam, _ = text_fitted(SHAKESPEARE, QUIET, 5, "train.optimizer=adamw")
+    muon, _ = text_fitted(SHAKESPEARE, QUIET, 5)
+    assert (adam.train.optimizer, muon.train.optimizer) == ("adamw", "muon")
+    assert muon.train.learning_rate == 2 * adam.train.learning_rate
+    assert text_fitted(SHAKESPEARE, gpu_machine(7e14), 1)[0].train.optimizer == "adamw"
+
+
+def test_little_time_for_a_language_model_is_said() -> None:
+    (warning,) = text_fitted(SHAKESPEARE, QUIET, 1)[1].warnings
+    assert "epochs in 1 minute, and a model for this data keeps improving up to about 30" in warning
+    assert "(d_model 384, 6 layers, 30 epochs) would take about" in warning
+    assert text_fitted(SHAKESPEARE, gpu_machine(7e14), 2)[1].warnings == []
+
+
+@pytest.mark.parametrize("asked", [FitRequest(), FitRequest(steps=100), FitRequest(epochs=2.0)])
+def test_without_minutes_a_language_model_has_the_settings_of_the_text_and_the_device(asked: FitRequest) -> None:
+    on_cpu, on_gpu = (fit_text(SHAKESPEARE, on_gpu, asked).layer for on_gpu in (False, True))
+    shape = ("d_model", "num_heads", "num_decoder_layers", "context", "dropout")
+    assert [on_cpu["model"][name] for name in shape] == [128, 4, 4, 128, 0.1]
+    assert [on_gpu["model"][name] for name in shape] == [384, 6, 6, 256, 0.25]
+    assert [layer["train"]["tokens_per_batch"] for layer in (on_cpu, on_gpu)] == [2_048, 16_384]
+    steps = asked.steps or round((asked.epochs or 4) * SHAKESPEARE / 2_048)
+    assert on_cpu["train"]["warmup_steps"] == steps // 20
+    assert "vocabulary_sample" not in on_cpu["data"]
+
+
+# --- speech ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("machine", [QUIET, BUSY], ids=["quiet", "busy"])
+@pytest.mark.parametrize("minutes", [1, 3, 10, 60])
+def test_speech_gets_enough_steps_and_a_share_of_them_as_warm_up(machine: Machine, minutes: float) -> None:
+    """Seen before: 25 steps of 2,048 tokens in three minutes, 24 of them warm-up, and no word right."""
+    counts = spoken(0.2, characters=4.0)
+    config, found = fitted(counts, machine, minutes, "model.family=speech")
+    work = Work("speech", 100, (4 / 14 + 0.1) * 25 / 5, 5.0 * counts.pairs)
+    size = Size(config.model.d_model, 4, config.model.num_decoder_layers)
+    choice = for_size(machine, 48 * minutes, work, size, only(config.train.tokens_per_batch))
+    assert choice.steps > 200
+    assert 0.03 * choice.steps - 1 <= config.train.warmup_steps <= 0.1 * choice.steps
+    assert config.model.num_encoder_layers == 2 * config.model.num_decoder_layers
+    assert f"in {minutes} minute{'s' * (minutes > 1)}: speech:" in found.summary(config)
+    assert choice.tokens > 10 * work.tokens_per_epoch, "no larger model than hears the recordings ten times"
+
+
+def test_more_time_never_makes_a_speech_model_smaller() -> None:
+    for hours in (0.2, 7.0, 50.0):
+        models = [fitted(spoken(hours), QUIET, minutes, "model.family=speech")[0].model for minutes in (1, 5, 30, 120, 900, 90_000)]  # fmt: skip
+        sizes = [(model.d_model, model.num_decoder_layers) for model in models]
+        assert sizes == sorted(sizes)
+        assert (sizes[0], sizes[-1]) == ((64, 1), (256, 4) if hours > 10 else (144, 3))
+
+
+def test_speech_is_masked_less_where_there_are_few_epochs() -> None:
+    few, many = (fitted(spoken(7.0), QUIET, minutes, "model.family=speech")[0].data for minutes in (30, 3_000))
+    assert (few.frequency_masks, few.time_masks) == (1, 1)
+    assert (many.frequency_masks, many.time_masks) == (2, 5)
+
+
+def test_a_speech_model_that_was_asked_for_gets_batches_that_suit_it() -> None:
+    shape = ("model.family=speech", "model.d_model=144", "model.num_encoder_layers=6", "model.num_decoder_layers=3")
+    config, _ = fitted(spoken(7.0), QUIET, 10, *shape)
+    assert (config.model.d_model, config.model.num_encoder_layers) == (144, 6)
+    assert config.train.tokens_per_batch < 2_048
+    assert FitRequest.of(assignments(list(shape))).size == Size(144, 4, 3)
+
+
+def test_features_take_their_time_from_the_budget_of_speech(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Longer on a CPU that others use too; texts take next to none."""
+
+    def seconds(counts: Counts, speed: float) -> float:
+        monkeypatch.setattr("transduce.training.speed.measure_cpu", lambda device, seconds: cpu_machine(speed))
+        asked = FitRequest(minutes=10.0)
+        time = time_for(TrainConfig(device="cpu"), counts, asked, perf_counter())
+        assert time is not None
+        return time.seconds
+
+    hour = spoken(1.0)
+    of_text = seconds(replace(hour, audio=False), 9_400)
+    assert of_text == pytest.approx(0.9 * 597, rel=0.05)
+    assert of_text - seconds(hour, 9_400) == pytest.approx(0.9 * 24, rel=0.1)
+    assert of_text - seconds(hour, 940) == pytest.approx(0.9 * 240, rel=0.1)
+    assert seconds(spoken(100.0), 940) == 0.2 * 600, "some of the budget is left for training"
+
+
+def test_time_for_speech_is_said_once() -> None:
+    """Below ten epochs the clock says how many minutes are needed, when it has measured a step."""
+    assert fitted(spoken(7.0), QUIET, 3, "model.family=speech")[1].warnings == []
+    (warning,) = fitted(spoken(7.0), QUIET, 10, "model.family=speech")[1].warnings
+    assert "keeps improving up to about 100: expect a weaker model" in warning
+    assert "(speech: 6 + 3 layers, convolutions of 15, d_model 144, 100 epochs) would take about" in warning
+
+
+@pytest.mark.parametrize("asked", [FitRequest(), FitRequest(steps=100), FitRequest(epochs=2.0)])
+def test_without_minutes_speech_has_the_settings_of_its_hours(asked: FitRequest) -> None:
+    layer = fit(spoken(7.0), replace(asked, family="speech"), None).layer
+    assert [layer["model"][name] for name in ("d_model", "num_encoder_layers", "num_decoder_layers")] == [144, 6, 3]
+    assert (layer["train"]["tokens_per_batch"], layer["train"]["learning_rate"]) == (2_048, 1e-3)
+    assert (layer["data"]["frequency_masks"], layer["data"]["time_masks"]) == (2, 5)

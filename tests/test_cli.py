@@ -20,9 +20,11 @@ import pytest
 from folders import edit_config
 
 import transduce
-from transduce.cli import main
+from transduce.checkpoint import RunFolder
+from transduce.cli import line_display, main
 from transduce.cli.notices import Notices
 from transduce.config import Config, DataConfig
+from transduce.run_lock import alone_in
 from transduce.translator import LoadOptions, Translation, Translator, open_folder
 from transduce.translator.evaluation import TestSet, evaluate, merges_references, score_texts
 
@@ -312,6 +314,35 @@ def test_evaluate_as_text_and_json(model: Path, tmp_path: Path, capsys: pytest.C
     report = json.loads(capsys.readouterr().out)
     assert report["scores"]["exact match"]["value"] == 100
     assert report["sentences"] == 2
+
+
+@pytest.mark.parametrize("engine", ["torch", "ct2"])
+def test_evaluate_shows_how_far_it_is(
+    model: Path, tmp_path: Path, engine: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if engine == "ct2":
+        pytest.importorskip("ctranslate2")
+    monkeypatch.setattr(line_display, "PLAIN_EVERY_S", -1.0)
+    monkeypatch.setattr("transduce.translator.ct2_engine.Ct2Engine.BATCH_POSITIONS", 16)
+    monkeypatch.setattr("transduce.translator.torch_engine.TorchEngine.POSITIONS", {"cpu": 16, "cuda": 16})
+    (tmp_path / "test.tsv").write_text("".join(f"{word}\t{' '.join(word.upper())}\n" for word in [*WORDS, WORDS[0]]))
+    command = ["evaluate", str(model), str(tmp_path / "test.tsv"), "--engine", engine, "--beam", "1"]
+    assert main(command) == 0
+    shown = [line for line in capsys.readouterr().err.splitlines() if line.startswith("translated ")]
+    assert len(shown) > 1
+    assert shown[-1] == f"translated {len(set(WORDS))} of {len(set(WORDS))} lines"  # equal sources are translated once
+    for silent in ("--quiet", "--json"):
+        assert main([*command, silent]) == 0
+        assert "translated" not in capsys.readouterr().err
+
+
+def test_evaluate_has_a_progress_bar_on_a_terminal(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rich.console.Console.is_terminal", True)
+    (tmp_path / "test.tsv").write_text("ab\tA B\n")
+    assert main(["evaluate", str(model), str(tmp_path / "test.tsv"), "--engine", "torch"]) == 0
+    assert "translated 1 of 1 lines" in capsys.readouterr().err
 
 
 def test_evaluate_line_by_line_where_asked(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -693,7 +724,48 @@ def test_too_few_sources_to_hold_any_out(tmp_path: Path, capsys: pytest.CaptureF
 def test_a_folder_without_weights(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     copied = shutil.copytree(model, tmp_path / "run", ignore=shutil.ignore_patterns("*.safetensors", "ct2"))
     assert main(["translate", str(copied)]) == 2
-    assert "the folder has no weights: neither best.safetensors nor last.safetensors" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "the folder has no weights: neither best.safetensors nor last.safetensors" in said
+    assert f"`transduce train {copied}` trains it" in said
+
+
+def test_a_run_that_is_training_has_no_weights_yet(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copied = shutil.copytree(model, tmp_path / "run", ignore=shutil.ignore_patterns("*.safetensors", "ct2"))
+    events = [{"event": "train", "step": 7}, {"event": "train", "step": 1_200}]
+    (copied / "metrics.jsonl").write_text("".join(f"{json.dumps(event)}\n" for event in events))
+    with alone_in(RunFolder(copied)):
+        for command in (["translate", str(copied)], ["evaluate", str(copied), str(model.parent / "valid.tsv")]):
+            assert main(command) == 2
+            expected = f"{copied}: training is in progress (step 1,200) and has saved no weights yet: wait for its first checkpoint"
+            assert capsys.readouterr().err == f"transduce: {expected}\n"
+
+
+def test_weights_of_a_run_that_is_not_finished(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    copied = shutil.copytree(model, tmp_path / "run", ignore=shutil.ignore_patterns("README.md"))
+    log = (copied / "metrics.jsonl").read_text().splitlines(keepends=True)
+    assert json.loads(log[-1])["event"] == "finished"
+    (copied / "metrics.jsonl").write_text("".join(log[:-1]))
+    (copied / "in").write_text("ab\n")
+    step = json.loads(log[-1])["step"]
+    for command in (
+        ["translate", str(copied), str(copied / "in")],
+        ["evaluate", str(copied), str(model.parent / "valid.tsv")],
+    ):
+        assert main(command) == 0
+        stopped = f"{copied}: training was stopped (step {step:,}) before the end of its budget; `transduce train {copied}` resumes it"
+        assert capsys.readouterr().err.count(stopped) == 1
+        with alone_in(RunFolder(copied)):
+            assert main(command) == 0
+        assert (
+            f"{copied}: training is in progress (step {step:,}); these are its weights so far"
+            in capsys.readouterr().err
+        )
+        assert main([*command, "--quiet"]) == 0
+        assert "training" not in capsys.readouterr().err
+        assert main([str(model) if part == str(copied) else part for part in command]) == 0
+        assert "training" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,9 @@
 """The clock of a run: when it ends, when it pauses, and how much is left."""
 
+import re
 import time
+
+import pytest
 
 from transduce.config import TrainConfig
 from transduce.training.clock import Clock
@@ -43,6 +46,48 @@ def test_a_run_pauses_where_its_plan_says() -> None:
     assert not due.validates
 
 
+def test_the_time_left_of_steps_follows_the_measured_pace() -> None:
+    progress = Progress()
+    run = clock(TrainConfig(steps=100, validate_every=50, checkpoint_every=50), progress)
+    run.costs = Costs(step=9.0, validation=3.0, checkpoint=1.0, closing=2.0, averages=False)
+    assert run.run_time().left == pytest.approx(
+        100 * 9 + 3 + 1 + run.costs.ending
+    )  # the estimate, before the first step
+    run.restart_pace()
+    run._paced = (0, run._paced[1] - 24.0)
+    run.validated(3.0)
+    run.saved(1.0)
+    progress.step = 40  # 20 s of steps: the validation and the checkpoint do not count
+    left = run.run_time()
+    assert left.left == pytest.approx(60 * 0.5 + 3 + 1 + run.costs.ending, rel=0.01)
+    assert left.minutes == 0
+
+
+def test_the_time_of_a_budget_in_minutes_is_its_share() -> None:
+    plan = Plan(5.0, 0.0, 0, 1.0, last_step=100, pause=50, validates=False, lines=10)
+    passed = clock(TrainConfig(steps=0, minutes=5.0), Progress(step=30, plan=plan), spent=126.0).run_time()
+    assert (passed.minutes, round(passed.passed), round(passed.left)) == (5.0, 126, 174)
+
+
 def test_a_finished_run_with_fewer_minutes_than_it_had_is_over() -> None:
     assert clock(TrainConfig(steps=0, minutes=1.0), Progress(step=5, spent=90.0)).is_over
     assert not clock(TrainConfig(steps=0, minutes=2.0), Progress(step=5, spent=90.0)).is_over
+
+
+def planned(minutes: float, seconds_per_step: float) -> Clock:
+    """The clock of a run before its first step, 30 seconds after the start of the command."""
+    run = clock(TrainConfig(steps=0, minutes=minutes), Progress(), spent=30.0)
+    run.costs = Costs(step=seconds_per_step, validation=2.0, checkpoint=0.1)
+    run.revise(run.first_plan(0.1, 20))
+    return run
+
+
+def test_too_few_epochs_are_said_with_the_minutes_that_are_enough() -> None:
+    said = planned(3.0, seconds_per_step=5.0).few_epochs(10)
+    assert said.startswith("warning: 3 minutes are enough for 2.")
+    assert "such a model learns little in fewer than 10: give it about" in said
+    (minutes,) = re.findall(r"about (\d+) minutes \(--minutes\)$", said)
+    assert 9 < int(minutes) < 15, "100 steps of 5 seconds, and the start"
+    assert planned(float(minutes), seconds_per_step=5.0).few_epochs(10) == ""
+    assert planned(3.0, seconds_per_step=0.1).few_epochs(10) == ""
+    assert planned(3.0, seconds_per_step=5.0).few_epochs(0) == "", "a family without such a limit"

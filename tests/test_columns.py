@@ -2,6 +2,8 @@
 
 import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,12 +11,16 @@ import pytest
 import transduce
 from transduce.checkpoint import RunFolder
 from transduce.cli import main
+from transduce.cli.notices import Notices
 from transduce.config import build
-from transduce.config.columns import Columns
+from transduce.config.columns import Columns, features_as_written
 from transduce.data import Corpus, describe_columns, infer_columns, scan
+from transduce.data.headers import named_sides
 from transduce.data.layout import looks_like_features
+from transduce.data.store import Rules, open_or_build
 from transduce.errors import DataError, SettingError
-from transduce.translator import read_config
+from transduce.text import UNKNOWN, Vocabulary
+from transduce.translator import Translation, read_config
 
 VERBS = ["gehen", "sehen", "hören", "lesen", "machen", "sagen", "leben", "lachen", "kaufen", "suchen"]
 FORMS = [
@@ -163,6 +169,49 @@ def test_the_layout_is_recognised(
     assert (found.setting if found else None) == expected
 
 
+@pytest.mark.parametrize(
+    ("header", "languages", "sides"),
+    [
+        ("word ipa", "", "word ipa"),
+        ("IPA Word", "", "Word IPA"),
+        ("German English", "", "German English"),
+        ("German English", "en de", "English German"),
+        ("de en", "", "de en"),
+        ("id English German", "", "English German"),
+        ("pt en", "en pt-BR", "en pt"),
+        ("de en", "de fr", ""),
+        ("de Hallo en", "", ""),
+        ("id en", "", ""),
+        ("id en", "id en", "id en"),
+        ("no no", "", ""),
+        ("German Deutsch", "", ""),
+        ("word words", "", ""),
+        ("form ipa", "", ""),
+    ],
+)
+def test_columns_are_named_by_usual_words_or_languages(header: str, languages: str, sides: str) -> None:
+    assert named_sides(header.split(), languages.split()) == tuple(sides.split())
+
+
+def test_a_header_line_is_no_pair_whatever_the_settings(tmp_path: Path) -> None:
+    group = table(tmp_path / "a.tsv", [("Hallo", "Hello")], ("German", "English"))
+    assert pairs_of(group) == pairs_of(group, "source=1", "target=2") == [("Hallo", "Hello")]
+    assert pairs_of(group, languages=("en", "de")) == [("Hello", "Hallo")]
+    assert pairs_of(group, "source=2", "target=1", languages=("de", "en")) == [("Hello", "Hallo")]
+    names = f"first line of {group[0]} taken as header: German, English; columns"
+    assert describe_columns(Corpus((group,))) == [f"{names}: source=German, target=English"]
+    assert describe_columns(Corpus((group,), columns=Columns("2", "1"))) == [f"{names}: source=2, target=1"]
+    other = table(tmp_path / "b.tsv", [("Hallo", "Hello")])
+    assert pairs_of(other) == [("Hallo", "Hello")]
+    assert describe_columns(Corpus((other,))) == []
+
+
+def test_features_as_written() -> None:
+    assert features_as_written("gehen ;V;PST") == "gehen V;PST"
+    assert features_as_written("zu ; gehen ;V") == "zu ; gehen V"
+    assert features_as_written("ein ; Satz") == "ein ; Satz"
+
+
 def test_features_of_jsonl_are_recognised(tmp_path: Path) -> None:
     records: list[dict[str, object]] = [{"source": s, "features": f, "target": t, "id": 1} for s, f, t in FORMS]
     group = jsonl(tmp_path / "a.jsonl", records)
@@ -275,6 +324,161 @@ def test_evaluate_and_score_read_the_columns_of_training(
     assert "columns of" in capsys.readouterr().err
     assert main(["score", str(inflection), plain, "--columns", "nonsense"]) == 2
     assert "'nonsense' is not one of source=, features= and target=" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["score RUN FILE", "evaluate RUN FILE", "compare A=RUN B=RUN --source FILE --json", "doctor --train FILE --json"],
+)
+def test_all_commands_recognise_the_same_header_line(
+    inflection: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    """Also where the training data had none."""
+    (plain,) = table(tmp_path / "a.tsv", FORMS[:12])
+    (headed,) = table(tmp_path / "b.tsv", FORMS[:12], ("Lemma", "Features", "Form"))
+    said = f"first line of {headed} taken as header: Lemma, Features, Form; columns: source="
+    printed = []
+    for path in (plain, headed):
+        assert main(command.replace("RUN", str(inflection)).replace("FILE", path).split()) == 0
+        captured = capsys.readouterr()
+        assert (said in captured.err) == (path == headed)
+        printed.append(captured.out)
+    assert pairs_in(printed[0]) == pairs_in(printed[1]) == 12 if "json" in command else printed[0] == printed[1]
+
+
+def pairs_in(report: str) -> int:
+    read = json.loads(report)
+    return int(read["sentences"] if "sentences" in read else read["pairs"])
+
+
+def test_training_takes_a_header_line_as_such(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (train,) = table(tmp_path / "train.tsv", [(f"w{n:b}", " ".join(f"{n:b}")) for n in range(300)], ("word", "ipa"))
+    (test,) = table(tmp_path / "test.tsv", [("w101", "1 0 1"), ("w11", "1 1")], ("word", "ipa"))
+    run = str(tmp_path / "run")
+    assert main(["train", run, "--train", train, "--valid", test, "--set", *TINY, f"data.cache={tmp_path}/c"]) == 0
+    said = capsys.readouterr().err
+    for path in (train, test):
+        assert f"first line of {path} taken as header: word, ipa; columns: source=word, target=ipa" in said
+    assert "training data: 300 pairs" in said
+    assert main(["evaluate", run, test]) == 0
+    said = capsys.readouterr().err
+    assert f"first line of {test} taken as header: word, ipa" in said
+    assert "2 sentences in" in said
+
+
+# --- features that did not occur in training
+
+
+def test_each_feature_is_one_symbol_and_an_unseen_one_is_unknown(inflection: Path) -> None:
+    """`PSTX` begins like the known feature `PST`."""
+    translator = transduce.load(inflection, engine="torch")
+    vocabulary = translator.vocabularies.source
+    known = translator.source_ids("gehen\tV;PST;1;SG")
+    assert known == vocabulary.encode(["gehen ;V;PST;1;SG"])[0]
+    assert vocabulary.pieces(known)[-5:] == [";V", ";PST", ";1", ";SG", "</s>"]
+    for features, unseen in {
+        "V;PSTX;1;SG": [1],
+        "W;PST;1;SG": [0],
+        "W;PSTX;X;Y": [0, 1, 2, 3],
+        "V;PST;1;SGX": [3],
+    }.items():
+        ids = translator.source_ids(f"gehen\t{features}")
+        assert ids == [UNKNOWN if at - len(known) + 5 in unseen else one for at, one in enumerate(known)]
+        assert translator.source_ids("gehen " + "".join(f";{one}" for one in features.split(";"))) == ids
+    (found,) = translator.stream(["gehen\tV;PSTX;1;Y"])
+    assert (found.unseen_features, found.unknown, found.source) == (("PSTX", "Y"), 2, "gehen ;V;PSTX;1;Y")
+    for line in ("gehen", "gehen ; sehen", ""):
+        assert translator.source_ids(line) == vocabulary.encode([line])[0]
+    assert translator.align(["gehen\tV;PSTX"], ["ging"])[0]
+
+
+def test_fine_tuning_learns_unseen_features_as_translation_reads_them(
+    inflection: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (train,) = table(tmp_path / "train.tsv", [("gehen", "V;PSTX;1;SG", "gingx"), ("sehen", "V;PSTX;Y;SG", "sahx")] * 20)
+    run, cache = tmp_path / "tuned", tmp_path / "cache"
+    settings = ["train.steps=1", "train.threads=1", "train.tokens_per_batch=200", f"data.cache={cache}"]
+    assert (
+        main(["train", str(run), "--train", train, "--valid", train, "--from", str(inflection), "--set", *settings])
+        == 0
+    )
+    said = capsys.readouterr().err
+    assert (
+        f"the vocabulary of {inflection} does not have these features, so the model cannot tell them apart: PSTX, Y;"
+        in said
+    )
+    translator = transduce.load(run, engine="torch")
+    corpus = Corpus(((train,),), columns=Columns("1", "3", "2"))
+    store = open_or_build(corpus, scan(corpus, 10), translator.vocabularies, Rules.for_validation(100), cache)
+    read = [translator.source_ids(line) for line in ("gehen\tV;PSTX;1;SG", "sehen\tV;PSTX;Y;SG")]
+    assert [store.source(number).tolist() for number in (0, 1)] == read
+
+
+def test_unseen_features_are_said(
+    inflection: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (pairs,) = table(
+        tmp_path / "a.tsv", [("gehen", "V;PSTX", "ging"), ("sehen", "V;PSTX", "sah"), ("gehen", "V;PST", "ging")]
+    )
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(Path(pairs).read_bytes())))
+    for command in (
+        ["translate", str(inflection)],
+        ["evaluate", str(inflection), pairs],
+        ["score", str(inflection), pairs],
+    ):
+        assert main(command) == 0
+        said = capsys.readouterr().err
+        known = "known features: 1, 2, NFIN, PRS, PST, SG, V\n"
+        assert f"feature PSTX did not occur in training and is unknown (2 lines); {known}" in said
+        assert "not in the vocabulary" not in said
+
+
+def test_long_lists_of_features_are_shortened(capsys: pytest.CaptureFixture[str]) -> None:
+    notices = Notices()
+    notices.known_features = [f"K{n}" for n in range(42)]
+    notices.add_all([Translation("a", [], unknown=1, unseen_features=(f"X{n}",)) for n in range(7)]).print()
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].endswith("K39 and 2 more")
+    assert [line for line in lines if "2 more features did not occur in training" in line]
+
+
+def test_the_server_names_unseen_features(inflection: Path) -> None:
+    pytest.importorskip("fastapi")
+    pytest.importorskip("httpx")
+    from serving import Client, make_service
+
+    client = Client(make_service([inflection], "torch"))
+    answer = client.post("/v1/translate", {"text": ["gehen\tV;PSTX", "gehen\tV;PST"]}).json()
+    unseen, seen = (text["sentences"][0] for text in answer["translations"])
+    assert (unseen["unseen_features"], unseen["unknown"]) == (["PSTX"], 1)
+    assert "unseen_features" not in seen
+
+
+@pytest.mark.parametrize(
+    ("to", "package", "sample"),
+    [
+        ("ct2", "ctranslate2", ""),
+        ("onnx", "onnxruntime", ""),
+        ("hf", "transformers", ""),
+        ("ct2", "ctranslate2", "gehen\n"),
+    ],
+)
+def test_exports_show_how_features_are_written(
+    inflection: Path, tmp_path: Path, to: str, package: str, sample: str
+) -> None:
+    """With a real line if there is one; in a process of its own, because ONNX cannot trace functions whose types are checked."""
+    pytest.importorskip(package)
+    (tmp_path / "sample").write_text(sample)
+    lines = ["--sample", str(tmp_path / "sample")] if sample else []
+    command = [sys.executable, "-m", "transduce", "export", str(inflection), str(tmp_path / to), "--to", to, *lines]
+    subprocess.run(command, check=True, capture_output=True)
+    card = (tmp_path / to / "README.md").read_text(encoding="utf-8")
+    shown, symbols = ("word ;1", [";1"]) if sample else ("gehen ;V;PRS;1;SG", [";V", ";PRS", ";1", ";SG"])
+    assert f'"{shown}"' in card.split("```python\n")[1].split("```")[0]
+    assert '"..."' not in card
+    assert f"each after a semicolon: `{shown}`. Known features: `1` `2` `NFIN` `PRS` `PST` `SG` `V`." in card
+    pieces = Vocabulary.load(tmp_path / to / "source.spm").written(shown)
+    assert pieces[-1 - len(symbols) :] == [*symbols, "</s>"]
 
 
 def test_lines_without_features_are_said(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -93,6 +93,7 @@ REFUSED = [
     ("data.source_units=char", "data.joint = true needs equal units"),
     ("data.vocabulary_size=3", "data.vocabulary_size = 3: must be at least 8"),
     ("data.source_units=char data.target_units=char data.subword_sampling=0.1", "data.subword_sampling = 0.1 needs"),
+    ("data.task=speech model.family=speech data.concatenate=0.5", "data.concatenate = 0.5 is for pairs of text"),
     ("data.languages=en", "give two, source and target, or none"),
     ("data.weights=3,much", r"data.weights = 3,much: 'much' is not a number"),
     ("data.weights=3,,1", "'' is not a number"),

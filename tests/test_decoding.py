@@ -407,3 +407,11 @@ def test_an_engine_of_slots_finds_the_same_on_a_gpu(norm: str, beam: int) -> Non
         for kind in (SlotEngine, TorchEngine)
     )
     assert sum(one[0].tokens == other[0].tokens for one, other in zip(ours, theirs, strict=True)) > 0.7 * len(asked)
+
+
+def test_every_block_that_is_done_is_reported() -> None:
+    engine, done = SlotEngine(make(), Device("cpu", bf16=False), PAD, PAD, END), list[int]()
+    counts = [3, 1, 2]
+    blocks = [SearchBlock(sources(4) * count, [[]] * count, searched=done.append) for count in counts]
+    list(engine.stream(blocks, SearchRequest(beam=2, max_extra=3)))
+    assert done == counts

@@ -15,7 +15,7 @@ from transduce.translator import LoadOptions
 def test_auto_is_float32_on_cpus() -> None:
     device = choose_device("cpu", "auto", threads=1)
     assert (device.kind, device.bf16) == ("cpu", False)
-    assert device.name == "CPU, 1 threads"
+    assert device.name == "CPU, 1 thread"
     with device.mixed_precision():
         assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.float32
 
@@ -65,3 +65,9 @@ def test_more_threads_than_make_sense_are_refused(cores: int, most: int, monkeyp
         LoadOptions(threads=most + 1)
     with pytest.raises(SettingError, match="must be at most"):
         choose_device("cpu", threads=most + 1)
+
+
+def test_several_threads_are_plural(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = choose_device("cpu", threads=1)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    assert device.name == "CPU, 2 threads"

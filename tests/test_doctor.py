@@ -16,7 +16,7 @@ import transduce
 from transduce.cli import main
 from transduce.config import DataConfig
 from transduce.data import Corpus, scan
-from transduce.diagnosis import Report, reading
+from transduce.diagnosis import Report, examination, reading
 from transduce.diagnosis.analysis import Side
 from transduce.diagnosis.characters import character_rules, not_normal
 from transduce.diagnosis.drift import RULE as RULE_OF_DRIFT
@@ -515,6 +515,24 @@ def test_the_command_prints_a_ranked_list(tmp_path: Path, capsys: pytest.Capture
     code, out, _ = run(capsys, "--fast", "--train", *write(tmp_path, "good", TRAIN))
     assert code == 0
     assert out.splitlines()[1].startswith("0 serious, 0 worth a look")
+
+
+def test_the_command_says_what_it_could_not_look_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(examination, "find_spec", lambda package: None)
+    files = write(tmp_path, "train", TRAIN)
+    mojibake = "mojibake (needs the package ftfy)"
+    languages = "swapped files and texts in a third language (needs the package lingua)"
+    remedy = "Install what is missing: pip install 'transduce[doctor]'."
+    sought = {
+        "--set data.task=translation": f"{mojibake}, and {languages}",
+        "--set data.task=translation --fast": mojibake,
+        "--set data.task=symbols": mojibake,  # has no languages
+    }
+    for options, missing in sought.items():
+        _, out, _ = run(capsys, "--train", *files, *options.split())
+        assert f"Not looked for: {missing}. {remedy}" in " ".join(out.split())
 
 
 def test_the_command_prints_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,16 +1,23 @@
 """The wrong language or script: suspects by their words, lingua's verdict, and writing systems."""
 
 import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from pretend_pairs import block_of, pretend_pairs, side_of
 
+from transduce.config import DataConfig
+from transduce.data import Corpus, scan
 from transduce.diagnosis import detection
 from transduce.diagnosis.analysis import Context
+from transduce.diagnosis.detection import contradiction
 from transduce.diagnosis.findings import Finding
 from transduce.diagnosis.language import LanguageAnalysis
 from transduce.diagnosis.profiles import suspects
+from transduce.diagnosis.quick import quick_findings
 from transduce.diagnosis.script import ScriptAnalysis, lines_in_other_scripts
 
 Pairs = list[tuple[str, str]]
@@ -122,8 +129,73 @@ class TestWithLingua:
         swapped = planted(english_german(1_000), [10, 500, 900])
         assert analysed(swapped, ("en", "en-GB"))[0] == []
 
+    @pytest.mark.parametrize("languages", [("fr", "it"), ("en", "it"), ("fr", "de"), ("iba", "fr")])
+    def test_files_in_other_languages_than_they_should_be(self, languages: tuple[str, ...]) -> None:
+        (finding,), analysis = analysed(english_german(1_000), languages)
+        assert (finding.rule, finding.severity, finding.count) == ("wrong_language", "serious", 1_000)
+        says = f"--languages says {' to '.join(languages)}, but the sources look English and the targets look German"
+        assert finding.explanation.startswith(says)
+        assert "Correct --languages" in finding.advice
+        assert analysis.concerned() == {}
+
+    def test_only_the_files_of_one_option_are_in_another_language(self) -> None:
+        analysis = LanguageAnalysis(Context(languages=("en", "de")))
+        for group, pairs in enumerate([english_german(400), [(source, source) for source, _ in english_german(300)]]):
+            block = block_of(pairs)
+            analysis.add(replace(block.place, group=group), analysis.observe(block))
+        (finding,) = analysis.finish()
+        assert (finding.rule, finding.count) == ("wrong_language", 300)
+        assert "the targets look English" in finding.explanation
+
+    def test_related_languages_are_not_confused(self) -> None:
+        chance = random.Random(3)
+        words = (
+            "kuća i mali vrt iza stare crkve prodani su ljudima koji žive blizu ove rijeke jer nisu imali novca".split()
+        )
+        texts = [sentence(words, chance) for _ in range(100)]
+        assert contradiction(("hr", "sr"), (texts, texts)) is None
+        found = contradiction(("hr", "sl"), (texts, texts))
+        assert found is not None
+        assert not found.swapped
+
+    def test_few_texts_are_not_judged(self) -> None:
+        sides = tuple(zip(*english_german(8), strict=True))
+        assert contradiction(("fr", "it"), sides) is None
+
+    @pytest.mark.parametrize(
+        ("languages", "advice"),
+        [
+            (("de", "en"), "swap the two languages or the two files"),
+            (("fr", "de"), "correct --languages, or the files"),
+        ],
+    )
+    def test_train_warns_about_wrong_languages(self, tmp_path: Path, languages: tuple[str, str], advice: str) -> None:
+        (line,) = quick_lines(tmp_path, languages=languages)
+        looks = "the sources look English and the targets look German"
+        assert line == f"warning: --languages says {' to '.join(languages)}, but {looks}: {advice}"
+
+    def test_train_does_not_warn_about_right_languages(self, tmp_path: Path) -> None:
+        for settings in ({"languages": ("en", "de")}, {}, {"languages": ("en", "fr"), "tags": ("fr", "de")}):
+            assert quick_lines(tmp_path, **settings) == []
+        assert quick_lines(tmp_path, languages=("de", "en"), task="symbols") == []
+
     def test_languages_that_lingua_does_not_know(self) -> None:
         assert analysed(english_german(400), ("en", "iba"))[0] == []
+
+
+def quick_lines(folder: Path, **settings: Any) -> list[str]:
+    path = folder / "pairs.tsv"
+    path.write_text("".join(f"{source}\t{target}\n" for source, target in english_german(200)), encoding="utf-8")
+    corpus = scan(Corpus(((str(path),),)), 1_000)
+    return [
+        line for line in quick_findings(corpus, DataConfig(**{"task": "translation", **settings})) if "look" in line
+    ]
+
+
+def test_nothing_is_said_about_languages_without_lingua(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(detection, "find_spec", lambda name: None)
+    assert quick_lines(tmp_path, languages=("de", "en")) == []
+    assert analysed(english_german(1_000), ("fr", "it"))[0] == []
 
 
 def test_nothing_is_said_about_no_pairs() -> None:

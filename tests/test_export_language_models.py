@@ -132,7 +132,7 @@ def test_ctranslate2_has_more_layers(variant: str, tmp_path: Path) -> None:
         ({"activation": "swiglu"}, "char", "hf", 'model.activation = "swiglu".*model.activation=relu'),
         ({"d_k": 16}, "char", "hf", "model.d_k = 16.*train with model.d_k=0"),
         ({}, "word", "hf", "data.target_units = word.*data.target_units=char"),
-        ({}, "char", "onnx", "onnx: language models are not exported to it; choose from hf, ct2"),
+        ({}, "char", "onnx", "onnx: language models cannot be exported to this format; choose from hf, ct2"),
         ({"attention": "dot"}, "char", "ct2", 'model.attention = "dot": not supported by CTranslate2'),
         ({"d_v": 16}, "char", "ct2", "model.d_k = 8 and model.d_v = 16: not supported by CTranslate2"),
     ],

@@ -2,14 +2,18 @@
 
 from dataclasses import replace
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
 from transduce.audio.recording import Recording
+from transduce.cli import main
 from transduce.config import build
-from transduce.data import Corpus, read_pairs
+from transduce.data import Corpus, TextCorpus, read_pairs
 from transduce.data.holding_out import MOST_SPEAKERS, choose_speakers, hold_out
+from transduce.data.scanning import scan
 from transduce.errors import DataError, SettingError
+from transduce.run_log import read_events
 
 
 def manifest(folder: Path, counts: dict[str, int]) -> Corpus:
@@ -44,6 +48,46 @@ def test_too_few_or_unknown_speakers_are_not_held_out(tmp_path: Path, counts: di
     assert [line.startswith("note: the same speakers are in both parts") for line in said[1:]] == [True] * (
         "bert" in counts
     )
+
+
+def test_what_was_removed_from_lines_is_counted_once(tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_bytes("\ufeff".encode() + b"".join(b"%d\ttarget\r\n" % n for n in range(400)))
+    kept = replace(Corpus(((str(tmp_path / "pairs.tsv"),),)), hold_out=10)
+    one, other = scan(kept, sample_pairs=10), scan(replace(kept, part="held out"), sample_pairs=10)
+    assert one.pairs + other.pairs == 400
+    assert other.pairs > 0
+    assert (one.carriage_returns, other.carriage_returns) == (400, 0)
+    assert (one.byte_order_marks, other.byte_order_marks) == (1, 0)
+
+
+@pytest.mark.parametrize("lines", [400, 10_000])
+def test_what_was_removed_from_text_is_counted_once(tmp_path: Path, lines: int) -> None:
+    (tmp_path / "text.txt").write_bytes(b"".join(b"line %d\r\n" % n for n in range(lines)))
+    kept = TextCorpus(((str(tmp_path / "text.txt"),),), hold_out=3)
+    parts = [scan(part, sample_pairs=10) for part in (kept, replace(kept, part="held out"))]
+    assert sum(part.pairs for part in parts) == lines
+    assert sum(part.carriage_returns for part in parts) == lines
+
+
+def test_empty_pairs_are_left_out_of_held_out_validation_data(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = [f"w{n}" for n in range(300)]
+    held_out = [word for word in words if crc32(word.encode()) % 10 == 0]
+    lines = [f"{word}\t{word.upper()}\n" for word in words]
+    (tmp_path / "pairs.tsv").write_text("".join([*lines, f"{held_out[0]}\t\n", "\t\n"]))
+    assert crc32(b"") % 10 == 0  # an empty source is held out too
+    settings = ["model.d_model=16", "model.d_ff=16", "model.num_heads=2", f"data.cache={tmp_path / 'cache'}"]
+    command = ["--train", str(tmp_path / "pairs.tsv"), "--steps", "1", "--set", *settings]
+    assert main(["train", str(tmp_path / "run"), *command]) == 0
+    said = capfd.readouterr().err
+    assert f"validation data: {len(held_out) + 2} pairs, 2 empty" in said
+    assert f"each validation scores all {len(held_out)} lines" in said
+    [validation] = [event for event in read_events(tmp_path / "run" / "metrics.jsonl") if event["event"] == "valid"]
+    assert validation["lines"] == len(held_out)
+    (tmp_path / "valid.tsv").write_text("ab\tAB\n\t\n")  # given files are scored as they are
+    assert main(["train", str(tmp_path / "other"), *command, "--valid", str(tmp_path / "valid.tsv")]) == 0
+    assert "each validation scores all 2 lines" in capfd.readouterr().err
 
 
 def test_speakers_have_about_a_share_of_the_recordings() -> None:

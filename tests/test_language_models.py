@@ -14,7 +14,7 @@ import torch
 import transduce
 from transduce.checkpoint import read_tensors
 from transduce.cli.main import main
-from transduce.config import DecoderConfig, build
+from transduce.config import DecoderConfig, build, from_toml
 from transduce.data import Store, TextCorpus, TextWindows, open_or_build, scan
 from transduce.data.batches import Batching, make_batch
 from transduce.data.pages import Paging
@@ -233,6 +233,38 @@ def test_a_language_model_learns(trained: Path) -> None:
     assert read_tensors(trained / "best.safetensors").keys() >= {"output_embedding.weight"}
 
 
+def test_minutes_choose_the_size_and_the_warm_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A model that these seconds can train; a resumed run keeps it, however many minutes it is given."""
+    run, text = tmp_path / "run", str(write_text(tmp_path, 4_000))
+    command = [
+        "train",
+        str(run),
+        "--text",
+        text,
+        "--device",
+        "cpu",
+        "--threads",
+        "1",
+        "--set",
+        f"data.cache={tmp_path}",
+    ]
+    assert main([*command, "--minutes", "0.1"]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert (
+        "characters in 0.1 minutes on a CPU: d_model 64, 2 layers, a context of 128 tokens, dropout 0.0, 512 tokens a batch"
+        in said
+    )
+    assert said.index("characters in 0.1 minutes") < said.index("plan: ") < said.index("finished ")
+    chosen = from_toml((run / "config.toml").read_text(), "config.toml")
+    assert 1 <= chosen["train"]["warmup_steps"] < 40, "98 before, whatever the minutes"
+    assert main([*command, "--minutes", "0.3"]) == 0
+    assert "fitted to the data" not in capsys.readouterr().err
+    again = from_toml((run / "config.toml").read_text(), "config.toml")
+    assert again["train"].pop("minutes") == 0.3
+    assert chosen["train"].pop("minutes") == 0.1
+    assert again == chosen
+
+
 def test_a_resumed_run_is_the_run_that_was_never_stopped(tmp_path: Path) -> None:
     text, asked = write_text(tmp_path, 30), SETTINGS | {"train.schedule": "constant", "model.dropout": 0.1}
     for name, stops in (("whole", [9]), ("resumed", [4, 9])):  # an epoch has 3 steps
@@ -372,6 +404,18 @@ def test_greedy_text_is_the_most_probable_token_each_time(model: LanguageModel) 
         ids.append(int(logits.argmax()))
         window = [*window, ids[-1]] if len(window) < 16 else ids[-8:]
     assert model.generate("alp", max_tokens=40) == [spelt(model.vocabulary, ids[4:])]
+
+
+def test_what_the_model_does_not_see_of_a_prompt_is_said(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    common = ["generate", str(trained), "--device", "cpu", "--threads", "1", "--max-tokens", "2", "--prompt"]
+    assert main([*common, "alpha"]) == 0
+    assert capsys.readouterr().err == ""
+    assert main([*common, "alpha beta gamma 日本"]) == 0
+    said = capsys.readouterr().err
+    assert "2 characters of the prompt are not in the vocabulary" in said
+    assert "the prompt is longer than the context of 16 tokens: its first 3 tokens were ignored" in said
+    assert main([*common, "alpha\udcff"]) == 2
+    assert "--prompt: not valid UTF-8" in capsys.readouterr().err
 
 
 def spelt(vocabulary: Vocabulary, ids: list[int]) -> str:

@@ -301,6 +301,8 @@ def test_the_command_writes_one_page(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(tables, "warm_up", lambda *_: None)
     monkeypatch.setattr(tables, "run_cell", pretend)
+    monkeypatch.setattr(tables, "LEAST_S", 0.0)
+    monkeypatch.setattr(tables, "AROUND_A_CELL_S", 0.0)
     monkeypatch.setattr(tables, "LENGTHS", [4, 8])
     monkeypatch.setattr(tables, "WIDTHS", [16, 32])
     monkeypatch.setattr(
@@ -315,6 +317,7 @@ def test_the_command_writes_one_page(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "http://" not in page.replace("http://www.w3.org", "").replace("http://purl.org", "").replace(
         "http://creativecommons.org", ""
     )
+    assert "models were trained for fewer than 300 steps" in page  # 10 steps each
     count = len(ran)
     assert main(["paper", str(tmp_path), "--minutes", "0.01"]) == 0
     assert len(ran) == count  # nothing is trained twice
@@ -324,6 +327,28 @@ def test_minutes_must_be_positive(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="minutes = 0: must be more than 0"):
         tables.run_paper(tmp_path, 0)
     assert main(["paper", str(tmp_path), "--minutes", "0"]) == 2
+
+
+def test_too_few_minutes_for_the_models_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match=r"minutes = 2: too few for the \d+ models of the tables; give at least \d+"):
+        tables.run_paper(tmp_path, 2)
+    assert not list(tmp_path.iterdir())
+    tables.check_minutes(tables.MINUTES)
+
+
+def test_models_that_hardly_trained_are_said(tmp_path: Path) -> None:
+    """On a slow or busy machine, a table of zeros must not look like a result."""
+    cells = {
+        "rivals": [Cell(task="rivals", system=name, purpose="test", settings=()) for name in ("rnn", "transformer")]
+    }
+    results = Results(tmp_path / "cells.jsonl")
+    for cell, steps in zip(cells["rivals"], (1, 5_000), strict=True):
+        results.add({"key": cell.key, "steps": steps})
+    warning = tables.warning_of(cells, results, 10.0)
+    assert "1 of 2 models were trained for fewer than 300 steps" in warning
+    assert "--minutes 30" in warning
+    results.add({"key": cells["rivals"][0].key, "steps": 300})
+    assert not tables.warning_of(cells, results, 10.0)
 
 
 def test_bleu_of_the_published_tokenisation_is_without_bpe() -> None:

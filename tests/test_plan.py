@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from transduce.training.plan import (
     EARLY,
     FEWEST_LINES,
+    FINAL_SHARE,
     FINAL_VALIDATIONS,
     LEAST_TRAINING,
     VALIDATIONS,
@@ -17,6 +18,7 @@ from transduce.training.plan import (
     Plan,
     end_of_training,
     ends_early,
+    final_seconds,
     lines_for,
     pauses_left,
     revise,
@@ -102,6 +104,16 @@ def test_as_many_validations_as_the_budget_allows(checkpoint: float) -> None:
         assert len(pauses) == len(set(pauses)) == min(count, 3 if checkpoint > 1 else 7)
         assert min(pauses) >= 0.2
     assert validated_pauses(5, Costs(1, 20, 0.1)) == []
+
+
+def test_time_is_reserved_for_the_final_score() -> None:
+    assert final_seconds(5, 0.1, lines=40, most=1_000) == FINAL_SHARE * 300
+    assert final_seconds(5, 0.01, lines=40, most=100) == 1.0  # all lines take no longer
+    assert final_seconds(5, 0.01, lines=100, most=100) == 0
+    costs = Costs(step=0.1, validation=2.0, checkpoint=0.2, final_score=20.0)
+    assert costs.ending == replace(costs, final_score=0.0).ending + 20
+    whole, _ = simulate(5, 20, costs, lambda _: 0.1)
+    assert 0.95 * 300 <= whole <= 1.01 * 300
 
 
 def test_the_learning_rate_falls_with_the_time_that_is_left() -> None:

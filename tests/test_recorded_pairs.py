@@ -1,6 +1,8 @@
 """Test sets of recordings: every problem is one line that names the file, the line and what to do."""
 
 import json
+import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -47,6 +49,10 @@ TABLES = {
     "nan.tsv": "audio\ttext\na.wav\tthe cat\nnan.wav\ta dog\n",
     "times.tsv": "audio\ttext\tduration\na.wav\tthe cat\t0.5\na.wav\ta dog\t99\n",
     "keys.jsonl": '{"source": "a.wav", "target": "the cat"}\n',
+    "null.jsonl": '{"audio": "a.wav", "text": "the cat"}\n{"audio": "a\\u0000.wav", "text": "a dog"}\n',
+    "surrogate.jsonl": '{"audio": "a.wav", "text": "a \\ud800"}\n',
+    "true.jsonl": '{"audio": "a.wav", "text": "a", "duration": true}\n',
+    "twice.tsv": "audio\taudio\ttext\na.wav\tb.wav\tthe cat\n",
     "list.jsonl": '["a.wav", "the cat"]\n',
 }
 
@@ -73,6 +79,10 @@ TABLES = {
          "correct the times, or remove the line"),
         ("keys.jsonl", "keys.jsonl:1: the keys are source, target: each line must have the keys audio and text"),
         ("list.jsonl", "list.jsonl:1: not an object with keys: each line must have the keys audio and text"),
+        ("null.jsonl", "null.jsonl:2: the path has a null character: remove it"),
+        ("surrogate.jsonl", "surrogate.jsonl:1: the text has half a surrogate pair"),
+        ("true.jsonl", "true.jsonl:1: duration is 'True', not a number of seconds"),
+        ("twice.tsv", "twice.tsv:1: several columns are named audio: rename or remove all but one"),
         ("text", f"text: names no recordings: {MANIFEST}"),
         ("nowhere", f"nowhere: no such file: {MANIFEST}"),
         ("a.wav", f"a.wav: is a recording: `transduce transcribe` transcribes it; to score a model, {MANIFEST}"),
@@ -112,6 +122,61 @@ def test_other_commands_name_the_line_too(
         Path(name).write_text(content)
     assert main(command.split()) == 2
     assert f"transduce: {message.format(folder=folder)}" in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        ("a.wav#t=abc", "a.wav#t=abc: 'abc' is not a number of seconds: write a part of a recording as talk.flac#t=1.5,4"),
+        ("a.wav#t=0,nan", "a.wav#t=0,nan: 'nan' is not a number of seconds"),
+        ("a.wav#t=-1", "a.wav#t=-1: '-1' is not a number of seconds"),
+        ("a.wav#t=0.5,0.2", "a.wav: the part from 0.5 to 0.2 s ends before it begins"),
+        ("/dev/null", "/dev/null: is a pipe or a device: `transduce transcribe RUN -` reads standard input"),
+    ],
+)  # fmt: skip
+def test_parts_that_cannot_be_and_devices_are_one_line(
+    folder: Path, part: str, message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other recordings are transcribed; a manifest with such a part is refused by its line."""
+    monkeypatch.chdir(folder)
+    assert main(["transcribe", "run", part, "a.wav", "--device", "cpu", "--json"]) == 2
+    found = capsys.readouterr()
+    first, second = map(json.loads, found.out.splitlines())
+    assert message in first["error"]
+    assert message in found.err
+    assert second["error"] == ""
+    Path("part.tsv").write_text(f"audio\ttext\n{part}\tthe cat\n")
+    assert main(["evaluate", "run", "part.tsv", "--device", "cpu"]) == 2
+    assert "transduce: part.tsv:2: " in capsys.readouterr().err
+
+
+def test_a_file_without_permission_says_so(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr("os.access", lambda path, mode: False)  # root may read everything
+    assert main(["transcribe", "run", "a.wav", "--device", "cpu"]) == 2
+    assert "a.wav: cannot be read: permission denied" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("form", ["txt", "json"])
+def test_a_file_name_may_be_any_bytes(
+    folder: Path, form: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    name = os.fsdecode(b"bad\xff.wav")
+    try:
+        shutil.copy("a.wav", name)
+    except OSError:
+        pytest.skip("this file system has names in UTF-8 only")
+    assert main(["transcribe", "run", name, "a.wav", "--device", "cpu", *(["--json"] if form == "json" else [])]) == 0
+    assert "bad\\udcff.wav" in capsys.readouterr().out.replace("\\\\", "\\")
+
+
+def test_a_failed_ngram_command_leaves_no_model_behind(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    assert main(["ngram", "run", "text", "--valid", "text", "text", "--device", "cpu"]) == 2
+    assert not Path("run/ngram").exists()
 
 
 def test_blank_lines_of_a_manifest_can_be_skipped(

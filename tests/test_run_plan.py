@@ -14,6 +14,7 @@ from tiny import batch_of, make_model
 import transduce
 from transduce.cli.main import main
 from transduce.config import PRESETS, TrainConfig, TransformerConfig
+from transduce.config.rounding import rounded
 from transduce.continuous import decoding_memory
 from transduce.errors import SettingError
 from transduce.memory import memory_limit, peak_resident, restart_peak
@@ -316,6 +317,20 @@ def test_changes_name_the_setting_that_fits() -> None:
 
 def test_sizes_are_readable() -> None:
     assert (size(1.55e9), size(2_340_000)) == ("1.6 GB", "2.34 MB")
+    assert size(999_900_000) == "1,000 MB"
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"),
+    [(300, "300"), (3_349, "3,300"), (12.4, "12"), (10, "10"), (9.96, "10"), (1.24, "1.2"), (0.0124, "0.012"), (0, "0"), (1e-5, "0.00001")],
+)  # fmt: skip
+def test_rounded_numbers_have_no_exponent(number: float, shown: str) -> None:
+    assert rounded(number) == shown
+
+
+def test_the_plan_of_many_epochs_has_no_exponent() -> None:
+    clock = Clock(TrainConfig(steps=3_300), Progress(), 11, Costs(step=120.0, validation=0, checkpoint=0))
+    assert clock.describe().startswith("3,300 steps (300 epochs) of about 120 s; ")
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/clear_refs"), reason="this system has no /proc/self/clear_refs")

@@ -25,7 +25,7 @@ from transduce.audio.recording import Recording
 from transduce.audio.silences import LONGEST_SECONDS, is_silent, pieces, without_quiet_ends
 from transduce.audio.utterances import features_at_speeds, features_of, features_of_source
 from transduce.cli import main
-from transduce.config import DataConfig
+from transduce.config import DataConfig, from_toml
 from transduce.data import Corpus, read_pairs
 from transduce.data.augmentation import Augmentation
 from transduce.data.speech_store import SpeechStore
@@ -320,7 +320,22 @@ def test_too_few_minutes_are_said(corpus: Path, tmp_path: Path, capsys: pytest.C
     transduce.train(tmp_path / "run", **files, minutes=0.02, settings=settings)
     said = " ".join(capsys.readouterr().err.split())
     assert "warning: 0.02 minutes are enough for" in said
-    assert "such a model learns little in fewer than 10: give it more time, or make it smaller" in said
+    assert re.search(r"such a model learns little in fewer than 10: give it about \d+ minutes \(--minutes\)", said)
+
+
+def test_minutes_choose_the_size_and_the_warm_up(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A model that these seconds can train, instead of the one that hours of speech support."""
+    files = ["--train", str(corpus / "train.tsv"), "--valid", str(corpus / "valid.tsv")]
+    options = ["--device", "cpu", "--threads", "1", "--minutes", "0.1", "--set", f"data.cache={corpus / 'cache'}"]
+    assert main(["train", str(tmp_path / "run"), *files, *options]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert (
+        "in 0.1 minutes: speech: 2 + 1 layers, convolutions of 15, d_model 64, dropout 0.1, 128 tokens a batch" in said
+    )
+    chosen = from_toml((tmp_path / "run/config.toml").read_text(), "config.toml")
+    assert 1 <= chosen["train"]["warmup_steps"] < 20, "at least 20 before, whatever the minutes"
 
 
 def test_the_model_card_says_how_to_transcribe(run: Path) -> None:
@@ -644,6 +659,20 @@ def test_transcribe_reads_raw_sound_from_a_pipe(
     piped = capsys.readouterr().out
     assert main(["transcribe", str(run), str(corpus / "valid0.wav"), "--device", "cpu", "--beam", "1"]) == 0
     assert capsys.readouterr().out == piped
+
+
+def test_errors_about_standard_input_name_it_as_it_was_typed(
+    run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for sound, reason in (
+        (b"\0", "the recording is empty"),
+        (b"fLaC and nothing else", "not a recording that can be read"),
+    ):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(sound)))
+        assert main(["transcribe", str(run), "-", "--device", "cpu", "--json"]) == 2
+        found = capsys.readouterr()
+        assert json.loads(found.out)["error"].startswith(f"-: {reason}")
+        assert f"transduce: -: {reason}" in found.err
 
 
 def test_transcribe_reads_an_mp3_from_a_pipe(

@@ -23,6 +23,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "no-header.tsv").write_text("a.wav\tthe cat\nb.flac\ta dog\n")
     (path / "other-header.tsv").write_text("file\twords\na.wav\tthe cat\n")
     (path / "text").write_text("the cat sat\n")
+    (path / "empty").write_text("")
+    (path / "b.wav").write_bytes(b"RIFF\xa4\xff\xff\xff")
     return path
 
 
@@ -39,6 +41,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("transcribe translator a.wav", "translates text, not recordings: use `transduce translate`"),
         ("evaluate translator manifest.tsv", "names recordings, and this model translates: give files with text"),
         ("score translator manifest.tsv", "names recordings, and this model translates: give files with text"),
+        ("evaluate translator a.wav text", "a.wav: is a recording, and this model translates: give files with text"),
+        ("evaluate translator manifest.tsv text", "manifest.tsv: names recordings, and this model translates: give files with text"),
+        ("ngram speech empty --no-tune", "empty: no words to learn from: every line is empty"),
+        ("ngram speech b.wav --no-tune", "b.wav: is a recording: give a file with text"),
+        ("train new --train a.wav --valid text text", "a.wav: is a recording: give a .tsv or .jsonl file with the columns audio and text"),
+        ("train new --train a.wav text --valid text text", "a.wav: is a recording: give a .tsv or .jsonl file with the columns"),
+        ("train new --train manifest.tsv text --valid text text", "manifest.tsv: names recordings and their texts: give it alone, without text"),
+        ("train new --text b.wav", "b.wav: is a recording: give a file with text"),
+        ("train new --train manifest.tsv --valid manifest.tsv --preset base", "--preset base: has settings that models of the family speech do not have"),
+        ("score lm --text empty", "empty: the text is empty: there is nothing to measure"),
+        ("score lm --text text --stride 0", "--stride 0: must be at least 1"),
         ("evaluate speech text text", "the cat sat: no such file: this model transcribes, so each line of its input names"),
         ("translate speech text", "the cat sat: no such file: this model transcribes, so each line of its input names"),
         ("generate speech --prompt a", "this model transcribes recordings: it is not a language model"),

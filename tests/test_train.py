@@ -4,6 +4,7 @@ import math
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -27,13 +28,15 @@ import transduce
 from transduce import checkpoint
 from transduce.checkpoint import RunFolder, read_about
 from transduce.cli import main
+from transduce.config import assignments
 from transduce.errors import RunError
 from transduce.metrics import Score, Scores
 from transduce.training import SilentReporter, TrainingRequest, make_reporter
 from transduce.training import train as train_model
 from transduce.training.card import training_losses
+from transduce.training.clock import RunTime
 from transduce.training.progress import Progress
-from transduce.training.report import MetricsLogger, StepReport
+from transduce.training.report import MetricsLogger, StepReport, _line, _share
 from transduce.training.validation import SampleOutput, ValidationResult
 
 pytestmark = pytest.mark.usefixtures("rendered_curves")
@@ -184,7 +187,58 @@ def test_sample_outputs_take_one_short_line_unless_asked_for(verbose: bool, caps
             )
         ]
     else:
-        assert shown == [f"    {'s' * 59}\u2026 -> output 0"]
+        assert shown == [f"    {'s' * 59}\u2026 -> output 0", "    reference: reference 0"]
+
+
+@pytest.mark.parametrize(("features", "source"), [(True, "gehen V;PST"), (False, "gehen ;V;PST")])
+def test_samples_have_features_as_they_are_in_the_data(
+    features: bool, source: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    samples = [SampleOutput("gehen ;V;PST", "gang", "ging")]
+    validation = ValidationResult(1.0, Scores((Score("BLEU", 1.0, "", True),)), samples, with_features=features)
+    make_reporter(quiet=False).validated("valid", 7, validation, better=True)
+    assert capsys.readouterr().err.splitlines()[1:] == [f"    {source} -> gang", "    reference: ging"]
+
+
+def test_a_run_on_features_shows_them_as_they_are_in_the_data(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    forms = tmp_path / "forms.tsv"
+    forms.write_text("".join(f"{verb}\tV;PST\t{verb}te\n" for verb in ("sag", "frag", "leb", "lach")) * 5)
+    files = ["--train", str(forms), "--valid", str(forms), "--columns", "source=1,features=2,target=3"]
+    assert main(["train", str(tmp_path / "run"), *files, "--set", *SMALL, "train.steps=1"]) == 0
+    said = capfd.readouterr().err
+    assert " V;PST -> " in said
+    assert " ;V;PST" not in said
+
+
+REPORT = StepReport(step=120, last_step=3_300, epoch=1, loss=2.5, tokens_per_second=900.0, best="")
+
+
+def test_progress_by_minutes_is_shown_as_time_and_by_steps_with_what_is_left() -> None:
+    by_minutes = replace(REPORT, time=RunTime(passed=126.0, left=174.0, minutes=5.0))
+    assert _line(by_minutes).startswith("2.1 of 5.0 minutes | step 120 | epoch 2 | loss 2.500 | ")
+    assert _share(by_minutes) == (126.0, 300.0)
+    assert _share(replace(REPORT, time=RunTime(126.0, 174.0))) == (120, 3_300)
+    for left, shown in ((40.2, "40 s"), (170.0, "3 min"), (9_000.0, "2.5 h")):
+        by_steps = replace(REPORT, time=RunTime(passed=126.0, left=left))
+        assert _line(by_steps).startswith(f"step 120/3,300 | about {shown} left | epoch 2 | ")
+
+
+@pytest.mark.parametrize("settings", [("train.steps=2",), ("train.steps=0", "train.minutes=0.05")])
+def test_every_step_reports_its_time(reversal: dict[str, str], tmp_path: Path, settings: tuple[str, ...]) -> None:
+    seen: list[StepReport] = []
+
+    class Listening(SilentReporter):
+        def step(self, report: StepReport) -> None:
+            seen.append(report)
+
+    files = {"train": ((reversal["train"],),), "valid": ((reversal["valid"],),)}
+    request = TrainingRequest(**files, settings=assignments([*SMALL, *settings]))  # type: ignore[arg-type]
+    train_model(tmp_path / "run", request, reporter=Listening())
+    assert seen
+    assert all(one.time and one.time.passed > 0 for one in seen)
+    assert {one.time.minutes for one in seen if one.time} == {0.05 if "minutes" in settings[-1] else 0.0}
 
 
 def test_the_log_is_complete(finished: Path) -> None:

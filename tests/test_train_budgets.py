@@ -6,12 +6,19 @@ import time
 from pathlib import Path
 
 import pytest
-from small_runs import _cache, command, finished, log_of, reversal, run_training, trainer_of
+from small_runs import SMALL, Heard, _cache, command, finished, log_of, reversal, run_training, trainer_of
 
+import transduce
 from transduce import checkpoint
-from transduce.checkpoint import RunFolder
+from transduce.checkpoint import RunFolder, read_about
 from transduce.cli import main
+from transduce.config import TrainConfig, assignments
+from transduce.training import TrainingRequest, clock, train
+from transduce.training.clock import Clock
 from transduce.training.loop import Trainer
+from transduce.training.plan import Costs, Plan
+from transduce.training.progress import Progress
+from transduce.training.validation import describe_validation
 
 
 def test_early_stopping(reversal: dict[str, str], tmp_path: Path) -> None:
@@ -48,6 +55,89 @@ def test_minutes_are_the_time_of_the_whole_run(reversal: dict[str, str], tmp_pat
     saved = checkpoint.restore(checkpoint.checkpoint_path(RunFolder(run), result.steps)).progress
     assert saved["plan"]["last_step"] == result.steps
     assert run_training(run, reversal, *PLANNED, f"train.minutes={minutes}").steps == result.steps  # and is over
+
+
+FEW, MANY = 10, 25  # lines of a validation, and of the final score; the validation data has 30
+
+
+@pytest.fixture
+def few_lines(reversal: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, list[str]]:
+    """A run whose minutes allow few lines per validation and more at the end, and what it said."""
+    monkeypatch.setattr(clock, "lines_for", lambda minutes, seconds_per_line, most: FEW)
+    monkeypatch.setattr(Clock, "affordable_lines", lambda self, most: min(MANY, most))
+    heard, settings = Heard(), [*SMALL, *PLANNED, "train.steps=40", "train.minutes=30", "train.validate_lines=28"]
+    files = {"train": ((reversal["train"],),), "valid": ((reversal["valid"],),)}
+    train(tmp_path / "few", TrainingRequest(**files, settings=assignments(settings)), reporter=heard)
+    return tmp_path / "few", heard.lines
+
+
+def test_how_many_lines_a_validation_scores_is_said(
+    few_lines: tuple[Path, list[str]], reversal: dict[str, str], tmp_path: Path
+) -> None:
+    run, said = few_lines
+    chosen = "the best weights are chosen by loss"
+    assert f"each validation scores {FEW} of 30 lines, to keep to 30 minutes; {chosen}" in said
+    assert any(f" on {MANY} of 30 validation lines with greedy search (weights: " in line for line in said)
+    events = {line["event"]: line for line in log_of(run)}
+    assert (events["valid"]["lines"], events["valid"]["all_lines"]) == (FEW, 30)
+    assert (events["final"]["lines"], events["final"]["decided_by"]) == (MANY, "loss")
+
+
+def test_the_chosen_weights_are_scored_on_more_lines_at_the_end(
+    few_lines: tuple[Path, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, _ = few_lines
+    (status,) = transduce.runs(run)
+    assert (status.lines, status.all_lines) == (MANY, 30)
+    chosen = read_about(RunFolder(run).weights(status.weights))
+    final = next(line for line in log_of(run) if line["event"] == "final")
+    assert float(chosen["loss"]) == pytest.approx(final["loss"], abs=1e-6)
+    assert (chosen["ranked_by"], chosen["ranked_lines"]) == ("loss", str(FEW))
+    ranked = [line["loss"] for line in log_of(run) if line["event"] in ("valid", "averaged")]
+    assert -float(chosen["rank"]) == pytest.approx(min(ranked), abs=1e-9)  # type: ignore[type-var]
+    other = read_about(RunFolder(run).weights("best" if status.weights == "averaged" else "averaged"))
+    assert other["lines"] == str(FEW)
+    card = (run / "README.md").read_text()
+    assert f"| {MANY} of 30 |" in card
+    assert f"the best validation result on {FEW} of 30 lines, measured by the loss" in card
+    assert main(["runs", str(run)]) == 0
+    assert f"on {MANY} of 30 lines" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("setting", "scored"),
+    [("train.validate_lines=1000", "all 30 lines"), ("train.validate_lines=12", "12 of 30 lines, as train.validate_lines says")],
+)  # fmt: skip
+def test_without_minutes_a_validation_scores_as_many_lines_as_its_setting_says(
+    reversal: dict[str, str], tmp_path: Path, capfd: pytest.CaptureFixture[str], setting: str, scored: str
+) -> None:
+    assert main([*command(tmp_path / "run", reversal, "train.steps=1", setting)[3:]]) == 0
+    assert f"each validation scores {scored}; the best weights are chosen by " in capfd.readouterr().err
+    assert "final" not in {line["event"] for line in log_of(tmp_path / "run")}
+
+
+@pytest.mark.parametrize(("minutes", "shown"), [(1.0, "1 minute;"), (2.5, "2.5 minutes;")])
+def test_one_minute_is_singular(finished: Path, minutes: float, shown: str) -> None:
+    data = trainer_of(finished, f"train.minutes={minutes}").training_data
+    assert f"to keep to {shown}" in describe_validation(data, data.valid_texts.first(5), 20)
+
+
+def test_the_final_score_takes_what_is_left_of_the_minutes() -> None:
+    plan = Plan(2.0, 0.0, 0, 1.0, 100, 10, False, lines=50)
+    costs = Costs(step=0.1, validation=5.0, checkpoint=1.0, closing=2.0)
+    now = time.perf_counter()
+    left = {
+        spent: Clock(_minutes(2), Progress(plan=plan), 10, costs, now - spent).affordable_lines(900)
+        for spent in (0, 97, 150)
+    }
+    assert left[0] == 900
+    assert left[97] == pytest.approx(200, abs=3)  # 20 s at a tenth of a second for each line
+    assert left[150] == 0
+    assert Clock(_minutes(0), Progress(), 10, costs, now).affordable_lines(900) == 0
+
+
+def _minutes(minutes: float) -> TrainConfig:
+    return TrainConfig(minutes=minutes)
 
 
 def test_a_killed_run_keeps_its_plan(reversal: dict[str, str], tmp_path: Path) -> None:

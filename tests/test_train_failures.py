@@ -3,19 +3,23 @@
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import BinaryIO
 
 import pytest
 import torch
-from small_runs import _cache, reversal, run_training
+from small_runs import _cache, command, reversal, run_training
 
 from transduce import checkpoint, tensor_file
 from transduce.checkpoint import RunFolder, read_tensors
+from transduce.cli import main
 from transduce.errors import SettingError, TrainingError
 from transduce.training import TrainingRequest
 from transduce.training.early_checks import refuse_early
+from transduce.training.run_plan import DiskFigures, check_disk
 
 
 def test_not_a_number_stops_before_it_is_applied(reversal: dict[str, str], tmp_path: Path) -> None:
@@ -49,11 +53,67 @@ def test_a_full_disk_is_one_line(reversal: dict[str, str], tmp_path: Path, monke
     assert run_training(tmp_path / "full", reversal).steps == 24
 
 
+def test_a_full_disk_without_a_checkpoint_claims_none(
+    reversal: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(file: BinaryIO, tensors: Sequence[tensor_file.Stored], about: dict[str, str]) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(tensor_file, "write", full)
+    with pytest.raises(TrainingError, match=r"\(No space left on device\): free some space and rerun the command$"):
+        run_training(tmp_path / "full", reversal)
+
+
+@pytest.fixture
+def free(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Sets the free space of the disk."""
+
+    def set_free(bytes_free: int) -> None:
+        usage = SimpleNamespace(total=10**12, used=0, free=bytes_free)
+        monkeypatch.setattr("transduce.training.planning.shutil.disk_usage", lambda path: usage)
+
+    return set_free
+
+
+def test_a_disk_with_too_little_space_is_refused_before_the_first_step(
+    reversal: dict[str, str], tmp_path: Path, free: Callable[[int], None]
+) -> None:
+    free(100_000)
+    message = (
+        r"^\S+/run: the disk has too little space: the first checkpoint and the best weights need \S+ MB, and 0.1 MB are free\. "
+        r"Free some space, give a run folder on another disk, or train a smaller model \(model\.d_model\)$"
+    )
+    with pytest.raises(TrainingError, match=message):
+        run_training(tmp_path / "run", reversal)
+    assert not checkpoint.steps_saved(RunFolder(tmp_path / "run"))
+    free(10**9)
+    assert run_training(tmp_path / "run", reversal).steps == 24  # the same command, once there is space
+
+
+def test_a_disk_with_little_space_is_a_warning(
+    reversal: dict[str, str], tmp_path: Path, free: Callable[[int], None], capfd: pytest.CaptureFixture[str]
+) -> None:
+    free(600_000)
+    assert main(command(tmp_path / "run", reversal)[3:]) == 0
+    said = capfd.readouterr().err.splitlines()
+    assert sum("warning: the disk may become full: this run needs up to " in line for line in said) == 1
+    assert not any(line.startswith("plan: ") and "too little space" in line for line in said)
+    free(10**9)
+    assert main(command(tmp_path / "roomy", reversal)[3:]) == 0
+    assert "the disk" not in capfd.readouterr().err
+
+
+def test_a_resumed_run_counts_what_its_folder_takes_already() -> None:
+    disk = DiskFigures(running=1_000, finished=500, free=400, cache=0, cache_folder="", used=700, first=300)
+    assert (disk.missing, check_disk(disk, Path("run"))) == (0, "")
+    assert replace(disk, used=500).missing == 100
+
+
 def test_a_disk_that_fails_is_not_called_full(tmp_path: Path) -> None:
     """A missing folder is no lack of room."""
-    with pytest.raises(TrainingError, match=r"\(No such file or directory\); .* intact: fix the cause and rerun"):
+    with pytest.raises(TrainingError, match=r"\(No such file or directory\): fix the cause and rerun the command$"):
         checkpoint.write_text(tmp_path / "gone" / "file", "text")
-    with pytest.raises(TrainingError, match=r"file.safetensors: cannot be written .* are intact"):
+    with pytest.raises(TrainingError, match=r"file.safetensors: cannot be written .*: fix the cause and rerun"):
         checkpoint.write_tensors(tmp_path / "gone" / "file.safetensors", {"x": torch.zeros(1)})
 
 

@@ -1,5 +1,7 @@
 """Resuming: a run that was stopped or killed ends with the weights of one that never was."""
 
+import dataclasses
+import os
 import random
 import shutil
 import signal
@@ -28,7 +30,9 @@ from transduce.checkpoint import RunFolder
 from transduce.cli import main
 from transduce.config import TrainConfig
 from transduce.errors import DataError, RunError
+from transduce.training.loop import Trainer
 from transduce.training.progress import Progress, last_step
+from transduce.translator import read_config, write_config
 
 
 @pytest.mark.numerics
@@ -104,6 +108,28 @@ def test_signals_save_and_resume_to_the_same(
     assert process.returncode == 128 + number
     assert "rerun the same command to resume" in said
     assert checkpoint.steps_saved(RunFolder(run))
+    subprocess.run(command(run, reversal), check=True, stderr=subprocess.DEVNULL)
+    assert final_weights(run) == final_weights(finished)
+    assert log_of(run) == log_of(finished)
+
+
+def test_a_signal_before_the_first_step_saves_nothing_and_starts_over(
+    finished: Path,
+    reversal: dict[str, str],
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = tmp_path / "at-once"
+    monkeypatch.setattr(Trainer, "try_largest", lambda trainer: os.kill(os.getpid(), signal.SIGINT))
+    assert main(command(run, reversal)[3:]) == 128 + signal.SIGINT
+    said = capfd.readouterr().err.splitlines()[-1]
+    assert (
+        said == "transduce: stopped before the first step, so nothing was saved; rerun the same command to start over"
+    )
+    assert not list(run.rglob("*.safetensors"))
+    monkeypatch.undo()
+    monkeypatch.setenv("TRANSDUCE_CACHE", str(tmp_path / "cache"))
     subprocess.run(command(run, reversal), check=True, stderr=subprocess.DEVNULL)
     assert final_weights(run) == final_weights(finished)
     assert log_of(run) == log_of(finished)
@@ -252,3 +278,13 @@ def test_a_run_killed_while_it_wrote_its_first_files_begins_anew(reversal: dict[
 def test_another_metric_for_the_best_checkpoint_cannot_resume_a_run(finished: Path, reversal: dict[str, str]) -> None:
     with pytest.raises(RunError, match=r"train\.best_metric"):
         run_training(finished, reversal, "train.best_metric=loss", "train.steps=30")
+
+
+def test_a_run_with_names_of_languages_is_resumed(reversal: dict[str, str], finished: Path, tmp_path: Path) -> None:
+    """Older versions accepted names where codes belong."""
+    run = RunFolder(shutil.copytree(finished, tmp_path / "named"))
+    config = read_config(run)
+    data = dataclasses.replace(config.data, languages=("german", "english"))
+    write_config(run, dataclasses.replace(config, data=data))
+    assert run_training(run.path, reversal, "train.steps=30").steps == 30
+    assert transduce.load(run.path).config.data.languages == ("german", "english")

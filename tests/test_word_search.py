@@ -1,5 +1,6 @@
 """CTC prefix search against brute force, with words and without; n-gram models of speech runs through the command line."""
 
+import gc
 import json
 import math
 import shutil
@@ -18,7 +19,7 @@ from transduce.cli import main
 from transduce.derived.word_models import CandidateTable
 from transduce.errors import DamagedFile, DataError, RunError, SettingError
 from transduce.ngrams import NgramModel, estimate, write_arpa
-from transduce.search.ctc import prefix_search
+from transduce.search.ctc import _Prefix, prefix_search
 from transduce.text import Vocabulary, train_vocabulary
 from transduce.translator.ctc_engine import Candidate
 from transduce.translator.word_search import WordGuide, Words, WordWeights, read_lexicon
@@ -78,6 +79,29 @@ def test_a_beam_keeps_the_best_and_tokens_that_may_not_be_written_are_not() -> N
     assert tuple(prefix_search(log_probs, NoGuide(), beam=20)[0].tokens) == best[0]
     found = prefix_search(log_probs, NoGuide(), never=(0, 2), **EVERYTHING)
     assert {token for one in found for token in one.tokens} == {1}
+
+
+class Failing(NoGuide):
+    """A guide with an error in it."""
+
+    def extended(self, state: bool, token: int) -> bool:
+        raise KeyError(token)
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_a_search_leaves_the_garbage_collector_as_it_was_and_no_prefix_behind(enabled: bool) -> None:
+    log_probs = random_frames(12, 4, 1)
+    before = gc.isenabled()
+    (gc.enable if enabled else gc.disable)()
+    try:
+        prefix_search(log_probs, NoGuide(), beam=20)
+        assert not any(type(one) is _Prefix for one in gc.get_objects())
+        assert gc.isenabled() == enabled
+        with pytest.raises(KeyError):
+            prefix_search(log_probs, Failing(), beam=20)
+        assert gc.isenabled() == enabled
+    finally:
+        (gc.enable if before else gc.disable)()
 
 
 def test_long_recordings_do_not_underflow() -> None:

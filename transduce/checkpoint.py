@@ -193,10 +193,13 @@ _METADATA = {
     "target_vocabulary": _HASH,
     "step": r"\d{1,18}",
     "lines": r"\d{1,18}",
+    "all_lines": r"\d{1,18}",
+    "ranked_lines": r"\d{1,18}",
     "score": _NUMBER,
     "loss": _NUMBER,
     "rank": _NUMBER,
     "metric": r"[^\0-\x1f\x7f]+",
+    "ranked_by": r"[^\0-\x1f\x7f]+",
     "signature": r"[^\0-\x1f\x7f]*",
     "origin": r"[^\0-\x1f\x7f]*",
 }
@@ -265,10 +268,12 @@ def disk_errors(path: Path) -> AbstractContextManager[None]:
     """Turn errors of a full or failing disk into a `TrainingError`."""
 
     def explain(reason: str, full: bool) -> TrainingError:
-        advice = "free some space" if full else "fix the cause"
-        return TrainingError(
-            f"{path}: cannot be written ({reason}); earlier checkpoints are intact: {advice} and rerun the command to resume"
-        )
+        advice = f"{'free some space' if full else 'fix the cause'} and rerun the command"
+        if any(steps_saved(RunFolder(folder)) for folder in path.parents):
+            return TrainingError(
+                f"{path}: cannot be written ({reason}); earlier checkpoints are intact: {advice} to resume"
+            )
+        return TrainingError(f"{path}: cannot be written ({reason}): {advice}")
 
     return files.disk_errors(explain)
 

@@ -37,7 +37,8 @@ class Device:
         """A readable name."""
         if self.kind == "cuda":
             return torch.cuda.get_device_name()
-        return f"CPU, {torch.get_num_threads()} threads"
+        threads = torch.get_num_threads()
+        return f"CPU, {threads} thread{'s' * (threads > 1)}"
 
     def mixed_precision(self) -> contextlib.AbstractContextManager[object]:
         """Inside this context, matrix products run in bfloat16 if `bf16` is set; weights stay in float32."""

@@ -173,6 +173,11 @@ class Vocabulary:
         """The pieces that ask for a target language, such as `>>de<<`."""
         return tuple(name for name in self._names if name.startswith(">>") and name.endswith("<<") and len(name) > 4)
 
+    @cached_property
+    def feature_symbols(self) -> tuple[str, ...]:
+        """The pieces that are features of words, such as `;PST`, sorted."""
+        return tuple(sorted(name for name in self._names if name.startswith(";") and len(name) > 1))
+
     def _decode(self, ids: Sequence[int]) -> str:
         marks = {EOS, self.pad}
         text: str = self._processor.decode([int(i) for i in ids if i not in marks])

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from transduce.api.options import Model, Weights
 from transduce.cores import tune_idle_threads
+from transduce.tracking import refuse_untrained
 from transduce.translator import Translator, open_folder
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def load_language_model(
         2.4
     """
     tune_idle_threads()
+    refuse_untrained(folder)
     from transduce.translator.language_model import LanguageModel
 
     return LanguageModel.load(folder, weights=weights, device=device, threads=threads)

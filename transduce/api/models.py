@@ -8,6 +8,7 @@ from transduce.api.language_models import opened_language_model
 from transduce.api.options import Model, Weights, reporter
 from transduce.cores import tune_idle_threads
 from transduce.errors import SettingError
+from transduce.tracking import refuse_untrained
 from transduce.translator import Attention, LoadOptions, Translator
 from transduce.translator.engines import LM_WEIGHT
 
@@ -77,6 +78,7 @@ def load(
         say=reporter(quiet),
     )
     tune_idle_threads()
+    refuse_untrained(folder)
     translator = Translator.load(folder, options)
     if rerank:
         translator = _reranking(translator, rerank, options)

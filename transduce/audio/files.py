@@ -3,6 +3,7 @@
 Needs the package soundfile, the extra `speech`. Every error is one line that names the file.
 """
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -72,10 +73,16 @@ def _opened(recording: Recording) -> Iterator[Any]:
     package, path = soundfile(), Path(recording.path)
     if path.is_dir():
         raise AudioError(recording, "unreadable", "is a folder, not a recording")
-    if not path.is_file():
+    if not path.exists():
         raise AudioError(recording, "missing", "no such file")
+    if not path.is_file():
+        raise AudioError(
+            recording, "unreadable", "is a pipe or a device: `transduce transcribe RUN -` reads standard input"
+        )
+    if not os.access(path, os.R_OK):
+        raise AudioError(recording, "unreadable", "cannot be read: permission denied")
     try:
-        with package.SoundFile(recording.path) as file:
+        with package.SoundFile(recording.path if os.name == "nt" else os.fsencode(recording.path)) as file:
             yield file
     except (package.LibsndfileError, RuntimeError, TypeError):
         empty = not path.stat().st_size
@@ -85,6 +92,8 @@ def _opened(recording: Recording) -> Iterator[Any]:
 
 def _part(recording: Recording, rate: int, frames: int) -> tuple[int, int]:
     """The first sample and the one after the last."""
+    if 0 < recording.end <= recording.begin:
+        raise AudioError(recording, "beyond the end", f"the part from {_times(recording)} ends before it begins")
     begin, end = round(recording.begin * rate), round(recording.end * rate) or frames
     if begin > frames or end > frames + rate // 10:  # manifests round times
         raise AudioError(

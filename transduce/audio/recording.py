@@ -6,6 +6,9 @@ The times are those of W3C media fragments, in seconds. The string is the source
 from dataclasses import dataclass
 from urllib.parse import parse_qs, quote
 
+from transduce.errors import DataError
+
+LONGEST = 1e6  # seconds, eleven days: times beyond are mistakes
 TYPES = ("wav", "flac", "ogg", "mp3")  # of files that strangers may send; ogg: Opus or Vorbis
 
 
@@ -25,7 +28,7 @@ class Recording:
             return Recording(text)
         given = {key: values[0] for key, values in parse_qs(fragment).items()}
         begin, _, end = given.get("t", "").partition(",")
-        return Recording(path, float(begin or 0), float(end or 0), given.get("speaker", ""))
+        return Recording(path, _seconds(begin, text), _seconds(end, text), given.get("speaker", ""))
 
     def __str__(self) -> str:
         times = (
@@ -35,3 +38,15 @@ class Recording:
         )
         parts = [*times, *([f"speaker={quote(self.speaker)}"] if self.speaker else [])]
         return f"{self.path}#{'&'.join(parts)}" if parts else self.path
+
+
+def _seconds(given: str, text: str) -> float:
+    try:
+        seconds = float(given or 0)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < LONGEST:
+        raise DataError(
+            f"{text}: '{given}' is not a number of seconds: write a part of a recording as talk.flac#t=1.5,4"
+        )
+    return seconds

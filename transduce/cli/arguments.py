@@ -22,6 +22,14 @@ def load(options: Options, **changes: Any) -> Translator:
     return api.load(options.run, to=options.to, rerank=rerank, lazy=True, quiet=is_quiet(options), **arguments)
 
 
+def announce_progress(options: Options) -> None:
+    """Say so if the training of the run is in progress or was stopped early."""
+    from transduce.tracking import progress_note
+
+    if not is_quiet(options) and (note := progress_note(options.run)):
+        say_to_stderr(note)
+
+
 def load_options(options: Options) -> LoadOptions:
     """How to load a model, for functions that load it themselves."""
     check_quantization(options)

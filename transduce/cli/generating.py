@@ -1,14 +1,16 @@
 """The commands of language models: generate, and score for text."""
 
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from transduce import api
-from transduce.cli.arguments import SAMPLING, Options, check_sampling, print_json
+from transduce.cli.arguments import SAMPLING, Options, announce_progress, check_sampling, print_json
 from transduce.data import read_lines, without_pipes
+from transduce.errors import DataError, SettingError
 from transduce.translator import open_folder
 
 if TYPE_CHECKING:
@@ -19,7 +21,10 @@ if TYPE_CHECKING:
 def generate(options: Options) -> int:
     open_folder(options.run)  # refused before torch is imported, if it is no model
     request = _request(options)
+    _check_prompt(options.prompt)
     model = _load(options)
+    for line in _about_prompt(model, options.prompt, request):
+        print(line, file=sys.stderr)
     if options.json:
         texts = model.generate(options.prompt, request)
         print_json({"prompt": options.prompt, "texts": texts, **asdict(request)})
@@ -29,6 +34,23 @@ def generate(options: Options) -> int:
         for number, text in enumerate(model.generate(options.prompt, request), 1):
             print(f"--- {number} ---\n{options.prompt}{text}")
     return 0
+
+
+def _check_prompt(prompt: str) -> None:
+    """Refuse bytes of the command line that are not UTF-8, which Python keeps as half surrogate pairs."""
+    try:
+        prompt.encode()
+    except UnicodeEncodeError:
+        raise SettingError("--prompt: not valid UTF-8: write it in UTF-8") from None
+
+
+def _about_prompt(model: "LanguageModel", prompt: str, request: "GenerationRequest") -> Iterator[str]:
+    """What the model does not see of a prompt."""
+    if cut := model.generation(prompt, request).cut:
+        yield f"the prompt is longer than the context of {model.context:,} tokens: its first {cut:,} tokens were ignored"
+    if unknown := sum(len(text) for line in prompt.split("\n") for text in model.vocabulary.unknown_texts(line)):
+        many = "characters of the prompt are" if unknown > 1 else "character of the prompt is"
+        yield f"{unknown:,} {many} not in the vocabulary"
 
 
 def _print_as_it_comes(model: "LanguageModel", prompt: str, request: "GenerationRequest") -> None:
@@ -57,6 +79,10 @@ def score_text(options: Options) -> int:
     with TemporaryDirectory() as scratch:
         files = [path for group in without_pipes(tuple((f,) for f in options.text), Path(scratch)) for path in group]
         texts = ["".join(f"{line}\n" for line in read_lines(path)) for path in files]
+    if not any(texts):
+        raise DataError(f"{' '.join(options.text)}: the text is empty: there is nothing to measure")
+    if options.stride is not None and options.stride < 1:
+        raise SettingError(f"--stride {options.stride}: must be at least 1")
     model = _load(options)
     strides = [options.stride] if options.stride else [model.context, max(1, model.context // 2)]
     found: list[TextScore] = []
@@ -93,4 +119,5 @@ def _as_dict(score: "TextScore") -> dict[str, Any]:
 
 
 def _load(options: Options) -> "LanguageModel":
+    announce_progress(options)
     return api.load_language_model(options.run, weights=options.weights, device=options.device, threads=options.threads)

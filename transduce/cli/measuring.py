@@ -9,11 +9,13 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from transduce import api
-from transduce.cli.arguments import Options, load, print_json, search_request
+from transduce.cli.arguments import Options, announce_progress, load, print_json, search_request
 from transduce.cli.generating import score_text
+from transduce.cli.line_display import shown_lines
 from transduce.cli.notices import Notices
 from transduce.config import DataConfig
 from transduce.data import Corpus, Group, describe_columns, is_manifest, read_pairs, without_pipes
+from transduce.data.manifests import look_like_recordings
 from transduce.errors import DataError, RunError, SettingError
 from transduce.files import check_place
 from transduce.translator import Translator, open_folder
@@ -30,14 +32,17 @@ FULL_PRECISION: dict[str, Any] = {"engine": "torch", "shortlist": False, "quanti
 def evaluate(options: Options) -> int:
     _check_output(options)
     files = read_test_set(options)
+    announce_progress(options)
     results = {}
     for engine in ("torch", "ct2") if options.engine == "both" else (options.engine,):
         compared = FULL_PRECISION if (engine, options.engine) == ("torch", "both") else {"engine": engine}
         translator = load(options, **compared)
         results[engine] = _evaluate(translator, files, options)
     first = next(iter(results.values()))
-    Notices(translator.reads_features).add_all(first.translations).print()
+    Notices(translator).add_all(first.translations).print()
     _report_merged(len(files.sources) - len(first.sources))
+    if warning := first.order_warning:
+        say_to_stderr(warning)
     if options.output:
         outputs = first.outputs_for(files.sources)
         Path(options.output).write_text("".join(f"{text}\n" for text in outputs), encoding="utf-8")
@@ -59,10 +64,20 @@ def _check_output(options: Options) -> None:
 
 def _evaluate(translator: Translator, files: "TestFiles", options: Options) -> "Evaluation":
     given: dict[str, Any] = {"metrics": options.metrics, "merge": options.references}
-    with files.naming_lines():
+    with files.naming_lines(), _shown_progress(translator, files, options):
         return api.evaluate(
             translator, files.sources, *files.references, request=search_request(translator, options), **given
         )
+
+
+def _shown_progress(translator: Translator, files: "TestFiles", options: Options) -> AbstractContextManager[None]:
+    if options.json or options.quiet:
+        return nullcontext()
+    from transduce.translator.evaluation import merges_references
+
+    merged = merges_references(translator.config, files.sources, options.references)
+    sources = set(files.sources) if merged else files.sources
+    return shown_lines(translator, sum(bool(source.strip()) for source in sources))
 
 
 def _report_merged(count: int) -> None:
@@ -151,7 +166,9 @@ def score(options: Options) -> int:
     with _plain_files(options.files) as files:
         pairs = _read_pairs(_format_of(options), files)
     translator = load(options)
-    notices = Notices(translator.reads_features)
+    notices = Notices(translator)
+    for source in translator.forms.learned(pairs.sources) if not translator.hears else ():
+        notices.unseen_features.update(translator.sources.unseen(source.text))
     with pairs.naming_lines():
         all_scored = translator.score_tokens(pairs.sources, pairs.references[0])
     for scored in all_scored:
@@ -195,6 +212,13 @@ def _format_of(options: Options) -> DataConfig:
     return replace(data, skip_blank_lines=data.skip_blank_lines or options.skip_blank_lines)
 
 
+def _refuse_recordings(data: DataConfig, files: Sequence[str]) -> None:
+    for file in files:
+        what = "is a recording" if look_like_recordings([file]) else "names recordings" if is_manifest((file,)) else ""
+        if what:
+            raise DataError(f"{file}: {what}, and this model {data.what_it_does}: give files with text")
+
+
 def _read_pairs(data: DataConfig, files: Sequence[str]) -> TestFiles:
     """The pairs of a table or of two files; their targets are the only list of references."""
     corpus, places = Corpus.of((tuple(files),), data), None
@@ -202,10 +226,8 @@ def _read_pairs(data: DataConfig, files: Sequence[str]) -> TestFiles:
         from transduce.data.recorded_pairs import check_recordings
 
         places = check_recordings(corpus)
-    elif any(map(is_manifest, corpus.groups)):
-        raise DataError(
-            f"{' '.join(files)}: names recordings, and this model {data.what_it_does}: give files with text"
-        )
+    else:
+        _refuse_recordings(data, files)
     for line in describe_columns(corpus):
         say_to_stderr(line)
     sources, targets = read_pairs(corpus)

@@ -192,7 +192,14 @@ def _score(one: RunStatus, signatures: list[str]) -> str:
     if one.score is None:
         return ""
     number = f" [{signatures.index(one.signature) + 1}]" if one.signature else ""
-    return f"{one.metric} {one.score:.2f}{number}"
+    return f"{one.metric} {one.score:.2f}{number}{_lines(one)}"
+
+
+def _lines(one: RunStatus) -> str:
+    """How many lines the score is of, if these are not all of the validation data, or if that is not known."""
+    if one.lines is None or one.lines == one.all_lines:
+        return ""
+    return f" on {one.lines:,}{f' of {one.all_lines:,}' if one.all_lines else ''} lines"
 
 
 def _value(value: Any) -> str:

@@ -6,12 +6,12 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transduce import api
-from transduce.cli.arguments import Options, load, print_json, search_request
+from transduce.cli.arguments import Options, announce_progress, load, print_json, search_request
 from transduce.errors import DataError, SettingError
 from transduce.translator import open_folder
 from transduce.translator.engines import say_to_stderr
@@ -30,15 +30,21 @@ def transcribe(options: Options) -> int:
     from transduce.translator.transcription import transcribe as transcripts
 
     translator = load(options)
+    announce_progress(options)
     request = search_request(translator, options).but(figures="outputs")
     translator.ready(request)
     failed, words = 0, _format(options) != "txt"
     with _files(options) as (files, names):
-        for name, transcript in zip(names, transcripts(translator, files, request, words=words), strict=True):
+        found = transcripts(translator, files, request, words=words)
+        for name, file, transcript in zip(names, files, found, strict=True):
+            transcript = replace(transcript, error=transcript.error.replace(file, name))  # a copy of standard input
             failed += bool(transcript.error)
             if transcript.error:
                 say_to_stderr(transcript.error)
-            _write(name, _shown(name, transcript, options), bool(transcript.error), options)
+            text = (
+                _shown(name, transcript, options).encode(errors="backslashreplace").decode()
+            )  # names may be any bytes
+            _write(name, text, bool(transcript.error), options)
     return 2 if failed else 0
 
 

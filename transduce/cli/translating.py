@@ -7,6 +7,7 @@ from dataclasses import asdict
 from transduce import api
 from transduce.cli.arguments import (
     Options,
+    announce_progress,
     announce_stdin,
     check_sampling,
     input_file,
@@ -29,6 +30,7 @@ def translate(options: Options) -> int:
     _check_split(options)
     options.input = input_file(options)
     translator = load(options)
+    announce_progress(options)
     request = _request(translator, options)
     translator.ready(request)
     announce_stdin(options)
@@ -39,7 +41,7 @@ def translate(options: Options) -> int:
     phrases = Lines(options.terms) if options.terms else None
     sources = _looked_at(_sources(lines, options) if options.columns else lines, translator, options)
     terms = map(_phrases, phrases) if phrases else None
-    notices = Notices(translator.reads_features)
+    notices = Notices(translator)
     for number, translation in enumerate(translator.stream(sources, request, prefixes, terms, lines.paused)):
         notices.add(translation)
         _print_translation(number, translation, options)

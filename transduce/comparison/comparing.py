@@ -25,6 +25,7 @@ from transduce.config import Config
 from transduce.errors import SettingError
 from transduce.metrics import sacrebleu_metric
 from transduce.metrics.measures import Figures, Measure, Measures, make_measures
+from transduce.translator.file_order import order_warning
 
 LEAST_GROUP = 10  # sentences of a group that gets an interval
 MOST_ROWS = 1_000  # sentences that a result keeps
@@ -51,7 +52,19 @@ def compare(request: CompareRequest) -> Compared:
     outputs = [outputs_of(system, lines, request) for system in systems]
     task = lines.task
     measures = make_measures(task.names, lines.test.references, task.language, task.units, request.tokenize)
-    return Compared(systems, outputs, _Comparing(systems, lines, outputs, measures, request).result())
+    result = _Comparing(systems, lines, outputs, measures, request).result()
+    if warning := _order_warning(lines, outputs, result):
+        request.say(warning)
+    return Compared(systems, outputs, result)
+
+
+def _order_warning(lines: TestLines, outputs: list[list[list[str]]], result: Comparison) -> str:
+    """A warning if the outputs of every system say that the files are in the wrong order."""
+    found = []
+    for number, of in enumerate(outputs if is_text(lines.task) else ()):
+        scores = {metric.title: metric.systems[number].score for metric in result.metrics}
+        found.append(order_warning(lines.test.sources, lines.test.references, of[0], scores))
+    return found[0] if found and all(found) else ""
 
 
 def first_config(systems: Sequence[System]) -> Config | None:

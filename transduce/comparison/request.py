@@ -8,6 +8,7 @@ from typing import Literal
 from transduce.comparison.significance import SAMPLES, Test
 from transduce.comparison.systems import Search
 from transduce.errors import SettingError
+from transduce.languages import wrong_code
 from transduce.metrics import check_tokenizer
 from transduce.translator import LoadOptions
 from transduce.translator.engines import Say, say_to_stderr
@@ -37,6 +38,8 @@ class CompareRequest:
     def __post_init__(self) -> None:
         if self.test not in SAMPLES:
             raise SettingError(f"test = {self.test}: choose {' or '.join(SAMPLES)}")
+        if self.language and (problem := wrong_code(self.language)):
+            raise SettingError(problem)
         if self.tokenize:
             check_tokenizer(self.tokenize)
         if self.samples is not None and self.samples < LEAST_SAMPLES:

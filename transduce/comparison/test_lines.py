@@ -9,7 +9,7 @@ from pathlib import Path
 
 from transduce.comparison.request import CompareRequest
 from transduce.config import Config, DataConfig
-from transduce.data import Corpus, is_table, read_lines, read_pairs
+from transduce.data import Corpus, describe_columns, is_table, read_lines, read_pairs
 from transduce.data.recorded_pairs import check_recordings
 from transduce.errors import DataError, SettingError
 from transduce.metrics import PRONUNCIATION_METRICS, SACREBLEU, are_phonemes, bleu_tokenizer, translation_metrics
@@ -59,6 +59,8 @@ def _read_files(request: CompareRequest, config: Config | None) -> tuple[list[st
         corpus = Corpus.of(((str(request.source),),), data)
         if data.task == "speech":
             check_recordings(corpus)
+        for line in describe_columns(corpus):
+            request.say(line)
         sources, targets = read_pairs(corpus)
         references = [targets]
     else:

@@ -69,6 +69,14 @@ class Columns:
         source, target, features = (numbers[name] if name else "" for name in (self.source, self.target, self.features))
         return Columns(source, target, features)
 
+    def of_header(self, header: Sequence[str]) -> "Columns":
+        """The same columns by their names in this header; those beyond it stay numbers."""
+        names = dict(enumerate(header, 1))
+        source, target, features = (
+            names.get(int(number), number) if number else "" for number in (self.source, self.target, self.features)
+        )
+        return Columns(source, target, features)
+
     def source_of(self, fields: Mapping[str, str] | Sequence[str]) -> str:
         """The source text of a line, followed by its features as the model was trained on them: `gehen ;V;PST`."""
         word = self._field(fields, self.source)
@@ -98,3 +106,9 @@ class Columns:
 def feature_symbols(features: str) -> list[str]:
     """`V;PST` as the symbols of a vocabulary: `;V`, `;PST`."""
     return [";" + feature for feature in features.split(";") if feature]
+
+
+def features_as_written(source: str) -> str:
+    """A source with features as they are in the user's data: `gehen V;PST` for `gehen ;V;PST`."""
+    word, found, features = source.rpartition(" ;")
+    return f"{word} {features}" if found and " " not in features else source

@@ -8,11 +8,12 @@ never the data.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from transduce.config.budget import (
     ENOUGH_STEPS,
     FEW_EPOCHS,
+    MUON_EPOCHS,
     SMALLEST_BATCH,
     Batches,
     Choice,
@@ -28,7 +29,9 @@ from transduce.config.budget import (
     with_muon,
 )
 from transduce.config.models import FAMILIES
+from transduce.config.models.speech import SHORTER
 from transduce.config.old_names import Layers
+from transduce.config.rounding import rounded
 from transduce.config.settings import Config, TrainConfig
 from transduce.config.task import Counts, infer_task, infer_units, text_reasons, text_settings
 
@@ -73,6 +76,8 @@ class Row:
         return Size(self.d_model, self.heads, self.layers)
 
 
+AnyRow = TypeVar("AnyRow", bound=Row)
+
 # fmt: off
 TRANSLATION = [  # pairs, d_model, heads, layers, dropout, vocabulary, tokens a batch, epochs, learning rate
     Row(      8_000, 256, 4, 3, 0.3,  4_000,  2_048,  60, 2e-3),
@@ -102,7 +107,11 @@ UNIT_TITLES = {
     "char": "characters",
     "word": "symbols separated by spaces",
 }
+EDGE_SECONDS = 0.1  # of a recording, beside the time that its text takes: 0.11 in spoken digits, 0.2 in Iban news
+FRAMES_PER_SECOND = 100
 SPECAUGMENT = {"speeds": ("0.9", "1", "1.1"), "frequency_masks": 2, "time_masks": 5, "max_length": 1_000}
+FEW_MASKS = {"frequency_masks": 1, "time_masks": 1}  # where time allows few epochs: too little is learned behind many
+MEASURED_MUON = ("transformer", "decoder")  # families
 
 
 @dataclass(frozen=True)
@@ -147,10 +156,11 @@ class FitRequest:
 
 def _requested_size(model: dict[str, Any]) -> Size | None:
     """The requested shape, even if only partly given; omitted values are typical of fitted models."""
-    names = ("d_model", "num_encoder_layers", "num_decoder_layers")
-    if not any(name in model for name in names):
+    encoder = 2 if model.get("family") == "speech" else 1  # layers of the encoder for each of the decoder
+    names = {"num_encoder_layers": encoder, "num_decoder_layers": 1}
+    if not any(name in model for name in ("d_model", *names)):
         return None
-    layers = [model[name] for name in names[1:] if name in model] or [3]
+    layers = [model[name] / times for name, times in names.items() if name in model] or [3]
     return Size(model.get("d_model", 256), model.get("num_heads", 4), max(1, round(sum(layers) / len(layers))))
 
 
@@ -175,27 +185,31 @@ def fit(counts: Counts, asked: FitRequest | None = None, time: Time | None = Non
     units = asked.source_units or source, asked.target_units or target
     one = units[0] == units[1] if asked.joint is None else asked.joint
     work = _work(row, task, units, counts, asked)
-    for_one, warnings = (row, []) if task == "speech" else _fit_to_time(row, work, asked, time)
+    for_one, warnings = fit_to_time(row, work, asked, time)
     fitted = larger_steps(for_one, work, asked)
     larger = fitted.tokens_per_batch // for_one.tokens_per_batch
     layer = _layer(fitted, task, units, one, counts) | {"train": _training(fitted, work, asked, larger)}
     layer = _of_family(layer, asked.family)
-    if asked.minutes:
-        layer["data"]["vocabulary_sample"] = min(
-            MOST_SAMPLED, max(SAMPLE_PER_MINUTE, int(asked.minutes * SAMPLE_PER_MINUTE))
-        )
+    layer["data"] |= vocabulary_sample(asked)
     reasons = [*_reasons(layer["data"], why, counts), *_gpu_reasons(for_one, fitted, asked)]
     return Fitted(layer, reasons, warnings, lambda config: _summary(config, fitted.epochs, counts))
+
+
+def vocabulary_sample(asked: FitRequest) -> dict[str, int]:
+    """The setting that limits how long the vocabulary is learned, for a budget in minutes."""
+    if not asked.minutes:
+        return {}
+    return {"vocabulary_sample": min(MOST_SAMPLED, max(SAMPLE_PER_MINUTE, int(asked.minutes * SAMPLE_PER_MINUTE)))}
 
 
 def may_take_long(counts: Counts, asked: FitRequest) -> bool:
     """Whether the recipe could take too long on a slow CPU; if not, the speed need not be measured."""
     task = infer_task(counts)[0] if asked.task == "auto" else asked.task
-    if task == "speech":
+    if task in ("speech", "text"):
         return False
     row = row_for(task, counts)
     work = _work(row, task, infer_units(counts, task), counts, asked)
-    speed = SLOW_CPU.tokens_per_second(row.size, work.vocabulary, work.source_per_target)
+    speed = work.tokens_per_second(SLOW_CPU, row.size)
     return row.epochs * work.tokens_per_epoch / speed > 60 * SENSIBLE_MINUTES
 
 
@@ -217,18 +231,25 @@ def has_short_utterances(counts: Counts) -> bool:
 
 
 def _work(row: Row, task: str, units: tuple[str, str], counts: Counts, asked: FitRequest) -> Work:
-    source, target = counts.source.tokens_in(units[0]), counts.target.tokens_in(units[1])
+    target = counts.target.tokens_in(units[1])
+    source = _heard_positions(counts) if task == "speech" else counts.source.tokens_in(units[0])
     # A vocabulary of letters or symbols is far smaller than its limit.
     vocabulary = (asked.vocabulary_size or row.vocabulary) if units[1] in ("bpe", "unigram") else 100
-    return Work(task, vocabulary, source / target, counts.pairs * target)
+    return Work(task, vocabulary, source / target, counts.pairs * target, FAMILIES[asked.family].fewest_epochs)
 
 
-def _fit_to_time(row: Row, work: Work, asked: FitRequest, time: Time | None) -> tuple[Row, list[str]]:
+def _heard_positions(counts: Counts) -> float:
+    """The positions that the encoder has for a recording, by the length of its text."""
+    seconds = counts.target.characters_per_line / CHARACTERS_PER_SECOND + EDGE_SECONDS
+    return seconds * FRAMES_PER_SECOND / SHORTER
+
+
+def fit_to_time(row: AnyRow, work: Work, asked: FitRequest, time: Time | None) -> tuple[AnyRow, list[str]]:
     """The recipe, made smaller if time is short, and warnings about that."""
     if time is None:
         return row, []
     wanted, size = row.epochs * work.tokens_per_epoch, asked.size or row.size
-    minutes = wanted / time.machine.tokens_per_second(size, work.vocabulary, work.source_per_target) / 60
+    minutes = wanted / work.tokens_per_second(time.machine, size) / 60
     if not asked.minutes and minutes <= SENSIBLE_MINUTES:
         return row, []
     seconds = time.seconds if asked.minutes else 60 * SENSIBLE_MINUTES
@@ -254,8 +275,8 @@ def _suits_muon(machine: Machine, choice: Choice, work: Work, asked: FitRequest)
     """
     if asked.optimizer:
         return asked.optimizer == "muon"
-    measured = machine.muon > 0 and asked.family == "transformer"
-    return measured and choice.tokens <= FEW_EPOCHS[work.task] * work.tokens_per_epoch
+    measured = machine.muon > 0 and asked.family in MEASURED_MUON
+    return measured and choice.tokens <= MUON_EPOCHS[work.task] * work.tokens_per_epoch
 
 
 def larger_steps(row: Row, work: Work, asked: FitRequest) -> Row:
@@ -291,7 +312,7 @@ def _gpu_reasons(for_one: Row, fitted: Row, asked: FitRequest) -> list[str]:
     ]
 
 
-def _shrunk(row: Row, choice: Choice, work: Work, muon: bool) -> Row:
+def _shrunk(row: AnyRow, choice: Choice, work: Work, muon: bool) -> AnyRow:
     epochs, size = choice.tokens / work.tokens_per_epoch, choice.size
     rate = learning_rate(work.task, size.d_model, choice.tokens_per_batch)
     return replace(
@@ -303,7 +324,7 @@ def _shrunk(row: Row, choice: Choice, work: Work, muon: bool) -> Row:
         epochs=float(f"{epochs:.2g}"),
         dropout=dropout(work.task, row.dropout, epochs),
         learning_rate=muon_rate(work.task, rate) if muon else rate,
-        optimizer="muon" if muon else "adam",
+        optimizer="muon" if muon else row.optimizer,
     )
 
 
@@ -317,11 +338,12 @@ def _time_warnings(row: Row, choice: Choice, work: Work, asked: FitRequest, minu
             "hour; use --minutes to set another budget. A GPU would take minutes"
         ]
     epochs = choice.tokens / work.tokens_per_epoch
-    if epochs >= FAR_BELOW * row.epochs:
+    # Below the fewest epochs, `Clock.few_epochs` says how many minutes are needed, from the measured pace.
+    if epochs >= FAR_BELOW * row.epochs or epochs < work.fewest_epochs:
         return []
     expected = "expect a weaker model" if epochs >= 1 else "less than one pass over the data, so expect poor output"
     return [
-        f"this machine can train about {epochs:.2g} epochs in {_minutes(asked.minutes)}, and a model for this data keeps "
+        f"this machine can train about {rounded(epochs)} epochs in {_minutes(asked.minutes)}, and a model for this data keeps "
         f"improving up to about {row.epochs:g}: {expected}. The recommended recipe ({best}) would take about "
         f"{_hours(minutes)} on this machine"
     ]
@@ -330,9 +352,16 @@ def _time_warnings(row: Row, choice: Choice, work: Work, asked: FitRequest, minu
 def _recommended(row: Row, work: Work, asked: FitRequest) -> str:
     """The model that would be trained if there were enough time; a requested size stays as it is."""
     size = asked.size or row.size
+    if work.task == "text":
+        return f"d_model {size.d_model}, {size.layers} layers"
     full = replace(row, d_model=size.d_model, heads=size.heads, layers=size.layers)
     layer: Layers = {"model": _model(full, joint=False), "train": _training(full, work, asked, larger=1)}
     return FAMILIES[asked.family](**_of_family(layer, asked.family)["model"]).description
+
+
+def in_minutes(minutes: float) -> str:
+    """The budget in minutes as a part of a summary; empty without one."""
+    return f" in {_minutes(minutes)}" if minutes else ""
 
 
 def _minutes(minutes: float) -> str:
@@ -364,11 +393,16 @@ def _layer(row: Row, task: str, units: tuple[str, str], joint: bool, counts: Cou
         "target_units": units[1],
         "joint": joint,
         **text_settings(counts, task, row.vocabulary),
-        **(SPECAUGMENT if task == "speech" else {}),
+        **(_augmentation(row.epochs) if task == "speech" else {}),
         **({"trim_quiet": QUIET_DECIBELS} if task == "speech" and has_short_utterances(counts) else {}),
     }
     search: dict[str, Any] = {"beam": 4, "alpha": 1.0, "length_penalty": "power"}
     return {"model": _model(row, joint), "data": data, "search": search}
+
+
+def _augmentation(epochs: float) -> dict[str, Any]:
+    """What each epoch of speech changes: less where there are few epochs."""
+    return SPECAUGMENT | (FEW_MASKS if epochs <= FEW_EPOCHS["speech"] else {})
 
 
 def _of_family(layer: Layers, family: str) -> Layers:
@@ -431,7 +465,7 @@ def _tokens(source: str, target: str) -> str:
 
 def _summary(config: Config, epochs: float, counts: Counts) -> str:
     """The amount of data and the main settings of a run."""
-    time = f" in {_minutes(config.train.minutes)}" if config.train.minutes else ""
+    time = in_minutes(config.train.minutes)
     return f"{_amount(counts, config.data.task)}{time}: {config.model.description}, {training_in_words(config, epochs)}"
 
 

@@ -153,6 +153,10 @@ class DataConfig:
         "Segments words differently in each epoch. bpe: the dropout rate of merges. unigram: any value above 0 turns "
         "sampling on, and smaller values vary the segmentation more (the alpha of Kudo 2018).",
     )
+    concatenate: float = rate(
+        0.0,
+        "The share of training pairs that are followed by another random pair, in each epoch by a new one: an augmentation for small data.",
+    )
     max_length: int = setting(
         256, "Training pairs with a longer side are left out.", unit="tokens", least=1, most=1_000_000
     )
@@ -197,6 +201,11 @@ class DataConfig:
     def tags_of_valid(self) -> tuple[str, ...]:
         """The target language of each --valid; without --valid, data are held out of each --train."""
         return self.valid_tags or self.tags
+
+    @property
+    def holds_out(self) -> bool:
+        """Whether validation data are held out of the training files."""
+        return bool(self.hold_out or self.hold_out_speakers)
 
     @property
     def own_symbols(self) -> tuple[str, ...]:
@@ -544,7 +553,16 @@ def _family_refusals(model: ModelConfig, data: DataConfig) -> list[Refusal]:
 
 def _text_refusals(model: ModelConfig, data: DataConfig) -> list[Refusal]:
     """What language models have no use for."""
-    unused = ("weights", "tags", "valid_tags", "placeholders", "columns", "skip_blank_lines", "subword_sampling")
+    unused = (
+        "weights",
+        "tags",
+        "valid_tags",
+        "placeholders",
+        "columns",
+        "skip_blank_lines",
+        "subword_sampling",
+        "concatenate",
+    )
     given = [name for name in unused if data.task == "text" and getattr(data, name)]
     return [
         (bool(given), f"data.{''.join(given[:1])} is for pairs and has no effect on a language model: leave it out"),
@@ -585,6 +603,10 @@ def _contradictions(config: Config) -> list[Refusal]:
         (
             data.task == "speech" and (not data.joint or data.subword_sampling > 0),
             "speech needs data.joint=true, since recordings have no vocabulary, and data.subword_sampling=0",
+        ),
+        (
+            data.task == "speech" and data.concatenate > 0,
+            f"data.concatenate = {data.concatenate} is for pairs of text: recordings are varied by data.speeds and the masks of SpecAugment",
         ),
         (
             bool(data.vocabulary_from and train.start_from),

@@ -1,7 +1,7 @@
-"""What a fast path or an export knows: the settings of a model that it understands, with their values.
+"""What a fast path or an export supports: settings of a model, with their values.
 
 A second form of the model's arithmetic (kernels, slots, CTranslate2, another runtime) declares what it can compute. Every
-setting that it does not name must stand at its default. So a new setting, or a new value of an old one, is refused
+setting that it does not name must have its default value. So a new setting, or a new value of an old one, is refused
 by each of them until it is declared there, instead of being computed wrongly.
 """
 
@@ -31,7 +31,7 @@ DROPOUT: dict[str, Values] = dict.fromkeys(("dropout", "attention_dropout", "act
 
 
 class Supports:
-    """The settings of one family of models, or of training, that some code understands."""
+    """The settings of one family of models, or of training, that some code supports."""
 
     def __init__(
         self, family: type[ModelConfig] | type[TrainConfig], values: Mapping[str, Values], section: str = "model"
@@ -39,7 +39,7 @@ class Supports:
         self.family, self.values, self.section = family, dict(values), section
 
     def refusal(self, config: ModelConfig | TrainConfig) -> str:
-        """The first setting that is neither understood nor at its default, such as `model.norm = "pre"`, or nothing."""
+        """The first setting that is neither supported nor at its default, such as `model.norm = "pre"`, or nothing."""
         if isinstance(config, ModelConfig) and not isinstance(config, self.family):
             return f"model.family = {_written(config.family)}"
         for one in fields(config):

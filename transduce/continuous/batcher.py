@@ -26,7 +26,7 @@ PoolKey = tuple[int, int, int, Penalty]  # slots, size, beam, penalty
 
 
 def decoding_memory(config: TransformerConfig, sentences: int) -> int:
-    """Bytes of the pool in which a GPU decodes so many sentences greedily, if it has them to spare."""
+    """Bytes of the pool in which a GPU with enough memory decodes this many sentences greedily."""
     slots = min(ContinuousBatcher.MAX_ROWS, max(16, 1 << (sentences - 1).bit_length()))
     return slots * ContinuousBatcher.SMALLEST * SlotDecoder.bytes_per_position(config, torch.bfloat16)
 
@@ -68,7 +68,7 @@ class ContinuousBatcher:
 
     @property
     def bytes_in_pools(self) -> int:
-        """The memory of the pools that nobody uses at the moment."""
+        """The memory of the pools that no stream is using."""
         return self._idle_positions() * self._bytes_per_position if self.idle_pools else 0
 
     @property
@@ -129,7 +129,7 @@ class ContinuousBatcher:
 
     @contextmanager
     def _pool(self, size: int, count: int, options: BeamOptions) -> Iterator[SlotPool]:
-        """A pool with slots of this size, for `count` sentences or more to come; nobody else uses it meanwhile."""
+        """A pool with slots of this size, for at least `count` sentences; no other stream uses it inside the context."""
         slots = max(1, self.max_positions // (size * options.beam))
         while slots > 16 and slots // 2 >= count:
             slots //= 2

@@ -23,7 +23,7 @@ from transduce.model.attention import MultiHeadAttention
 from transduce.model.layers import FeedForward
 from transduce.model.transformer import Memory, Transformer
 
-# Nothing is dropped here. Norms, activations, embeddings and the projection are the model's own modules.
+# There is no dropout in decoding. Norms, activations, embeddings and the projection are the model's own modules.
 SUPPORTS = Supports(
     TransformerConfig,
     {
@@ -40,7 +40,7 @@ SUPPORTS = Supports(
 
 
 def understands(config: ModelConfig) -> bool:
-    """Whether slots compute what these settings ask for, with heads that are as wide as the kernels need."""
+    """Whether slots support a model with these settings, including the width of its heads."""
     if SUPPORTS.refusal(config) or not isinstance(config, TransformerConfig):
         return False
     return config.heads_fill_d_model and config.key_width in model_kernels.HEAD_WIDTHS
@@ -91,7 +91,7 @@ class SlotDecoder:
         self.lengths[slots] = sources.lengths
 
     def step(self, tokens: Tensor, position: Tensor) -> Tensor:
-        """The hidden states [R, D] after these tokens [R], which stand at the `position` [B] of their slots."""
+        """The hidden states [R, D] after these tokens [R], which are at the `position` [B] of their slots."""
         positions = position.repeat_interleave(self.beams)[:, None]
         x = self.model.embed_target(tokens[:, None], positions, self.longest)[:, 0]
         pre, norms = self.model.config.norm == "pre", iter(self.norms)

@@ -25,7 +25,7 @@ REFILL = 1 / 16  # share of the slots that are refilled together: with a smaller
 MAX_ENCODED = 512  # sentences that are encoded together, at most: fewer take as long
 WIDTH_STEP = 32  # sources are encoded at a multiple of this width; each width is captured once
 
-Take = Callable[[int], list[PendingSentence]]  # gives up to so many sentences
+Take = Callable[[int], list[PendingSentence]]  # returns at most this many sentences
 Answers = tuple[list[PendingSentence], list[list[Hypothesis]]]
 
 

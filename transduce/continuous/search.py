@@ -2,7 +2,7 @@
 
 They find what `transduce/search/walk.py` and `transduce/search/beam.py` find. Each slot holds one sentence and has a
 position of its own, so a slot whose sentence is finished can take the next one while the others continue. No method here
-waits for the device; whoever drives the search copies `finished` to the host from time to time.
+waits for the device; `SlotPool` copies `finished` to the host from time to time.
 
 Axes: B slots, W beams, R = B W rows, K candidates of a row or slot, T positions of an output, N chosen slots.
 """
@@ -64,7 +64,7 @@ class SlotGreedySearch:
         self.tokens.copy_(token)
 
     def paths(self, slots: Tensor, positions: int, n_best: int) -> Paths:
-        """Copies of the outputs of these slots, which have at most so many positions: the slots can be reused."""
+        """Copies of the outputs of these slots, cut to this many positions: the slots can be reused."""
         return Paths(self.taken[slots, :positions], self.log_probs[slots, :positions], self.lengths[slots])
 
 
@@ -136,7 +136,7 @@ class SlotBeamSearch:
         self.position.copy_(torch.where(self.finished, self.position, length).clamp(max=self.forced.shape[1] - 1))
 
     def paths(self, slots: Tensor, positions: int, n_best: int) -> Paths:
-        """Copies of the `n_best` outputs of these slots, which have at most so many positions."""
+        """Copies of the `n_best` outputs of these slots, cut to this many positions."""
         return self.pointers.only(slots, positions).follow(self.kept.only(slots).best(n_best))
 
 

@@ -1,4 +1,4 @@
-"""What is asked of the decoder and what it answers: blocks of sentences, the options of their search, their results."""
+"""Input and output of the decoder: blocks of sentences, the options of their search, and their hypotheses."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class BeamOptions:
 
 @dataclass(frozen=True)
 class SentenceBlock:
-    """Sentences that are answered together: sources, the tokens each output must begin with, and its most tokens."""
+    """Sentences that are answered together: sources, the tokens each output must begin with, and its maximum length in tokens."""
 
     sources: Sequence[Ids]
     prefixes: Sequence[Ids]

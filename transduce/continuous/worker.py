@@ -67,7 +67,7 @@ class SourceEncoder:
         self.run = worker.captured(lambda: self._encode(decoder, into), graph_pool)
 
     def __call__(self, sources: Sequence[Ids]) -> EncodedSources:
-        """Encode these sources; the result of the call before is overwritten. Rows beyond them mean nothing."""
+        """Encode these sources; overwrites the result of the previous call. Ignore rows beyond the sources."""
         ids = torch.from_numpy(padded_ids(sources, self.ids.shape[1], self.worker.source_pad))
         for mine, theirs in ((self.ids, ids), (self.lengths, torch.tensor(list(map(len, sources))))):
             mine[: len(sources)].copy_(self.worker.to_device(theirs))

@@ -3,12 +3,11 @@
 Nothing is refused here. This module knows scans: samples of both corpora, and which validation pairs are in the training data.
 """
 
-import math
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from transduce.config import DataConfig
 from transduce.data.scanning import Scan
+from transduce.data.trigrams import profile, resembles
 from transduce.scripts import script_of_language
 
 LEAKED = 0.01  # share of the validation pairs; fewer are normal for short sentences
@@ -73,9 +72,9 @@ def _wrong_languages(train: Scan, data: DataConfig) -> Iterator[str]:
 
 def _swapped(train: Scan, valid: Scan) -> Iterator[str]:
     """Validation files in the opposite order of the training files, judged by character trigrams of both sides."""
-    source, target = (_profile(_some(side)) for side in train.sample)
+    source, target = (profile(_some(side)) for side in train.sample)
     lines = list(zip(*map(_some, valid.sample), strict=True))
-    count = sum(_resembles(one, target, source) and _resembles(other, source, target) for one, other in lines)
+    count = sum(resembles(one, target, source) and resembles(other, source, target) for one, other in lines)
     if len(lines) >= FEWEST_LINES and count > SWAPPED * len(lines):
         yield (
             f"{count:,} of {len(lines):,} validation pairs that were checked have their sides in the opposite order of "
@@ -85,20 +84,3 @@ def _swapped(train: Scan, valid: Scan) -> Iterator[str]:
 
 def _some(lines: Sequence[str]) -> Sequence[str]:
     return lines[:: max(1, len(lines) // PROFILE_LINES)]
-
-
-def _trigrams(line: str) -> list[str]:
-    text = f" {line[:200]} "
-    return [text[at : at + 3] for at in range(len(text) - 2)]
-
-
-def _profile(lines: Sequence[str]) -> Mapping[str, float]:
-    """The log-probability of each trigram; the empty string stands for trigrams that never occur."""
-    counts = Counter(trigram for line in lines for trigram in _trigrams(line))
-    every = math.log(counts.total() + len(counts) + 1)
-    return {"": -every} | {trigram: math.log(count + 1) - every for trigram, count in counts.items()}
-
-
-def _resembles(line: str, one: Mapping[str, float], other: Mapping[str, float]) -> bool:
-    """Whether a line is more probable by the first profile than by the second."""
-    return sum(one.get(t, one[""]) - other.get(t, other[""]) for t in _trigrams(line)) > 0

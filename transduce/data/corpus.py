@@ -24,6 +24,7 @@ from zlib import crc32
 from transduce.audio.recording import Recording
 from transduce.config import DataConfig, language_tag
 from transduce.config.columns import Columns, feature_symbols
+from transduce.data.headers import named_sides
 from transduce.data.json_lines import json_object
 from transduce.data.manifests import (
     ManifestParser,
@@ -31,6 +32,7 @@ from transduce.data.manifests import (
     is_kaldi_folder,
     kaldi_utterances,
     keys_of,
+    look_like_recordings,
     names_recordings,
 )
 from transduce.errors import DataError, UnreadableFile
@@ -119,13 +121,14 @@ class Corpus:
         """The pairs of this part."""
         wanted = self.part == "held out"
         rows = [n for n, held_out in enumerate(self._held_out(block)) if held_out == wanted]
+        if wanted:  # what was removed is counted once, with the part that is kept
+            block = replace(block, blank=0, carriage_returns=0, byte_order_marks=0)
         return replace(
             block,
             source=[block.source[n] for n in rows],
             target=[block.target[n] for n in rows],
             places=[block.places[n] for n in rows] if block.places else (),
             names=[block.names[n] for n in rows] if block.names else (),
-            blank=0 if wanted else block.blank,  # counted once
         )
 
     def _held_out(self, block: PairBlock) -> list[bool]:
@@ -228,6 +231,8 @@ def kind_of(group: Group) -> str:
         raise DataError(
             f"{group[0]}: is a folder: give a source and a target file, one .tsv or .jsonl file, or a folder with wav.scp and text"
         )
+    if look_like_recordings(group[:1]):
+        raise DataError(f"{group[0]}: is a recording: give a .tsv or .jsonl file with the columns audio and text")
     if len(group) == 1:
         raise DataError(f"{group[0]}: a single file must be .tsv or .jsonl; otherwise give a source and a target file")
     if len(group) > 2:
@@ -236,6 +241,8 @@ def kind_of(group: Group) -> str:
         raise DataError(
             f"{group[0]} {group[1]}: a TSV or JSONL file holds both sides: give each file its own option, e.g. --train twice"
         )
+    if is_manifest(group[:1]):
+        raise DataError(f"{group[0]}: names recordings and their texts: give it alone, without {group[1]}")
     return "aligned"
 
 
@@ -322,6 +329,8 @@ def _iconv(encoding: str, path: str) -> str:
 
 def _undecodable(path: str) -> DataError:
     """An error that names the line and the byte, found by reading the file again: the fast reader does not count bytes."""
+    if look_like_recordings([path]):
+        return DataError(f"{path}: is a recording: give a file with text")
     with open_bytes(path) as file:
         for number, line in enumerate(file, 1):
             if number == 1 and line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -367,12 +376,11 @@ class TableParser:
         self.corpus, self.kind, self.path = corpus, kind_of(group), group[0]
         self.columns = corpus.columns or Columns()
         self.line = 1  # the number of the next one
-        self.in_header = self.kind == "tsv" and self.columns.named
         if corpus.columns and not self.columns.named and all(map(_is_json, corpus.groups)):
             raise DataError(f"{self.path}: JSONL has keys, not numbers of columns: --columns source=KEY,target=KEY")
 
     def __call__(self, lines: list[str]) -> PairBlock:
-        if self.in_header and lines:
+        if self.line == 1 and lines and self.is_header(lines[0]):
             self.read_header(lines[0])
             lines = lines[1:]
         numbers: Sequence[int] = range(self.line, self.line + len(lines))
@@ -384,9 +392,18 @@ class TableParser:
         block = self._tsv(lines, numbers) if self.kind == "tsv" else self._json(lines, numbers)
         return replace(block, blank=len(blank))
 
+    def is_header(self, first: str) -> bool:
+        """Whether the first line of the table names its columns: by the settings, or by names that are known."""
+        return self.kind == "tsv" and (self.columns.named or bool(self._sides(first)))
+
     def read_header(self, header: str) -> None:
-        """Take the header line, which must be the first line of a table whose columns have names."""
-        self.columns, self.in_header, self.line = self._numbered(header), False, self.line + 1
+        """Take the header line, the first line of the table; columns that were given by number stay."""
+        if not self.corpus.columns and (sides := self._sides(header)):
+            self.columns = Columns(*sides)
+        self.columns, self.line = self._numbered(header) if self.columns.named else self.columns, self.line + 1
+
+    def _sides(self, first: str) -> tuple[str, ...]:
+        return named_sides(first.split("\t"), self.corpus.languages)
 
     def _numbered(self, header: str) -> Columns:
         names = header.split("\t")

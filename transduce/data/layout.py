@@ -11,11 +11,10 @@ from typing import Any
 
 from transduce.config.columns import Columns
 from transduce.data.corpus import Corpus, Group, first_lines, is_manifest, is_table, kind_of
+from transduce.data.headers import named_sides
 from transduce.errors import DataError
 
 MOST = 0.95  # share of the values that must look like features; a few may be written differently
-_SOURCES = {"source", "src", "lemma", "input", "word", "spelling", "grapheme", "graphemes"}
-_TARGETS = {"target", "tgt", "form", "output", "inflected", "pronunciation", "phoneme", "phonemes"}
 _TAGS = re.compile(r"[\w.+/:=*{}()<>-]+(;[\w.+/:=*{}()<>-]+)*")
 
 
@@ -41,19 +40,23 @@ def describe(corpus: Corpus) -> list[str]:
 
 def _described(group: Group, corpus: Corpus) -> str:
     names, rows = _fields(group, corpus.columns, corpus.languages)
-    used = corpus.columns or Columns()
-    header = used.named and kind_of(group) == "tsv"  # people must know that its first line is not data
-    if not header and (len(names) < 3 or (not used.named and kind_of(group) == "json")):
+    sides = named_sides(names, corpus.languages) if kind_of(group) == "tsv" else ()
+    used = corpus.columns or (Columns(*sides) if sides else Columns())
+    if sides or (used.named and kind_of(group) == "tsv"):  # people must know that its first line is not data
+        begun = f"first line of {group[0]} taken as header: {', '.join(names)}; columns"
+    elif len(names) < 3 or (not used.named and kind_of(group) == "json"):
         return ""
-    unused = [name for name in names if name not in (used.source, used.target, used.features)]
-    first = ", named by its first line" if header else ""
-    said = f"columns of {group[0]}{first}: {', '.join(used.setting)}{_example(names, rows, used.features)}"
+    else:
+        begun = f"columns of {group[0]}"
+    used_names = used.of_header(names) if sides and not used.named else used
+    unused = [name for name in names if name not in (used_names.source, used_names.target, used_names.features)]
+    said = f"{begun}: {', '.join(used.setting)}{_example(names, rows, used_names.features)}"
     return said + (f"; not used: {', '.join(unused)}" if unused else "")
 
 
 def _infer(group: Group, languages: tuple[str, ...]) -> Columns | None:
     names, rows = _fields(group, None, languages)
-    sides = _named_sides(names, languages)
+    sides = named_sides(names, languages)
     others = [name for name in names if name not in sides]
     features = [name for name in others if looks_like_features([row[names.index(name)] for row in rows])]
     # A JSONL file names its sides itself, and a header line must be skipped.
@@ -61,14 +64,6 @@ def _infer(group: Group, languages: tuple[str, ...]) -> Columns | None:
         return None
     source, target, *_ = sides or [name for name in names if name not in features]
     return Columns(source, target, features[0] if features else "")
-
-
-def _named_sides(names: Sequence[str], languages: tuple[str, ...]) -> tuple[str, ...]:
-    """The names of the source and target columns, if they are language codes or usual words; otherwise nothing."""
-    if len(languages) == 2 and set(languages) <= set(names):
-        return languages
-    pair = [[name for name in names if name.strip().lower() in words] for words in (_SOURCES, _TARGETS)]
-    return (pair[0][0], pair[1][0]) if all(pair) else ()
 
 
 def _fields(group: Group, columns: Columns | None, languages: tuple[str, ...]) -> tuple[list[str], list[list[str]]]:
@@ -79,7 +74,7 @@ def _fields(group: Group, columns: Columns | None, languages: tuple[str, ...]) -
     rows = [line.split("\t") for line in lines]
     if not rows:
         return [], []
-    has_header = columns.named if columns else bool(_named_sides(rows[0], languages))
+    has_header = bool((columns and columns.named) or named_sides(rows[0], languages))
     width = Counter(map(len, rows)).most_common(1)[0][0]
     names = rows[0] if has_header else [str(number + 1) for number in range(width)]
     return names, [row for row in rows[has_header:] if len(row) >= len(names)]

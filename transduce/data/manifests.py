@@ -12,12 +12,13 @@ Paths are relative to the manifest. Knows lines of text, and not what is in a re
 
 import json
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from transduce.audio.recording import Recording
+from transduce.audio.recording import LONGEST, Recording
 from transduce.data.json_lines import json_object
 from transduce.errors import DataError
 
@@ -97,7 +98,9 @@ class ManifestParser:
 
 
 def _with_texts(header: list[str], where: str) -> list[str]:
-    """The header, which must name a column of texts."""
+    """The header, which must name a column of texts, and every column once."""
+    if twice := [name for name, count in Counter(header).items() if count > 1]:
+        raise DataError(f"{where}: several columns are named {twice[0]}: rename or remove all but one")
     if not set(header) & set(_TEXT):
         raise DataError(f"{where}: no column `text` among {', '.join(header)}: name the column of the words `text`")
     return header
@@ -110,6 +113,8 @@ def utterance(record: Mapping[str, Any], manifest: str, where: str) -> Utterance
         raise DataError(f"{where}: no recording: `{_named(record, _AUDIO)}` must have its path")
     if not isinstance(text, str):
         raise DataError(f"{where}: no text: `{_named(record, _TEXT)}` must have the words that are spoken")
+    for name, value in (("the path", audio), ("the text", text)):
+        _check_characters(name, value, where)
     begin, length = _seconds(record, "offset", where), _seconds(record, "duration", where)
     speaker = str(_first(record, _SPEAKER) or "")
     # NeMo's manifests give the duration of whole files too.
@@ -143,13 +148,17 @@ def _utterance(folder: Path, recording: Recording, text: str, where: str) -> Utt
     except OSError:
         size = -1  # reading it will say why
     whole = Recording(path, recording.begin, recording.end, recording.speaker)
+    try:
+        Recording.parse(str(whole))  # a path may have times too
+    except DataError as error:
+        raise DataError(f"{where}: {error}") from None
     return Utterance(whole, text, where, f"{recording} {size}")
 
 
 def _segment(line: str, where: str) -> tuple[str, float, float]:
     try:
         path, begin, end = line.split()[0], *map(float, line.split()[1:3])
-        if 0 <= begin < 1e6 and 0 <= end < 1e6:
+        if 0 <= begin < LONGEST and 0 <= end < LONGEST:
             return path, begin, end
     except (IndexError, ValueError):
         pass
@@ -174,6 +183,16 @@ def _rows(folder: str, name: str) -> list[tuple[int, str, str]]:
     return [(number, key, rest[0].strip() if rest else "") for number, (key, *rest) in fields]
 
 
+def _check_characters(name: str, value: str, where: str) -> None:
+    """Refuse what no file name and no text can have; JSON can spell both."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise DataError(f"{where}: {name} has half a surrogate pair (\\ud800-\\udfff): remove it") from None
+    if "\0" in value:
+        raise DataError(f"{where}: {name} has a null character: remove it")
+
+
 def _named(record: Mapping[str, Any], names: Sequence[str]) -> str:
     """The first of these names that a record has; by default the first of all."""
     return next((name for name in names if name in record), names[0])
@@ -186,9 +205,9 @@ def _first(record: Mapping[str, Any], names: Sequence[str]) -> Any:
 def _seconds(record: Mapping[str, Any], name: str, where: str) -> float:
     value = record.get(name)
     try:
-        seconds = float(value or 0)
+        seconds = -1.0 if isinstance(value, bool) else float(value or 0)
     except (TypeError, ValueError):
         seconds = -1.0
-    if not 0 <= seconds < 1e6:
+    if not 0 <= seconds < LONGEST:
         raise DataError(f"{where}: {name} is '{value}', not a number of seconds")
     return seconds

@@ -22,6 +22,7 @@ from transduce.config import DataConfig
 from transduce.cores import available_cores
 from transduce.data import cache
 from transduce.data.corpus import LINES_PER_BLOCK, Corpus, PairBlock, are_equal
+from transduce.data.feature_symbols import FeatureEncoder
 from transduce.data.ragged import Numbers, Ragged, RaggedWriter, Rows
 from transduce.data.scanning import Scan, is_empty
 from transduce.errors import DataError
@@ -50,9 +51,12 @@ class Rules:
     keep_text: bool = False
 
     @classmethod
-    def for_validation(cls, longest: int) -> Self:
-        """Only the loss leaves out pairs that are too long for the model; metrics use all lines."""
-        return cls(max_length=longest)
+    def for_validation(cls, longest: int, settings: DataConfig) -> Self:
+        """Only the loss leaves out pairs that are too long for the model; metrics use all lines.
+
+        Empty pairs are left out of validation data that are held out of the training data, as they are there.
+        """
+        return cls(max_length=longest, drop_empty=settings.holds_out)
 
     @classmethod
     def for_training(cls, settings: DataConfig) -> Self:
@@ -280,7 +284,8 @@ class _Encoded:
 
 
 def _encode_block(vocabularies: Vocabularies, rules: Rules, block: PairBlock) -> _Encoded:
-    sources = vocabularies.source.encode(block.source)
+    known = vocabularies.source.feature_symbols if block.symbols else ()
+    sources = FeatureEncoder(vocabularies.source, known).encode(block.source)
     targets = vocabularies.target.encode(block.target)
     pairs = zip(block.source, block.target, sources, targets, strict=True)
     reasons = [_left_out(*pair, rules) for pair in pairs]

@@ -28,9 +28,11 @@ class TextCorpus(Corpus):
         begin, end, read = *self._bounds(group), 0
         for lines in lines_of(group[0]):
             taken = lines.lines[max(0, begin - read) : max(0, end - read)]
+            # What was removed is counted once, with the part that has the first line of the block.
+            removed = (lines.carriage_returns, lines.byte_order_marks) if begin <= read else (0, 0)
             read += len(lines.lines)
             if taken:
-                yield PairBlock([""] * len(taken), taken, lines.carriage_returns, lines.byte_order_marks)
+                yield PairBlock([""] * len(taken), taken, *removed)
 
     def _bounds(self, group: Group) -> tuple[int, int]:
         """The lines of this part: the first one, and the one after the last."""

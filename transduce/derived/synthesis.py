@@ -28,6 +28,7 @@ from transduce.config import PRESETS, Layers, TransformerConfig, language_tag, s
 from transduce.data import Corpus, groups_of, without_pipes
 from transduce.errors import DataError, RunError, SettingError
 from transduce.files import disk_errors, synchronize_open
+from transduce.languages import is_code
 from transduce.training import Reporter, Result, SilentReporter, TrainingRequest
 from transduce.training import train as train_model
 from transduce.training.early_checks import check_free
@@ -109,7 +110,7 @@ def student_request(request: TrainingRequest, teacher: ModelFolder, run: RunFold
 
 def _taught_languages(teacher: ModelFolder, to: str) -> tuple[str, ...]:
     languages = teacher.config.data.languages
-    return (languages[0], to) if languages and to else languages
+    return (languages[0], to) if languages and is_code(to) else languages
 
 
 def _corpus(files: tuple[Group, ...], requested: RequestedSettings, teacher: ModelFolder) -> Corpus:
@@ -132,8 +133,7 @@ def taught_by(teacher: ModelFolder, to: str = "") -> Layers:
     if (
         data.layout and data.layout.features
     ):  # the teacher read them from their own column; they are part of the text now
-        pieces = teacher.vocabularies.source.pieces(range(teacher.vocabularies.source.pad))
-        features = [piece for piece in pieces if piece.startswith(";") and len(piece) > 1]
+        features = teacher.vocabularies.source.feature_symbols
         settings["symbols"] = tuple(dict.fromkeys((*settings["symbols"], *features)))
     return {"data": settings}
 

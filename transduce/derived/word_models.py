@@ -62,6 +62,7 @@ def make_word_model(
     check_takes_words(opened)
     if texts and arpa:
         raise SettingError("give texts to learn an n-gram model from, or --arpa with a finished one, not both")
+    utterances = _utterances(opened, valid) if tuned else None  # refused before anything is written
     vocabulary, files = opened.vocabularies.target, word_files(opened.folder)
     listed = _spellable(vocabulary, read_lexicon(lexicon), say) if lexicon else None
     model = read_arpa(arpa) if arpa else _learned(opened, texts, order, listed or [], say)
@@ -73,11 +74,15 @@ def make_word_model(
     weights.write(opened.folder)
     known = len(listed) if listed is not None else len(model.words)
     made = WordModel(files["ngram"], len(model.probabilities), known, weights)
-    return _tuned(opened, made, Words(vocabulary, model, listed), valid, options, say) if tuned else made
+    return _tuned(opened, made, Words(vocabulary, model, listed), utterances, options, say) if utterances else made
 
 
 def _learned(opened: ModelFolder, texts: Sequence[str], order: int, listed: Sequence[str], say: Say) -> NgramModel:
     sentences = [line.split() for line in _lines(opened, texts)]
+    if not any(sentences):
+        raise DataError(
+            f"{' '.join(map(str, texts)) or opened.folder.path}: no words to learn from: every line is empty"
+        )
     words = sorted({word for sentence in sentences for word in sentence})
     written = dict(zip(words, _written(opened.vocabularies.target, words), strict=True))
     say(f"learning an n-gram model of order {order} from {len(sentences):,} lines")
@@ -128,7 +133,7 @@ def _tuned(
     opened: ModelFolder,
     made: WordModel,
     words: Words,
-    valid: Sequence[tuple[str, ...]],
+    utterances: tuple[list[Any], list[str]],
     options: LoadOptions | None,
     say: Say,
 ) -> WordModel:
@@ -136,7 +141,7 @@ def _tuned(
 
     Other weights find other texts, so the search is repeated with the weights that were best for the texts of the search before.
     """
-    features, references = _utterances(opened, valid)
+    features, references = utterances
     say(f"tuning the weights on {len(features)} utterances")
     torch = Translator.load(opened.folder.path, options or LoadOptions(engine="torch")).engines.torch
     best, weights = None, made.weights

@@ -6,7 +6,7 @@ Everything that can be refused is refused before the first file is read.
 from dataclasses import dataclass, replace
 
 from transduce.data import Corpus, Group
-from transduce.diagnosis.examination import Options, examine, open_corpora
+from transduce.diagnosis.examination import Options, examine, header_lines, open_corpora
 from transduce.diagnosis.findings import RankedPair, Report
 from transduce.diagnosis.page import write_page
 from transduce.diagnosis.reading import PortionParser, PortionReader
@@ -47,6 +47,8 @@ def check_up(
         raise SettingError("--keep and --only choose what --write leaves out: add --write DIR")
     outputs.check()
     with open_corpora(requested, test) as corpora:
+        for line in header_lines(corpora):
+            say(line)
         examined = examine(corpora, requested, options)
         if outputs.write:
             pairs = sum(one.pairs for one in examined.report.corpora if one.role == "train")

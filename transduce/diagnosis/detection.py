@@ -1,9 +1,10 @@
-"""Language detection with lingua, if it is installed: what is wrong with the language of a pair.
+"""Language detection with lingua, if it is installed: what is wrong with the language of a pair, or of a whole file.
 
 Knows texts and languages; which pairs are suspicious is found in `transduce/diagnosis/profiles.py`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
@@ -12,6 +13,57 @@ from transduce.diagnosis.findings import Example
 MOSTLY = 0.8  # share of a sample that makes a whole file wrong
 FEWEST_SAMPLED = 20
 FOREIGN = 0.05  # probability of both languages together below which a text is in a third one
+PASSAGE = 300  # characters of lines that are judged together: so many leave no doubt, even in low accuracy mode
+PASSAGES = 10
+FEWEST_PASSAGES = 3
+CLOSE = ({"hr", "bs", "sr"}, {"nb", "nn", "da"}, {"id", "ms"})  # languages that passages hardly tell apart
+
+
+@dataclass(frozen=True)
+class Contradiction:
+    """What two sides look like, in words, where it is not what the language codes say."""
+
+    looks: str
+    swapped: bool
+
+
+def contradiction(codes: Sequence[str], sides: Sequence[Sequence[str]]) -> Contradiction | None:
+    """Whether most texts of a side are clearly in another language than its code says; None without lingua."""
+    if find_spec("lingua") is None:
+        return None
+    said, seen = [_language(code) for code in codes], [_language_of(texts) for texts in sides]
+    if not any(one and other and not _are_close(one, other) for one, other in zip(said, seen, strict=True)):
+        return None
+    names = [f"the {side} look {_name(one)}" for side, one in zip(("sources", "targets"), seen, strict=True) if one]
+    return Contradiction(" and ".join(names), swapped=seen == said[::-1])
+
+
+def _language_of(texts: Sequence[str]) -> Any:
+    """The language of most passages of these texts; None if there are few, or if they differ."""
+    from lingua import LanguageDetectorBuilder
+
+    every = list(_passages(texts))
+    passages = every[:: max(1, len(every) // PASSAGES)]
+    if len(passages) < FEWEST_PASSAGES:
+        return None
+    detector = LanguageDetectorBuilder.from_all_languages().with_low_accuracy_mode().build()
+    found = detector.detect_languages_in_parallel_of(passages)
+    best = max(set(found), key=found.count)
+    return best if found.count(best) > MOSTLY * len(found) else None
+
+
+def _passages(texts: Sequence[str]) -> Iterator[str]:
+    passage = ""
+    for text in texts:
+        passage += f"{text}\n"
+        if len(passage) >= PASSAGE:
+            yield passage
+            passage = ""
+
+
+def _are_close(one: Any, other: Any) -> bool:
+    codes = {language.iso_code_639_1.name.lower() for language in (one, other)}
+    return one == other or any(codes <= close for close in CLOSE)
 
 
 def languages_of(codes: Sequence[str], sample: Sequence[Example]) -> tuple[Any, Any] | None:

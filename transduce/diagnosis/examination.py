@@ -17,7 +17,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from transduce.config.columns import Columns
-from transduce.data import Corpus, Group, groups_from_setting, infer_columns, is_manifest, without_pipes
+from transduce.data import (
+    Corpus,
+    Group,
+    describe_columns,
+    groups_from_setting,
+    infer_columns,
+    is_manifest,
+    without_pipes,
+)
 from transduce.diagnosis.alphabet import Alphabet
 from transduce.diagnosis.analysis import Analysis, Block, Context, Place
 from transduce.diagnosis.characters import character_rules
@@ -101,6 +109,11 @@ def open_corpora(requested: RequestedSettings, test: tuple[Group, ...]) -> Itera
         }
 
 
+def header_lines(corpora: Corpora) -> list[str]:
+    """One line for each table with a header line or with more than two columns, as `train` prints it."""
+    return _unless_undecodable(lambda: [line for corpus in corpora.values() for line in describe_columns(corpus)], [])
+
+
 def _inferred_columns(groups: Sequence[Group], languages: tuple[str, ...]) -> Columns | None:
     """The columns as `train` infers them; the usual ones if a table is not UTF-8."""
     return _unless_undecodable(lambda: infer_columns(groups, languages), None)
@@ -142,7 +155,7 @@ def examine(corpora: Corpora, requested: RequestedSettings, options: Options | N
     )
     training.run(chain(first, portions), options)
     training.structure.surplus = reader.surplus
-    examined = _conclude([*passes, training], context, requested, corpora, options.removal)
+    examined = _conclude([*passes, training], context, requested, corpora, options)
     seconds = time.perf_counter() - begun
     report = replace(
         examined.report,
@@ -181,7 +194,9 @@ def _context(
     parse = PortionParser("train", train)
     valid = held_out["valid"].blocks if "valid" in held_out else []
     limits = thresholds(valid, (parse(portion).block for portion in first), options.thresholds)
-    return Context("train", requested.config.data.languages, limits)
+    data = requested.config.data
+    languages = () if data.tags else data.languages  # with tags, there are several target languages
+    return Context("train", languages, limits)
 
 
 def _usual(context: Context, corpus: Corpus, fast: bool) -> list[Analysis]:
@@ -268,16 +283,17 @@ class _Pass:
 
 
 def _conclude(
-    passes: Sequence[_Pass], context: Context, requested: RequestedSettings, corpora: Corpora, removal: Removal
+    passes: Sequence[_Pass], context: Context, requested: RequestedSettings, corpora: Corpora, options: Options
 ) -> Examined:
     from transduce.diagnosis.preview import preview  # imports torch, which must not be there when workers are forked
 
     training = passes[-1]
     if not training.pairs:
         raise training.structure.no_pairs()
-    findings = [finding for one in passes for finding in one.findings()] + _not_checked()
+    findings = [finding for one in passes for finding in one.findings()]
     concerned = dict(chain.from_iterable(one.concerned().items() for one in training.analyses))
     ahead = preview(training.overview, corpora["train"].columns, requested)
+    findings += _not_checked(languages=not options.fast and ahead.task != "symbols")
     if ahead.task == "symbols":
         findings = without_sentences(findings)
         concerned = {rule: rows for rule, rows in concerned.items() if rule not in ABOUT_SENTENCES}
@@ -285,7 +301,7 @@ def _conclude(
         corpora=tuple(count for one in passes for count in one.overview.corpora()),
         pairs=sum(one.pairs for one in passes),
         seconds=0.0,
-        findings=ranked([removal.advised(one, {*concerned, *STRUCTURE}) for one in findings]),
+        findings=ranked([options.removal.advised(one, {*concerned, *STRUCTURE}) for one in findings]),
         statistics=training.overview.statistics(),
         thresholds=dict(context.thresholds),
         left_out=ahead.left_out,
@@ -293,20 +309,23 @@ def _conclude(
         reasons=ahead.reasons,
         rates=dict(training.seconds),
     )
-    return Examined(report, {rule: rows for rule, rows in concerned.items() if removal.removes(rule)})
+    return Examined(report, {rule: rows for rule, rows in concerned.items() if options.removal.removes(rule)})
 
 
-def _not_checked() -> list[Finding]:
-    """One note if a package is missing that a rule needs."""
-    if find_spec("ftfy"):
+def _not_checked(languages: bool) -> list[Finding]:
+    """One note if packages are missing that rules need."""
+    needed = {"ftfy": "mojibake", **({"lingua": "swapped files and texts in a third language"} if languages else {})}
+    missing = {package: sought for package, sought in needed.items() if not find_spec(package)}
+    if not missing:
         return []
+    sought = ", and ".join(f"{what} (needs the package {package})" for package, what in missing.items())
     return [
         Finding(
             rule="not_checked",
             severity="note",
             count=0,
             share=0.0,
-            explanation="Mojibake was not looked for, because the package ftfy is not installed.",
-            advice="Install it: pip install 'transduce[doctor]'.",
+            explanation=f"Not looked for: {sought}.",
+            advice="Install what is missing: pip install 'transduce[doctor]'.",
         )
     ]

@@ -1,7 +1,7 @@
 """The wrong language: pairs whose sides are swapped, sides in the other side's language, and lines in a third language.
 
 Suspects are found by their words (`transduce/diagnosis/profiles.py`), and lingua confirms them. A sample of all pairs is
-checked as well, because a file in which most pairs are wrong has no suspects. Where lingua is not installed or does not know
+checked as well, because a file in which most pairs are wrong has no suspects: their words are the usual ones there. Where lingua is not installed or does not know
 the languages, suspects are reported and kept, and lines in a third language are not looked for. Knows no files.
 """
 
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transduce.diagnosis.analysis import Block, Context, Place
-from transduce.diagnosis.detection import Detector, languages_of
+from transduce.diagnosis.detection import Contradiction, Detector, contradiction, languages_of
 from transduce.diagnosis.findings import MOST_EXAMPLES, Example, Finding, Severity
 from transduce.diagnosis.profiles import suspects
 
@@ -94,6 +94,8 @@ class LanguageAnalysis:
         languages = languages_of(self.languages, sample)
         if languages and languages[0] == languages[1]:
             return []  # nothing can be swapped
+        if wrong_files := self._wrong_files():
+            return wrong_files
         detector = Detector(*languages) if languages else None
         swapped_files = [one for one in self._samples.values() if detector and detector.mostly_swapped(one.examples)]
         if swapped_files:
@@ -105,6 +107,29 @@ class LanguageAnalysis:
 
     def concerned(self) -> Mapping[str, Numbers]:
         return self._removed
+
+    def _wrong_files(self) -> list[Finding]:
+        """Files in another language than --languages says; swapped files are found by the language of each pair."""
+        found = []
+        for sample in self._samples.values() if self.languages else ():
+            sides = [one.source for one in sample.examples], [one.target for one in sample.examples]
+            wrong = contradiction(self.languages, sides)
+            if wrong and not wrong.swapped:
+                found.append(self._wrong_file(sample, wrong))
+        return found
+
+    def _wrong_file(self, sample: "_Sample", wrong: Contradiction) -> Finding:
+        return Finding(
+            WRONG,
+            "serious",
+            sample.pairs,
+            sample.pairs / self._pairs,
+            f"--languages says {' to '.join(self.languages)}, but {wrong.looks} in the {len(sample.examples):,} pairs "
+            "that were checked.",
+            "Correct --languages, or the files; --write keeps these pairs.",
+            tuple(_spread(sample.examples, MOST_EXAMPLES)),
+            self.role,
+        )
 
     def _swapped_files(self, samples: Sequence["_Sample"]) -> Finding:
         count = sum(sample.pairs for sample in samples)

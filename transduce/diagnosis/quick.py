@@ -1,6 +1,6 @@
-"""The part of the examination that `transduce train` does by itself: rules about single pairs, on a sample of the training data.
+"""The part of the examination that `transduce train` does by itself: rules about single pairs and the languages, on a sample of the training data.
 
-Takes a fraction of a second, however large the corpus is. What `train` reports already (empty sides, carriage returns, byte order
+Takes about a second, however large the corpus is. Languages are checked only if they are given and lingua is installed. What `train` reports already (empty sides, carriage returns, byte order
 marks, leaked validation pairs, swapped files) is not repeated.
 """
 
@@ -8,11 +8,13 @@ from transduce.config import DataConfig
 from transduce.data import Scan
 from transduce.diagnosis.analysis import Block, Context, Place, Side
 from transduce.diagnosis.characters import character_rules
+from transduce.diagnosis.detection import contradiction
 from transduce.diagnosis.findings import Finding, ranked
 from transduce.diagnosis.markup import MARKUP_RULES
 from transduce.diagnosis.pairs import PAIR_RULES
 from transduce.diagnosis.rules import Rule, RuleAnalysis
 from transduce.diagnosis.thresholds import thresholds
+from transduce.scripts import script_of_language
 
 SAMPLED = 20_000  # pairs
 _REPORTED_ALREADY = {"empty_sides", "carriage_returns", "byte_order_marks"}
@@ -24,7 +26,20 @@ def quick_findings(scan: Scan, data: DataConfig) -> list[str]:
     context = Context("train", data.languages, thresholds((), [block], {}))
     analysis = RuleAnalysis("quick", _rules(data.task), context)
     analysis.add(block.place, analysis.observe(block))
-    return [_line(one, len(block)) for one in ranked(analysis.finish()) if one.severity != "note"]
+    found = [_line(one, len(block)) for one in ranked(analysis.finish()) if one.severity != "note"]
+    return [*found, *_wrong_languages(scan, data)]
+
+
+def _wrong_languages(scan: Scan, data: DataConfig) -> list[str]:
+    """A warning if a side is in another language than it should be; with tags, there are several target languages."""
+    if data.task != "translation" or not data.languages or data.tags:
+        return []
+    wrong = contradiction(data.languages, [side[:SAMPLED] for side in scan.sample])
+    scripts = set(map(script_of_language, data.languages))
+    if not wrong or (wrong.swapped and len(scripts) == 2):  # such swapped files are reported already
+        return []
+    advice = "swap the two languages or the two files" if wrong.swapped else "correct --languages, or the files"
+    return [f"warning: --languages says {' to '.join(data.languages)}, but {wrong.looks}: {advice}"]
 
 
 def _rules(task: str) -> list[Rule]:

@@ -161,11 +161,11 @@ class _Table:
 
 def _table(corpus: Corpus, group: Group) -> _Table:
     parser = TableParser(Corpus(corpus.groups, corpus.languages, corpus.columns), group)
-    has_header = parser.in_header
+    with _open(group[0]) as file:
+        first = file.readline().decode(errors="surrogateescape").rstrip("\r\n").removeprefix("\ufeff")
+    has_header = parser.is_header(first)
     if has_header:
-        with _open(group[0]) as file:
-            header = file.readline().decode(errors="surrogateescape")
-        parser.read_header(header.rstrip("\r\n").removeprefix("\ufeff"))
+        parser.read_header(first)
     return _Table(parser, has_header)
 
 

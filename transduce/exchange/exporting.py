@@ -9,6 +9,7 @@ from transduce.data import Corpus, found_setting, groups_from_setting, read_pair
 from transduce.device import choose_device
 from transduce.errors import DataError, RunError, SettingError
 from transduce.exchange import ct2, hf, hf_runtime, onnx_graphs, onnx_runtime
+from transduce.exchange.cards import show_features
 from transduce.exchange.language_models import VerifiedText, export_language_model
 from transduce.exchange.new_folder import new_folder
 from transduce.exchange.verification import Ours, Runtime, Verified, verify
@@ -111,6 +112,8 @@ def _export_transformer(
     )
     with new_folder(target) as temporary:
         format.write(opened, as_transformer(translator.model), temporary)
+        if translator.sources.known:
+            show_features(translator, temporary, lines)
         say(f"written; comparing translations of {len(lines)} sentences")
         return _verify(format, opened, translator, temporary, lines)
 

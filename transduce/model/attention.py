@@ -83,8 +83,8 @@ class MultiHeadAttention(nn.Module):
     """softmax(Q K^T / sqrt(d_k)) V in every head, concatenated and projected.
 
     The matrices W^Q, W^K, W^V of all heads are stacked in one, so that self-attention is one product.
-    Differs from the paper: the projections have biases, as in torch.nn and the runtimes we export to. As settings, queries
-    and keys are compared without the factor or by a sum, and self-attention reaches only so many neighbours.
+    Differs from the paper: the projections have biases, as in torch.nn and the runtimes we export to. Settings let queries and keys
+    be compared without the factor or additively, and restrict self-attention to a window.
     """
 
     def __init__(self, config: LayersConfig) -> None:

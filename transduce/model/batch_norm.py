@@ -1,4 +1,4 @@
-"""BatchNorm over the real tokens of a batch, in place of LayerNorm: what the paper did not choose.
+"""BatchNorm over the real tokens of a batch, in place of LayerNorm: for comparison with the paper's choice.
 
 In training, a feature is normalised by its mean and variance over all tokens of the batch, so that a token's result depends on
 the other tokens, later ones of its own sentence included. In evaluation, running averages of both take their place.
@@ -15,7 +15,7 @@ MOMENTUM = 0.1  # of the running statistics, as in torch.nn
 
 
 class TokenBatchNorm(nn.Module):
-    """`torch.nn.BatchNorm1d` over the positions that are no padding, however many there are."""
+    """`torch.nn.BatchNorm1d` over the positions that are not padding, however many there are."""
 
     running_mean: Tensor
     running_var: Tensor

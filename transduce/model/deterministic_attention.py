@@ -51,8 +51,8 @@ class _Deterministic(torch.autograd.Function):
 def deterministic_algorithms() -> Iterator[None]:
     """Choose deterministic kernels. Not `torch.use_deterministic_algorithms`, which imports PyTorch's compiler.
 
-    With `warn_only=True`, attention warns and is not deterministic all the same. New memory is left unfilled, since kernels
-    write all of it.
+    With `warn_only=True`, attention would only warn and not be deterministic. New memory is not filled, since kernels write all
+    of it.
     """
     before = torch._C._get_deterministic_algorithms(), torch._C._get_deterministic_algorithms_warn_only()
     filled = torch._C._get_deterministic_fill_uninitialized_memory()

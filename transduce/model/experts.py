@@ -48,7 +48,7 @@ class Experts(nn.Module):
         self.outer, self.outer_bias = nn.Parameter(torch.empty(count, inner, d)), nn.Parameter(torch.zeros(count, 1, d))
         self.dropout = Dropout(config.activation_dropout)
         self.imbalance: Tensor | None = None  # of the last batch in training, until the loss takes it
-        self.counts: Tensor | None = None  # tokens that each expert got, where somebody counts them
+        self.counts: Tensor | None = None  # tokens that each expert got; None unless they are counted
         for matrix in (*(m for e in self.inner for m in e.split(inner, dim=1)), *self.outer):
             nn.init.xavier_uniform_(matrix)
         nn.init.zeros_(self.gate.weight)  # all experts begin equally likely (appendix A)
@@ -100,7 +100,7 @@ class Experts(nn.Module):
 
 @dataclass(frozen=True)
 class Slots:
-    """Where each token goes, for each of its experts, and back. Every slot has one token at most."""
+    """Which slot each token takes at each of its experts, and which token each slot holds: at most one."""
 
     slot: Int[Tensor, "N K"]  # the number after the last slot stands for none
     token: Int[Tensor, "S"]  # of each slot: row times K plus choice; the number after the last stands for none
@@ -135,7 +135,7 @@ class Slots:
 
 
 class Rearranged(torch.autograd.Function):
-    """Rows of x at these places, where the number after the last row stands for zeros.
+    """The rows of x with these indices; the index after the last row stands for a row of zeros.
 
     `back` says where each row of x went. With it the backward pass is a gather too, whose sums are always in the same order;
     adding to rows in parallel would make it another result every time.

@@ -7,7 +7,7 @@ Sentence Summarization" (EMNLP 2015), whose sizes are the defaults.
     source ids -> embeddings -> mean ----------------------.
     last 5 target ids -> embeddings, end to end --- hidden layer -> linear -> logits
 
-With `model.encoder=separate`, each source token passes a hidden layer by itself, and the decoder's window attends to them.
+With `model.encoder=separate`, a hidden layer is applied to each source token separately, and the decoder's window attends to the results.
 Differs from the paper: the source enters the hidden layer, where the paper adds it to the logits. This network can
 combine source and history.
 

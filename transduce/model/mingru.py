@@ -65,7 +65,7 @@ def parallel_scan(decay: Float[Tensor, "R W C"], inputs: Float[Tensor, "R W C"])
 
 
 def _shifted(x: Float[Tensor, "R W C"], by: int) -> Float[Tensor, "R W C"]:
-    """Every position gets what was so many positions before it, or after it where `by` is negative; zeros at the ends."""
+    """The rows moved `by` positions to the right, or to the left if negative; zeros fill the gap."""
     return pad(x[:, :-by], (0, 0, by, 0)) if by > 0 else pad(x[:, -by:], (0, 0, 0, -by))
 
 

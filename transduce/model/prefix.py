@@ -90,7 +90,7 @@ class Prefix(Model):
         self.uses = {part: [Use() for _ in self.layers] for part in ("encoder", "decoder", "cross")}
 
     def encode(self, source: Source) -> Tokens:
-        """The source as it is: it passes the layers together with the target, or in `begin`."""
+        """The source, unchanged: it passes through the layers together with the target, or in `begin`."""
         assert isinstance(source, Tokens)
         return source
 
@@ -136,7 +136,7 @@ class Prefix(Model):
         return Keep(segment, segment, causal=True, prefix=source_width if self.config.source_mask == "full" else 0)
 
     def _tap(self, number: int, source_width: int) -> Tap | None:
-        """Divides the weights of a layer among its uses; None if nobody watches."""
+        """Divides the weights of a layer among its uses; None if no use has a tap."""
         taps = {part: tap for part, uses in self.uses.items() if (tap := uses[number].tap)}
         return partial(_divide, taps, source_width) if taps else None
 

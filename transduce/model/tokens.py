@@ -153,9 +153,7 @@ def collate(sources: Sequence[SourceItem], pad: int) -> Source:
 class Keep:
     """The attention mask: a position attends to its own sentence and, if `causal`, to no later position of the row.
 
-    With a `window`, it attends to so many neighbours on each side; those of the row are those of the sentence.
-
-    A padding position attends to everything, since without any key its result would be NaN. The result is never used.
+    With a `window`, it attends to that many neighbours on each side. A padding position attends to everything, since without any key its result would be NaN. The result is never used.
     """
 
     query: Int[Tensor, "R Q"]  # the segments of the query positions
@@ -164,7 +162,7 @@ class Keep:
     window: int = 0  # 0: no limit
     prefix: int = 0  # the first positions of a row, which all positions of their sentence see even if `causal`
     only_causal: bool = False  # each row is one sequence, with its padding last: the order alone is the mask
-    whole_row: bool = False  # each row is one sentence: all positions attend to all that are not padding
+    whole_row: bool = False  # each row is one sentence: every position attends to all positions that are not padding
 
     @cached_property
     def mask(self) -> Bool[Tensor, "R 1 Q K"] | Bool[Tensor, "R 1 1 K"]:

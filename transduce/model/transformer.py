@@ -40,7 +40,7 @@ class DecoderState:
     source_keep: Keep
     caches: list[Cache]
     length: int = 0
-    sentence: Int[Tensor, "R"] | None = None  # which sentence each row translates; None if nobody selects rows
+    sentence: Int[Tensor, "R"] | None = None  # which sentence each row translates; None where rows are never selected
 
     def select(self, rows: Int[Tensor, "N"]) -> "DecoderState":
         """Keep these rows in this order; this is how beams are duplicated and finished sentences removed."""

@@ -14,11 +14,12 @@ from transduce.model.deterministic_attention import deterministic_attention
 from transduce.model.shapes import Bool, Float
 from transduce.model.tokens import Keep
 
-LONG = 4  # windows: shorter rows are computed at once, with a mask
+LONG = 4  # rows of up to this many windows are computed at once, with a mask
 OUTSIDE = -1  # the segment of keys before the first and after the last position
 
 
 def pays_off(keep: Keep) -> bool:
+    """Whether the rows are long enough for attention by blocks to be faster than a mask."""
     return 0 < LONG * keep.window < keep.query.shape[1]
 
 
@@ -40,7 +41,7 @@ def windowed_attention(
 
 
 def _blocks(x: Tensor, block: int, before: int, after: int) -> Tensor:
-    """Every block with so many positions before and after it, [R N, H, before + B + after, E]."""
+    """Every block with `before` positions in front of it and `after` positions behind it, [R N, H, before + B + after, E]."""
     rest = -x.shape[2] % block
     padded = pad(x, (0, 0, before, after + rest))
     return padded.unfold(2, before + block + after, block).permute(0, 2, 1, 4, 3).flatten(0, 1)

@@ -172,7 +172,7 @@ def _figure(pattern: str, card: str) -> str:
 
 
 def _curve(events: Sequence[dict[str, Any]], trained: Result) -> list[list[float]]:
-    """[seconds, training cross-entropy], at most so many points; steps are taken to be of equal length."""
+    """[seconds, training cross-entropy], at most CURVE_POINTS points; all steps are assumed to take equally long."""
     every = -(-len(events) // CURVE_POINTS) or 1
     a_step = trained.seconds / max(1, trained.steps)
     return [[round(event["step"] * a_step, 1), round(event["cross_entropy"], 3)] for event in events[::-every][::-1]]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 INK, PAPER = "#1c2227", "#fbfaf7"
-COLOURS = ["#1f5fa8", "#c2500a", "#3f7f5f", "#7a4fa3", "#8a6d1f", "#3a8a94", "#a33f5f", "#5a646e", "#90603a", "#4f6fd0"]
+COLOURS = ["#1f5fa8", "#c2500a", "#3f7f5f", "#7a4fa3", "#8a6d1f", "#3a8a94", "#a33f5f", "#5a646e", "#90603a", INK]
 MARKERS = "osD^vPX<>h"
 IN_PAGE = {
     INK: "currentColor",

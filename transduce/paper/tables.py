@@ -3,6 +3,7 @@
 Everything is scaled to a budget in minutes. Models learn to pronounce English (CMU dictionary); a finished cell is not trained again.
 """
 
+import math
 import tempfile
 import time
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import torch
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from transduce.errors import SettingError
 from transduce.metrics import Score, score_outputs
@@ -30,7 +31,8 @@ from transduce.pronunciations import read_dictionary, split_dictionary
 MINUTES = 10.0
 SHARES = {"layers": 0.08, "rivals": 0.40, "variations": 0.34, "reversal": 0.18}  # of the budget
 AROUND_A_CELL_S = 6.0  # to warm up, to translate and to score
-LEAST_S = 2.0  # of training
+LEAST_S = 10.0  # of a training command, which needs about four of them to start and to end
+FEWEST_STEPS = 300  # a model with fewer has hardly begun to learn
 SHAPE = Shape(d_model=64, heads=4, layers=2, dropout=0.0)
 TELLING = (
     *(BASE, "1 head", "d_k 4", "1 layer", "d_model 32", "no label smoothing", "learned positions", "no positions"),
@@ -51,19 +53,17 @@ TITLES = {"rivals": "Table 2", "variations": "Table 3", "reversal": "Long sequen
 
 def run_paper(folder: Path, minutes: float = MINUTES) -> Path:
     """Measure what is missing, and write `paper.html`."""
-    if not minutes > 0:
-        raise SettingError(f"minutes = {minutes:g}: must be more than 0")
+    check_minutes(minutes)
     begun = time.perf_counter()
     tasks = {"rivals": pronunciation(folder / "data"), "reversal": reversal(folder / "data")}
     tasks["variations"] = tasks["rivals"]
-    results = Results.read(folder / "cells.jsonl")
+    results, planned = Results.read(folder / "cells.jsonl"), all_cells(60 * minutes)
     console = Console(stderr=True, highlight=False, soft_wrap=True)
-    with Progress(
-        TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=console, transient=True
-    ) as bar:
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=console, transient=True) as bar:
         runner = TableRunner(console, bar, results)
         timings, constant = runner.layers(60 * minutes * SHARES["layers"])
-        for table, cells in all_cells(60 * minutes).items():
+        for table, cells in planned.items():
             runner.cells(table, cells, tasks[table])
     data = PageData(
         results=results,
@@ -73,11 +73,38 @@ def run_paper(folder: Path, minutes: float = MINUTES) -> Path:
         products=measure_all(),
         rows=available_rows(SHAPE),
         minutes=(time.perf_counter() - begun) / 60,
+        warning=warning_of(planned, results, minutes),
     )
     page = folder / "paper.html"
     write_page(data, page)
+    if data.warning:
+        console.print(f"warning: {data.warning}", markup=False)
     print(f"{page}  the paper's tables as measured here ({data.minutes:.1f} minutes)")
     return page
+
+
+def check_minutes(minutes: float) -> None:
+    """Refuse a budget in which the models would not learn anything."""
+    if not minutes > 0:
+        raise SettingError(f"minutes = {minutes:g}: must be more than 0")
+    counts = {table: len(cells) for table, cells in all_cells(60 * minutes).items()}
+    least = max(count * (LEAST_S + AROUND_A_CELL_S) / SHARES[table] for table, count in counts.items()) / 60
+    if minutes < least:
+        raise SettingError(
+            f"minutes = {minutes:g}: too few for the {sum(counts.values())} models of the tables; give at least {math.ceil(least)}"
+        )
+
+
+def warning_of(planned: dict[str, list[Cell]], results: Results, minutes: float) -> str:
+    """A warning if models had too few steps to learn anything; otherwise nothing."""
+    cells = [cell for cells in planned.values() for cell in cells]
+    short = sum(line["steps"] < FEWEST_STEPS for cell in cells for line in results.find(key=cell.key))
+    if not short:
+        return ""
+    return (
+        f"{short} of {len(cells)} models were trained for fewer than {FEWEST_STEPS} steps, so their scores say nothing: this machine is slow "
+        f"or busy. Run the command again with --minutes {math.ceil(3 * minutes)}"
+    )
 
 
 # --- data ---------------------------------------------------------------------------------------------------------

@@ -7,9 +7,11 @@ such as a lexicon with a language model, says which tokens may follow a prefix a
 Axes: T frames, C classes with the blank.
 """
 
+import gc
 import heapq
 import math
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Protocol
@@ -87,6 +89,21 @@ def prefix_search(
     """
     start = guide.start()
     root = _Prefix(None, -1, start, guide.score(start))
+    with _without_garbage_collection(root):
+        return _searched(root, log_probs, guide, beam=beam, n_best=n_best, never=never, least=least, within=within)
+
+
+def _searched(
+    root: _Prefix,
+    log_probs: NDArray[np.floating[Any]],
+    guide: Guide,
+    *,
+    beam: int,
+    n_best: int,
+    never: tuple[int, ...],
+    least: float,
+    within: float,
+) -> list[CtcHypothesis]:
     root.blank, live, scale = 1.0, [root], 0.0
     for frame, blank, tokens in _frames(log_probs, never, least):
         live = _kept(_reached(live, frame, blank, tokens, guide, beam, within), beam, within)
@@ -98,6 +115,31 @@ def prefix_search(
             prefix.blank /= total
             prefix.label /= total
     return heapq.nlargest(n_best, _finished(live, guide, scale), key=attrgetter("score"))
+
+
+@contextmanager
+def _without_garbage_collection(root: _Prefix) -> Iterator[None]:
+    """Keep Python from looking for garbage while the tree of prefixes grows, and take the tree apart at the end.
+
+    A search creates hundreds of thousands of objects, and every so often Python would go through all objects of the process, such as a
+    lexicon. Prefixes refer to each other in both directions, so without the collector they have to be taken apart.
+    """
+    collected = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        _take_apart(root)
+        if collected:
+            gc.enable()
+
+
+def _take_apart(root: _Prefix) -> None:
+    left = [root]
+    while left:
+        children = left.pop().children
+        left += [child for child in children.values() if child is not None]
+        children.clear()
 
 
 def _frames(

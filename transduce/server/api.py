@@ -123,6 +123,10 @@ class SentenceAnswer(BaseModel):
         description="How many characters of the source are not in the vocabulary; symbols, if the model reads symbols separated by spaces."
     )
     cut: int = Field(description="How many source tokens were cut off because the sentence is too long for the model.")
+    unseen_features: list[str] | None = Field(
+        None,
+        description="Features of the source that did not occur in training, if there are any; each is an unknown token.",
+    )
     attention: Alignment | None = Field(None, description="Present only if `attention` was requested.")
 
 
@@ -249,6 +253,7 @@ def _sentence_answer(translation: Translation, with_tokens: bool, alignment: Ali
         outputs=[_output_answer(output, with_tokens) for output in translation.outputs],
         unknown=translation.unknown,
         cut=translation.cut,
+        unseen_features=list(translation.unseen_features) or None,
         attention=alignment,
     )
 

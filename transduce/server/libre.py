@@ -13,11 +13,11 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field, ValidationError
 from starlette.requests import Request as HttpRequest
 
+from transduce.languages import name_of
 from transduce.server.answers import REFUSALS, explain
 from transduce.server.api import WHOLE
 from transduce.server.client import cancel_on_disconnect, presented_key
 from transduce.server.detection import Detected
-from transduce.server.languages import name_of
 from transduce.server.models import ServedModel
 from transduce.server.refusals import Forbidden, Refusal, Unauthorized
 from transduce.server.service import Service, Translated

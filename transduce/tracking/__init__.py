@@ -2,6 +2,7 @@
 
 from transduce.tracking.cleaning import Cleaning, Removable, clean
 from transduce.tracking.difference import RunDifference, draw_difference, run_difference
+from transduce.tracking.in_progress import progress_note, refuse_untrained
 from transduce.tracking.listing import RunState, RunStatus, find_runs, list_runs
 
 __all__ = [
@@ -14,5 +15,7 @@ __all__ = [
     "draw_difference",
     "find_runs",
     "list_runs",
+    "progress_note",
+    "refuse_untrained",
     "run_difference",
 ]

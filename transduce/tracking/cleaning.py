@@ -166,7 +166,7 @@ def _stores(run: RunFolder, config: Config) -> tuple[str, str]:
     hashes, models = data_hashes(run), _models(run, config)
     if not hashes:
         raise RunError(f"{run.path}: has no {run.data.name}")
-    rules = Rules.for_training(config.data), Rules.for_validation(longest_target(config.model))
+    rules = Rules.for_training(config.data), Rules.for_validation(longest_target(config.model), config.data)
     return store_name(hashes["train"], models, rules[0]), store_name(hashes["valid"], models, rules[1])
 
 

@@ -46,6 +46,7 @@ class RunStatus:
     score: float | None = None
     signature: str = ""
     lines: int | None = None  # validation lines that the score was measured on
+    all_lines: int | None = None  # of the validation data
     bytes: int = 0  # on disk, hard links counted once
     changed: float = 0.0  # when the newest of its files was written, in seconds since 1970
 
@@ -133,7 +134,7 @@ def _about_model(config: Config) -> dict[str, Any]:
 def _about_training(folder: RunFolder) -> dict[str, Any]:
     """The steps and seconds of training: from the end of the log, or else from the newest checkpoint."""
     events = last_events(folder.metrics)
-    steps = _steps_of(events)
+    steps = steps_of(events)
     if (end := events[-1] if events else {}).get("event") == "finished":
         return {"steps": max(steps), "seconds": _number(end.get("seconds"))}
     saved = steps_saved(folder)
@@ -158,8 +159,7 @@ def _about_score(folder: RunFolder, config: Config) -> dict[str, Any]:
             "metric": about.get("metric", ""),
             "signature": about.get("signature", ""),
         }
-    if "lines" in about:
-        known["lines"] = int(about["lines"])
+    known |= {name: int(about[name]) for name in ("lines", "all_lines") if name in about}
     return known
 
 
@@ -184,10 +184,11 @@ def is_finished(folder: RunFolder) -> bool:
     kinds = [event.get("event") for event in events]
     if kinds[-1:] == ["finished"] or "resumed" in kinds:
         return kinds[-1] == "finished"
-    return _steps_of_card(folder) == max([*saved, *_steps_of(events)], default=0)
+    return _steps_of_card(folder) == max([*saved, *steps_of(events)], default=0)
 
 
-def _steps_of(events: Sequence[Event]) -> list[int]:
+def steps_of(events: Sequence[Event]) -> list[int]:
+    """The steps that events of a log belong to."""
     return [event["step"] for event in events if isinstance(event.get("step"), int)]
 
 

@@ -1,5 +1,6 @@
 """The model card (`README.md`) and the learning curves (`curves.png`) of a finished run."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -117,7 +118,7 @@ def _scores(folder: RunFolder) -> list[str]:
             about = read_about(folder.weights(which), needed=("step", "loss", "metric", "score", "signature"))
             score = f"{about['metric']} {float(about['score']):.2f}"
             lines.append(
-                f"| {which} | {about['step']} | {float(about['loss']):.4f} | {score} | {about.get('lines', '')} "
+                f"| {which} | {about['step']} | {float(about['loss']):.4f} | {score} | {_lines(about, 'lines')} "
                 f"| `{_cell(about['signature'])}` |"
             )
     return lines
@@ -125,10 +126,23 @@ def _scores(folder: RunFolder) -> list[str]:
 
 def _chosen_by(folder: RunFolder, best_metric: str) -> str:
     about = read_about(folder.weights("best"), needed=("metric", "loss"))
-    by_loss = abs(float(about.get("rank", "inf")) + float(about["loss"])) < SAME_LOSS
     task = ", the main metric of the task" if best_metric == "auto" else ""
-    name = "the loss" if by_loss else f"{about['metric']}{task}"
-    return f"`best` is the checkpoint with the best validation result, measured by {name} (`train.best_metric = {best_metric}`)."
+    name = "the loss" if _by_loss(about) else f"{about['metric']}{task}"
+    where = f" on {_lines(about, 'ranked_lines')} lines" if "ranked_lines" in about else ""
+    chosen = f"the best validation result{where}, measured by {name} (`train.best_metric = {best_metric}`)"
+    return f"`best` is the checkpoint with {chosen}. `averaged` is used instead if its result on the same lines is as good or better."
+
+
+def _by_loss(about: Mapping[str, str]) -> bool:
+    if "ranked_by" in about:
+        return about["ranked_by"] == "loss"
+    return abs(float(about.get("rank", "inf")) + float(about["loss"])) < SAME_LOSS
+
+
+def _lines(about: Mapping[str, str], name: str) -> str:
+    """How many validation lines were used, and of how many if not all were."""
+    lines, whole = (f"{int(about[key]):,}" if key in about else "" for key in (name, "all_lines"))
+    return lines if lines == whole or not whole else f"{lines} of {whole}"
 
 
 def training_losses(train: list[dict[str, Any]], dropout: bool = True) -> dict[str, list[tuple[int, float]]]:

@@ -19,6 +19,9 @@ from transduce.training.progress import Intervals, Progress
 from transduce.training.report import Reporter
 from transduce.training.state import TrainingState
 from transduce.training.validation import ValidationResult
+from transduce.translator import better_weights
+
+RANKED = ("step", "rank", "ranked_by", "ranked_lines")  # what the header of weights says about how they were chosen
 
 
 class CheckpointManager:
@@ -146,15 +149,39 @@ class CheckpointManager:
 
     def give(self, which: str, weights: Tensors, step: int, validation: ValidationResult) -> None:
         """Write the best or averaged weights, with their step, scores and vocabularies as metadata."""
-        main = validation.scores.main
-        about = {
-            **self.known,
-            "step": str(step),
-            "metric": main.name,
-            "score": f"{main.value:.4f}",
-            "signature": main.signature,
-            "lines": str(validation.lines),
-            "loss": f"{validation.loss:.6f}",
+        ranked = {
             "rank": repr(validation.rank),
+            "ranked_by": validation.decided_by,
+            "ranked_lines": str(validation.lines),
         }
+        about = {**self.known, "step": str(step), **_scored(validation), **ranked}
         self.processes.first(lambda: checkpoint.write_tensors(self.folder.weights(which), weights, about))
+
+    def chosen(self) -> tuple[str, Tensors]:
+        """The name of the better weights, and their tensors."""
+        which = self.processes.first(lambda: better_weights(self.folder))
+        read: Tensors = {}
+        self.processes.first(lambda: read.update(checkpoint.read_tensors(self.folder.weights(which))))
+        return which, self.processes.spread(read)
+
+    def rescore(self, which: str, weights: Tensors, validation: ValidationResult) -> None:
+        """Write weights again with a score of more lines; their rank stays, because only ranks on the same lines compare."""
+
+        def write() -> None:
+            path = self.folder.weights(which)
+            kept = {name: value for name, value in read_about(path).items() if name in (*self.known, *RANKED)}
+            checkpoint.write_tensors(path, weights, kept | _scored(validation))
+
+        self.processes.first(write)
+
+
+def _scored(validation: ValidationResult) -> dict[str, str]:
+    main = validation.scores.main
+    return {
+        "metric": main.name,
+        "score": f"{main.value:.4f}",
+        "signature": main.signature,
+        "lines": str(validation.lines),
+        "all_lines": str(validation.all_lines),
+        "loss": f"{validation.loss:.6f}",
+    }

@@ -29,7 +29,7 @@ from transduce.config import (
 from transduce.data import Scan, absolute_setting, find, found_setting
 from transduce.device import choose_device
 from transduce.errors import SettingError
-from transduce.training.request import RequestedSettings
+from transduce.training.request import RequestedSettings, check_preset
 from transduce.training.shard_settings import refuse_unsupported
 from transduce.training.speed import time_for
 from transduce.translator import ModelFolder
@@ -98,6 +98,7 @@ def settings_of_new(
     known = as_layers(start.config) if start else of_vocabulary
     around = FitRequest.of(merge(known, asked) | {"train": asked["train"]})
     around = replace(around, gpus=requested.gpus, family=_family(scanned, requested, start))
+    check_preset(requested.preset, around.family)
     if start and not around.optimizer:
         around = replace(around, optimizer="adam")  # Muon was not measured in fine-tuning
     fitted = _fitted(scanned, counted, requested, around, begun)
@@ -122,10 +123,11 @@ def reads_text(config: Config) -> bool:
 
 def _fitted(scanned: Scan, counted: Counts, requested: RequestedSettings, around: FitRequest, begun: float) -> Fitted:
     train = requested.config.train
+    time = time_for(train, counted, around, begun)
     if not reads_text(requested.config):
-        return fit(counted, around, time_for(train, counted, around, begun))
+        return fit(counted, around, time)
     device = choose_device(train.device, train.precision, train.threads)
-    return fit_text(scanned.target.characters + scanned.pairs, device.kind == "cuda", around)
+    return fit_text(scanned.target.characters + scanned.pairs, device.kind == "cuda", around, time)
 
 
 def _chosen(fitted: Fitted, config: Config, overridden: list[str]) -> Iterator[str]:

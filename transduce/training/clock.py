@@ -9,11 +9,13 @@ import time
 from dataclasses import dataclass, replace
 
 from transduce.config import TrainConfig
+from transduce.config.rounding import rounded
 from transduce.training.plan import (
     Costs,
     Plan,
     end_of_training,
     ends_early,
+    final_seconds,
     lines_for,
     pauses_left,
     revise,
@@ -35,6 +37,15 @@ class Forecast:
     costs: Costs
 
 
+@dataclass(frozen=True)
+class RunTime:
+    """How far a run is, in time."""
+
+    passed: float  # seconds of the budget
+    left: float  # seconds to the end of the command
+    minutes: float = 0.0  # the budget, if it ends the run before any limit in steps or epochs
+
+
 class Clock:
     """The budget of one run; reads and updates the plan in `progress`."""
 
@@ -45,6 +56,7 @@ class Clock:
         self._command_begun = (time.perf_counter() if begun is None else begun) - progress.spent
         self._training_begun = 0.0
         self._paced = (0, 0.0)  # the step and the time at which measuring the pace began
+        self._paused = 0.0  # seconds of validations and checkpoints since then
 
     @property
     def spent(self) -> float:
@@ -95,7 +107,16 @@ class Clock:
             plan = Plan(self.config.minutes, started, progress.step, 1.0, 0, 0, False, chosen)
             progress.best_rank = -math.inf  # validation uses other lines now, so earlier scores are not comparable
         self.costs.validation = seconds_per_line * min(plan.lines, lines)
+        self.costs.final_score = final_seconds(self.config.minutes, seconds_per_line, plan.lines, lines)
         return plan
+
+    def affordable_lines(self, most: int) -> int:
+        """How many of the validation lines can be scored in the rest of a budget in minutes, after the last validation."""
+        plan, costs = self.plan, self.costs
+        if plan is None:
+            return 0
+        seconds = 60 * self.config.minutes - self.spent - costs.checkpoint - costs.closing
+        return max(0, min(most, int(seconds * min(plan.lines, most) / max(costs.validation, 1e-9))))
 
     def revise(self, plan: Plan) -> Plan:
         """Revise the plan from the measured pace and the remaining time."""
@@ -121,7 +142,30 @@ class Clock:
             self.costs.step = (time.perf_counter() - begun) / (self.progress.step - since)
 
     def restart_pace(self) -> None:
-        self._paced = (self.progress.step, time.perf_counter())
+        self._paced, self._paused = (self.progress.step, time.perf_counter()), 0.0
+
+    def validated(self, seconds: float) -> None:
+        """Record what a validation took."""
+        self.costs.validation, self._paused = seconds, self._paused + seconds
+
+    def saved(self, seconds: float) -> None:
+        """Record what a checkpoint took."""
+        self.costs.checkpoint, self._paused = seconds, self._paused + seconds
+
+    def run_time(self) -> RunTime:
+        """How much time has passed and is left; cheap enough for every step."""
+        if not self._by_steps:
+            passed = self.spent
+            return RunTime(passed, max(0.0, 60 * self.config.minutes - passed), self.config.minutes)
+        steps, costs, (validations, checkpoints) = self.last_step - self.progress.step, self.costs, self._regular()
+        pauses = validations * costs.validation + checkpoints * costs.checkpoint
+        return RunTime(self.spent, steps * self._step_seconds() + pauses + costs.ending)
+
+    def _step_seconds(self) -> float:
+        """The mean time of a step since `restart_pace`, without validations and checkpoints."""
+        since, begun = self._paced
+        steps = self.progress.step - since
+        return (time.perf_counter() - begun - self._paused) / steps if begun and steps > 0 else self.costs.step
 
     def forecast(self, spent: float | None = None) -> Forecast:
         """What is left of the run from now on, or from when `spent` seconds of its budget were used."""
@@ -171,19 +215,25 @@ class Clock:
         over = self.spent + seconds - 60 * self.config.minutes
         late = f", {duration(over)} over the budget because starting took {duration(plan.started)}" if plan else ""
         return (
-            f"{steps:,} steps ({steps / self.steps_per_epoch:.2g} epochs) of about {self.costs.step:.2g} s; "
+            f"{steps:,} steps ({rounded(steps / self.steps_per_epoch)} epochs) of about {rounded(self.costs.step)} s; "
             f"{duration(seconds)} left, until about {ends}{late if over > 1 else ''}"
         )
 
     def few_epochs(self, fewest: int) -> str:
         """A warning if the minutes are too few for a model that needs so many epochs; otherwise nothing."""
-        epochs = self.last_step / self.steps_per_epoch
+        epochs, given = self.last_step / self.steps_per_epoch, self.config.minutes
         if self._by_steps or epochs >= fewest:
             return ""
         return (
-            f"warning: {self.config.minutes:g} minutes are enough for {epochs:.2g} epochs, and such a model learns little in fewer than {fewest}: "
-            "give it more time, or make it smaller (model.d_model, model.num_encoder_layers, model.num_decoder_layers)"
+            f"warning: {given:g} minute{'s are' if given != 1 else ' is'} enough for {rounded(epochs)} epochs, and such a model learns little in "
+            f"fewer than {fewest}: give it about {self._minutes_for(fewest / epochs):,} minutes (--minutes)"
         )
+
+    def _minutes_for(self, times: float) -> int:
+        """The budget, in whole minutes, that has time for so many times the steps of this plan."""
+        assert self.plan is not None
+        after_start = end_of_training(self.plan, self.costs) + self.costs.ending - self.plan.started
+        return max(2, math.ceil((self.plan.started + times * after_start) / 60))
 
 
 def duration(seconds: float) -> str:

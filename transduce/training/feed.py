@@ -7,12 +7,14 @@ a thread too.
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import count
 from typing import Any, Generic
 
 from transduce.config import Config
 from transduce.data import Mixture, Windows
 from transduce.data.batches import Batch, CutText, Pairs, Planned, Planner, Recordings
+from transduce.data.concatenation import ConcatenatedPairs
 from transduce.text import Vocabularies
 from transduce.threads import prefetch
 from transduce.training.shards import Share
@@ -40,22 +42,34 @@ class TrainingData:
         """The pairs of all epochs, in random order."""
         return Windows(self.mixture, self.config.train.seed, pairs_per_window)
 
+    @cached_property
+    def first_epoch(self) -> Pairs:
+        """The training pairs with the lengths that they have in the first epoch, which plans and estimates are made from."""
+        return self._concatenated(self.train, 0)
+
     @property
     def epoch_size(self) -> "EpochSize":
         """The size of an epoch, on average."""
-        both = self.mixture.total(self.train.source_lengths), self.mixture.total(self.train.target_lengths)
+        pairs = self.first_epoch
+        both = self.mixture.total(pairs.source_lengths), self.mixture.total(pairs.target_lengths)
         return EpochSize(max(1, round(sum(self.mixture.seen))), *both)
 
     def pairs(self, epoch: int) -> Pairs:
-        """The training pairs; text is cut and recordings are augmented anew in each epoch, subwords where they are sampled."""
+        """The training pairs; text is cut and recordings are augmented anew in each epoch, subwords where they are sampled,
+        and pairs are followed by others where they are concatenated."""
         sampling, seed = self.config.data.subword_sampling, self.config.train.seed
         if isinstance(self.train, CutText):
             return self.train.at_epoch(seed, epoch)
         if isinstance(self.train, Recordings):
             return self.train.augmented(self.config.data, seed, epoch)
-        if not sampling:
-            return self.train
-        return self.train.resampled(self.vocabularies, sampling, seed, epoch)
+        pairs = self.train.resampled(self.vocabularies, sampling, seed, epoch) if sampling else self.train
+        return self._concatenated(pairs, epoch)
+
+    def _concatenated(self, pairs: Pairs, epoch: int) -> Pairs:
+        data = self.config.data
+        if not data.concatenate:
+            return pairs
+        return ConcatenatedPairs(pairs, data.concatenate, data.max_length, self.config.train.seed, epoch)
 
     @property
     def one_per_row(self) -> bool:

@@ -32,6 +32,7 @@ from transduce.training.plan import Costs, Plan, revise
 from transduce.training.planning import memory_before_training, plan_of
 from transduce.training.processes import Alone, Processes
 from transduce.training.report import Reporter, make_logger
+from transduce.training.run_plan import check_disk
 from transduce.training.schedule import make_schedule
 from transduce.training.sharded_graphs import ShardedGraphedUpdate
 from transduce.training.sharded_state import ShardedState
@@ -40,8 +41,16 @@ from transduce.training.shards import Share
 from transduce.training.state import TrainingState
 from transduce.training.stopping import Stopped, StopSignals
 from transduce.training.update import GraphedUpdate, PlainUpdate, TwinUpdate, Update
-from transduce.training.validation import LOSS_PAIRS, ValidationResult, ranks_by_loss, time_validation, validate
+from transduce.training.validation import (
+    LOSS_PAIRS,
+    ValidationResult,
+    describe_validation,
+    ranks_by_loss,
+    time_validation,
+    validate,
+)
 from transduce.translator import Translator, load_weights
+from transduce.translator.evaluation import TestSet
 
 CAPTURED = ("pages", "buckets")  # layouts of few shapes
 POSITIONS = {"cpu": 2_048, "cuda": 131_072}  # per side and batch; on a CPU, what fits its caches is fastest
@@ -150,7 +159,7 @@ class Trainer:
 
     def _measure_epoch(self) -> None:
         """The steps, the padding and the largest batch of an epoch, from its first window."""
-        train = self.training_data.train
+        train = self.training_data.first_epoch
         steps = self.windows.plan(self.planner, train, 0, 0)
         self.steps_per_epoch, self.padding = len(steps), padding_share(self.planner, steps, train)
         if self.windows.pairs_per_window:
@@ -196,7 +205,8 @@ class Trainer:
                 self._make_plan()
                 while not self._is_over():
                     if not self._step(next(fed), signals):
-                        self._save()
+                        if self.progress.step:
+                            self._save()
                         raise Stopped(signals.received or 0, self.progress.step)
                     self._after_step()
                 self._finish()
@@ -243,6 +253,7 @@ class Trainer:
             self._validate()
             self._save()
         self._average()
+        self._score_chosen()
         self.logger.finished(self.progress)
         self.checkpoints.finish()
 
@@ -290,7 +301,7 @@ class Trainer:
         progress.epoch, progress.window, progress.position = data.next.epoch, data.next.window, data.next.position
         if self.device.kind == "cpu":  # reading figures stalls a GPU: there it waits for the next line of the log
             self._read_measurements()
-        self.logger.step(progress, self.clock.last_step, data.target_tokens)
+        self.logger.step(progress, self.clock.last_step, data.target_tokens, self.clock.run_time())
 
     def _read_measurements(self) -> None:
         """Fetch what the updates measured; a NaN or infinite gradient ends the run before anything is saved."""
@@ -313,7 +324,7 @@ class Trainer:
         except (MemoryError, RuntimeError) as error:
             if "memory" not in str(error).lower():
                 raise
-            positions = self.planner.positions_of(self.largest, self.training_data.train)
+            positions = self.planner.positions_of(self.largest, self.training_data.first_epoch)
             raise OutOfMemory(
                 f"out of memory: the largest batch has {positions:,} positions. Start a new run with "
                 f"train.positions_per_microbatch below {positions}, or with a lower data.max_length (these settings cannot "
@@ -331,7 +342,7 @@ class Trainer:
 
     def _largest_work(self) -> list[Any]:
         data, step = self.training_data, self._largest_step()
-        return step_work(data.vocabularies, self.planner, data.train, step, share=self.share)
+        return step_work(data.vocabularies, self.planner, data.first_epoch, step, share=self.share)
 
     # --- a budget in minutes -----------------------------------------------------------------------------------
 
@@ -343,6 +354,10 @@ class Trainer:
         self.clock.restart_pace()
         planned = plan_of(self, memory_before_training(self), self.clock.spent - self.progress.spent)
         self.reporter.say(f"plan: {self.clock.describe()}; {planned.summary()}")
+        if warning := self.processes.first(lambda: check_disk(planned.disk, self.checkpoints.folder.path)):
+            self.reporter.say(warning)
+        texts, limit = self._lines_to_validate()
+        self.reporter.say(describe_validation(self.training_data, texts, limit))
         if warning := self.clock.few_epochs(self.model.config.fewest_epochs):
             self.reporter.say(warning)
 
@@ -392,7 +407,7 @@ class Trainer:
             self.update.forget()
             self.update.measured()  # waits for the device
             seconds.append(time.perf_counter() - begun)
-        pairs, step = self.training_data.train, self._largest_step()
+        pairs, step = self.training_data.first_epoch, self._largest_step()
         positions = sum(self.planner.positions_of(batch, pairs) for batch in step)
         return min(seconds) * len(work) * self._positions_per_step / positions
 
@@ -473,17 +488,37 @@ class Trainer:
             self.checkpoints.give("best", self.state.kept, progress.step, validation)
         self.logger.validated("valid", progress.step, validation, better)
 
-    def _measure(self) -> ValidationResult:
-        """Validate the current weights of the model, on as many lines as a budget in minutes allows."""
-        begun, plan = time.perf_counter(), self.clock.plan
-        texts = self.training_data.valid_texts.first(plan.lines) if plan else self.training_data.valid_texts
-        limit = LOSS_PAIRS * plan.lines if plan else 0
+    def _measure(self, lines: int = 0) -> ValidationResult:
+        """Validate the current weights of the model on so many lines, or on as many as a budget in minutes allows."""
+        begun = time.perf_counter()
+        texts, limit = self._lines_to_validate(lines)
         shared = {"blocks": self.config.shards, "processes": self.processes}
         validation = validate(self.translator, self.training_data.valid, texts, limit, **shared)  # type: ignore[arg-type]
-        self.clock.costs.validation = time.perf_counter() - begun
+        self.clock.validated(time.perf_counter() - begun)
         all_lines = len(self.training_data.valid_texts.sources)
         by_loss = validation.by_loss or ranks_by_loss(self.config, len(texts.sources), all_lines)
         return replace(validation, by_loss=by_loss)
+
+    def _lines_to_validate(self, lines: int = 0) -> tuple[TestSet, int]:
+        """The lines that a validation translates, and the limit of pairs for its loss; 0: all of them."""
+        plan = self.clock.plan
+        if plan is None:
+            return self.training_data.valid_texts, 0
+        lines = lines or plan.lines
+        return self.training_data.valid_texts.first(lines), LOSS_PAIRS * lines
+
+    def _score_chosen(self) -> None:
+        """Score the chosen weights on as many lines as a budget in minutes leaves time for."""
+        plan, most = self.clock.plan, self.training_data.validation_lines
+        if plan is None or plan.lines >= most:
+            return
+        lines = self.processes.first(lambda: self.clock.affordable_lines(most))
+        if lines > plan.lines:
+            which, weights = self.checkpoints.chosen()
+            load_weights(self.model, weights, f"the {which} weights")
+            validation = self._measure(lines)
+            self.checkpoints.rescore(which, weights, validation)
+            self.logger.validated("final", self.progress.step, validation, better=False)
 
     def _average(self) -> None:
         """Write and validate `averaged`, the mean of the last checkpoints (section 6.1)."""
@@ -504,4 +539,4 @@ class Trainer:
         self.clock.record()
         self.progress.metrics_size = self.logger.size()
         self.checkpoints.save(self.progress, self.state, self.clock.last_step)
-        self.clock.costs.checkpoint = time.perf_counter() - begun
+        self.clock.saved(time.perf_counter() - begun)

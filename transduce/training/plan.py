@@ -21,6 +21,7 @@ FIRST_VALIDATION, LAST_VALIDATION = 0.2, 0.8
 FINAL_VALIDATIONS = 2  # of the last weights and of their average
 FINAL_CHECKPOINTS = 3  # before and after the last validation, and the averaged weights
 LINES_SHARE = 0.015  # of the budget: the most that translating the lines of one validation may take
+FINAL_SHARE = 0.03  # of the budget: what it takes at most to score the chosen weights on more lines, at the end
 FEWEST_LINES = 32
 ALL_LINES = 1_000_000_000
 EARLY = 0.03  # of the budget: a run that would end earlier than this continues
@@ -59,6 +60,7 @@ class Costs:
     checkpoint: float
     closing: float = 2.0  # to write the model card and the curves, and to exit
     averages: bool = True  # whether the mean of the last checkpoints is validated and written at the end
+    final_score: float = 0.0  # to score the chosen weights on more lines at the end
 
     @property
     def final_validations(self) -> int:
@@ -71,7 +73,8 @@ class Costs:
     @property
     def ending(self) -> float:
         """Seconds from the last step to the end of the command."""
-        return self.final_validations * self.validation + self.final_checkpoints * self.checkpoint + self.closing
+        validations = self.final_validations * self.validation + self.final_score
+        return validations + self.final_checkpoints * self.checkpoint + self.closing
 
 
 def end_of_training(plan: Plan, costs: Costs) -> float:
@@ -124,6 +127,11 @@ def validated_pauses(minutes: float, costs: Costs) -> list[float]:
 def lines_for(minutes: float, seconds_per_line: float, most: int) -> int:
     """How many lines a validation translates: few enough that it takes little of a short budget."""
     return max(min(most, FEWEST_LINES), min(most, int(LINES_SHARE * 60 * minutes / max(seconds_per_line, 1e-9))))
+
+
+def final_seconds(minutes: float, seconds_per_line: float, lines: int, most: int) -> float:
+    """Seconds to reserve for scoring the chosen weights at the end; none if every validation scores all lines."""
+    return 0.0 if lines >= most else min(FINAL_SHARE * 60 * minutes, seconds_per_line * most)
 
 
 def ends_early(plan: Plan, spent: float, costs: Costs) -> bool:

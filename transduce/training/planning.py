@@ -195,7 +195,7 @@ def _optimizer_size(trainer: Trainer) -> int:
 
 
 def _workload(trainer: Trainer, mode: Mode) -> Workload:
-    pairs, pages = trainer.training_data.train, trainer.progress.layout == "pages" or mode == "kernels"
+    pairs, pages = trainer.training_data.first_epoch, trainer.progress.layout == "pages" or mode == "kernels"
     return Workload(
         tokens_per_batch=trainer.config.tokens_per_batch,
         source_per_target=float(pairs.source_lengths.sum() / pairs.target_lengths.sum()),
@@ -254,7 +254,15 @@ def disk_figures(trainer: Trainer) -> DiskFigures:
         free=shutil.disk_usage(_existing(folder)).free,
         cache=data.train.size + data.valid.size,
         cache_folder=str(cache_folder(data.config.data.cache)),
+        used=_used(folder),
+        first=weights + state + (0 if trainer.checkpoints.folder.weights("best").exists() else weights),
     )
+
+
+def _used(folder: Path) -> int:
+    """Bytes of the files in a folder; linked ones count once."""
+    files = {(one.st_dev, one.st_ino): one.st_size for one in (path.lstat() for path in folder.rglob("*"))}
+    return sum(files.values())
 
 
 def _existing(path: Path) -> Path:

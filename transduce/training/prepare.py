@@ -8,7 +8,7 @@ import json
 import socket
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,6 +41,7 @@ from transduce.data.batches import Pairs
 from transduce.data.feature_progress import WatchFeatures, unwatched
 from transduce.data.holding_out import hold_out
 from transduce.data.manifests import NAME_COLUMNS, look_like_recordings
+from transduce.data.scanning import is_empty
 from transduce.errors import DamagedFile, DataError, RunError, SettingError
 from transduce.memory import peak_resident
 from transduce.text import Vocabularies
@@ -134,7 +135,7 @@ def _prepare_new(
         data = requested.config.data
         owner = open_folder(data.vocabulary_from) if data.vocabulary_from else start
         corpora = _corpora(data, Path(scratch), infers=True)
-        for line in [] if reads_text(requested.config) else describe_columns(corpora.train):
+        for line in [] if reads_text(requested.config) else describe_columns(_all_files(corpora)):
             say(line)
         if not data.valid:
             corpora = _divided(hold_out(corpora.train, say))
@@ -147,6 +148,8 @@ def _prepare_new(
         say(f"using the vocabulary{' and weights' * bool(start)} of {owner.folder.path}" if owner else LEARNING)
         if owner:
             _check_symbols(config.data, owner)
+            for warning in _unknown_features(scanned.train, owner):
+                say(warning)
         caching_begun, reading_peak = time.perf_counter(), peak_resident()
         with warming_up(config):
             if owner:
@@ -172,6 +175,16 @@ def _vocabularies_of(owner: ModelFolder, data: DataConfig, audio: bool) -> Vocab
 def _warnings(scanned: "_Scans", data: DataConfig, inspect: Inspect) -> list[str]:
     findings = [] if scanned.train.audio else inspect(scanned.train, data)
     return [*data_warnings(scanned.train, scanned.valid, data), *findings]
+
+
+def _unknown_features(train: Scan, owner: ModelFolder) -> Iterator[str]:
+    """A warning about features that the vocabulary of another run does not have."""
+    missing = [symbol[1:] for symbol in train.symbols if symbol not in owner.vocabularies.source.feature_symbols]
+    if missing:
+        yield (
+            f"warning: the vocabulary of {owner.folder.path} does not have these features, so the model cannot tell them apart: "
+            f"{', '.join(missing)}; train a new model, or write them as that model does"
+        )
 
 
 def _check_symbols(data: DataConfig, start: ModelFolder) -> None:
@@ -270,6 +283,11 @@ def _corpora(data: DataConfig, scratch: Path, infers: bool = False) -> _Corpora:
     return _divided(replace(corpus, hold_out=data.hold_out, speakers=data.hold_out_speakers))
 
 
+def _all_files(corpora: _Corpora) -> Corpus:
+    """The files of training and validation, to be described together."""
+    return replace(corpora.train, groups=tuple(dict.fromkeys((*corpora.train.groups, *corpora.valid.groups))))
+
+
 def _found(corpora: _Corpora, data: DataConfig) -> dict[str, Any]:
     """The settings of `data` that were inferred from the files."""
     columns = corpora.train.columns
@@ -350,7 +368,8 @@ def _oddities(scanned: Scan, text: bool) -> str:
 def _stores(
     config: Config, both: Vocabularies, corpora: _Corpora, scanned: _Scans, say: Say
 ) -> "tuple[Store | SpeechStore, Store | SpeechStore]":
-    cache, measured = cache_folder(config.data.cache), Rules.for_validation(longest_target(config.model))
+    cache = cache_folder(config.data.cache)
+    measured = Rules.for_validation(longest_target(config.model), config.data)
     train = open_or_build(corpora.train, scanned.train, both, Rules.for_training(config.data), cache, notify=say)
     return train, open_or_build(corpora.valid, scanned.valid, both, measured, cache, notify=say)
 
@@ -392,7 +411,7 @@ def _prepared(
     ]
     for line in [*about, *train.report.warnings()]:
         say(line)
-    sources, targets = read_pairs(replace(corpora.valid, placeholders=()))  # the translator masks and restores them
+    sources, targets = _validation_texts(corpora)
     merged = merges_references(config, sources)
     texts = TestSet.of(sources, targets, limit=config.train.validate_lines, merged=merged)
     return Prepared(
@@ -401,6 +420,15 @@ def _prepared(
         about_data=about,
         content={"train": scanned.train.content, "valid": scanned.valid.content},
     )
+
+
+def _validation_texts(corpora: _Corpora) -> tuple[list[str], list[str]]:
+    """The validation pairs as texts. Given files are scored as they are; of held-out pairs, empty ones are left out."""
+    sources, targets = read_pairs(replace(corpora.valid, placeholders=()))  # the translator masks and restores them
+    if not corpora.divided:
+        return sources, targets
+    pairs = [pair for pair in zip(sources, targets, strict=True) if not is_empty(*pair)]
+    return [source for source, _ in pairs], [target for _, target in pairs]
 
 
 def _prepared_text(config: Config, both: Vocabularies, corpora: _Corpora, scanned: _Scans, say: Say) -> Prepared:

@@ -9,15 +9,17 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
 from transduce.checkpoint import RunFolder, disk_errors
+from transduce.config.columns import features_as_written
 from transduce.data.feature_progress import ShowFeatures, unwatched
+from transduce.training.clock import RunTime
 from transduce.training.feature_display import PLAIN_EVERY_S, shown_features
 from transduce.training.plan import Costs, Plan
 from transduce.training.processes import Alone, Processes
@@ -41,6 +43,7 @@ class StepReport:
     processes: int = 1
     waiting: float = 0.0  # share of the time that this process waits for others
     standing_by: int = 0  # processes that were started, but do not train
+    time: RunTime | None = None
 
 
 class Reporter(Protocol):
@@ -90,13 +93,13 @@ class Terminal:
             self.say(_line(report))
 
     def validated(self, event: str, step: int, validation: ValidationResult, better: bool) -> None:
-        what = "average of the last checkpoints" if event == "averaged" else f"step {step:,}"
+        what = _validated_weights(event, step, validation)
         mark = "  (best so far)" if better else ""
         self.say(
             f"{what}: validation loss {validation.loss:.4f}, perplexity {validation.perplexity:.2f}, "
             f"{validation.scores}{mark}{_cut(validation)}"
         )
-        for line in self._sample_lines(validation.samples) if event == "valid" else []:
+        for line in self._sample_lines(_as_written(validation)) if event == "valid" else []:
             self.say(f"    {line}")
 
     def close(self) -> None:
@@ -106,7 +109,7 @@ class Terminal:
 
     def _sample_lines(self, samples: Sequence[SampleOutput]) -> list[str]:
         if not self.verbose:
-            return [f"{_shortened(one.source)} -> {_shortened(one.output)}" for one in samples[:1]]
+            return [line for one in samples[:1] for line in _short_lines(one)]
         return [
             f"{name:<11}{_shown(text)}"
             for one in samples
@@ -115,16 +118,43 @@ class Terminal:
 
     def _show(self, report: StepReport) -> None:
         if self._bar is None:
-            columns = [SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()]
+            columns = [SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn()]
             self._bar = Progress(*columns, console=self.console, transient=True)
             self._task = self._bar.add_task("")
             self._bar.start()
-        self._bar.update(self._task, description=_line(report), completed=report.step, total=_total(report))
+        done, total = _share(report)
+        self._bar.update(self._task, description=_line(report), completed=done, total=total)
+
+
+def _as_written(validation: ValidationResult) -> list[SampleOutput]:
+    """The samples with sources as they are in the user's data."""
+    if not validation.with_features:
+        return validation.samples
+    return [replace(one, source=features_as_written(one.source)) for one in validation.samples]
+
+
+def _short_lines(sample: SampleOutput) -> tuple[str, str]:
+    """The output of a sample, and its reference below, each in one short line."""
+    output = f"{_shortened(sample.source)} -> {_shortened(sample.output)}"
+    return output, f"reference: {_shortened(sample.reference)}"
 
 
 def _shown(text: str) -> str:
     """Replace characters that are not safe to print: control characters could move the cursor or worse."""
     return "".join(c if c.isprintable() else "\ufffd" for c in text)
+
+
+def _validated_weights(event: str, step: int, validation: ValidationResult) -> str:
+    if event == "final":
+        return f"the chosen weights on {lines_scored(validation.lines, validation.all_lines)}"
+    return "average of the last checkpoints" if event == "averaged" else f"step {step:,}"
+
+
+def lines_scored(lines: int, all_lines: int) -> str:
+    """How many lines a score is of; `all_lines` is 0 for weights of older versions, which do not record it."""
+    if lines == all_lines:
+        return f"all {lines:,} validation lines" if lines > 1 else "the validation line"
+    return f"{lines:,}{f' of {all_lines:,}' if all_lines else ''} validation lines"
 
 
 def _cut(validation: ValidationResult) -> str:
@@ -142,14 +172,35 @@ def _total(report: StepReport) -> int | None:
     return report.last_step if report.last_step != UNKNOWN_END else None
 
 
+def _share(report: StepReport) -> tuple[float, float | None]:
+    """How much is done, and of how much: in seconds if minutes end the run, in steps otherwise."""
+    if report.time and report.time.minutes:
+        return report.time.passed, 60 * report.time.minutes
+    return report.step, _total(report)
+
+
 def _line(report: StepReport) -> str:
-    of = f"/{total:,}" if (total := _total(report)) else ""
     best = f" | best {report.best}" if report.best else ""
     loss = "..." if math.isnan(report.loss) else f"{report.loss:.3f}"
     return (
-        f"step {report.step:,}{of} | epoch {report.epoch + 1} | loss {loss} | "
+        f"{_how_far(report)} | epoch {report.epoch + 1} | loss {loss} | "
         f"{report.tokens_per_second:,.0f} tokens/s{_shared(report)}{best}"
     )
+
+
+def _how_far(report: StepReport) -> str:
+    """Minutes if these end the run: its last step is only planned, and changes while the pace is measured."""
+    if report.time and report.time.minutes:
+        return f"{report.time.passed / 60:.1f} of {report.time.minutes:.1f} minutes | step {report.step:,}"
+    of = f"/{total:,}" if (total := _total(report)) else ""
+    left = f" | about {_rounded(report.time.left)} left" if report.time else ""
+    return f"step {report.step:,}{of}{left}"
+
+
+def _rounded(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
 
 
 def _shared(report: StepReport) -> str:
@@ -187,7 +238,7 @@ class MetricsLogger:
             os.truncate(self._path, min(progress.metrics_size, os.path.getsize(self._path)))
         self._board = _tensorboard(folder.path / "tensorboard", progress.step)
 
-    def step(self, progress: RunProgress, last_step: int, tokens: int) -> None:
+    def step(self, progress: RunProgress, last_step: int, tokens: int, passed: RunTime | None = None) -> None:
         self._tokens += tokens
         if progress.logged_cross_entropy:
             self._loss = progress.logged_cross_entropy / progress.logged_tokens
@@ -202,6 +253,7 @@ class MetricsLogger:
                 processes=self.processes.count,
                 waiting=self._known_waiting if self._known_speed else self._waiting(),
                 standing_by=self.processes.standing_by,
+                time=passed,
             )
         )
 
@@ -236,6 +288,9 @@ class MetricsLogger:
                 "step": step,
                 **figures,
                 "scores": validation.scores.as_dict(),
+                "lines": validation.lines,
+                "all_lines": validation.all_lines,
+                "decided_by": validation.decided_by,
                 "outputs_at_limit": validation.outputs_at_limit,
                 "samples": samples,
                 **({"tokens_of_experts": dict(validation.counts)} if validation.counts else {}),

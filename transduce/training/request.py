@@ -12,6 +12,7 @@ from typing import Any
 from transduce.config import PRESETS, Config, Layers, assemble, check_ranges, from_toml, merge, settings_layer
 from transduce.data import Files, groups_of, groups_to_setting, paths_of
 from transduce.errors import SettingError
+from transduce.languages import wrong_code
 from transduce.training.shard_settings import refuse_unsupported
 
 OPTIONS = "options"
@@ -48,6 +49,7 @@ class RequestedSettings:
     config: Config  # nothing is fitted to the data yet
     gpus: int = 1  # that will train together, to which settings are fitted too
     typed: Mapping[str, str] = field(default_factory=dict)  # the option of a setting; empty for `--set`
+    preset: str = ""
 
     @property
     def start_from(self) -> str:
@@ -80,9 +82,11 @@ def requested_settings(request: TrainingRequest) -> RequestedSettings:
         (request.set_by, settings),
     )
     layers = tuple(_without_auto(layer) for _, layer in given)
-    _check_preset(request.preset, merge(*layers)["model"].get("family", ""))
+    check_preset(request.preset, merge(*layers)["model"].get("family", ""))
     config = assemble(*layers)  # a misspelt setting is refused before anything is read
     check_ranges(config)
+    if "languages" in merge(file, data, settings)["data"]:
+        _check_languages(config.data.languages)
     refuse_unsupported(config)
     typed = {
         **dict.fromkeys(_names(PRESETS.get(request.preset, {})), f"--preset {request.preset}"),
@@ -92,10 +96,16 @@ def requested_settings(request: TrainingRequest) -> RequestedSettings:
         **dict.fromkeys(_names(vocabulary), f"--vocabulary {request.vocabulary}"),
         **{name: OWN_OPTIONS.get(name, "") for name in _names(settings)},
     }
-    return RequestedSettings(layers, tuple(origin for origin, _ in given), config, typed=typed)
+    return RequestedSettings(layers, tuple(origin for origin, _ in given), config, typed=typed, preset=request.preset)
 
 
-def _check_preset(preset: str, family: str) -> None:
+def _check_languages(given: Iterable[str]) -> None:
+    """Refuse names of languages where codes belong; only here, so that runs with such names load and resume."""
+    for problem in filter(None, map(wrong_code, given)):
+        raise SettingError(problem)
+
+
+def check_preset(preset: str, family: str) -> None:
     """Refuse a preset whose settings a family does not have, before one of them is named that nobody typed."""
     if preset and family:
         try:

@@ -15,3 +15,4 @@ class Result:
     score: float
     signature: str
     lines: int  # validation lines that the score was measured on, with greedy search
+    all_lines: int = 0  # of the validation data; 0 if the weights are from a version that did not record it

@@ -18,7 +18,7 @@ from transduce.training.loop import Trainer
 from transduce.training.prepare import Inspect, Prepared, no_findings, prepare
 from transduce.training.processes import Alone, Processes
 from transduce.training.rendezvous import Launch
-from transduce.training.report import Reporter, SilentReporter
+from transduce.training.report import Reporter, SilentReporter, lines_scored
 from transduce.training.request import TrainingRequest, requested_settings
 from transduce.training.result import Result
 from transduce.training.resuming import for_run
@@ -72,7 +72,7 @@ def _say_finished(folder: RunFolder, result: Result, reporter: Reporter) -> None
         following = f"transcribe {result.run} recording.wav"
     reporter.say(
         f"finished {result.steps:,} steps in {duration(result.seconds)}: {result.metric} {result.score:.{4 if text else 2}f} on "
-        f"{result.lines:,} validation lines{search} (weights: {result.weights}; {result.signature})\n"
+        f"{lines_scored(result.lines, result.all_lines)}{search} (weights: {result.weights}; {result.signature})\n"
         f"next: transduce {following}"
     )
     if size := freed_by_deleting(folder.checkpoints):
@@ -146,4 +146,5 @@ def _conclude(folder: RunFolder, prepared: Prepared, trainer: Trainer) -> Result
         score=float(about["score"]),
         signature=about["signature"],
         lines=int(about.get("lines", 0)),
+        all_lines=int(about.get("all_lines", 0)),
     )

@@ -5,8 +5,11 @@ rehearsal (`transduce/training/rehearsal.py`) measure them.
 """
 
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
+from transduce.config.rounding import rounded
+from transduce.errors import TrainingError
 from transduce.training.clock import Forecast, duration
 from transduce.training.memory_model import GPUS, MemoryModel, MemoryUse, usable
 from transduce.training.scaling import ClusterFigures
@@ -87,6 +90,13 @@ class DiskFigures:
     free: int  # where the run folder is or would be
     cache: int
     cache_folder: str
+    used: int = 0  # by the run folder already
+    first: int = 0  # for the next checkpoint, and for the best weights if there are none yet
+
+    @property
+    def missing(self) -> int:
+        """How much space is too little for the whole run."""
+        return max(0, self.running - self.used - self.free)
 
 
 @dataclass(frozen=True)
@@ -110,9 +120,9 @@ class RunPlan:
         return figures
 
     def summary(self) -> str:
-        """The part of the line that `train` prints, and what to change."""
+        """The part of the line that `train` prints, and what to change; for the disk, see `check_disk`."""
         here = f"about {size(self.memory.here.total)} of memory and {size(self.disk.running)} of disk"
-        return "; ".join([here, *self.changes])
+        return "; ".join([here, *(change for change in self.changes if change != _disk_change(self.disk))])
 
     def lines(self) -> list[str]:
         """The plan for people, one topic per line."""
@@ -131,7 +141,7 @@ class RunPlan:
             (
                 "budget",
                 f"{budget.steps:,} steps{f' up to step {budget.last_step:,}' * (budget.steps < budget.last_step)}: "
-                f"{budget.epochs:.3g} epochs, "
+                f"{rounded(budget.epochs, 3)} epochs, "
                 f"{_count(budget.target_tokens)} target tokens, {budget.flops:.2g} FLOPs",
             ),
             ("time", f"{duration(budget.seconds)}: {_time(budget)}"),
@@ -189,9 +199,28 @@ def changes(memory: MemoryFigures, disk: DiskFigures) -> tuple[str, ...]:
     for gpu in memory.gpus if memory.fits else ():
         if not gpu.fits:
             found.append(f"on a GPU with {gpu.gigabytes} GB: {_setting(gpu)}")
-    if disk.running > disk.free:
-        found.append(f"the disk has too little space: free {size(disk.running - disk.free)}, or lower train.average")
+    if disk.missing:
+        found.append(_disk_change(disk))
     return tuple(found)
+
+
+def _disk_change(disk: DiskFigures) -> str:
+    return f"the disk has too little space: free {size(disk.missing)}, or lower train.average"
+
+
+def check_disk(disk: DiskFigures, folder: Path) -> str:
+    """A warning if the disk may become full, or nothing; without space for the next checkpoint, the run is refused."""
+    if disk.first > disk.free:
+        raise TrainingError(
+            f"{folder}: the disk has too little space: the first checkpoint and the best weights need {size(disk.first)}, and "
+            f"{size(disk.free)} are free. Free some space, give a run folder on another disk, or train a smaller model (model.d_model)"
+        )
+    if not disk.missing:
+        return ""
+    return (
+        f"warning: the disk may become full: this run needs up to {size(disk.running - disk.used)}, and {size(disk.free)} are "
+        f"free: free {size(disk.missing)} more, give a run folder on another disk, or lower train.average"
+    )
 
 
 def _setting(gpu: GpuFit) -> str:
@@ -202,9 +231,9 @@ def _setting(gpu: GpuFit) -> str:
 
 def _time(budget: BudgetFigures) -> str:
     return (
-        f"{duration(budget.starting_seconds)} to start, {budget.steps:,} steps of {budget.step_seconds:.2g} s, "
-        f"{budget.validations:,} validations of {budget.validation_seconds:.2g} s, "
-        f"{budget.checkpoints:,} checkpoints of {budget.checkpoint_seconds:.2g} s"
+        f"{duration(budget.starting_seconds)} to start, {budget.steps:,} steps of {rounded(budget.step_seconds)} s, "
+        f"{budget.validations:,} validations of {rounded(budget.validation_seconds)} s, "
+        f"{budget.checkpoints:,} checkpoints of {rounded(budget.checkpoint_seconds)} s"
     )
 
 
@@ -242,4 +271,4 @@ def _count(number: float) -> str:
 
 def size(amount: float) -> str:
     """Bytes as a person would write them."""
-    return f"{amount / 1e9:.1f} GB" if amount >= 1e9 else f"{amount / 1e6:.3g} MB"
+    return f"{amount / 1e9:.1f} GB" if amount >= 1e9 else f"{rounded(amount / 1e6, 3)} MB"

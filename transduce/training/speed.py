@@ -20,7 +20,8 @@ from transduce.config import (
     gpu_machine,
 )
 from transduce.config.budget import REFERENCE, REFERENCE_LENGTH, REFERENCE_VOCABULARY
-from transduce.config.fitted import may_take_long
+from transduce.config.fitted import may_take_long, spoken_hours
+from transduce.cores import available_cores
 from transduce.data.batches import Batch
 from transduce.device import Device, choose_device
 from transduce.model import Sequences, Tokens, make_model
@@ -30,6 +31,8 @@ from transduce.training.update import PlainUpdate
 
 TIMING_SHARE, TIMING_SECONDS = 0.01, 2.0  # time to measure: share of the budget, and upper limit
 SECONDS_PER_PAIR = 45e-6  # to learn a vocabulary and to tokenise
+SECONDS_PER_HOUR = 24.0  # of one core, to compute the features of an hour of speech at the three fitted speeds
+CORE = cpu_machine(9_400.0).weights_per_second  # of the core on which that was measured
 STARTING_SECONDS = {"cpu": 3.0, "cuda": 6.0}  # the model's first steps, in which a GPU also compiles kernels
 TRAINING_SHARE = 0.9  # of the remaining time; the rest is for validations and checkpoints
 GPU_SHARE = 0.9  # of the speed of a GPU that is left if several share the work (docs/scaling.md)
@@ -74,8 +77,15 @@ def time_for(train: TrainConfig, counts: Counts, requested: FitRequest, begun: f
         return Time(measure_cpu(device)) if device.kind == "cpu" and may_take_long(counts, requested) else None
     seconds = 60 * requested.minutes
     machine = _gpus(device, requested.gpus) if device.kind == "cuda" else measure_cpu(device, TIMING_SHARE * seconds)
-    left = seconds - (time.perf_counter() - begun) - counts.pairs * SECONDS_PER_PAIR - STARTING_SECONDS[device.kind]
+    left = seconds - (time.perf_counter() - begun) - _preparing(counts, machine, device) - STARTING_SECONDS[device.kind]
     return Time(machine, max(LEAST_SHARE * seconds, TRAINING_SHARE * left))
+
+
+def _preparing(counts: Counts, machine: Machine, device: Device) -> float:
+    """Seconds to prepare the data, as if nothing were in the cache; features take longer on a slow or busy CPU."""
+    cores = machine.weights_per_second / CORE if device.kind == "cpu" else available_cores()
+    features = spoken_hours(counts) * SECONDS_PER_HOUR / cores if counts.audio else 0.0
+    return counts.pairs * SECONDS_PER_PAIR + features
 
 
 def _gpus(device: Device, count: int) -> Machine:

@@ -6,10 +6,12 @@ from typing import Any
 
 
 class Stopped(Exception):
-    """Training was stopped by a signal after a checkpoint was saved."""
+    """Training was stopped by a signal; a checkpoint was saved unless no step was done."""
 
     def __init__(self, signal_number: int, step: int) -> None:
-        super().__init__(f"stopped at step {step:,} and saved a checkpoint; rerun the same command to resume")
+        saved = f"stopped at step {step:,} and saved a checkpoint; rerun the same command to resume"
+        nothing = "stopped before the first step, so nothing was saved; rerun the same command to start over"
+        super().__init__(saved if step else nothing)
         self.signal_number = signal_number
 
 

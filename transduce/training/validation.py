@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from transduce.config import TrainConfig
+from transduce.config import Config, TrainConfig
 from transduce.data import TextWindows
 from transduce.data.batches import Ids, Pairs, in_order, make_batch
 from transduce.metrics import Score, Scores
 from transduce.text import Vocabulary
+from transduce.training.feed import TrainingData
 from transduce.training.loss import batch_loss
 from transduce.training.processes import Alone, Processes
 from transduce.translator import Translator
@@ -43,7 +44,9 @@ class ValidationResult:
     samples: list[SampleOutput]
     outputs_at_limit: int = 0  # outputs that reached the length limit, and were probably cut there
     lines: int = 0  # translated lines, with greedy search
+    all_lines: int = 0  # of the validation data
     counts: Mapping[str, list[int]] = field(default_factory=dict)  # by what the model counts, such as tokens of experts
+    with_features: bool = False  # whether the sources of samples end in features, as in `gehen ;V;PST`
     by_loss: bool = False  # whether the loss, not the main score, decides which weights are better
 
     @property
@@ -63,16 +66,53 @@ class ValidationResult:
         """The figure that decides the rank, as it is printed."""
         return f"loss {self.loss:.4f}" if self.by_loss else str(self.scores.main)
 
+    @property
+    def decided_by(self) -> str:
+        """The name of that figure."""
+        return "loss" if self.by_loss else self.scores.main.name
+
 
 def main_metric(train: TrainConfig) -> str:
     """The metric that `train.best_metric` names; "" for `auto` and `loss`."""
     return "" if train.best_metric in ("auto", "loss") else train.best_metric
 
 
+def name_of_main(config: Config, texts: TestSet) -> str:
+    """The name of the main metric, as it is printed."""
+    few = texts.first(1)
+    outputs = [references[0] for references in few.references]
+    return score_texts(outputs, few, config, ter=False, main=main_metric(config.train)).main.name
+
+
+def share_measured(windows: TextWindows, limit: int) -> float:
+    """The share of the windows of a text that a validation with this limit predicts."""
+    return min(1.0, limit / len(windows.target_lengths)) if limit else 1.0
+
+
 def ranks_by_loss(train: TrainConfig, lines: int, all_lines: int) -> bool:
     """Whether the loss decides: if it is requested, or if too few lines are translated to tell two models apart."""
     few = lines < min(FEW_LINES, all_lines)
     return train.best_metric == "loss" or (train.best_metric == "auto" and few)
+
+
+def describe_validation(data: TrainingData, texts: TestSet, limit: int) -> str:
+    """How many lines a validation scores, why not all, and which figure chooses the best weights."""
+    train, whole = data.config.train, data.valid_texts
+    to_keep = f"to keep to {train.minutes:g} minute{'s' * (train.minutes != 1)}"
+    if isinstance(data.valid, TextWindows):
+        windows = len(data.valid.target_lengths)
+        predicted = _part(round(windows * share_measured(data.valid, limit)), windows, "windows of the text", to_keep)
+        return f"each validation predicts {predicted}; the best weights are chosen by loss"
+    lines = len(texts.sources)
+    why = to_keep if lines < len(whole.sources) else "as train.validate_lines says"
+    by_loss = ranks_by_loss(train, lines, len(whole.sources))
+    metric = "loss" if by_loss else name_of_main(data.config, texts)
+    scored = _part(lines, texts.all_lines, "lines", why)
+    return f"each validation scores {scored}; the best weights are chosen by {metric}"
+
+
+def _part(count: int, whole: int, what: str, why: str) -> str:
+    return f"all {whole:,} {what}" if count >= whole else f"{count:,} of {whole:,} {what}, {why}"
 
 
 def time_validation(translator: Translator, pairs: Pairs, texts: TestSet, loss_pairs: int) -> float:
@@ -104,7 +144,10 @@ def validate(
     """
     if isinstance(pairs, TextWindows):
         loss = cross_entropy(translator, pairs, limit, blocks=blocks, processes=processes)
-        return ValidationResult(loss, _bits_per_byte(pairs, loss), [], lines=pairs.store.report.pairs, by_loss=True)
+        lines = pairs.store.report.pairs
+        measured = math.ceil(lines * share_measured(pairs, limit))
+        scores = _bits_per_byte(pairs, loss)
+        return ValidationResult(loss, scores, [], lines=measured, all_lines=lines, by_loss=True)
     outputs, at_limit = _translate(translator, texts, blocks, processes)
     shown = [SampleOutput(s, o, r[0]) for s, o, r in zip(texts.sources, outputs, texts.references, strict=True)]
     with translator.model.counting() as counts:
@@ -115,6 +158,8 @@ def validate(
         samples=shown[:: max(1, len(shown) // samples)][:samples],
         outputs_at_limit=at_limit,
         lines=len(outputs),
+        all_lines=texts.all_lines,
+        with_features=translator.reads_features,
         counts=counts,
     )
 

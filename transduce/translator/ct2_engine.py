@@ -4,7 +4,7 @@ A block is searched in batches of similar length, one core for each batch. Sever
 that the next block is read and tokenised while this one is searched.
 
 CTranslate2 differs from our search in three ways: it has one length limit for each call instead of one for each line, it
-breaks an output off at the limit instead of ending it with `</s>`, and it ignores the log-probability of a prefix. Lines
+cuts an output off at the limit instead of ending it with `</s>`, and it ignores the log-probability of a prefix. Lines
 where this matters are searched again by themselves, or scored again.
 """
 
@@ -176,6 +176,7 @@ class Ct2Engine:
     def _finish_batch(self, batch: Ct2Batch) -> None:
         self._collect(batch)
         batch.job.waiting -= 1
+        batch.job.block.searched(len(batch.numbers))
 
     def _collect(self, batch: Ct2Batch) -> None:
         for number, result in zip(batch.numbers, batch.results, strict=True):

@@ -18,7 +18,7 @@ from transduce.model.transformer import Memory
 from transduce.search import Hypothesis
 from transduce.search.ctc import CtcHypothesis, prefix_search
 from transduce.text import EOS, UNKNOWN
-from transduce.translator.engine import Ids, SearchBlock, SearchRequest
+from transduce.translator.engine import Ids, SearchBlock, Searched, SearchRequest, unwatched
 from transduce.translator.torch_engine import TorchEngine
 from transduce.translator.word_search import WordGuide, Words, WordWeights
 
@@ -69,7 +69,9 @@ class CtcEngine:
         """For each block, the hypotheses for each of its sources, best first; `request.beam` of them are scored by the decoder."""
         for block in blocks:
             check_request(block, request)
-            found = self.candidates(block.sources, request.beam, with_decoder=self.weights.ctc_weight < 1)
+            found = self.candidates(
+                block.sources, request.beam, with_decoder=self.weights.ctc_weight < 1, searched=block.searched
+            )
             yield [[_hypothesis(one, self.weights) for one in self.ranked(texts)[: request.n_best]] for texts in found]
 
     def score(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[list[float]]:
@@ -79,7 +81,9 @@ class CtcEngine:
         return sorted(candidates, key=lambda one: -one.score(self.weights))
 
     @torch.inference_mode()
-    def candidates(self, sources: Sequence[Ids], most: int, with_decoder: bool = True) -> list[list[Candidate]]:
+    def candidates(
+        self, sources: Sequence[Ids], most: int, with_decoder: bool = True, searched: Searched = unwatched
+    ) -> list[list[Candidate]]:
         """The best texts of each source by CTC and the n-gram model, rescored by the decoder if `with_decoder`."""
         self.model.eval()
         found: list[list[Candidate]] = [[] for _ in sources]
@@ -92,6 +96,7 @@ class CtcEngine:
                 found[number] = [
                     _candidate(text, of_decoder) for text, of_decoder in zip(texts[row], each, strict=True)
                 ]
+            searched(len(numbers))
         return found
 
     def _encoded(self, sources: Sequence[Ids]) -> Memory:

@@ -1,6 +1,6 @@
 """What an engine is: ids in, hypotheses out. Knows no text, and does not import torch."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import ClassVar, Literal, Protocol
 
@@ -114,6 +114,13 @@ class SearchRequest:
         return self.but(seed=(self.seed + number) % 2**63) if self.sampling else self
 
 
+Searched = Callable[[int], None]
+
+
+def unwatched(sources: int) -> None:
+    """Nobody watches the search."""
+
+
 @dataclass(frozen=True)
 class SearchBlock:
     """Sources to be searched together, each with the beginning its outputs must have, and the phrases in them."""
@@ -122,7 +129,8 @@ class SearchBlock:
     prefixes: Sequence[Ids]
     phrases: Sequence[Sequence[Ids]] = ()  # only where the request says so
     at_most: Sequence[int] = ()  # tokens of each output, where the request's own limit is too generous
-    paused: bool = False  # whether the next block may be long in coming: nobody should wait for it
+    paused: bool = False  # whether the next block may take long to arrive, so that this one must not wait for it
+    searched: Searched = unwatched  # called with the number of sources of each batch that is done
 
     def only(self, numbers: Sequence[int]) -> "SearchBlock":
         phrases = [self.phrases[n] for n in numbers] if self.phrases else ()

@@ -269,7 +269,7 @@ class FolderEngines:
         return self.searching(SearchRequest(beam=1, max_extra=0)) if self.options.engine == "ct2" else self.torch
 
     def _may_be_ct2(self) -> bool:
-        """Whether CTranslate2 was asked for; or is installed and knows the family, and there is no GPU, which would be faster."""
+        """Whether CTranslate2 was requested; or is installed, supports the family, and there is no GPU, which would be faster."""
         if self.options.engine == "ct2" or self.options.shortlist:
             return True
         known = isinstance(self.folder.config.model, TransformerConfig)

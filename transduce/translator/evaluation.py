@@ -21,6 +21,7 @@ from transduce.metrics import (
     translation_metrics,
 )
 from transduce.translator.engine import SearchRequest
+from transduce.translator.file_order import order_warning
 from transduce.translator.outputs import Translation
 from transduce.translator.translator import Translator
 
@@ -36,6 +37,12 @@ class TestSet:
     sources: list[str]
     references: list[list[str]]
     merged: bool = False  # whether equal sources were merged
+    whole: int = 0  # how many sources there were before some were chosen; 0: these are all
+
+    @property
+    def all_lines(self) -> int:
+        """How many sources there are in all, these and those that were not chosen."""
+        return self.whole or len(self.sources)
 
     @staticmethod
     def of(sources: Sequence[str], *references: Sequence[str], limit: int = 0, merged: bool = False) -> "TestSet":
@@ -58,7 +65,8 @@ class TestSet:
     def first(self, count: int) -> "TestSet":
         """This many sources, spread evenly over all."""
         every = max(1, len(self.sources) // count)
-        return TestSet(self.sources[: every * count : every], self.references[: every * count : every], self.merged)
+        chosen = slice(0, every * count, every)
+        return TestSet(self.sources[chosen], self.references[chosen], self.merged, self.all_lines)
 
 
 def merges_references(config: Config, sources: Sequence[str], asked: str = "auto") -> bool:
@@ -84,6 +92,7 @@ class Evaluation:
     sentences: int
     seconds: float
     tokens: int  # of the outputs
+    order_warning: str = ""  # if the files of the test set seem to be in the wrong order
 
     @property
     def outputs(self) -> list[str]:
@@ -122,14 +131,20 @@ def evaluate(
     translations = list(translator.stream(test.sources, wanted))
     seconds = time.perf_counter() - begun
     outputs = [translation.text for translation in translations]
+    scores = score_texts(outputs, test, translator.config, metrics=named)
     return Evaluation(
-        scores=score_texts(outputs, test, translator.config, metrics=named),
+        scores=scores,
         sources=list(test.sources),
         translations=translations,
         sentences=len(outputs),
         seconds=seconds,
         tokens=sum(t.outputs[0].length for t in translations if t.outputs),
+        order_warning=_order_warning(test, outputs, scores) if translator.config.data.task == "translation" else "",
     )
+
+
+def _order_warning(test: TestSet, outputs: Sequence[str], scores: Scores) -> str:
+    return order_warning(test.sources, test.references, outputs, {score.name: score.value for score in scores.all})
 
 
 def _of_task(metrics: Sequence[str], config: Config) -> tuple[str, ...]:

@@ -38,10 +38,15 @@ class ModelFolder:
         path = self.folder.weights(better_weights(self.folder) if which == "auto" else which)
         if not path.exists():
             missing = "weights: neither best.safetensors nor last.safetensors" if which == "auto" else path.name
-            raise RunError(f"{self.folder.path}: the folder has no {missing}")
+            raise RunError(f"{self.folder.path}: the folder has no {missing}{self._what_to_do(which)}")
         check_version(path)
         self._check_vocabularies(path)
         return path
+
+    def _what_to_do(self, which: str) -> str:
+        """Of a run that was stopped before its first checkpoint, which command trains it."""
+        trains = which == "auto" and self.folder.data.exists()
+        return f"; `transduce train {self.folder.path}` trains it" if trains else ""
 
     def model(self, which: str = "auto") -> "Model":
         """The model with these weights, ready to translate."""

@@ -1,4 +1,4 @@
-"""Lines in the form that a model has learned: features as symbols, a language tag in front, placeholders masked.
+"""Lines in the form that a model was trained on: features as symbols, a language tag in front, placeholders masked.
 
 Knows strings and settings, but no ids; `LearnedLine` keeps what is needed to translate back.
 """
@@ -15,7 +15,7 @@ from transduce.translator.alignment import Pairs
 
 @dataclass(frozen=True)
 class LearnedLine:
-    """A line to translate, as it is and as the model has learned such lines."""
+    """A line to translate, as it was given and in the form that the model was trained on."""
 
     source: str  # with features as symbols
     text: str  # also with a language tag and masked placeholders
@@ -45,7 +45,7 @@ def _spans(counts: Sequence[int]) -> Iterator[range]:
 
 @dataclass(frozen=True)
 class LineForms:
-    """How lines become those that a model has learned."""
+    """How lines are brought into the form that a model was trained on."""
 
     data: DataConfig
     tags: tuple[str, ...]  # the language tags of the vocabulary

@@ -16,7 +16,7 @@ LINES_AT_ONCE = 4_096  # lines that are sorted and searched together; this bound
 
 @dataclass(frozen=True)
 class LineBlock:
-    """A block of lines as the model has learned such lines, and as ids. Empty lines are not searched."""
+    """A block of lines in the form that the model was trained on, and as ids. Empty lines are not searched."""
 
     lines: list[LearnedLine]
     ids: Sequence[Any]  # of each line its ids, or the features of a recording

@@ -192,7 +192,7 @@ class LanguageModel:
 
     @torch.inference_mode()
     def _token_nats(self, inputs: Sequence[list[int]], labels: Sequence[Offsets]) -> Tensor:
-        """-log p of each label [rows, positions]; beyond the end of a row there is no meaning."""
+        """-log p of each label [rows, positions]; ignore values beyond the end of a row."""
         padded = Tokens.padded(inputs, self.vocabulary.pad).to(self.device.torch)
         wanted = Tokens.padded(labels, 0).ids.to(self.device.torch)
         with self.device.mixed_precision():

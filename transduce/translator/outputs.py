@@ -32,6 +32,7 @@ class Translation:
     source_tokens: int = 0
     cut: int = 0  # source tokens beyond the longest source; they were not translated
     unknown: int = 0  # characters of the source that are not in the vocabulary; symbols, if it has symbols
+    unseen_features: tuple[str, ...] = ()  # features of the source that did not occur in training; each is unknown
     newlines: int = 0  # line breaks in the outputs that were replaced by spaces
     outputs_at_limit: int = 0  # outputs that reached the length limit and are probably incomplete
     lost: int = 0  # placeholders of the source that the best output does not contain

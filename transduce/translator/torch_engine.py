@@ -61,6 +61,7 @@ class TorchEngine:
         for numbers in self.batches(block.sources, request.width):
             for number, hypotheses in zip(numbers, self._search(block.only(numbers), request, generator), strict=True):
                 found[number] = hypotheses
+            block.searched(len(numbers))
         return found
 
     def _generator(self, request: SearchRequest) -> torch.Generator:

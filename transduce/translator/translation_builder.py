@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
+from transduce.data.feature_symbols import FeatureEncoder
 from transduce.search import Hypothesis
 from transduce.text import EOS, UNKNOWN, Vocabularies
 from transduce.translator.alignment import with_source_words, word_numbers, word_pairs
@@ -23,6 +24,7 @@ class TranslationBuilder:
     """Builds the translations of a block of lines."""
 
     vocabularies: Vocabularies
+    sources: FeatureEncoder
     engines: Engines  # its PyTorch engine aligns tokens
     longest_source: int  # tokens; the rest of a line was not translated
     sources_are_text: bool  # recordings have no tokens, so none is unknown
@@ -51,6 +53,7 @@ class TranslationBuilder:
                 source_tokens=len(ids),
                 cut=max(0, len(ids) - self.longest_source),
                 unknown=self.unknown(line.text, ids),
+                unseen_features=self.sources.unseen(line.text),
                 newlines=sum(islice(newlines, count)),
                 outputs_at_limit=sum(output.at_limit for output in these),
                 lost=sum(line.restored(text).lost for text in best) if line.values else 0,
@@ -61,7 +64,8 @@ class TranslationBuilder:
         count = ids.count(UNKNOWN) if self.sources_are_text else 0
         if not count or self.vocabularies.source.has_only_symbols:
             return count
-        return sum(map(len, self.vocabularies.source.unknown_texts(text)))
+        # An unseen feature is one `<unk>`, although its letters may be known.
+        return max(count, sum(map(len, self.vocabularies.source.unknown_texts(text))))
 
     def _outputs(self, block: LineBlock, found: Found, texts: list[str], request: SearchRequest) -> Iterator[Output]:
         """The outputs of all lines, one for each hypothesis."""

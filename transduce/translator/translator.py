@@ -6,16 +6,18 @@ It turns lines into ids, and chooses the engine that searches. `TranslationBuild
 import copy
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from transduce.config import Config, ModelConfig, language_tag
+from transduce.data.feature_symbols import FeatureEncoder
 from transduce.errors import DataError, SettingError
 from transduce.search import Hypothesis
 from transduce.text import Vocabularies
 from transduce.translator.alignment import Pairs, word_pairs
-from transduce.translator.engine import UNBOUNDED, Engine, SearchBlock, SearchRequest
+from transduce.translator.engine import UNBOUNDED, Engine, SearchBlock, Searched, SearchRequest, unwatched
 from transduce.translator.engines import Engines, FolderEngines, LoadOptions, OneEngine, torch_engine
 from transduce.translator.folder import open_folder
 from transduce.translator.forms import LearnedLine, LineForms
@@ -47,8 +49,10 @@ class Translator:
     def __init__(self, engines: Engines, vocabularies: Vocabularies, config: Config) -> None:
         self.engines, self.vocabularies, self.config = engines, vocabularies, config
         self.forms = LineForms(config.data, vocabularies.source.language_tags)
+        self.sources = FeatureEncoder.of(config.data, vocabularies.source)
         self.hears = config.data.task == "speech"  # sources are recordings, written as text
         self.longest_source = UNBOUNDED if self.hears else longest_source(config.model)
+        self._on_searched: Searched = unwatched
 
     @staticmethod
     def load(folder: str | Path, options: LoadOptions | None = None) -> "Translator":
@@ -86,7 +90,7 @@ class Translator:
 
     @property
     def _builder(self) -> TranslationBuilder:
-        return TranslationBuilder(self.vocabularies, self.engines, self.longest_source, not self.hears)
+        return TranslationBuilder(self.vocabularies, self.sources, self.engines, self.longest_source, not self.hears)
 
     def unknown_in(self, text: str, ids: list[int]) -> int:
         """How many characters or symbols of a source are not in the vocabulary."""
@@ -230,6 +234,15 @@ class Translator:
         for block, found in self._searched(InputLines.of(lines, prefixes, terms, paused, at_most), wanted):
             yield from self._builder.translations(block, found, wanted)
 
+    @contextmanager
+    def watched(self, on_searched: Searched) -> Iterator[None]:
+        """Inside this context, `on_searched` is called with the number of lines of each batch that is done, in any order."""
+        self._on_searched = on_searched
+        try:
+            yield
+        finally:
+            self._on_searched = unwatched
+
     def hear(self, utterances: Sequence["Features"], request: SearchRequest | None = None) -> list[Translation]:
         """The texts of utterances that are in memory, given as the features of `transduce.audio.utterances`."""
         wanted = request or self.request()
@@ -320,7 +333,7 @@ class Translator:
             [[(0, 0), (1, 1)]]
         """
         lines, masked = self.forms.learned_pairs(check_lines(sources), check_lines(targets))
-        encoded = [self._cut(ids) for ids in self.vocabularies.source.encode([line.text for line in lines])]
+        encoded = [self._cut(ids) for ids in self.sources.encode([line.text for line in lines])]
         given = [self._cut(ids) for ids in self.vocabularies.target.encode(masked)]
         full = [n for n, (ids, target) in enumerate(zip(encoded, given, strict=True)) if min(len(ids), len(target)) > 1]
         alignments = self.engines.torch.align([encoded[n] for n in full], [given[n] for n in full])
@@ -335,7 +348,7 @@ class Translator:
         """The ids of a line as the model takes them: cut if it is too long, `</s>` last."""
         if self.hears:
             raise SettingError("this model takes recordings, which have no tokens: use a model that translates text")
-        return self._cut(self.vocabularies.source.encode([self.forms.learned([text])[0].text])[0])
+        return self._cut(self.sources.encode([self.forms.learned([text])[0].text])[0])
 
     def attention(self, source: str, target: str | None = None, *, picture: str | Path = "") -> Attention:
         """The attention weights of every head in every layer for a sentence pair, or for a recording and its transcript.
@@ -408,7 +421,8 @@ class Translator:
             phrases = [[row[:-1] for row in self.vocabularies.target.encode(t)] for t in terms]
             searched = [n for n, text in enumerate(texts) if text.strip()]
             cut, at_most = [self._cut(row) for row in ids], inputs.next_limits(len(texts))
-            searching = SearchBlock(cut, prefixes or [()] * len(ids), phrases, at_most, paused).only(searched)
+            block_of = SearchBlock(cut, prefixes or [()] * len(ids), phrases, at_most, paused, self._on_searched)
+            searching = block_of.only(searched)
             taken.append(LineBlock(lines, ids, searched, request.limits(searching, engine.longest)))
             yield searching
         inputs.check_exhausted()
@@ -416,7 +430,7 @@ class Translator:
     def _encoded(self, texts: Sequence[str], every_core: bool = False) -> Sequence[Any]:
         """Sources as the model takes them: ids, or the features of the recordings that the texts name."""
         if not self.hears:
-            return self.vocabularies.source.encode(list(texts), every_core=every_core)
+            return self.sources.encode(texts, every_core)
         from transduce.audio.files import AudioError
         from transduce.audio.utterances import features_of_source
 

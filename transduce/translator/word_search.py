@@ -114,7 +114,7 @@ def spellings(vocabulary: Vocabulary, words: Sequence[str]) -> list[str]:
 def read_lexicon(path: str | Path) -> list[str]:
     """The words of a list with one word per line; what follows a word, such as its sounds, is not used.
 
-    Entries in angle brackets, such as `<sil>` and `<UNK>`, are no words.
+    Entries in angle brackets, such as `<sil>` and `<UNK>`, are not words.
     """
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
@@ -185,7 +185,7 @@ class WordGuide:
         return state._replace(ngram=state.ngram + end)
 
     def score(self, state: WordState) -> float:
-        """A word that has begun counts as the likeliest word with this beginning, so that words are not put off."""
+        """A word that has begun counts as the likeliest word with this beginning, so that the search does not delay words to avoid their cost."""
         ahead = self.words.ahead.get(state.word, self.words.unknown) if state.word else 0.0
         return self.weights.lm_weight * (state.ngram + ahead) + self.weights.word_bonus * (
             state.whole + bool(state.word)

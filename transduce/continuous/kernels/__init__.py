@@ -1,4 +1,4 @@
-"""The Triton kernels of a decoding step; the plain PyTorch forms of the same functions stand in `plain.py` and `search.py`.
+"""The Triton kernels of a decoding step; `plain.py` and `search.py` have the same functions in plain PyTorch.
 
 They are imported only where Triton can run: on a GPU, or in its interpreter for tests.
 """

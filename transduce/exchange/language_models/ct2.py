@@ -138,12 +138,12 @@ def _set_layer(layer: Any, weights: _Weights, name: str, gated: bool) -> None:
     weights.set_norm(layer.self_attention.layer_norm, f"{name}.attention_residual.norm")
     weights.set_linear(layer.ffn.linear_0, f"{name}.feed_forward.inner")
     if gated:
-        _halve(layer.ffn)
+        _split_gate(layer.ffn)
     weights.set_linear(layer.ffn.linear_1, f"{name}.feed_forward.outer")
     weights.set_norm(layer.ffn.layer_norm, f"{name}.feed_forward_residual.norm")
 
 
-def _halve(ffn: Any) -> None:
+def _split_gate(ffn: Any) -> None:
     """Our inner matrix stacks two: the one that passes through swish, and the other."""
     both = ffn.linear_0.weight, ffn.linear_0.bias
     (ffn.linear_0.weight, ffn.linear_0_noact.weight), (ffn.linear_0.bias, ffn.linear_0_noact.bias) = (

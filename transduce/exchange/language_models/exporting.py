@@ -56,7 +56,7 @@ def export_language_model(
 ) -> VerifiedText:
     """Export a language model to a new folder for another runtime, and verify that it predicts the same."""
     if to not in FORMATS:
-        raise SettingError(f"{to}: language models are not exported to it; choose from {', '.join(FORMATS)}")
+        raise SettingError(f"{to}: language models cannot be exported to this format; choose from {', '.join(FORMATS)}")
     format = FORMATS[to]
     format.refuse(opened)
     format.require()

@@ -27,7 +27,11 @@ def refuse_vocabulary(vocabulary: Vocabulary) -> None:
         (bool(model.normalizer_spec.precompiled_charsmap), "data.normalization", "data.normalization=identity"),
         (model.normalizer_spec.remove_extra_whitespaces, "data.normalization", "data.normalization=identity"),
         (bool(symbols), f"data.symbols = {','.join(symbols[:1])}", "no symbols"),
-        (any(piece.piece in (START, LINE_BREAK) for piece in model.pieces), "the vocabulary's piece <s>", "another"),
+        (
+            any(piece.piece in (START, LINE_BREAK) for piece in model.pieces),
+            "the vocabulary's piece <s>",
+            "another vocabulary",
+        ),
     ]
     for refused, what, instead in wrong:
         if refused:

@@ -3,12 +3,12 @@
     source ── dilated residual blocks ── × n ──┐ column t
     target ───────────────────────────────────(+)── causal dilated residual blocks ── × n ── next token t
 
-There is no attention. The decoder stands on the encoder: when it predicts token t, it reads column t of the source, and nothing
-once the source has ended (dynamic unfolding, section 3.2). Dilations double from block to block, so that a few blocks see a
+There is no attention. The decoder is stacked on the encoder: when it predicts token t, it reads column t of the encoder's
+output, and zeros once the source has ended (dynamic unfolding, section 3.2). Dilations double from block to block, so that a few blocks see a
 whole sentence.
 
-Differs from the paper: subwords where the paper has characters; the encoder reads the source as it is, and is not run on a
-source padded to 1.2 times its length; the encoder's output is normalised before it is added; dropout.
+Differs from the paper: subwords where the paper has characters; the source is not padded to 1.2 times its
+length before the encoder reads it; the encoder's output is normalised before it is added; dropout.
 
 Axes: R rows, S source positions, W target positions, D d_model, C units inside a block.
 """

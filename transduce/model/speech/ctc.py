@@ -16,7 +16,7 @@ from torch.nn.functional import pad
 from transduce.model import kernels
 from transduce.model.shapes import Float, Int
 
-NEVER = -1e30  # the logarithm of 0; finite, so that differences are no NaN
+NEVER = -1e30  # the logarithm of 0; finite, so that differences are not NaN
 
 
 def ctc_loss(

@@ -31,7 +31,7 @@ class Prefixes:
     in_blank: Float[Tensor, "R T"]
     last: Int[Tensor, "R"]  # label; -1 before the first
     score: Float[Tensor, "R"]  # log-probability of texts that begin with the prefix
-    scores: Float[Tensor, "R V"]  # the same for each continuation; that of the end is the prefix by itself
+    scores: Float[Tensor, "R V"]  # the same for each continuation; `</s>` means the text ends with the prefix
 
     @staticmethod
     def at_start(log_probs: Float[Tensor, "B T C"], frames: Int[Tensor, "B"], end: int) -> "Prefixes":

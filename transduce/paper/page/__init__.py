@@ -29,6 +29,7 @@ class PageData:
     products: list[DotProducts]
     rows: list[Row]
     minutes: float
+    warning: str = ""
 
 
 def write_page(data: PageData, path: FilePath) -> None:
@@ -36,6 +37,7 @@ def write_page(data: PageData, path: FilePath) -> None:
     about = f"Small versions of the paper's three tables, measured on this machine in {data.minutes:.1f} minutes by transduce paper."
     content = "\n".join(
         [
+            *([f'<p class="warning">{escape(data.warning)}</p>'] if data.warning else []),
             layers_section(data),
             rivals_section(data),
             length_section(data),
