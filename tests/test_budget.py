@@ -248,11 +248,10 @@ def test_a_language_model_gets_enough_steps_and_a_share_of_them_as_warm_up(machi
     choice = with_muon(machine, seconds, work, for_size(machine, seconds, work, size, batches), batches)
     assert choice.steps > 200
     assert 0.03 * choice.steps - 1 <= config.train.warmup_steps <= 0.1 * choice.steps
-    assert (
-        f"1,000,000 characters in {minutes} minute{'s' * (minutes > 1)} on a CPU: d_model {size.d_model}"
-        in found.reasons[1]
-    )
-    assert ", about " in found.reasons[1]
+    said = found.summary(config)
+    assert said.startswith(f"1,000,000 characters in {minutes} minute{'s' * (minutes > 1)} on a CPU: ")
+    assert f", d_model {size.d_model}, " in said
+    assert ", about " in said
 
 
 def test_more_time_never_makes_a_language_model_smaller() -> None:
@@ -315,7 +314,7 @@ def test_speech_gets_enough_steps_and_a_share_of_them_as_warm_up(machine: Machin
     assert choice.steps > 200
     assert 0.03 * choice.steps - 1 <= config.train.warmup_steps <= 0.1 * choice.steps
     assert config.model.num_encoder_layers == 2 * config.model.num_decoder_layers
-    assert f"in {minutes} minute{'s' * (minutes > 1)}: speech:" in found.reasons[2]
+    assert f"in {minutes} minute{'s' * (minutes > 1)}: speech:" in found.summary(config)
     assert choice.tokens > 10 * work.tokens_per_epoch, "no larger model than hears the recordings ten times"
 
 
@@ -364,7 +363,7 @@ def test_time_for_speech_is_said_once() -> None:
     assert fitted(spoken(7.0), QUIET, 3, "model.family=speech")[1].warnings == []
     (warning,) = fitted(spoken(7.0), QUIET, 10, "model.family=speech")[1].warnings
     assert "keeps improving up to about 100: expect a weaker model" in warning
-    assert "(d_model 144, 6 + 3 layers, 100 epochs) would take about" in warning
+    assert "(speech: 6 + 3 layers, convolutions of 15, d_model 144, 100 epochs) would take about" in warning
 
 
 @pytest.mark.parametrize("asked", [FitRequest(), FitRequest(steps=100), FitRequest(epochs=2.0)])

@@ -101,8 +101,6 @@ SMALL_DICTIONARY, CONCATENATED = 3_000, 0.8  # words, and the share of them that
 CHARACTERS_PER_SECOND = 14.0  # of text that is read aloud: 14.5 in Iban news; only the order of magnitude matters
 SHORT_SECONDS = 2.0  # of the mean utterance, by the length of its text
 QUIET_DECIBELS = 35.0  # below the loud parts; chosen on spoken digits (docs/log.md)
-EDGE_SECONDS = 0.1  # of a recording, beside the time that its text takes: 0.11 in spoken digits, 0.2 in Iban news
-FRAMES_PER_SECOND = 100
 TASK_TITLES = {"translation": "translation", "symbols": "symbol sequences", "speech": "speech recognition"}
 UNIT_TITLES = {
     "bpe": "BPE subwords",
@@ -110,6 +108,8 @@ UNIT_TITLES = {
     "char": "characters",
     "word": "symbols separated by spaces",
 }
+EDGE_SECONDS = 0.1  # of a recording, beside the time that its text takes: 0.11 in spoken digits, 0.2 in Iban news
+FRAMES_PER_SECOND = 100
 SPECAUGMENT = {"speeds": ("0.9", "1", "1.1"), "frequency_masks": 2, "time_masks": 5, "max_length": 1_000}
 FEW_MASKS = {"frequency_masks": 1, "time_masks": 1}  # where time allows few epochs: too little is learned behind many
 MEASURED_MUON = ("transformer", "decoder")  # families
@@ -363,8 +363,8 @@ def _time_warnings(row: Row, choice: Choice, work: Work, asked: FitRequest, minu
 def _recommended(row: Row, work: Work, asked: FitRequest) -> str:
     """The model that would be trained if there were enough time; a requested size stays as it is."""
     size = asked.size or row.size
-    if layers := {"text": f"{size.layers}", "speech": f"{2 * size.layers} + {size.layers}"}.get(work.task):
-        return f"d_model {size.d_model}, {layers} layers"
+    if work.task == "text":
+        return f"d_model {size.d_model}, {size.layers} layers"
     full = replace(row, d_model=size.d_model, heads=size.heads, layers=size.layers)
     layer: Layers = {"model": _model(full, joint=False), "train": _training(full, work, asked, larger=1)}
     return FAMILIES[asked.family](**_of_family(layer, asked.family)["model"]).description
@@ -482,8 +482,8 @@ def _tokens(source: str, target: str) -> str:
 
 def _summary(config: Config, epochs: float, counts: Counts) -> str:
     """The amount of data and the main settings of a run."""
-    amount = f"{_amount(counts, config.data.task)}{in_minutes(config.train.minutes)}"
-    return f"{amount}: {config.model.description}, {training_in_words(config, epochs)}"
+    time = in_minutes(config.train.minutes)
+    return f"{_amount(counts, config.data.task)}{time}: {config.model.description}, {training_in_words(config, epochs)}"
 
 
 def training_in_words(config: Config, epochs: float) -> str:

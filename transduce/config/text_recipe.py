@@ -59,9 +59,8 @@ def fit_text(characters: int, on_gpu: bool, asked: FitRequest, time: Time | None
     fitted, warnings = (_on_cpu(row, tokens, asked), []) if on_cpu else _in_time(row, tokens, asked, time)
     layer = _layer(fitted) | {"train": _training(fitted, tokens, asked)}
     layer["data"] |= vocabulary_sample(asked)
-    amount = f"{characters:,} characters{in_minutes(asked.minutes)}{'' if on_gpu else ' on a CPU'}"
     reasons = [f"task: language model; tokens are {UNIT_TITLES[fitted.units]}"]
-    return Fitted(layer, reasons, warnings, lambda config: f"{amount}: {_summary(config, fitted.epochs)}")
+    return Fitted(layer, reasons, warnings, lambda config: _summary(config, fitted.epochs, characters, on_gpu))
 
 
 def _in_time(row: TextRow, tokens: float, asked: FitRequest, time: Time | None) -> tuple[TextRow, list[str]]:
@@ -120,6 +119,7 @@ def _training(row: TextRow, tokens: float, asked: FitRequest) -> dict[str, objec
     }
 
 
-def _summary(config: Config, epochs: float) -> str:
-    """The main settings of a run."""
-    return f"{config.model.description}, {training_in_words(config, epochs)}"
+def _summary(config: Config, epochs: float, characters: int, on_gpu: bool) -> str:
+    """The amount of text and the main settings of a run."""
+    where = in_minutes(config.train.minutes) + ("" if on_gpu else " on a CPU")
+    return f"{characters:,} characters{where}: {config.model.description}, {training_in_words(config, epochs)}"

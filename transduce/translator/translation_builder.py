@@ -64,7 +64,8 @@ class TranslationBuilder:
         count = ids.count(UNKNOWN) if self.sources_are_text else 0
         if not count or self.vocabularies.source.has_only_symbols:
             return count
-        return sum(map(len, self.vocabularies.source.unknown_texts(text)))
+        # An unseen feature is one `<unk>`, although its letters may be known.
+        return max(count, sum(map(len, self.vocabularies.source.unknown_texts(text))))
 
     def _outputs(self, block: LineBlock, found: Found, texts: list[str], request: SearchRequest) -> Iterator[Output]:
         """The outputs of all lines, one for each hypothesis."""
