@@ -270,6 +270,8 @@ def test_words_of_a_small_dictionary_are_concatenated() -> None:
     with_features = fit(Counts(800, SPELLINGS, SPELLINGS, features=True))
     assert not any("concatenate" in one.layer["data"] for one in (large, with_features))
     assert with_features.layer["train"]["epochs"] == 300
+    by_steps = fit(Counts(800, SPELLINGS, SOUNDS), FitRequest(steps=100))
+    assert "concatenate" not in by_steps.layer["data"], "a budget in steps or epochs would take longer"
 
 
 def test_few_lines_of_words_are_no_symbols() -> None:

@@ -181,7 +181,7 @@ def fit(counts: Counts, asked: FitRequest | None = None, time: Time | None = Non
     """
     asked = asked or FitRequest()
     task, why = infer_task(counts) if asked.task == "auto" else (asked.task, "as requested (data.task)")
-    row = row_for(task, counts)
+    row = row_for(task, counts, asked)
     source, target = infer_units(counts, task)
     units = asked.source_units or source, asked.target_units or target
     one = units[0] == units[1] if asked.joint is None else asked.joint
@@ -189,7 +189,9 @@ def fit(counts: Counts, asked: FitRequest | None = None, time: Time | None = Non
     for_one, warnings = fit_to_time(row, work, asked, time)
     fitted = larger_steps(for_one, work, asked)
     larger = fitted.tokens_per_batch // for_one.tokens_per_batch
-    layer = _layer(fitted, task, units, one, counts) | {"train": _training(fitted, work, asked, larger)}
+    layer = _layer(fitted, task, units, one, counts, concatenated(task, counts, asked)) | {
+        "train": _training(fitted, work, asked, larger)
+    }
     layer = _of_family(layer, asked.family)
     layer["data"] |= vocabulary_sample(asked)
     reasons = [*_reasons(layer["data"], why, counts), *_gpu_reasons(for_one, fitted, asked)]
@@ -208,26 +210,29 @@ def may_take_long(counts: Counts, asked: FitRequest) -> bool:
     task = infer_task(counts)[0] if asked.task == "auto" else asked.task
     if task in ("speech", "text"):
         return False
-    row = row_for(task, counts)
+    row = row_for(task, counts, asked)
     work = _work(row, task, infer_units(counts, task), counts, asked)
     speed = work.tokens_per_second(SLOW_CPU, row.size)
     return row.epochs * work.tokens_per_epoch / speed > 60 * SENSIBLE_MINUTES
 
 
-def row_for(task: str, counts: Counts) -> Row:
+def row_for(task: str, counts: Counts, asked: FitRequest) -> Row:
     """The recommended recipe for this many pairs, or hours of speech, regardless of time."""
     tables = {"symbols": SYMBOLS, "speech": SPEECH}
     amount = spoken_hours(counts) if task == "speech" else counts.pairs
     row = next(row for row in tables.get(task, TRANSLATION) if amount <= row.pairs)
     # An epoch of concatenated pairs is longer, so there are fewer of them.
-    share = concatenated(task, counts)
+    share = concatenated(task, counts, asked)
     return replace(row, epochs=float(f"{row.epochs / (1 + share):.2g}")) if share else row
 
 
-def concatenated(task: str, counts: Counts) -> float:
-    """The share of pairs that are followed by another one: a small dictionary is learned by heart otherwise. Not measured with features."""
+def concatenated(task: str, counts: Counts, asked: FitRequest) -> float:
+    """The share of pairs that are followed by another one: a small dictionary is learned by heart otherwise.
+
+    Not with features, with which it was not measured, nor with a budget in steps or epochs: these would take longer.
+    """
     small = task == "symbols" and counts.pairs <= SMALL_DICTIONARY and not counts.features
-    return CONCATENATED if small else 0.0
+    return CONCATENATED if small and not (asked.steps or asked.epochs) else 0.0
 
 
 def spoken_hours(counts: Counts) -> float:
@@ -245,7 +250,7 @@ def _work(row: Row, task: str, units: tuple[str, str], counts: Counts, asked: Fi
     source = _heard_positions(counts) if task == "speech" else counts.source.tokens_in(units[0])
     # A vocabulary of letters or symbols is far smaller than its limit.
     vocabulary = (asked.vocabulary_size or row.vocabulary) if units[1] in ("bpe", "unigram") else 100
-    tokens = counts.pairs * target * (1 + concatenated(task, counts))
+    tokens = counts.pairs * target * (1 + concatenated(task, counts, asked))
     return Work(task, vocabulary, source / target, tokens, FAMILIES[asked.family].fewest_epochs)
 
 
@@ -397,7 +402,7 @@ def _model(row: Row, joint: bool) -> dict[str, Any]:
     }
 
 
-def _layer(row: Row, task: str, units: tuple[str, str], joint: bool, counts: Counts) -> Layers:
+def _layer(row: Row, task: str, units: tuple[str, str], joint: bool, counts: Counts, share: float) -> Layers:
     data: dict[str, Any] = {
         "task": task,
         "source_units": units[0],
@@ -405,7 +410,7 @@ def _layer(row: Row, task: str, units: tuple[str, str], joint: bool, counts: Cou
         "joint": joint,
         **text_settings(counts, task, row.vocabulary),
         **(_augmentation(row.epochs) if task == "speech" else {}),
-        **({"concatenate": share} if (share := concatenated(task, counts)) else {}),
+        **({"concatenate": share} if share else {}),
         **({"trim_quiet": QUIET_DECIBELS} if task == "speech" and has_short_utterances(counts) else {}),
     }
     search: dict[str, Any] = {"beam": 4, "alpha": 1.0, "length_penalty": "power"}
