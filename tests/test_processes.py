@@ -543,7 +543,9 @@ def test_sampled_segmentations_are_those_of_process_0(
     pairs: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TRANSDUCE_CACHE", str(tmp_path / "cache"))
-    request = TrainingRequest(train=[(pairs["train"],)], valid=[(pairs["valid"],)], settings=[*SMALL, *SAMPLING])
+    request = TrainingRequest(
+        train=[(pairs["train"],)], valid=[(pairs["valid"],)], settings=[*SMALL, *SAMPLING, "data.concatenate=0"]
+    )
     prepared = prepare(RunFolder(tmp_path / "run"), requested_settings(request), lambda text: None)
     meeting: Any = Told(Launch(0, 2))
     sampled = [_sharing_samples(meeting, prepared).training_data.pairs(epoch) for epoch in range(2)]

@@ -140,5 +140,5 @@ def test_japanese_is_trained_by_one_command(tmp_path: Path, capsys: pytest.Captu
     command = ["train", str(tmp_path / "run"), *files, "--languages", "en", "ja", "--set", *small]
     assert main([*command, f"data.cache={tmp_path / 'cache'}", "train.threads=1", "search.max_extra=5"]) == 0
     said = capsys.readouterr().err
-    assert "task translation: lines are phrases or sentences" in said
+    assert "task: translation, because lines are phrases or sentences" in said
     assert f"tok:{bleu_tokenizer('ja')}" in said

@@ -64,8 +64,10 @@ class TranslationBuilder:
         count = ids.count(UNKNOWN) if self.sources_are_text else 0
         if not count or self.vocabularies.source.has_only_symbols:
             return count
-        # An unseen feature is one `<unk>`, although its letters may be known.
-        return max(count, sum(map(len, self.vocabularies.source.unknown_texts(text))))
+        # An unseen feature is one symbol, whatever its letters.
+        features = len(self.sources.unseen(text))
+        word = text.rpartition(" ;")[0] if features else text
+        return features + sum(map(len, self.vocabularies.source.unknown_texts(word)))
 
     def _outputs(self, block: LineBlock, found: Found, texts: list[str], request: SearchRequest) -> Iterator[Output]:
         """The outputs of all lines, one for each hypothesis."""
