@@ -68,7 +68,7 @@ def norm_backward(gradient: Tensor, beside: Tensor, normed: Normed, gain: Tensor
         gradient, normed.total, beside, gain, normed.mean, normed.scale, dx, dx, sums, normed.mean, 0, 1.0,
         ADD=False, DROP=False, NORM=True, num_warps=WARPS, **_shape(gradient, len(sums)),
     )  # fmt: skip
-    return dx, sum_of_parts(sums, gain.dtype)[:2]  # the third row is not written
+    return dx, sum_of_parts(sums, gain.dtype)[:2]  # the third row is that of the bias: zeros here
 
 
 def add_backward(gradient: Tensor, bias: Tensor, rate: float, seed: Tensor) -> tuple[Tensor, Tensor]:
@@ -78,7 +78,7 @@ def add_backward(gradient: Tensor, bias: Tensor, rate: float, seed: Tensor) -> t
         gradient, gradient, gradient, bias, gradient, gradient, gradient, dz, sums, seed, threshold(rate),
         _rescale(rate), ADD=True, DROP=rate > 0, NORM=False, num_warps=WARPS, **_shape(gradient, len(sums)),
     )  # fmt: skip
-    return dz, sum_of_parts(sums, bias.dtype)[2]  # the first two rows are not written
+    return dz, sum_of_parts(sums, bias.dtype)[2]  # the first two rows are those of the norm: zeros here
 
 
 def add_and_norm_backward(
