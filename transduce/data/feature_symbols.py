@@ -38,6 +38,10 @@ class FeatureEncoder:
         _, found, features = text.rpartition(" ;")
         return feature_symbols(features) if found and features.split() == [features] else []
 
+    def word(self, text: str) -> str:
+        """A source without the features at its end."""
+        return text.rpartition(" ;")[0] if self.features(text) else text
+
     def unseen(self, text: str) -> tuple[str, ...]:
         """The features of a source that the model does not know, as people write them: `PLURAL`."""
         return tuple(symbol[1:] for symbol in self.features(text) if symbol not in self.known) if self.known else ()
@@ -47,4 +51,4 @@ class FeatureEncoder:
         if not self.unseen(text):
             return text
         known = [symbol if symbol in self.known else self.known[0] for symbol in self.features(text)]
-        return f"{text.rpartition(' ;')[0]} {''.join(known)}"
+        return f"{self.word(text)} {''.join(known)}"

@@ -65,9 +65,9 @@ class TranslationBuilder:
         if not count or self.vocabularies.source.has_only_symbols:
             return count
         # An unseen feature is one symbol, whatever its letters.
-        features = len(self.sources.unseen(text))
-        word = text.rpartition(" ;")[0] if features else text
-        return features + sum(map(len, self.vocabularies.source.unknown_texts(word)))
+        unseen = self.sources.unseen(text)
+        spelt = self.sources.word(text) if unseen else text
+        return len(unseen) + sum(map(len, self.vocabularies.source.unknown_texts(spelt)))
 
     def _outputs(self, block: LineBlock, found: Found, texts: list[str], request: SearchRequest) -> Iterator[Output]:
         """The outputs of all lines, one for each hypothesis."""
