@@ -20,6 +20,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from company import alone
+
 HERE = Path(__file__).resolve().parent
 
 
@@ -37,6 +39,7 @@ def main() -> None:
     parser.add_argument("--run", default="", help="the model folder to translate with")
     parser.add_argument("--lines", default="", help="the file to translate")
     parser.add_argument("--train", nargs="+", default=[], help="training data: a source and a target file")
+    parser.add_argument("--commit", default="", help="of the earlier version, where it is not in a Git repository")
     parser.add_argument("--name", default="", help="write benchmarks/results/NAME.json")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -49,7 +52,14 @@ def main() -> None:
     print(json.dumps(result))
     if options.name:
         command = f"python benchmarks/before_after.py BEFORE --what {options.what} --device {options.device}"
-        write_result(options.name, command, ["torch"], before=commit(options.before), options=shown(options), **result)
+        write_result(
+            options.name,
+            command,
+            ["torch"],
+            before=options.commit or commit(options.before),
+            options=shown(options),
+            **result,
+        )
 
 
 def compare(options: argparse.Namespace) -> dict:
@@ -58,9 +68,10 @@ def compare(options: argparse.Namespace) -> dict:
     for worker in workers.values():
         answer(worker)  # ready, and warm
     seconds: dict[str, list[float]] = {name: [] for name in workers}
-    for number in range(options.rounds):
-        for name in list(workers) if number % 2 else list(workers)[::-1]:
-            seconds[name].append(turn(workers[name]))
+    with alone():
+        for number in range(options.rounds):
+            for name in list(workers) if number % 2 else list(workers)[::-1]:
+                seconds[name].append(turn(workers[name]))
     for worker in workers.values():
         worker.stdin.close()  # type: ignore[union-attr]
         worker.terminate()

@@ -26,6 +26,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
 import numpy as np
 import torch
+from company import alone
 from facts import write_result
 from pages import families as page
 from train_speed import Sentences
@@ -77,19 +78,20 @@ def update_of(model: Model, device: Device, train: TrainConfig) -> Update:
     return kind(model, make_optimizer(model, train), train, device)
 
 
-def per_second(work: Callable[[int], int], seconds: float, device: Device) -> float:
-    """Units of work per second, after every distinct step has been run once to warm up."""
-    for index in range(STEPS[device.kind]):
+def per_second(work: Callable[[int], int], seconds: float, device: Device, distinct: int = 1) -> float:
+    """Units of work per second, after each of the distinct kinds of work has been done once to warm up."""
+    for index in range(distinct):
         work(index)
     _wait(device)
-    done, index, begun = 0, 0, time.perf_counter()
-    while not done or time.perf_counter() - begun < seconds:
-        done += work(index)
-        index += 1
-        if index % STEPS[device.kind] == 0:
-            _wait(device)
-    _wait(device)
-    return done / (time.perf_counter() - begun)
+    with alone():
+        done, index, begun = 0, 0, time.perf_counter()
+        while not done or time.perf_counter() - begun < seconds:
+            done += work(index)
+            index += 1
+            if index % distinct == 0:
+                _wait(device)
+        _wait(device)
+        return done / (time.perf_counter() - begun)
 
 
 def _wait(device: Device) -> None:
@@ -115,7 +117,7 @@ def training_speed(model: Model, size: str, device: Device, options: argparse.Na
         update.apply(1e-4)
         return source + target
 
-    rate = per_second(work, options.seconds, device)
+    rate = per_second(work, options.seconds, device, STEPS[device.kind])
     source, target = (sum(count[side] for count in counts) for side in (0, 1))
     mean_length = float(np.mean(sentences.source_lengths))
     flops = training_flops(model.config, ids - 1, source, target, mean_length) / (source + target)

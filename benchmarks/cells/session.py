@@ -7,16 +7,19 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
 import torch
+from company import alone
 from facts import CORES, RESULTS, default_data
 
 from transduce.paper.cells import Cell, Finished, Task, by_length, run_cell, train_cell, warm_up
 from transduce.paper.results import Results
+from transduce.training.report import SilentReporter, StepReport
 
 from .tasks import TASKS, Lines, without_bpe
 
@@ -70,7 +73,9 @@ class Session:
                     return False
                 if work is None:
                     self._warm_up(cell)
-                self._keep(cell, (work or train_alone)(self._prepared(cell), self._task(cell)))
+                with alone() if cell.seconds else nullcontext():
+                    done = (work or train_alone)(self._prepared(cell), self._task(cell))
+                self._keep(cell, done)
         return True
 
     def run_together(self, cells: Iterable[Cell]) -> bool:
@@ -81,7 +86,7 @@ class Session:
         if not self._has_time_for(missing[0]):
             return False
         self._warm_up(missing[0])
-        with PROCESSES(len(missing)) as pool:
+        with PROCESSES(len(missing)) as pool, alone():
             trained = pool.map(train_alone, map(self._prepared, missing), map(self._task, missing))
             for cell, done in zip(missing, trained, strict=True):
                 self._keep(cell, done)
@@ -160,11 +165,24 @@ def train_alone(cell: Cell, task: Task) -> Finished:
 
 
 def time_alone(cell: Cell, task: Task) -> Finished:
-    """Some steps of a cell, for its speed only."""
-    with tempfile.TemporaryDirectory() as folder:
-        every = f"train.log_every={max(1, cell.steps // 10)}"
-        often = replace(cell, settings=(*cell.settings, every, "train.validate_every=1000000"))
-        return Finished(train_cell(often, task, Path(folder) / "run"), [])
+    """Some steps of a cell, for its speed only; all but a few have the device to themselves."""
+    every = max(1, cell.steps // 10)
+    often = replace(cell, settings=(*cell.settings, f"train.log_every={every}", "train.validate_every=1000000"))
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        return Finished(train_cell(often, task, Path(folder) / "run", AloneFrom(every, stack)), [])
+
+
+class AloneFrom(SilentReporter):
+    """Stops the company between a step and the last one: what comes before and after is not timed."""
+
+    def __init__(self, begin: int, stack: ExitStack) -> None:
+        self.begin, self.stack = begin, stack
+
+    def step(self, report: StepReport) -> None:
+        if report.step == self.begin:
+            self.stack.enter_context(alone())
+        elif report.step == report.last_step:
+            self.stack.close()
 
 
 def hardware() -> str:

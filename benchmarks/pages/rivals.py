@@ -138,7 +138,7 @@ def system_row(
         f"{sum(tuned):.0f}",
         speed("train_tokens_per_s"),
         speed("greedy_sentences_per_s"),
-        f"{rate_of(system, factor):g}{edge}",
+        f"{rate_of(system, cells[0]['task'], factor):g}{edge}",
     )
 
 
