@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 NAME = "TRANSDUCE_COMPANY"
-SETTLING_S = 0.5  # for what the others had queued on the device
+SETTLING_S = 1.5  # for what the others had queued on the device
 LONGEST_S = 180.0  # then the others go on, even if the block has not ended
 
 

@@ -4,7 +4,6 @@
     python benchmarks/repeatable_gpu.py --whole 12 --no-fence the same without the fence of attention's backward pass
     python benchmarks/repeatable_gpu.py                       every operation 2,000 times, beside four processes that train
     python benchmarks/repeatable_gpu.py --beside 0            alone
-    python benchmarks/repeatable_gpu.py --steps 300           and whole trainings, as in `transduce train`
 
 Start with `--whole`, which takes a minute and a half. Every process captures the same step (47 rows of 128 and 102 positions, so that attention has more
 tiles than a GPU has processors) and replays it with the same batch and seed. Two questions are answered: do the replays of a process differ, and
@@ -12,7 +11,7 @@ if so in the gradients of which parameters? They are listed from the last layer 
 processes differ from each other although each of them repeats its own bits? Then a library has chosen other kernels.
 
 Each operation runs on the same inputs again and again, captured in a graph; its results are compared with those of the first time, on the
-device. Of whole trainings, the first logged step is given at which two of them differ.
+device. `repeated_trainings.py` compares whole trainings.
 
 Start the Multi-Process Service first (`nvidia-cuda-mps-control -d`), so that kernels of several processes run at the same time. The exit status is 1 if
 something differed.
@@ -23,22 +22,18 @@ import hashlib
 import math
 import multiprocessing
 import sys
-import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from pathlib import Path
 
 import torch
 from facts import write_result
 from torch import Tensor
 from torch.nn.functional import embedding
 
-import transduce
-from transduce.checkpoint import RunFolder, read_about
 from transduce.config import TrainConfig, TransformerConfig
 from transduce.data.batches import Batch
 from transduce.device import captured, choose_device
@@ -49,7 +44,6 @@ from transduce.model.kernels.cross_entropy import to_gradient
 from transduce.model.kernels.feed_forward import cut_product, relu_product
 from transduce.model.kernels.residual import add, add_and_norm, add_and_norm_backward, add_backward, norm, norm_backward
 from transduce.model.kernels.rotary import rotate_product
-from transduce.run_log import read_events
 from transduce.training.optimizer import make_optimizer
 from transduce.training.update import GraphedUpdate
 
@@ -65,7 +59,6 @@ def main() -> None:
     parser.add_argument("--no-fence", action="store_true", help="leave out the fence of attention's backward pass")
     parser.add_argument("--times", type=int, default=2_000, help="of each operation")
     parser.add_argument("--beside", type=int, default=4, help="processes that train beside the operations")
-    parser.add_argument("--steps", type=int, default=0, help="steps of whole trainings, each done twice")
     parser.add_argument("--name", default="", help="write benchmarks/results/NAME.json")
     options = parser.parse_args()
     if options.no_fence:
@@ -79,13 +72,10 @@ def main() -> None:
 
 
 def one_by_one(options: argparse.Namespace) -> dict[str, int]:
-    """How often each operation differed, and at which step whole trainings did."""
+    """How often each operation differed."""
     for number in range(options.beside):
         SPAWN.Process(target=replayed, args=(number, math.inf, options.no_fence), daemon=True).start()
-    found = {name: differences(operation, options.times) for name, operation in operations()}
-    if options.steps:
-        found |= {name: trained_differently(settings, options.steps) for name, settings in TRAININGS.items()}
-    return found
+    return {name: differences(operation, options.times) for name, operation in operations()}
 
 
 def leave_out_fence() -> None:
@@ -280,47 +270,6 @@ def draw_once(name: str, *shape: int) -> Tensor:
 
 def draw(*shape: int) -> Tensor:
     return torch.randn(shape, device="cuda", dtype=torch.bfloat16) / 4
-
-
-# --- whole trainings ------------------------------------------------------------------------------------------------
-
-COMMON = {
-    "data.task": "symbols", "data.source_units": "char", "data.target_units": "char", "data.joint": True, "model.d_model": D, "model.d_ff": 4 * D,
-    "model.num_heads": HEADS, "model.num_encoder_layers": 4, "model.num_decoder_layers": 4, "model.norm": "pre", "model.dropout": 0.3,
-    "train.tokens_per_batch": 4_800, "train.epochs": 0, "train.validate_every": 10**6, "train.checkpoint_every": 10**6, "train.average": 0,
-    "train.log_every": 1,
-}  # fmt: skip
-TRAININGS = {
-    "trained, Adam": {},
-    "trained, R-Drop": {"train.r_drop": 5.0},
-    "trained, rotary, Muon": {"model.positions": "rotary", "train.optimizer": "muon", "train.learning_rate": 2e-3},
-}
-
-
-def trained_differently(settings: dict[str, object], steps: int) -> int:
-    """The first logged step at which two trainings of random words and the same backwards differ; 0 if they end with equal weights."""
-    with tempfile.TemporaryDirectory() as name:
-        folder, letters = Path(name), "abcdefghijklmnopqrstuvwxyz"
-        draws = torch.randint(26, (10_000, 12), generator=torch.Generator().manual_seed(1)).tolist()
-        words = ["".join(letters[n] for n in row) for row in draws]
-        (folder / "train.tsv").write_text("".join(f"{word}\t{word[::-1]}\n" for word in words))
-        asked = COMMON | {"train.steps": steps} | settings
-        runs = [folder / "one", folder / "other"]
-        for run in runs:
-            transduce.train(run, train=str(folder / "train.tsv"), settings=asked, quiet=True)
-        one, other = (read_about(RunFolder(run).weights("last"))["sha256"] for run in runs)
-        return 0 if one == other else first_difference(*runs, steps)
-
-
-def first_difference(one: Path, other: Path, steps: int) -> int:
-    """The first step whose logged figures differ; the last step if none does."""
-    both = (
-        [event for event in read_events(run / "metrics.jsonl") if event["event"] == "train"] for run in (one, other)
-    )
-    for here, there in zip(*both, strict=True):
-        if any(here[figure] != there[figure] for figure in ("loss", "gradient_norm")):
-            return int(here["step"])
-    return steps
 
 
 if __name__ == "__main__":

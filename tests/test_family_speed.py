@@ -32,7 +32,7 @@ def test_the_table_of_families_is_generated() -> None:
 def test_speeds_are_multiples_of_the_transformers() -> None:
     slower = {**SPEEDS, "training": {"tokens_per_s": 50}, "translation": {"error": "RuntimeError"}}
     result = {"results": {"transformer, fitted": SPEEDS, "rnn, fitted": slower}}
-    assert list(families.rows({"cpu": result})) == [
+    assert list(families.rows("fitted", {"cpu": result})) == [
         ["`transformer`", "200", "40", "2.0"],
         ["`rnn`", "50 (0.25)", "failed", "2.0"],
     ]

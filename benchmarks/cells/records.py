@@ -64,7 +64,7 @@ class Record:
 BUDGETS = ("steps", "epochs", "minutes")  # settings of a recipe file that a cell has otherwise
 ADAM = "train.optimizer=adam train.learning_rate=1e-3"
 MUON = "train.optimizer=muon train.learning_rate=2e-3 model.positions=rotary"
-PLAIN = f"{ADAM} model.positions=sinusoidal"
+PLAIN = f"{ADAM} model.positions=sinusoidal data.concatenate=0"
 TOGETHER = "train.tokens_per_batch=4096 train.steps=16000 model.dropout=0.2"
 WITH_MEDIUM = "train.tokens_per_batch=4096 train.steps=12000 model.dropout=0.2"
 TWO_MINUTES = "train.minutes=2 train.epochs=0 train.steps=0 train.validate_every=0 train.checkpoint_every=0"
@@ -120,11 +120,11 @@ RECORDS = (
         "g2p low", "SIGMORPHON 2021 pronunciation, low, mean WER of ten languages", "25.10 (baseline of the shared task, ensemble of ten)", "below 25.10",
         (
             from_config("together", "g2p-low-gpu.toml", PLAIN, apart=False),
-            from_config("together, rotary, Muon", "g2p-low-gpu.toml", apart=False),
+            from_config("together, rotary, Muon", "g2p-low-gpu.toml", "data.concatenate=0", apart=False),
             from_config("together, joined", "g2p-low-gpu.toml", f"{PLAIN} train.steps=8000", form=Form(joined=4), apart=False),
             from_config("together, decomposed", "g2p-low-gpu.toml", PLAIN, form=Form(decomposed=True), apart=False),
             from_config("together with medium", "g2p-low-gpu.toml", f"{PLAIN} {WITH_MEDIUM}", form=Form(with_medium=True), apart=False),
-            from_config("together, concatenated, rotary, Muon", "g2p-low-gpu.toml", "data.concatenate=0.8", apart=False),
+            from_config("together, concatenated, rotary, Muon", "g2p-low-gpu.toml", apart=False),
         ),
         seeds=10, languages=PRONOUNCED["low"], expected_s=60.0,
     ),

@@ -11,7 +11,10 @@ from transduce.config import FAMILIES
 from .parts import DOCS, replace_part, table
 
 COMMAND = "family_speed.py --report"
-SIZE = "fitted"  # the size that is shown
+SIZES = {
+    "fitted": "The size that is chosen for 29,000 pairs, 10,000 words in the vocabulary, steps of 4,096 target tokens on a GPU:",
+    "published": "The published models, 32,000 words in the vocabulary, steps of 25,000 target tokens:",
+}
 DEVICES = ("gpu", "cpu")
 Speeds = dict[str, Any]  # of one family on one device
 
@@ -28,25 +31,31 @@ def read() -> dict[str, dict[str, Any]]:
 
 
 def replaced(text: str, found: dict[str, dict[str, Any]]) -> str:
+    return replace_part(text, "speed", COMMAND, "\n\n".join(part for size in SIZES for part in parts(size, found)))
+
+
+def parts(size: str, found: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """A title and a table of the devices on which this size was measured."""
+    found = {device: result for device, result in found.items() if f"transformer, {size}" in result["results"]}
     header = ["family"]
-    for device, result in found.items():
+    for result in found.values():
         name = result["hardware"].get("gpu") or f"{result['hardware']['cores']} CPU cores"
         header += [f"{name}: training, tokens/s", "greedy, tokens/s"]
-        header += ["M parameters"] * (device == list(found)[-1])
-    return replace_part(text, "speed", COMMAND, table(header, rows(found)))
+    yield SIZES[size]
+    yield table([*header, "M parameters"], rows(size, found))
 
 
-def rows(found: dict[str, dict[str, Any]]) -> Iterator[list[str]]:
+def rows(size: str, found: dict[str, dict[str, Any]]) -> Iterator[list[str]]:
     for family in FAMILIES:
-        speeds = {device: result["results"].get(f"{family}, {SIZE}") for device, result in found.items()}
+        speeds = {device: result["results"].get(f"{family}, {size}") for device, result in found.items()}
         if known := [one for one in speeds.values() if one]:
-            cells = [cell for device, one in speeds.items() for cell in measured(one, found[device])]
+            cells = [cell for device, one in speeds.items() for cell in measured(size, one, found[device])]
             yield [f"`{family}`", *cells, f"{known[-1]['parameters'] / 1e6:.1f}"]
 
 
-def measured(speeds: Speeds | None, result: dict[str, Any]) -> list[str]:
+def measured(size: str, speeds: Speeds | None, result: dict[str, Any]) -> list[str]:
     """The speeds of training and translation, each also as a multiple of the Transformer's."""
-    base = result["results"][f"transformer, {SIZE}"]
+    base = result["results"][f"transformer, {size}"]
     return [multiple(speeds[name], base[name]) if speeds else "" for name in ("training", "translation")]
 
 
