@@ -458,7 +458,7 @@ def test_the_server_names_unseen_features(inflection: Path) -> None:
     ("to", "package", "sample"),
     [
         ("ct2", "ctranslate2", ""),
-        ("onnx", "onnxruntime", ""),
+        pytest.param("onnx", "onnxruntime", "", marks=pytest.mark.slow),
         ("hf", "transformers", ""),
         ("ct2", "ctranslate2", "gehen\n"),
     ],

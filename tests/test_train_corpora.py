@@ -50,7 +50,10 @@ def corpora(reversal: dict[str, str], tmp_path_factory: pytest.TempPathFactory) 
     return [word for name in parts for word in ("--train", str(folder / f"{name}.tsv"))]
 
 
-@pytest.mark.parametrize("sampled", [False, True], ids=["held out", "sampled"])
+SAMPLED = pytest.param(True, id="sampled", marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("sampled", [pytest.param(False, id="held out"), SAMPLED])
 def test_weights_resume_to_the_same(
     reversal: dict[str, str], corpora: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str], sampled: bool
 ) -> None:

@@ -93,7 +93,7 @@ def _log_size(run: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM])
 def test_signals_save_and_resume_to_the_same(
     finished: Path, reversal: dict[str, str], tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -233,6 +233,7 @@ def test_sampled_segmentation_resumes_to_the_same(reversal: dict[str, str], tmp_
         "data.subword_sampling=0.3",
         "data.vocabulary_size=60",
         "data.unknown=unk",
+        "train.steps=8",
         f"data.cache={tmp_path}/cache",
     ]
     options = ["--train", reversal["train"], "--valid", reversal["valid"], "--quiet", "--set", *text]
