@@ -1,18 +1,21 @@
-"""The recurrent network with attention beside Eole's on a CPU: the same tokens, about the same size, taking turns.
+"""The recurrent network with attention beside Eole's and OpenNMT-py's on a CPU: the same tokens, about the same size, taking turns.
 
-    python benchmarks/rnn_peers.py --peers PEERS/bin [--data FOLDER] [--seconds 60] [--rounds 2] [--threads 2] [--quick]
+    python benchmarks/rnn_peers.py --peers EOLE/bin ONMT/bin [--data FOLDER] [--seconds 60] [--rounds 2] [--threads 2] [--quick]
 
-Eole 0.6.4 lives in an environment of its own:
+Eole 0.6.4 and OpenNMT-py 3.0.4 live in environments of their own:
 
-    python3.11 -m venv PEERS && PEERS/bin/pip install torch==2.13.0 eole==0.6.4 aiohttp
+    python3.11 -m venv EOLE && EOLE/bin/pip install torch==2.13.0 eole==0.6.4 aiohttp
+    python3.11 -m venv ONMT && ONMT/bin/pip install torch==2.13.0 setuptools six configargparse pyonmttok pyyaml tensorboard \\
+        ctranslate2 flask waitress rapidfuzz sacrebleu && ONMT/bin/pip install --no-deps OpenNMT-py==3.0.4
 
-(It needs aiohttp and does not say so.) Both learn Multi30k en-de in its published BPE tokens with a bidirectional LSTM, an LSTM
+(Eole needs aiohttp and does not say so; OpenNMT-py asks for versions of PyTorch and CTranslate2 that it does not need.) All learn Multi30k en-de in its published BPE tokens with a bidirectional LSTM, an LSTM
 decoder with dot-product attention, dropout .2, label smoothing .1, Adam at 1e-3 and about 2,000 target tokens an update. Each first
 trains for a few updates, a pilot, which also prepares its data, and then for as many as would fit into the same number of seconds, on the same
 number of threads. It is then validated on 200 lines and translates them greedily.
 
 ours    `transduce train` with model.family=rnn. Both layers of its decoder are computed for whole rows.
 eole    architecture `custom`: encoder brnn, decoder rnn with input feeding, which is a loop over target positions.
+onmt    OpenNMT-py, of which Eole is a fork: the same model.
 
 Printed are target tokens (`</s>` but no padding) per second as each log says, and per second of computing, which other work on the machine
 changes less: of the whole command, less those of the pilot. Then the validation cross-entropy per token, which has no smoothing, and
@@ -30,12 +33,14 @@ import statistics
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from cells.tasks import tokenised_bleu
-from cpu_peers import call, figures, peer_versions, say
+from cpu_peers import call, figures, say
 from facts import HERE, default_data, write_result
 
 import transduce
@@ -60,16 +65,16 @@ class Turn:
 
 @dataclass(frozen=True)
 class Work:
-    """Where the data of both systems lie, and what runs them."""
+    """Where the data of all systems lie, and what runs them."""
 
     folder: Path
     text: Path
-    peers: Path
+    peers: list[Path]  # folders with the programs of the peers
     threads: int
 
     @property
     def environment(self) -> dict[str, str]:
-        """One number of threads for both; waiting threads do not spin, as `transduce` sets it."""
+        """One number of threads for all; waiting threads do not spin, as `transduce` sets it."""
         return {"OMP_NUM_THREADS": str(self.threads), "OMP_WAIT_POLICY": "PASSIVE"}
 
 
@@ -78,27 +83,29 @@ def main() -> None:
     seconds, rounds = (5.0, 1) if arguments.quick else (arguments.seconds, arguments.rounds)
     with tempfile.TemporaryDirectory() as name:
         text = arguments.data / "multi30k-bpe" / "en-de"
-        work = Work(Path(name), text.resolve(), arguments.peers.resolve(), arguments.threads)
+        work = Work(Path(name), text.resolve(), [folder.resolve() for folder in arguments.peers], arguments.threads)
         prepare(work)
-        systems = {"ours": ours, "eole": eole}
-        versions = peer_versions(str(work.peers / "python"))
-        if "torch" not in versions or not (work.peers / "eole").exists():
-            say("eole is not installed there, so ours runs alone")
-            del systems["eole"]
+        found = {peer.name: peer for peer in PEERS for folder in work.peers if (folder / peer.trains[0]).exists()}
+        for peer in PEERS:
+            if peer.name not in found:
+                say(f"{peer.name} is not installed there and does not run")
+        systems = {"ours": ours} | {name: partial(run_peer, peer) for name, peer in found.items()}
         load = os.getloadavg()[0]
         turns = take_turns(work, systems, seconds, rounds)
     print(table(turns))
     if not arguments.quick:
         settings = {"seconds": seconds, "rounds": rounds, "threads": work.threads, "load_at_start": round(load, 2)}
         results = {name: [asdict(turn) for turn in of] for name, of in turns.items()}
-        command = "python benchmarks/rnn_peers.py --peers PEERS/bin"
+        command = "python benchmarks/rnn_peers.py --peers EOLE/bin ONMT/bin"
         print(write_result("rnn-peers", command, ["torch", "sacrebleu"], settings=settings, results=results))
 
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=default_data(), help="folder that holds multi30k-bpe/")
-    parser.add_argument("--peers", type=Path, required=True, metavar="BIN", help="bin/ of the peers' environment")
+    parser.add_argument(
+        "--peers", type=Path, nargs="+", required=True, metavar="BIN", help="bin/ of the peers' environments"
+    )
     parser.add_argument("--seconds", type=float, default=60.0, help="of each training")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
@@ -117,7 +124,7 @@ def take_turns(work: Work, systems: dict[str, Any], seconds: float, rounds: int)
 
 
 def prepare(work: Work) -> None:
-    """The validation lines, and all tokens of the training data with their counts, as Eole reads them."""
+    """The validation lines, and all tokens of the training data with their counts, as the peers read them."""
     for side in ("en", "de"):
         lines = (work.text / f"valid.{side}").read_text(encoding="utf-8").splitlines(keepends=True)
         (work.folder / f"valid.{side}").write_text("".join(lines[:VALID_LINES]), encoding="utf-8")
@@ -200,56 +207,86 @@ def train_ours(work: Work, updates: int) -> Training:
     return Training(round(parameters * 1e6), trained[-1]["step"], tokens[-1], seconds, speeds, loss, cpu_s)
 
 
-# --- Eole ---------------------------------------------------------------------------------------------------------
+# --- Eole and OpenNMT-py ------------------------------------------------------------------------------------------
 
 
-def eole(work: Work, seconds: float) -> Turn:
-    pilot = train_eole(work, PILOT)
-    training = train_eole(work, pilot.fitting(seconds))
-    outputs, model = work.folder / "eole.txt", work.folder / "eole" / f"step_{training.updates}"
-    asked = [
-        "-model_path",
-        str(model),
-        "-src",
-        str(work.folder / "valid.en"),
-        "-output",
-        str(outputs),
-        "-beam_size",
-        "1",
-    ]
-    call([str(work.peers / "eole"), "predict", *asked], work.folder, work.environment)
-    return training.after(pilot, bleu(work, outputs.read_text(encoding="utf-8").splitlines()))
+@dataclass(frozen=True)
+class Peer:
+    """A toolkit: its commands, the settings in which it differs from the other, and where it saves a model."""
+
+    name: str
+    trains: tuple[str, ...]
+    translates: tuple[str, ...]
+    settings: Callable[[dict[str, Any]], dict[str, Any]]  # of the training settings that both have
+    model: str  # after so many updates
+    environment: tuple[tuple[str, str], ...] = ()
+
+    def call(self, command: tuple[str, ...], arguments: list[str], work: Work) -> str:
+        folder = next(folder for folder in work.peers if (folder / command[0]).exists())
+        return call(
+            [str(folder / command[0]), *command[1:], *arguments], work.folder, work.environment | dict(self.environment)
+        )
 
 
-def train_eole(work: Work, updates: int) -> Training:
-    """The model is validated and saved after the last update."""
-    before = computed_seconds()
-    shutil.rmtree(work.folder / "eole", ignore_errors=True)
-    splits = {"corpus_1": work.text / "train", "valid": work.folder / "valid"}
-    corpora = {
-        name: {"path_src": f"{path}.en", "path_tgt": f"{path}.de", "transforms": []} for name, path in splits.items()
-    }
-    training = {
-        "world_size": 0, "gpu_ranks": [], "train_steps": updates, "valid_steps": updates, "save_checkpoint_steps": updates,
-        "batch_type": "tokens", "batch_size": TOKENS, "valid_batch_size": TOKENS, "normalization": "tokens", "optim": "adam",
-        "learning_rate": RATE, "decay_method": "none", "max_grad_norm": 1.0, "dropout": [DROPOUT], "label_smoothing": 0.1,
-        "compute_dtype": "fp32", "num_workers": 0, "model_path": "eole",
-    }  # fmt: skip
+def eole_settings(training: dict[str, Any]) -> dict[str, Any]:
     model = {
         "architecture": "custom", "layers": 1, "hidden_size": WIDTH, "embeddings": {"word_vec_size": WIDTH},
         "encoder": {"encoder_type": "brnn", "rnn_type": "LSTM"},
         "decoder": {"decoder_type": "rnn", "rnn_type": "LSTM", "bidirectional_encoder": True},
     }  # fmt: skip
-    config = {
-        "src_vocab": "vocab.txt", "tgt_vocab": "vocab.txt", "share_vocab": True, "save_data": "eole-data", "overwrite": True,
-        "report_every": 1, "seed": 1, "data": corpora, "training": training, "model": model,
+    device = {"world_size": 0, "gpu_ranks": [], "compute_dtype": "fp32"}
+    return {"training": training | device | {"model_path": "eole"}, "model": model}
+
+
+def onmt_settings(training: dict[str, Any]) -> dict[str, Any]:
+    return training | {
+        "layers": 1, "hidden_size": WIDTH, "word_vec_size": WIDTH, "encoder_type": "brnn", "decoder_type": "rnn", "rnn_type": "LSTM",
+        "global_attention": "dot", "save_model": "onmt/model",
     }  # fmt: skip
-    (work.folder / "eole.yaml").write_text(json.dumps(config))  # JSON is YAML
-    log = call([str(work.peers / "eole"), "train", "--config", "eole.yaml"], work.folder, work.environment)
-    return eole_training(log, updates, computed_seconds() - before)
 
 
-def eole_training(log: str, updates: int, cpu_s: float) -> Training:
+PEERS = (
+    Peer("eole", ("eole", "train"), ("eole", "predict", "-model_path"), eole_settings, "eole/step_{}"),
+    Peer(
+        "onmt", ("onmt_train",), ("onmt_translate", "-model"), onmt_settings, "onmt/model_step_{}.pt",
+        (("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1"),),  # its checkpoints are older than PyTorch's default
+    ),
+)  # fmt: skip
+
+
+def run_peer(peer: Peer, work: Work, seconds: float) -> Turn:
+    pilot = train_peer(peer, work, PILOT)
+    training = train_peer(peer, work, pilot.fitting(seconds))
+    outputs, model = work.folder / f"{peer.name}.txt", work.folder / peer.model.format(training.updates)
+    files = [str(model), "-src", str(work.folder / "valid.en"), "-output", str(outputs)]
+    peer.call(peer.translates, [*files, "-beam_size", "1"], work)
+    return training.after(pilot, bleu(work, outputs.read_text(encoding="utf-8").splitlines()))
+
+
+def train_peer(peer: Peer, work: Work, updates: int) -> Training:
+    """The model is validated and saved after the last update."""
+    before = computed_seconds()
+    shutil.rmtree(work.folder / peer.name, ignore_errors=True)
+    splits = {"corpus_1": work.text / "train", "valid": work.folder / "valid"}
+    corpora = {
+        name: {"path_src": f"{path}.en", "path_tgt": f"{path}.de", "transforms": []} for name, path in splits.items()
+    }
+    training = {
+        "train_steps": updates, "valid_steps": updates, "save_checkpoint_steps": updates,
+        "batch_type": "tokens", "batch_size": TOKENS, "valid_batch_size": TOKENS, "normalization": "tokens", "optim": "adam",
+        "learning_rate": RATE, "decay_method": "none", "max_grad_norm": 1.0, "dropout": [DROPOUT], "label_smoothing": 0.1,
+        "num_workers": 0,
+    }  # fmt: skip
+    config = {
+        "src_vocab": "vocab.txt", "tgt_vocab": "vocab.txt", "share_vocab": True, "save_data": f"{peer.name}-data",
+        "overwrite": True, "report_every": 1, "seed": 1, "data": corpora, **peer.settings(training),
+    }  # fmt: skip
+    (work.folder / f"{peer.name}.yaml").write_text(json.dumps(config))  # JSON is YAML
+    log = peer.call(peer.trains, ["--config", f"{peer.name}.yaml"], work)
+    return peer_training(log, updates, computed_seconds() - before)
+
+
+def peer_training(log: str, updates: int, cpu_s: float) -> Training:
     speeds, elapsed = figures(r"/ *([\d.]+) tok/s", log), figures(r"(\d+) sec;", log)
     (parameters,) = figures(r"\* number of parameters: (\d+)", log)
     tokens = sum(figures(r"bsz: *[\d.]+/ *([\d.]+)/", log))

@@ -104,7 +104,7 @@ def test_in_a_repository_git_names_the_commit(facts: ModuleType, monkeypatch: py
     assert commit_of(facts) == f"{head}-dirty"
 
 
-def test_the_log_of_eole_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_logs_of_eole_and_opennmt_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lines as Eole 0.6.4 prints them."""
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     rnn_peers = importlib.import_module("rnn_peers")
@@ -113,7 +113,7 @@ def test_the_log_of_eole_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     log = "\n".join(
         ["* number of parameters: 8848880", *lines, "Validation perplexity: 20.0855", "Validation accuracy: 1"]
     )
-    pilot = rnn_peers.eole_training(log, 3, 7.0)
+    pilot = rnn_peers.peer_training(log, 3, 7.0)
     assert pilot == rnn_peers.Training(8_848_880, 3, 3 * 1769.0, 20.0, [80, 160, 240], pytest.approx(3, abs=1e-4), 7.0)
     assert pilot.fitting(200.0) == 20  # two updates took 20 seconds
     whole = rnn_peers.Training(8_848_880, 6, 3 * 1769.0 + 100, 50.0, [80, 160, 240], 2.0, 9.0)

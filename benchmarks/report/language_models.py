@@ -6,6 +6,7 @@ from .section import Result, Section, row
 
 section = Section("Language models")
 
+SAMPLE_LINES = 9  # those without text not counted
 CORPORA = {"fusion-multi30k": "Multi30k En-De", "fusion-europarl": "Europarl De-En"}
 
 
@@ -18,6 +19,9 @@ def shakespeare(result: Result) -> Iterator[str]:
     )
     how = f"`{result['command']}` on one {result['hardware']['gpu']}: whole validation text, windows of 256 that do not overlap, {len(losses)} seeds"
     yield row("Shakespeare, characters, 6 layers of 384", figure, how)
+    lines = [line for line in result["rows"][0]["sample"].split("\n") if line][:SAMPLE_LINES]
+    how = '`transduce generate RUN --prompt "ROMEO:" --sample --top-p 0.95` with the first of these models'
+    yield row("What it writes", " / ".join(lines), how)
 
 
 @section.rows_from("lm-speed")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from .section import Result, Section, read, row, where
+from .section import Result, Section, cores, read, row, where
 
 section = Section("Speech")
 
@@ -43,6 +43,19 @@ def short_rates(result: Result) -> str:
     (system,) = result["systems"].values()
     test, valid = (system["scores"][part] for part in ("test set", "validation speakers"))
     return f"WER {test['WER']['value']:.2f}, CER {test['CER']['value']:.2f} (validation speakers WER {valid['WER']['value']:.2f})"
+
+
+@section.rows_from("digits-cpu")
+def digits(result: Result) -> Iterator[str]:
+    runs = result["runs"]
+    right = {split: " and ".join(f"{run['right'][split]:.1f}" for run in runs) for split in ("test", "valid")}
+    figure = f"{right['test']} % right for the test speaker, {right['valid']} % for the validation speaker"
+    seconds = " and ".join(f"{run['command_s']:.0f}" for run in runs)
+    yield row(
+        "Spoken digits of speakers who are in no training data",
+        figure,
+        f"`configs/spoken-digits.toml`, {seconds} s for the whole training command on {cores(result)}; `{result['command']}`",
+    )
 
 
 @section.rows_from("speech-speed-gpu", "speech-speed-cpu")

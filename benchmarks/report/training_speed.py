@@ -1,6 +1,7 @@
 """Training speed on GPUs and CPUs beside other toolkits, and the speed of preparing data."""
 
 from collections.abc import Iterator
+from statistics import mean
 
 from transduce.paper.results import mean_and_spread
 
@@ -8,10 +9,12 @@ from .section import Result, Section, cores, row
 
 section = Section("Training speed")
 
-PEERS = {  # of training on a CPU, by their names in the result file
+PEERS = {  # of training on a CPU, by their names in the result files
     "hf": "HF MarianMT on the same batches",
     "hf, file order": "HF MarianMT in random order",
     "joeynmt": "JoeyNMT",
+    "eole": "Eole",
+    "onmt": "OpenNMT-py",
     "marian": "Marian",
     "marian, async": "Marian, asynchronous",
 }
@@ -56,15 +59,22 @@ def on_a_cpu(result: Result) -> Iterator[str]:
 
 @section.rows_from("rnn-peers")
 def recurrent(result: Result) -> Iterator[str]:
-    """The recurrent network with attention beside Eole's."""
-    ours, eole = result["results"]["ours"], result["results"]["eole"]
+    """The recurrent network with attention beside those of Eole and OpenNMT-py."""
+    ours = result["results"]["ours"]
 
-    def ratios(name: str) -> str:
-        return mean_and_spread([one[name] / other[name] for one, other in zip(ours, eole, strict=True)])
+    def ratios(name: str, peer: str) -> str:
+        others = result["results"][peer]
+        return mean_and_spread([one[name] / other[name] for one, other in zip(ours, others, strict=True)])
 
-    figure = (
-        f"{ratios('tokens_per_s')} times Eole's speed by the clock, {ratios('tokens_per_cpu_s')} times by computing time; "
-        f"{mean_and_spread([one['tokens_per_s'] for one in ours])} target tokens/s"
+    figure = "; ".join(
+        [
+            f"{mean(one['tokens_per_s'] for one in ours):,.0f} target tokens/s",
+            *(
+                f"{ratios('tokens_per_s', peer)} times {PEERS[peer]} by the clock, {ratios('tokens_per_cpu_s', peer)} times by computing time"
+                for peer in result["results"]
+                if peer != "ours"
+            ),
+        ]
     )
     rounds = f"{len(ours)} rounds of {result['settings']['seconds']:.0f} s, taking turns"
     how = f"`{result['command']}` on {cores(result)}, Multi30k, LSTMs with attention, {rounds}"
