@@ -218,6 +218,9 @@ def write_hostile(folder: Path) -> dict[str, str]:
     soundfile.write(folder / "nan.wav", np.full(RATE, np.nan), RATE, subtype="FLOAT")
     soundfile.write(folder / "whole.flac", noise, RATE)
     (folder / "truncated.flac").write_bytes((folder / "whole.flac").read_bytes()[:9_000])
+    for ending in ("wav", "ogg"):
+        soundfile.write(folder / f"whole.{ending}", noise, RATE)
+        (folder / f"truncated.{ending}").write_bytes((folder / f"whole.{ending}").read_bytes()[:-2_000])
     (folder / "text.wav").write_text("this is not sound\n" * 50)
     (folder / "blank.wav").write_bytes(b"")
     soundfile.write(folder / "channels.wav", np.stack([np.repeat(noise, 12)] * 8, axis=1), 192_000)
@@ -227,6 +230,8 @@ def write_hostile(folder: Path) -> dict[str, str]:
         "truncated.flac": "",  # cut short, or not readable, as the version of libsndfile has it
         "text.wav": "not a recording that can be read",
         "blank.wav": "is empty",
+        "truncated.wav": "the file is cut short: its header promises 32,000 bytes of sound, but there are 30,000",
+        "truncated.ogg": "the file is cut short: the page that ends its Ogg stream is missing",
     }
 
 
@@ -245,8 +250,8 @@ def test_hostile_recordings_are_one_line_each_in_training(
     reasons |= {"hour.flac": "the recording is too long: 3600.0 s"}
     for number, (name, reason) in enumerate(reasons.items(), 26):
         assert f"hostile.tsv:{number}: {corpus / name}: {reason}" in said
-    long, unusable = "1 recording longer than data.max_seconds", "5 unusable recordings"
-    assert f"25 of 31 pairs (left out: {long} such as hostile.tsv:31, {unusable} such as hostile.tsv:26)" in said
+    long, unusable = "1 recording longer than data.max_seconds", "7 unusable recordings"
+    assert f"25 of 33 pairs (left out: {long} such as hostile.tsv:33, {unusable} such as hostile.tsv:26)" in said
 
 
 def test_hostile_recordings_are_one_line_each_in_transcribe(
@@ -258,7 +263,7 @@ def test_hostile_recordings_are_one_line_each_in_transcribe(
     found = capsys.readouterr()
     lines = [json.loads(line) for line in found.out.splitlines()]
     assert [line["file"] for line in lines] == files
-    assert [bool(line["error"]) for line in lines] == [True] * 5 + [False]
+    assert [bool(line["error"]) for line in lines] == [True] * 7 + [False]
     for (name, reason), said in zip(reasons.items(), found.err.splitlines(), strict=True):
         assert f"{corpus / name}: {reason}" in said
 
