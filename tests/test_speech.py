@@ -78,6 +78,37 @@ def test_every_manifest_names_the_same_recordings(tmp_path: Path, kind: str) -> 
     ]
 
 
+@pytest.mark.parametrize(
+    ("record", "end"),
+    [
+        ({"audio_filepath": "a.wav", "offset": 0.0, "duration": 1.0}, 1.0),
+        ({"audio_filepath": "a.wav", "offset": 0, "duration": 1.0}, 1.0),
+        ({"audio_filepath": "a.wav", "duration": 1.0}, 0.0),
+        ({"audio_filepath": "a.wav", "offset": None, "duration": 1.0}, 0.0),
+        ({"audio_filepath": "a.wav", "offset": 0.0}, 0.0),
+        ({"audio": "a.wav", "offset": 0.0, "duration": 1.0}, 1.0),
+        ({"audio": "a.wav", "duration": 1.0}, 1.0),
+    ],
+)
+def test_a_duration_is_a_part_unless_nemo_gives_that_of_the_file(
+    tmp_path: Path, record: dict[str, Any], end: float
+) -> None:
+    expected = [(Recording(str(tmp_path / "a.wav"), 0.0, end), "one")]
+    (tmp_path / "m.jsonl").write_text(json.dumps(record | {"text": "one"}) + "\n")
+    assert pairs_in((str(tmp_path / "m.jsonl"),)) == expected
+    columns = record | {"text": "one"}
+    row = ["" if value is None else str(value) for value in columns.values()]
+    (tmp_path / "m.tsv").write_text("\t".join(columns) + "\n" + "\t".join(row) + "\n")
+    assert pairs_in((str(tmp_path / "m.tsv"),)) == expected
+
+
+def test_the_first_second_by_a_manifest_of_nemo_is_read(tmp_path: Path) -> None:
+    pytest.importorskip("soundfile").write(tmp_path / "a.wav", np.zeros(3 * RATE), RATE)
+    (tmp_path / "m.jsonl").write_text('{"audio_filepath": "a.wav", "offset": 0.0, "duration": 1.0, "text": "one"}\n')
+    ((recording, _),) = pairs_in((str(tmp_path / "m.jsonl"),))
+    assert len(read_samples(recording)) == RATE
+
+
 def test_clips_of_common_voice_are_in_a_folder_beside_the_table(tmp_path: Path) -> None:
     (tmp_path / "clips").mkdir()
     (tmp_path / "cv.tsv").write_text("client_id\tpath\tsentence\tage\nx\ta.mp3\tHello.\t\n")
