@@ -19,11 +19,11 @@ from safetensors.torch import load_file
 from tones import TINY, train, write_corpus
 
 import transduce
-from transduce.audio.features import RATE
+from transduce.audio.features import RATE, log_mel
 from transduce.audio.files import read_samples
 from transduce.audio.recording import Recording
 from transduce.audio.silences import LONGEST_SECONDS, is_silent, pieces, without_quiet_ends
-from transduce.audio.utterances import features_at_speeds, features_of, features_of_source
+from transduce.audio.utterances import features_at_speeds, features_of, features_of_source, normalised
 from transduce.cli import main
 from transduce.config import DataConfig, from_toml
 from transduce.data import Corpus, read_pairs
@@ -474,6 +474,21 @@ def test_features_are_kept_in_16_bits_at_each_speed(corpus: Path, run: Path) -> 
     slow, plain = stores[0].at_speed(0, 1), stores[0].at_speed(0, 0)
     assert slow.dtype == plain.dtype == np.float16
     assert abs(len(slow) * 0.9 - len(plain)) < 2
+
+
+def test_16_bits_change_the_features_of_real_speech_little(shared_data: Path) -> None:
+    """docs/log.md has the figures of the whole test set."""
+    pytest.importorskip("soundfile")
+    files = sorted((shared_data / "iban/audio").rglob("*.opus"))[:3]
+    if not files:
+        pytest.skip(f"{shared_data / 'iban'} is not there: set TRANSDUCE_DATA to the folder of corpora")
+    for recording in (Recording(str(file)) for file in files):
+        (kept,) = features_at_speeds(recording, (1.0,))
+        exact = normalised(log_mel(read_samples(recording))).numpy()
+        lost = np.abs(kept - exact)
+        assert kept.dtype == np.float16
+        assert (lost <= 0.0005 * np.abs(exact) + 1e-7).all()
+        assert 0 < lost.mean() < 2e-4
 
 
 def test_features_do_not_depend_on_loudness_and_long_ones_not_on_the_microphone() -> None:
