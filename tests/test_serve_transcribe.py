@@ -363,7 +363,7 @@ HOSTILE: list[tuple[str, bytes, int, str]] = [
     ("a wav that is cut", WAV[: len(WAV) // 2], 400, "cut short"),
     ("a flac that is cut", encoded(sound(1.0), kind="FLAC")[:5_000], 400, "cut short|cannot be decoded"),
     ("an ogg that is cut", encoded(sound(1.0), kind="OGG")[:300], 400, "cut short"),
-    ("an ogg without its last bytes", encoded(sound(1.0), kind="OGG")[:-10], 400, "cut short: the page that ends"),
+    ("an ogg without its last bytes", encoded(sound(1.0), kind="OGG")[:-10], 400, "cut short: its last Ogg page"),
     ("a wav without its last second", encoded(sound(2.0))[: -2 * RATE], 400, "cut short: its header promises 64,000"),
     ("10 ms", encoded(sound(0.01)), 400, "10 ms; it must last at least 50 ms"),
     ("NaN", encoded(NAN, subtype="FLOAT"), 400, "NaN or infinite"),

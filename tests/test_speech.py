@@ -262,7 +262,7 @@ def write_hostile(folder: Path) -> dict[str, str]:
         "text.wav": "not a recording that can be read",
         "blank.wav": "is empty",
         "truncated.wav": "the file is cut short: its header promises 32,000 bytes of sound, but there are 30,000",
-        "truncated.ogg": "the file is cut short: the page that ends its Ogg stream is missing",
+        "truncated.ogg": "the file is cut short: its last Ogg page is cut off",
     }
 
 

@@ -12,7 +12,6 @@ _CHUNKS = 1_000  # of a wav, before its sound; more make no sense and would take
 _STREAMED = (range(0x7FFF_F000, 0x8000_1000), range(0xFFFF_F000, 0x1_0000_0000))
 _PAGE_BYTES = 65_307  # of an Ogg file, at most
 _PAGE = re.compile(rb"OggS\0[\0-\7]")  # its version and its flags
-_LAST = 4  # the flag of the page that ends a stream
 
 
 def truncation(file: BinaryIO) -> str:
@@ -46,15 +45,14 @@ def _promised_bytes(file: BinaryIO) -> int:
 
 
 def _missing_in_ogg(file: BinaryIO) -> str:
-    """Only the last page is looked at, so the last part of a file of several streams must be whole too."""
+    """Only the last page is looked at. It need not be marked as the last one of its stream: broadcasts that were recorded have no such page."""
     file.seek(max(0, file.seek(0, os.SEEK_END) - _PAGE_BYTES))
     end = file.read()
     begins = [page.start() for page in _PAGE.finditer(end)]
-    whole = bool(begins) and _is_last(end[begins[-1] :])
-    return "" if whole else "the page that ends its Ogg stream is missing"
+    return "" if begins and _is_whole(end[begins[-1] :]) else "its last Ogg page is cut off"
 
 
-def _is_last(page: bytes) -> bool:
-    """Whether a page ends a stream and has all its bytes: 27, the sizes of its segments, and the segments."""
+def _is_whole(page: bytes) -> bool:
+    """Whether a page has all its bytes: 27, the sizes of its segments, and the segments."""
     header = 27 + (page[26] if len(page) > 26 else 255)
-    return bool(page[5] & _LAST) and len(page) >= header + sum(page[27:header])
+    return len(page) >= header + sum(page[27:header])
