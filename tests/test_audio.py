@@ -1,6 +1,7 @@
 """Sound: features against their definition, resampling, and every kind of file that cannot be used."""
 
 import sys
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +10,10 @@ import torch
 from numpy.typing import NDArray
 
 from transduce.audio.features import BINS, RATE, log_mel
-from transduce.audio.files import AudioError, read_samples
+from transduce.audio.files import AudioError, check_header, read_samples
 from transduce.audio.recording import Recording
 from transduce.audio.resampling import resample
+from transduce.audio.truncation import truncation
 from transduce.errors import MissingExtra
 
 
@@ -57,11 +59,18 @@ def test_silence_is_the_floor() -> None:
     np.testing.assert_allclose(log_mel(torch.zeros(1_600)).numpy(), np.log(1e-10), rtol=1e-6)
 
 
-def test_features_are_those_of_librosa() -> None:
-    librosa = pytest.importorskip("librosa")
-    sound = np.random.default_rng(0).normal(size=16_000).astype(np.float32)
-    power = librosa.feature.melspectrogram(y=sound, sr=RATE, n_fft=400, hop_length=160, n_mels=BINS, pad_mode="reflect")
-    np.testing.assert_allclose(log_mel(torch.from_numpy(sound)).numpy().T, np.log(np.maximum(power, 1e-10)), atol=1e-4)
+def test_features_are_those_of_transformers() -> None:
+    pytest.importorskip("transformers")
+    from transformers.audio_utils import mel_filter_bank, spectrogram, window_function
+
+    sound = 0.1 * np.random.default_rng(0).normal(size=RATE).astype(np.float32) + tone(440)
+    filters = mel_filter_bank(201, BINS, 0.0, RATE / 2, RATE, norm="slaney", mel_scale="slaney")
+    window = window_function(400, "hann", periodic=True)
+    options = {"power": 2.0, "mel_filters": filters, "mel_floor": 1e-10, "log_mel": "log"}
+    expected = spectrogram(sound, window, frame_length=400, hop_length=160, fft_length=400, **options)
+    found = log_mel(torch.from_numpy(sound)).numpy().T
+    assert found.shape == expected.shape == (BINS, 101)
+    assert np.abs(found - expected).max() < 1e-4
 
 
 # --- resampling --------------------------------------------------------------------------------------------------
@@ -171,6 +180,63 @@ def test_files_that_cannot_be_used_are_named_with_the_reason(
     assert caught.value.reason == reason
     assert str(caught.value).startswith(recording.path)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "subtype"), [("WAV", "PCM_16"), ("WAVEX", "FLOAT"), ("OGG", "VORBIS"), ("OGG", "OPUS")]
+)
+def test_a_file_that_ends_too_early_is_refused(tmp_path: Path, kind: str, subtype: str) -> None:
+    whole = write(tmp_path / "whole", 0.5 * tone(440), format=kind, subtype=subtype)
+    content, cut = Path(whole.path).read_bytes(), tmp_path / "cut"
+    assert len(read_samples(whole)) == RATE
+    for size in {*range(100, len(content) - 44, 997), len(content) - 45}:
+        cut.write_bytes(content[:size])
+        for read in (read_samples, check_header):
+            with pytest.raises(AudioError, match=r"cut short|not a recording that can be read") as caught:
+                read(Recording(str(cut), 0.0, 0.1))
+            assert caught.value.reason == "broken"
+
+
+def test_the_last_page_of_an_ogg_file_counts(tmp_path: Path) -> None:
+    one = Path(write(tmp_path / "a.ogg", 0.5 * tone(440)).path).read_bytes()
+    assert truncation(BytesIO(one)) == truncation(BytesIO(one + one)) == truncation(BytesIO(one + b"tag" * 99)) == ""
+    for cut in (one + one[:-1], one + one[:40], one + bytes(70_000)):
+        assert truncation(BytesIO(cut)) == "its last Ogg page is cut off"
+
+
+def test_an_ogg_file_without_a_page_that_ends_it_is_read(tmp_path: Path) -> None:
+    """As recorded broadcasts are: the recording may have been stopped there."""
+    content = Path(write(tmp_path / "a.ogg", 0.5 * tone(440)).path).read_bytes()
+    assert truncation(BytesIO(content[: content.rfind(b"OggS")])) == ""
+
+
+@pytest.mark.parametrize(
+    ("riff", "data"),
+    [(0xFFFF_FFFF, 0xFFFF_FFFF), (0x7FFF_F024, 0x7FFF_F000), (0x8000_0024, 0x8000_0000), (0, 32_000), (8, 0)],
+    ids=["ffmpeg", "sox", "arecord", "size of the sound alone", "not closed"],
+)
+def test_a_wav_that_was_written_to_a_pipe_is_read(tmp_path: Path, riff: int, data: int) -> None:
+    recording = write(tmp_path / "a.wav", 0.5 * tone(440))
+    content = Path(recording.path).read_bytes()
+    sizes = [number.to_bytes(4, "little") for number in (riff, data)]
+    (tmp_path / "a.wav").write_bytes(content[:4] + sizes[0] + content[8:40] + sizes[1] + content[44:])
+    assert len(read_samples(recording)) == RATE
+
+
+@pytest.mark.parametrize("rest", [b"", b"LIST\x1a\0\0\0INFO", b"LIST\x04\0\0\0INFO", b"\0" * 9])
+def test_what_follows_the_sound_of_a_wav_does_not_matter(tmp_path: Path, rest: bytes) -> None:
+    recording = write(tmp_path / "a.wav", 0.5 * tone(440))
+    content = Path(recording.path).read_bytes()
+    before = b"LIST\x05\0\0\0INFO\1\0"  # an odd size is followed by a byte more
+    counted = (32_000 + 44).to_bytes(4, "little")  # with the header, as some programs have it
+    for sound in (content, content[:36] + before + content[36:], content[:40] + counted + content[44:]):
+        (tmp_path / "a.wav").write_bytes(sound + rest)
+        assert len(read_samples(recording)) >= RATE
+
+
+def test_chunks_without_sound_end() -> None:
+    assert truncation(BytesIO(b"RIFF\0\0\0\0WAVE" + b"junk\0\0\0\0" * 10_000)) == ""
+    assert truncation(BytesIO(b"RIFF\0\0\0\0WAVE")) == truncation(BytesIO(b"")) == ""
 
 
 def test_a_missing_package_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from torch import Tensor
 from transduce.audio.features import RATE
 from transduce.audio.recording import Recording
 from transduce.audio.resampling import resample
+from transduce.audio.truncation import truncation
 from transduce.errors import DataError, MissingExtra
 
 SHORTEST_SECONDS = 0.05  # two positions of the encoder
@@ -83,11 +84,19 @@ def _opened(recording: Recording) -> Iterator[Any]:
         raise AudioError(recording, "unreadable", "cannot be read: permission denied")
     try:
         with package.SoundFile(recording.path if os.name == "nt" else os.fsencode(recording.path)) as file:
+            _check_whole(recording)
             yield file
     except (package.LibsndfileError, RuntimeError, TypeError):
         empty = not path.stat().st_size
         what = "is empty" if empty else "not a recording that can be read: of another type, damaged or incomplete"
         raise AudioError(recording, "broken", what) from None
+
+
+def _check_whole(recording: Recording) -> None:
+    """Refuse a file that ends too early, even for a part that is there: whatever cut it short should be noticed."""
+    with Path(recording.path).open("rb") as file:
+        if missing := truncation(file):
+            raise AudioError(recording, "broken", f"the file is cut short: {missing}")
 
 
 def _part(recording: Recording, rate: int, frames: int) -> tuple[int, int]:

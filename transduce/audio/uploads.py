@@ -16,6 +16,7 @@ from transduce.audio.features import RATE
 from transduce.audio.files import SHORTEST_SECONDS, AudioError, soundfile
 from transduce.audio.recording import TYPES, Recording
 from transduce.audio.resampling import resample
+from transduce.audio.truncation import truncation
 
 CHANNELS = 32
 RATES = (4_000, 192_000)  # hertz
@@ -76,14 +77,8 @@ def _check_type(content: bytes, types: Sequence[str]) -> None:
     if (found := type_of(content)) not in types:
         what = f"{found} is not accepted" if found else "it is not a recording of a known type"
         raise UploadError("type", f"{what}; send {', '.join(types)}")
-    if found == "wav" and _promised_bytes(content) > len(content):
-        raise UploadError("broken", "the file is cut short: its header promises more bytes than were sent")
-
-
-def _promised_bytes(content: bytes) -> int:
-    """The size that the header of a wav file names; programs that write to a pipe put 0 or the largest number there."""
-    size = int.from_bytes(content[4:8], "little")
-    return 0 if size >= 0xFFFF_FF00 else size + 8
+    if missing := truncation(BytesIO(content)):
+        raise UploadError("broken", f"the file is cut short: {missing}")
 
 
 def _check_header(file: Any, longest_seconds: float) -> None:

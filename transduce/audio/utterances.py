@@ -35,11 +35,15 @@ def features_at_speeds(
 
 def features_of(samples: torch.Tensor) -> Features:
     """The normalised features of samples at 16 kHz."""
-    features = log_mel(samples)
+    return normalised(log_mel(samples)).half().numpy()
+
+
+def normalised(features: torch.Tensor) -> torch.Tensor:
+    """Features [N, 80] without loudness and microphone, as precise as they are given."""
     own = len(features) / (len(features) + _SHARED_FRAMES)
     mean = own * features.mean(0) + (1 - own) * features.mean()
     variance = own * features.var(0, correction=0) + (1 - own) * features.var(correction=0)
-    return ((features - mean) / variance.sqrt().clamp(min=_LEAST_DEVIATION)).half().numpy()
+    return (features - mean) / variance.sqrt().clamp(min=_LEAST_DEVIATION)
 
 
 @lru_cache(_KEPT)

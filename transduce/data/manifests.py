@@ -117,8 +117,8 @@ def utterance(record: Mapping[str, Any], manifest: str, where: str) -> Utterance
         _check_characters(name, value, where)
     begin, length = _seconds(record, "offset", where), _seconds(record, "duration", where)
     speaker = str(_first(record, _SPEAKER) or "")
-    # NeMo's manifests give the duration of whole files too.
-    end = begin + length if length and ("audio_filepath" not in record or begin) else 0.0
+    # NeMo's manifests give the duration of whole files too, without an offset: it may be rounded and is no part.
+    end = begin + length if length and ("audio_filepath" not in record or _is_given(record, "offset")) else 0.0
     folder = Path(manifest).absolute().parent
     if "sentence" in record and "path" in record and (folder / "clips").is_dir():
         audio = os.path.join("clips", audio)
@@ -200,6 +200,11 @@ def _named(record: Mapping[str, Any], names: Sequence[str]) -> str:
 
 def _first(record: Mapping[str, Any], names: Sequence[str]) -> Any:
     return next((record[name] for name in names if name in record), None)
+
+
+def _is_given(record: Mapping[str, Any], name: str) -> bool:
+    """Whether a record has a value for this name: 0 is one; null and an empty column are none."""
+    return record.get(name) not in (None, "")
 
 
 def _seconds(record: Mapping[str, Any], name: str, where: str) -> float:

@@ -33,9 +33,9 @@ from transduce.errors import DataError
 from transduce.files import write_durably
 from transduce.text import UNKNOWN, Vocabularies, Vocabulary
 
-FORMAT = (
-    3  # since 2, short utterances share their statistics among bins; since 3, each reason for leaving out is counted
-)
+# Since 2, short utterances share their statistics among bins; since 3, each reason for leaving out is counted; since 4, truncated WAV
+# and Ogg files are left out.
+FORMAT = 4
 LISTED = 20  # utterances left out for a reason that are named; the others are counted
 _AT_ONCE = 32  # utterances that a core works on
 POSITION_MS = round(1000 * SHORTER * FRAME_SECONDS)  # of the encoder
