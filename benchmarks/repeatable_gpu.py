@@ -35,6 +35,7 @@ from torch import Tensor
 from torch.nn.functional import embedding
 
 from transduce.config import TrainConfig, TransformerConfig
+from transduce.cores import fix_workspace
 from transduce.data.batches import Batch
 from transduce.device import captured, choose_device
 from transduce.model import Tokens, make_model
@@ -61,6 +62,7 @@ def main() -> None:
     parser.add_argument("--beside", type=int, default=4, help="processes that train beside the operations")
     parser.add_argument("--name", default="", help="write benchmarks/results/NAME.json")
     options = parser.parse_args()
+    fix_workspace()  # before the first product, as in training
     if options.no_fence:
         leave_out_fence()
     found = whole_steps(options) if options.whole else one_by_one(options)

@@ -5,8 +5,9 @@
     python benchmarks/repeated_trainings.py --seconds 240 --name repeated-trainings-gpu        both, again and again
     python benchmarks/repeated_trainings.py --device cpu --steps 5 --only "Adam"               to try it out
 
-Every step leaves checksums of its batch on the device, of its gradient and of the weights that it makes. The first one that differs says where to
-look: a batch differs if copying it to the device goes wrong, a gradient if a kernel of the forward or backward pass does, weights if the optimizer does.
+Every step leaves checksums of its batch on the device, of the gradient of each parameter and of the weights that it makes. The first one that differs says
+where to look: a batch differs if copying it to the device goes wrong, a gradient if a kernel of the forward or backward pass does, weights if the
+optimizer does. Losses would not show it: they hide differences in the last bits.
 
 To share a GPU, start the Multi-Process Service (`nvidia-cuda-mps-control -d`) and other trainings first. The exit status is 1 if something differed.
 """
@@ -45,7 +46,7 @@ RECIPES: dict[str, dict[str, Any]] = {
     "padded rows": {"train.layout": "padded"},  # no captured steps
     "ff": {"model.family": "ff"},  # PyTorch's kernels only
 }
-Trace = list[tuple[str, int]]  # what, and its checksum, in the order of the steps
+Trace = list[tuple[str, list[int]]]  # what, and the checksums of its parts, in the order of the steps
 
 
 def main() -> None:
@@ -80,8 +81,8 @@ def compared(recipe: str, apart: bool, options: argparse.Namespace) -> str:
     assert len(one) == len(other), "the trainings have different numbers of batches"
     step = 1
     for (what, here), (_, there) in zip(one, other, strict=True):
-        if here != there:
-            return f"{what} of step {step}"
+        if differing := [number for number, pair in enumerate(zip(here, there, strict=True)) if pair[0] != pair[1]]:
+            return f"{what} of step {step}: {len(differing)} of {len(here)} parts, the last one number {differing[-1]}"
         step += what == "weights"
     return SAME
 
@@ -106,7 +107,7 @@ def train(recipe: str, steps: int, device: str) -> Trace:
         table.write_text("".join(f"{word}\t{word[::-1]}\n" for word in words), encoding="utf-8")
         settings = COMMON | RECIPES[recipe] | {"train.steps": steps, "train.device": device}
         transduce.train(Path(folder) / "run", train=str(table), settings=settings, quiet=True)
-    return [(what, int(checksum)) for what, checksum in trace]
+    return [(what, checksum.tolist()) for what, checksum in trace]
 
 
 def traced(kind: Any, trace: list[tuple[str, Tensor]]) -> Any:
@@ -139,8 +140,8 @@ def tensors_of(batch: Batch) -> list[Tensor]:
 
 
 def checksum(tensors: Iterable[Tensor]) -> Tensor:
-    """The sum of all bits, read as integers: one that differs shows."""
-    return torch.stack([tensor.contiguous().view(torch.int32).sum(dtype=torch.int64) for tensor in tensors]).sum()
+    """For each tensor, the sum of its bits, read as integers: one that differs shows."""
+    return torch.stack([tensor.contiguous().view(torch.int32).sum(dtype=torch.int64) for tensor in tensors])
 
 
 if __name__ == "__main__":

@@ -45,6 +45,26 @@ def short_rates(result: Result) -> str:
     return f"WER {test['WER']['value']:.2f}, CER {test['CER']['value']:.2f} (validation speakers WER {valid['WER']['value']:.2f})"
 
 
+BEFORE = {  # result files of the version before speech and language models, in turns with a later one
+    "before-after-speech-train-gpu": "training on a GPU",
+    "before-after-speech-translate-gpu-beam4": "translation on a GPU, beam 4",
+    "before-after-speech-train-cpu": "training on a CPU",
+    "before-after-speech-translate-cpu-beam4": "translation on a CPU, beam 4",
+    "before-after-speech-translate-cpu-beam1": "greedily",
+    "before-after-speech-load-cpu": "loading a model",
+}
+
+
+@section.rows_from("before-after-speech-train-gpu")
+def since_speech_came(result: Result) -> Iterator[str]:
+    found = {what: one["now_over_before"] for name, what in BEFORE.items() if (one := read(name))}
+    figure = "; ".join(
+        "{} {median:.2f} ({least:.2f} to {most:.2f})".format(what, **ratio) for what, ratio in found.items()
+    )
+    how = f"`benchmarks/before_after.py` beside {result['before']}, both in turns, on one {result['hardware']['gpu']} and on two CPU cores; PyTorch's engine"
+    yield row("Speed of text translation, as a multiple of that before speech models came", figure, how)
+
+
 @section.rows_from("digits-cpu")
 def digits(result: Result) -> Iterator[str]:
     runs = result["runs"]
