@@ -41,10 +41,10 @@ TELLING = (
 REVERSING = ("seq2seq", "rnn", "convs2s", BASELINE)
 TEST_WORDS, VALID_WORDS = 1_000, 200
 SHARED = (
-    "train.tokens_per_batch=256 train.schedule=linear train.warmup_steps=50 train.clip_norm=1.0 "
+    "train.tokens_per_batch=1024 train.schedule=linear train.warmup_steps=50 train.clip_norm=1.0 "
     "train.label_smoothing=0.1 train.average=0 train.log_every=10 train.steps=0 train.epochs=0 search.beam=1"
 )
-RATE = 1.4e-3  # of the Transformer
+RATE = 2e-3  # of the Transformer
 LENGTHS = [16 * 2**i for i in range(7)]
 WIDTHS = [64, 128, 256]
 GROUPS = range(1, LONGEST + 11, 10)  # of lengths
