@@ -7,7 +7,7 @@
 
 Multi30k (published tokenisation): three learning rates for each system, trained side by side for 30 s on the one GPU; with the best on the
 validation data one seed of 40 s, alone, and two more seeds of as many steps, which `--side-by-side N` trains together. These 40 s are those of the whole training command,
-after a warm-up that prepares data and compiles kernels. Europarl De-En: one seed, the rate carried over, and as many steps as a system makes in two minutes; its speed is
+after a warm-up that prepares data and compiles kernels. Europarl De-En: one seed, the rate carried over (divided by sqrt(2): the model is twice as wide), and as many steps as a system makes in two minutes; its speed is
 measured alone, and the training may share the GPU. Equal FLOPs: two shorter Transformer runs with the FLOPs of the cheapest rival and of the one in the middle. Reversal of
 random sequences: the same number of steps for all, one seed.
 """
