@@ -12,7 +12,7 @@ from transduce.cli.main import main
 from transduce.config import FAMILIES, PRESETS, Config, Setting, all_settings, build
 from transduce.config.listing import fitted_names, markdown, of_family
 from transduce.config.other_names import OURS, our_name
-from transduce.config.settings import check_ranges
+from transduce.config.refusals import check_ranges
 from transduce.errors import SettingError
 
 ROOT = Path(__file__).parents[1]

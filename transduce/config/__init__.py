@@ -19,6 +19,7 @@ from transduce.config.models import (
 )
 from transduce.config.old_names import Layers, notes_on_old_names, refuse_removed, without_removed
 from transduce.config.presets import PRESETS
+from transduce.config.refusals import check, check_ranges
 from transduce.config.resolve import (
     assemble,
     assignments,
@@ -37,8 +38,6 @@ from transduce.config.settings import (
     SearchConfig,
     TrainConfig,
     all_settings,
-    check,
-    check_ranges,
     language_tag,
 )
 from transduce.config.task import Counts, SideCounts

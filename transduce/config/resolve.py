@@ -14,15 +14,9 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 from transduce.config.models import FAMILIES, ModelConfig
 from transduce.config.old_names import Layers, refuse_removed, with_current_names, without_removed
 from transduce.config.other_names import our_name
+from transduce.config.refusals import check
 from transduce.config.setting import KINDS
-from transduce.config.settings import (
-    SECTIONS,
-    Config,
-    DataConfig,
-    SearchConfig,
-    TrainConfig,
-    check,
-)
+from transduce.config.settings import SECTIONS, Config, DataConfig, SearchConfig, TrainConfig
 from transduce.errors import SettingError
 
 T = TypeVar("T")
