@@ -1,16 +1,20 @@
 """Sessions that run the missing cells of a table until their time is up, with the options that the commands share."""
 
 import argparse
+import hashlib
 import math
 import platform
+import shutil
+import signal
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 
 import torch
@@ -24,6 +28,7 @@ from transduce.training.report import SilentReporter, StepReport
 from .tasks import TASKS, Lines, without_bpe
 
 AROUND_A_CELL_S = 25.0  # to translate and to score, and the warm-up
+UNFINISHED = Path(tempfile.gettempdir()) / "transduce-cells"  # run folders of trainings that were stopped
 LENGTHS = (1, 8, 12, 16, 20, 25, 30, 40, 50, 60, 1_000)  # of sources, in words
 PROCESSES = partial(ProcessPoolExecutor, mp_context=get_context("spawn"))
 Work = Callable[[Cell, Task], Finished]
@@ -62,7 +67,6 @@ class Session:
     settings: tuple[str, ...] = ()  # of every cell, over its own
     most_lines: int | None = None
     at_once: int = 1  # cells that are trained side by side, where their budgets are steps
-    longest_s: float = AROUND_A_CELL_S  # that a cell beside others takes; measured as they end
     _warm: set[tuple[str, str]] = field(default_factory=set)
 
     def run(self, cells: Iterable[Cell], work: Work | None = None) -> bool:
@@ -93,31 +97,39 @@ class Session:
         return True
 
     def run_side_by_side(self, cells: Iterable[Cell]) -> bool:
-        """Run the missing ones of these cells, `at_once` at a time; False if one failed, or was not begun because time was up.
+        """Run the missing ones of these cells, `at_once` at a time; False if one failed, or is not finished because time was up.
 
-        Their budgets are steps, so that it does not matter how long they take.
+        Their budgets are steps, so that it does not matter how long they take: the next session resumes those that are stopped.
         """
         waiting = [cell for cell in cells if self._is_missing(cell)]
-        running: dict[Future[Finished], tuple[Cell, float]] = {}
-        failed = False
-        with PROCESSES(self.at_once) as pool:
-            while waiting or running:
-                while waiting and len(running) < self.at_once and time.perf_counter() + self.longest_s < self.until:
+        running: dict[Future[Finished], Cell] = {}
+        complete = True
+        with PROCESSES(self.at_once, initializer=stop_in_training_only) as pool:
+            while running or (waiting and self._has_time_to_begin()):
+                while waiting and len(running) < self.at_once and self._has_time_to_begin():
                     cell = waiting.pop(0)
-                    future = pool.submit(train_alone, self._prepared(cell), self._task(cell))
-                    running[future] = cell, time.perf_counter()
-                if not running:
-                    print(f"no time left for {waiting[0].key} and {len(waiting) - 1} more", flush=True)
-                    return False
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    failed |= not self._take(future, *running.pop(future))
-        return not failed
+                    running[pool.submit(train_resumable, self._prepared(cell), self._task(cell))] = cell
+                left = min(max(0.0, self.until - time.perf_counter()), threading.TIMEOUT_MAX)
+                done, others = wait(running, timeout=left, return_when=FIRST_COMPLETED)
+                if not done:
+                    print(
+                        f"time is up: {len(others)} trainings are stopped, and resumed in the next session", flush=True
+                    )
+                    stop_children()
+                    done, _ = wait(running)
+                for future in done:
+                    complete &= self._take(future, running.pop(future))
+        if waiting:
+            print(f"no time left for {waiting[0].key} and {len(waiting) - 1} more", flush=True)
+        return complete and not waiting
 
-    def _take(self, future: "Future[Finished]", cell: Cell, begun: float) -> bool:
-        """Keep what a process found; False if it failed."""
-        self.longest_s = max(self.longest_s, time.perf_counter() - begun)
+    def _has_time_to_begin(self) -> bool:
+        return time.perf_counter() + AROUND_A_CELL_S < self.until
+
+    def _take(self, future: "Future[Finished]", cell: Cell) -> bool:
+        """Keep what a process found; False if it failed or was stopped."""
         if error := future.exception():
-            print(f"{cell.key} failed: {error}", flush=True)
+            print(f"{cell.key}: {type(error).__name__}: {error}", flush=True)
             return False
         self._keep(cell, future.result())
         return True
@@ -162,6 +174,29 @@ def train_alone(cell: Cell, task: Task) -> Finished:
     """The finished cell; its run folder is not kept."""
     with tempfile.TemporaryDirectory() as folder:
         return run_cell(cell, task, Path(folder) / "run")
+
+
+def train_resumable(cell: Cell, task: Task) -> Finished:
+    """The finished cell; a training that is stopped goes on in the next session on this machine."""
+    folder = unfinished(cell, task)
+    done = run_cell(cell, task, folder)
+    shutil.rmtree(folder, ignore_errors=True)
+    return done
+
+
+def unfinished(cell: Cell, task: Task) -> Path:
+    """The run folder of a cell, the same in every session."""
+    return UNFINISHED / hashlib.sha256(repr((cell, task.settings)).encode()).hexdigest()[:16]
+
+
+def stop_in_training_only() -> None:
+    """In a process that runs cells: SIGTERM stops a training, which handles it, but not the search and the scores after it."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+def stop_children() -> None:
+    for process in active_children():
+        process.terminate()
 
 
 def time_alone(cell: Cell, task: Task) -> Finished:
