@@ -1,5 +1,8 @@
 """The tables of `transduce paper`: rows and systems are settings that exist, cells resume, and the page has everything."""
 
+import os
+import shutil
+import signal
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -11,9 +14,9 @@ import pytest
 import torch
 
 from transduce.cli.main import main
-from transduce.errors import SettingError
+from transduce.errors import SettingError, TrainingError
 from transduce.metrics import Score
-from transduce.paper import tables
+from transduce.paper import side_by_side, tables
 from transduce.paper.cells import Cell, Finished, Task, TestFiles, by_length, is_available, read_lines, run_cell
 from transduce.paper.dot_products import measure_dot_products, softmax_gradient
 from transduce.paper.plots import Plot, draw, for_document, for_page
@@ -21,6 +24,7 @@ from transduce.paper.results import Results, mean_and_spread
 from transduce.paper.reversal import symbols_right, write_reversal
 from transduce.paper.rivals import BASELINE, available_systems
 from transduce.paper.variations import Shape, available_rows, rows
+from transduce.training import Stopped
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
@@ -135,6 +139,7 @@ def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, until: float = 1e12
 
     monkeypatch.setattr(sessions, "run_cell", pretend)
     monkeypatch.setattr(sessions, "PROCESSES", ThreadPoolExecutor)  # threads share what is replaced here
+    monkeypatch.setattr(sessions, "stop_in_training_only", lambda: None)  # threads have no signals
     return sessions.Session(sessions.read_results("rivals", tmp_path / "out"), tmp_path, until, scale=1.0)
 
 
@@ -230,13 +235,54 @@ def test_cells_side_by_side_are_kept_as_they_end(tmp_path: Path, monkeypatch: py
     ]
     assert not here.run_side_by_side(wanted)
     assert sorted(line["seed"] for line in here.results.lines) == [0, 1, 3]
-    here.longest_s, here.until = 50.0, time.perf_counter() + 10.0
-    assert not here.run_side_by_side(wanted)
+    here.until = time.perf_counter() + 10.0
+    assert not here.run_side_by_side(wanted)  # none is begun
     assert len(here.results.lines) == 3
     monkeypatch.setattr(sessions, "run_cell", pretend)
-    here.longest_s = 0.0
+    here.until = 1e12
     assert here.run_side_by_side(wanted)
     assert here.results.lines[-1]["seed"] == 2
+
+
+@pytest.mark.slow
+def test_trainings_that_are_stopped_go_on_in_the_next_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(BENCHMARKS)  # also for the processes that are started
+    monkeypatch.setattr(sessions, "AROUND_A_CELL_S", 0.0)
+    monkeypatch.setattr(sessions, "RESULTS", tmp_path / "kept")
+    monkeypatch.setitem(sessions.TASKS, "reversal", task)
+    endless = Cell(
+        task="reversal", system="tiny", purpose="test", settings=(*TINY.split(), "data.max_length=50"), steps=10**6
+    )
+    results = sessions.read_results("rivals", tmp_path / "out")
+    here = sessions.Session(results, tmp_path / "data", time.perf_counter() + 15.0, scale=1.0)
+    assert not here.run_side_by_side([endless])
+    assert not results.lines
+    folder = sessions.unfinished(here._prepared(endless), here._task(endless))
+    assert list((folder / "checkpoints").iterdir())
+    shutil.rmtree(folder)
+
+
+def test_a_cell_is_trained_in_its_own_folder_until_it_is_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "UNFINISHED", tmp_path)
+    cell, small = Cell(task="reversal", system="a", purpose="test", settings=(), steps=9), task(tmp_path / "data")
+    folders = []
+
+    def stop_once(_: Cell, __: Task, folder: Path) -> Finished:
+        folder.mkdir(exist_ok=True)
+        folders.append(folder)
+        if len(folders) == 1:
+            raise Stopped(signal.SIGTERM, 5)
+        return Finished({}, [])
+
+    monkeypatch.setattr(sessions, "run_cell", stop_once)
+    with pytest.raises(Stopped):
+        sessions.train_resumable(cell, small)
+    sessions.train_resumable(cell, small)
+    assert folders[0] == folders[1]
+    assert not folders[0].exists()
+    assert sessions.unfinished(replace(cell, steps=10), small) != folders[0]
 
 
 def test_effects_are_differences_to_the_base(tmp_path: Path) -> None:
@@ -299,8 +345,9 @@ def test_the_command_writes_one_page(tmp_path: Path, monkeypatch: pytest.MonkeyP
         figures |= {"settings": list(cell.settings)}
         return Finished({**FIGURES, **figures, "metric": "<b>"}, [""] * 1000)
 
-    monkeypatch.setattr(tables, "warm_up", lambda *_: None)
-    monkeypatch.setattr(tables, "run_cell", pretend)
+    monkeypatch.setattr(side_by_side, "warm_up", lambda *_: None)
+    monkeypatch.setattr(side_by_side, "run_cell", pretend)
+    monkeypatch.setattr(side_by_side, "PROCESSES", ThreadPoolExecutor)  # threads share what is replaced here
     monkeypatch.setattr(tables, "LEAST_S", 0.0)
     monkeypatch.setattr(tables, "AROUND_A_CELL_S", 0.0)
     monkeypatch.setattr(tables, "LENGTHS", [4, 8])
@@ -338,17 +385,54 @@ def test_too_few_minutes_for_the_models_are_refused(tmp_path: Path) -> None:
 
 def test_models_that_hardly_trained_are_said(tmp_path: Path) -> None:
     """On a slow or busy machine, a table of zeros must not look like a result."""
-    cells = {
-        "rivals": [Cell(task="rivals", system=name, purpose="test", settings=()) for name in ("rnn", "transformer")]
-    }
+    cells = [Cell(task="rivals", system=name, purpose="test", settings=()) for name in ("rnn", "transformer")]
     results = Results(tmp_path / "cells.jsonl")
-    for cell, steps in zip(cells["rivals"], (1, 5_000), strict=True):
+    for cell, steps in zip(cells, (1, 5_000), strict=True):
         results.add({"key": cell.key, "steps": steps})
     warning = tables.warning_of(cells, results, 10.0)
     assert "1 of 2 models were trained for fewer than 300 steps" in warning
     assert "--minutes 30" in warning
-    results.add({"key": cells["rivals"][0].key, "steps": 300})
+    results.add({"key": cells[0].key, "steps": 300})
     assert not tables.warning_of(cells, results, 10.0)
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 8])
+def test_the_cells_fill_the_budget_on_any_number_of_cores(at_once: int) -> None:
+    cells = tables.all_cells(600, at_once)
+    each = [cell.seconds + tables.AROUND_A_CELL_S for cell in cells]
+    assert side_by_side.time_of_all(each, at_once) == pytest.approx(600 * (1 - tables.LAYERS), abs=2)
+    budgets = {table: {cell.seconds for cell in cells if cell.task == table} for table in tables.SHARES}
+    assert all(len(seconds) == 1 for seconds in budgets.values())
+
+
+def test_the_time_of_cells_side_by_side_is_that_of_a_schedule() -> None:
+    assert side_by_side.time_of_all([1, 2, 3], 1) == 6
+    assert side_by_side.time_of_all([1, 2, 3], 2) == 3
+    assert side_by_side.time_of_all([1, 1, 1, 3], 8) == 3
+
+
+def small_cells(names: str, folder: Path) -> list[tuple[Cell, Task]]:
+    settings = tuple(TINY.split())
+    return [
+        (Cell(task="reversal", system=name, purpose="test", settings=settings, steps=2), task(folder)) for name in names
+    ]
+
+
+@pytest.mark.slow
+def test_cells_train_in_processes_with_a_thread_each(tmp_path: Path) -> None:
+    done = list(side_by_side.train_side_by_side(small_cells("ab", tmp_path), at_once=2))
+    assert {cell.system for cell, _, _ in done} == {"a", "b"}
+    assert all(finished.figures["steps"] == 2 for _, _, finished in done)
+
+
+def test_a_process_that_is_killed_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(side_by_side, "_train", kill_itself)
+    with pytest.raises(TrainingError, match="a training process was killed, perhaps because memory ran out"):
+        list(side_by_side.train_side_by_side(small_cells("a", tmp_path), at_once=1))
+
+
+def kill_itself(*_: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_bleu_of_the_published_tokenisation_is_without_bpe() -> None:

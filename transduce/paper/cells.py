@@ -60,6 +60,7 @@ class Task:
     valid_groups: Sequence[
         Sequence[str]
     ] = ()  # the validation files as training reads them, if they differ from `valid`
+    threads: int = 0  # CPU threads; 0: one per core
 
     def lines(self, files: TestFiles) -> tuple[Lines, Lines]:
         """Sources and references."""
@@ -104,7 +105,7 @@ def is_available(settings: Sequence[str]) -> bool:
 def run_cell(cell: Cell, task: Task, folder: Path, reporter: Reporter | None = None) -> Finished:
     """Train a cell within its budget, and score it on the validation and on the test data."""
     figures = train_cell(cell, task, folder, reporter)
-    translator = Translator.load(folder, LoadOptions(engine="torch"))
+    translator = load(folder, task)
     figures["valid"] = round(_validate(translator, task), 2)
     tested = _test(translator, task) if cell.tested else Finished({}, [])
     del translator
@@ -134,8 +135,12 @@ def warm_up(cell: Cell, task: Task, folder: Path) -> None:
     """A few steps of the same model, so that preparing data and compiling kernels is in no cell's budget."""
     run = replace(cell, seconds=0.0, steps=WARM_UP_STEPS)
     train(folder, _request(run, task))
-    Translator.load(folder, LoadOptions(engine="torch")).translate(read_lines(task.valid.source)[:8], beam=task.beam)
+    load(folder, task).translate(read_lines(task.valid.source)[:8], beam=task.beam)
     _free_memory()
+
+
+def load(folder: Path, task: Task) -> Translator:
+    return Translator.load(folder, LoadOptions(engine="torch", threads=task.threads))
 
 
 def _request(cell: Cell, task: Task) -> TrainingRequest:
@@ -144,7 +149,7 @@ def _request(cell: Cell, task: Task) -> TrainingRequest:
         train=[tuple(group) for group in task.train],
         valid=[tuple(group) for group in task.valid_groups] or [(str(task.valid.source), str(task.valid.target))],
         languages=task.languages,
-        settings=[*task.settings, *cell.settings, f"train.seed={cell.seed}", *budget],
+        settings=[*task.settings, *cell.settings, f"train.seed={cell.seed}", f"train.threads={task.threads}", *budget],
     )
 
 

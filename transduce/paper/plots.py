@@ -74,11 +74,23 @@ def _draw(panel: Any, plot: Plot) -> None:
         if plot.names_at_points and points:
             panel.annotate(name, points[-1], xytext=(5, 4), textcoords="offset points", color=colour)
     panel.set(title=plot.title, xlabel=plot.x, ylabel=plot.y)
+    if plot.names_at_points:
+        panel.margins(0.15)  # room for the names
     if plot.log_x:
         panel.set_xscale("log", base=2 if plot.x.startswith(("n", "d")) else 10)
+        _label_short_axis(panel.xaxis, [x for points in plot.series.values() for x, _ in points])
     if plot.log_y:
         panel.set_yscale("log")
     panel.minorticks_off()
     panel.grid(alpha=0.25)
     if plot.series and not plot.names_at_points:
         panel.legend(frameon=False, fontsize=8)
+
+
+def _label_short_axis(axis: Any, values: Sequence[float]) -> None:
+    """Labels within a power of ten, where the powers alone would be one or two."""
+    from matplotlib.ticker import FuncFormatter, LogLocator
+
+    if values and max(values) / min(values) < 100 and min(values) > 1_000:
+        axis.set_major_locator(LogLocator(10, subs=(1, 2, 5)))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0e}".replace("e+", "e")))

@@ -4,9 +4,7 @@ Everything is scaled to a budget in minutes. Models learn to pronounce English (
 """
 
 import math
-import tempfile
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,21 +14,23 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from transduce.errors import SettingError
 from transduce.metrics import Score, score_outputs
-from transduce.paper.cells import Cell, Lines, Scorer, Task, TestFiles, by_length, run_cell, warm_up
+from transduce.paper.cells import Cell, Lines, Scorer, Task, TestFiles, by_length
 from transduce.paper.complexity import PATHS, Stopwatch, Timing, measure_constant, measure_grid, measure_path
 from transduce.paper.dot_products import measure_all
 from transduce.paper.layers import KINDS
 from transduce.paper.page import PageData, write_page
-from transduce.paper.results import Figures, Results
+from transduce.paper.results import Results
 from transduce.paper.reversal import LONGEST, symbols_right, write_reversal
 from transduce.paper.reversal import SETTINGS as REVERSAL_SETTINGS
 from transduce.paper.rivals import BASELINE, System, available_systems
+from transduce.paper.side_by_side import count_at_once, time_of_all, train_side_by_side
 from transduce.paper.variations import BASE, Shape, available_rows
 from transduce.pronunciations import read_dictionary, split_dictionary
 
 MINUTES = 10.0
-SHARES = {"layers": 0.08, "rivals": 0.40, "variations": 0.34, "reversal": 0.18}  # of the budget
-AROUND_A_CELL_S = 6.0  # to warm up, to translate and to score
+LAYERS = 0.08  # of the budget
+SHARES = {"rivals": 0.43, "variations": 0.37, "reversal": 0.20}  # of the rest
+AROUND_A_CELL_S = 2.5  # to warm up, to translate and to score
 LEAST_S = 10.0  # of a training command, which needs about four of them to start and to end
 FEWEST_STEPS = 300  # a model with fewer has hardly begun to learn
 SHAPE = Shape(d_model=64, heads=4, layers=2, dropout=0.0)
@@ -57,14 +57,13 @@ def run_paper(folder: Path, minutes: float = MINUTES) -> Path:
     begun = time.perf_counter()
     tasks = {"rivals": pronunciation(folder / "data"), "reversal": reversal(folder / "data")}
     tasks["variations"] = tasks["rivals"]
-    results, planned = Results.read(folder / "cells.jsonl"), all_cells(60 * minutes)
+    results, planned = Results.read(folder / "cells.jsonl"), all_cells(60 * minutes, count_at_once())
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     with Progress(*columns, console=console, transient=True) as bar:
         runner = TableRunner(console, bar, results)
-        timings, constant = runner.layers(60 * minutes * SHARES["layers"])
-        for table, cells in planned.items():
-            runner.cells(table, cells, tasks[table])
+        timings, constant = runner.layers(60 * minutes * LAYERS)
+        runner.cells([(cell, tasks[cell.task]) for cell in planned])
     data = PageData(
         results=results,
         timings=timings,
@@ -87,22 +86,22 @@ def check_minutes(minutes: float) -> None:
     """Refuse a budget in which the models would not learn anything."""
     if not minutes > 0:
         raise SettingError(f"minutes = {minutes:g}: must be more than 0")
-    counts = {table: len(cells) for table, cells in all_cells(60 * minutes).items()}
-    least = max(count * (LEAST_S + AROUND_A_CELL_S) / SHARES[table] for table, count in counts.items()) / 60
-    if minutes < least:
+    cells = all_cells(60 * minutes, count_at_once())
+    shortest = min(cell.seconds for cell in cells)
+    if shortest < LEAST_S:
+        least = minutes * (LEAST_S + AROUND_A_CELL_S) / (shortest + AROUND_A_CELL_S)
         raise SettingError(
-            f"minutes = {minutes:g}: too few for the {sum(counts.values())} models of the tables; give at least {math.ceil(least)}"
+            f"minutes = {minutes:g}: too few for the {len(cells)} models of the tables; give at least {math.ceil(least)}"
         )
 
 
-def warning_of(planned: dict[str, list[Cell]], results: Results, minutes: float) -> str:
+def warning_of(planned: list[Cell], results: Results, minutes: float) -> str:
     """A warning if models had too few steps to learn anything; otherwise nothing."""
-    cells = [cell for cells in planned.values() for cell in cells]
-    short = sum(line["steps"] < FEWEST_STEPS for cell in cells for line in results.find(key=cell.key))
+    short = sum(line["steps"] < FEWEST_STEPS for cell in planned for line in results.find(key=cell.key))
     if not short:
         return ""
     return (
-        f"{short} of {len(cells)} models were trained for fewer than {FEWEST_STEPS} steps, so their scores say nothing: this machine is slow "
+        f"{short} of {len(planned)} models were trained for fewer than {FEWEST_STEPS} steps, so their scores say nothing: this machine is slow "
         f"or busy. Run the command again with --minutes {math.ceil(3 * minutes)}"
     )
 
@@ -151,8 +150,8 @@ def symbols(outputs: Lines, references: Lines) -> Score:
 # --- cells --------------------------------------------------------------------------------------------------------
 
 
-def all_cells(seconds: float) -> dict[str, list[Cell]]:
-    """The cells of each table, with equal budgets within a table."""
+def all_cells(seconds: float, at_once: int) -> list[Cell]:
+    """The cells of all tables, with equal budgets within a table."""
     systems = {system.name: system_settings(system, joint=False) for system in available_systems()}
     reversing = {
         system.name: system_settings(system, joint=True) for system in available_systems() if system.name in REVERSING
@@ -160,18 +159,21 @@ def all_cells(seconds: float) -> dict[str, list[Cell]]:
     shape = (*SHAPE.settings, f"train.learning_rate={RATE}", "model.tie=target")
     rows = {row.key: (*shape, *row.settings) for row in available_rows(SHAPE) if row.name in TELLING}
     tables = {"rivals": systems, "variations": rows, "reversal": reversing}
-    return {table: list(_cells(table, named, seconds)) for table, named in tables.items()}
+    parts = {table: SHARES[table] / len(named) for table, named in tables.items()}  # of one cell
+    together = time_of_all([parts[table] for table, named in tables.items() for _ in named], at_once)
+    whole = {table: seconds * (1 - LAYERS) * part / together for table, part in parts.items()}
+    return [
+        Cell(
+            task=table, system=name, purpose="test", settings=settings, seconds=round(whole[table] - AROUND_A_CELL_S, 1)
+        )
+        for table, named in tables.items()
+        for name, settings in named.items()
+    ]
 
 
 def system_settings(system: System, joint: bool) -> tuple[str, ...]:
     rate = f"train.learning_rate={system.learning_rate(RATE):g}"
     return (*system.shaped(SHAPE.d_model, SHAPE.layers, joint), rate, "model.dropout=0.0")
-
-
-def _cells(table: str, named: dict[str, tuple[str, ...]], seconds: float) -> Iterator[Cell]:
-    each = max(LEAST_S, seconds * SHARES[table] / max(1, len(named)) - AROUND_A_CELL_S)
-    for name, settings in named.items():
-        yield Cell(task=table, system=name, purpose="test", settings=settings, seconds=each)
 
 
 @dataclass
@@ -197,21 +199,16 @@ class TableRunner:
             torch.set_num_threads(threads)
         return grid, constant
 
-    def cells(self, table: str, cells: list[Cell], task: Task) -> None:
-        shown = self.bar.add_task(f"{TITLES[table]}: ", total=len(cells))
-        for cell in cells:
-            self.bar.update(shown, description=f"{TITLES[table]}: {cell.system}")
-            if not self.results.has(cell):
-                figures = self._train(cell, task)
-                self.console.print(
-                    f"{TITLES[table]}: {cell.system}: {figures['metric']} {figures['score']:.1f}", markup=False
-                )
-            self.bar.advance(shown)
-
-    def _train(self, cell: Cell, task: Task) -> Figures:
-        with tempfile.TemporaryDirectory() as folder:
-            warm_up(cell, task, Path(folder) / "warm-up")
-            done = run_cell(cell, task, Path(folder) / "run")
-        figures = done.figures | {"by_length": by_length(done.outputs, task, GROUPS)}
-        self.results.add(figures)
-        return figures
+    def cells(self, planned: list[tuple[Cell, Task]]) -> None:
+        """Tables 2 and 3, and the long sequences."""
+        missing = [(cell, task) for cell, task in planned if not self.results.has(cell)]
+        shown = self.bar.add_task("Tables 2 and 3: models", total=len(planned), completed=len(planned) - len(missing))
+        try:
+            for cell, task, done in train_side_by_side(missing, count_at_once()):
+                self.results.add(done.figures | {"by_length": by_length(done.outputs, task, GROUPS)})
+                score = f"{done.figures['metric']} {done.figures['score']:.1f}"
+                self.console.print(f"{TITLES[cell.task]}: {cell.system}: {score}", markup=False)
+                self.bar.advance(shown)
+        except KeyboardInterrupt:
+            self.console.print("Interrupted. Run the command again to train the remaining models.")
+            raise

@@ -142,7 +142,7 @@ def _figures(one: Figures) -> tuple[str, ...]:
     return (
         f"{one['score']:.1f}",
         f"{one['flops']:.1e}",
-        f"{one['parameters_m']:.2f}",
+        f"{one['parameters_m']:.1f}",
         f"{one['train_tokens_per_s']:,}",
         f"{one['greedy_sentences_per_s']:,.0f}",
     )
@@ -181,7 +181,7 @@ def variations_section(data: PageData) -> str:
                     row.name,
                     f"{one['score']:.1f}",
                     effect,
-                    f"{one['parameters_m']:.2f}",
+                    f"{one['parameters_m']:.1f}",
                     f"{one['steps']:,}",
                     paper,
                 )
