@@ -130,7 +130,7 @@ def translation_speed(model: Model, size: str, device: Device, options: argparse
     sources = [[*map(int, sentences.source(number)), EOS] for number in range(count)]
     kind = SlotEngine if device.kind == "cuda" and device.bf16 and isinstance(model, Transformer) else TorchEngine
     engine = kind(model.eval(), device, ids - 1, ids - 1, EOS)  # type: ignore[arg-type]
-    request = SearchRequest(beam=1, max_extra=0, figures="none")
+    request = SearchRequest(beam=1, max_extra=0, log_probs="none")
 
     def work(index: int) -> int:
         (found,) = engine.stream([SearchBlock(sources, [()] * count)], request)

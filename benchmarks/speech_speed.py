@@ -163,7 +163,7 @@ def our_system(shape: Shape, heard: Utterances, device: Device, **changes: Any) 
     def transcribe(beam: int, tokens: int) -> list[int]:
         count = len(heard.features)
         block = SearchBlock(heard.features, [()] * count, at_most=[tokens] * count)  # type: ignore[arg-type]
-        (found,) = engine.stream([block], SearchRequest(beam=beam, figures="none"))
+        (found,) = engine.stream([block], SearchRequest(beam=beam, log_probs="none"))
         return [len(best[0].tokens) + 1 for best in found]
 
     return System(_parameters(model), _step(update, batch), transcribe)

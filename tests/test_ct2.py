@@ -243,7 +243,7 @@ def test_scoring_ids_gives_what_the_search_said(trained: Path) -> None:
     _, theirs = both(trained)
     engine = theirs.engines.scoring()
     sources = theirs.vocabularies.source.encode(random_lines(20, seed=8))
-    request = theirs.request(n_best=4, figures="outputs")
+    request = theirs.request(n_best=4, log_probs="outputs")
     found = next(engine.stream([SearchBlock(sources, [[]] * 20)], request))
     assert [] in [one.token_log_probabilities for hypotheses in found for one in hypotheses]  # not asked for
     for source, hypotheses in zip(sources, found, strict=True):
@@ -255,7 +255,7 @@ def test_scoring_ids_gives_what_the_search_said(trained: Path) -> None:
 def test_figures_not_asked_for_are_not_made(trained: Path) -> None:
     _, theirs = both(trained)
     text = theirs.translate(["the cat sat"], theirs.request(beam=1))
-    found = next(theirs.stream(["the cat sat"], theirs.request(beam=1, figures="none")))
+    found = next(theirs.stream(["the cat sat"], theirs.request(beam=1, log_probs="none")))
     assert found.text == text[0]
     assert found.outputs[0].token_log_probabilities == []
 

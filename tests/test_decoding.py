@@ -212,7 +212,7 @@ def test_an_engine_of_slots_finds_what_the_other_finds(
     engines = [kind(model, Device("cpu", bf16=False), PAD, PAD, END) for kind in (SlotEngine, TorchEngine)]
     ours, theirs = (searched(engine, asked, prefixes, request) for engine in engines)
     assert_hypotheses_agree(engines[1], request, asked, ours, theirs)
-    without = searched(engines[0], asked, prefixes, request.but(figures="none"))
+    without = searched(engines[0], asked, prefixes, request.but(log_probs="none"))
     assert [[list(h.tokens) for h in one] for one in without] == [[h.tokens for h in one] for one in ours]
 
 

@@ -85,7 +85,7 @@ def test_a_recording_in_the_body_and_in_a_form_have_the_same_text(client: Client
     answer = TranscribeAnswer.model_validate_json(raw.content, strict=True)
     translator = service.models.speech("").translator
     heard = RecordingPieces.of(decode(WAV, LIMITS))
-    expected = heard.segments(translator.hear(heard.utterances, translator.request(figures="outputs")))
+    expected = heard.segments(translator.transcribe(heard.utterances, translator.request(log_probs="outputs")))
     assert answer.text == expected[0].text
     assert answer.segments[0].confidence == pytest.approx(expected[0].confidence)
     assert (answer.model, answer.seconds, len(answer.segments)) == ("talks", 1.0, 1)
@@ -109,7 +109,7 @@ def test_the_beam_is_the_one_that_was_requested(client: Client, service: Service
     utterances = RecordingPieces.of(decode(WAV, LIMITS)).utterances
     for beam in (1, 4):
         found = client("POST", f"/v1/transcribe?model=talks&beam={beam}", content=WAV).json()["text"]
-        assert found == translator.hear(utterances, translator.request(beam=beam))[0].outputs[0].text
+        assert found == translator.transcribe(utterances, translator.request(beam=beam))[0].outputs[0].text
     refused(client("POST", "/v1/transcribe?beam=99", content=WAV), 400)
 
 
@@ -153,19 +153,19 @@ def test_the_shape_that_clients_of_openai_know(client: Client) -> None:
 @pytest.fixture
 def several_words(monkeypatch: pytest.MonkeyPatch) -> None:
     """The random model, which writes no spaces, writes three words; their times are those of its CTC output."""
-    hear = Translator.hear
+    transcribe = Translator.transcribe
 
     def heard(*arguments: Any) -> list[Translation]:
-        return [replace(one, outputs=[replace(one.outputs[0], text="the cat sat")]) for one in hear(*arguments)]
+        return [replace(one, outputs=[replace(one.outputs[0], text="the cat sat")]) for one in transcribe(*arguments)]
 
-    monkeypatch.setattr(Translator, "hear", heard)
+    monkeypatch.setattr(Translator, "transcribe", heard)
 
 
 def heard_with_words(service: Service) -> Transcript:
     """What `transduce transcribe` makes of the recording."""
     translator = service.models.speech("").translator
     heard = RecordingPieces.of(decode(WAV, LIMITS))
-    segments = heard.segments(translator.hear(heard.utterances, translator.request(figures="outputs")))
+    segments = heard.segments(translator.transcribe(heard.utterances, translator.request(log_probs="outputs")))
     found = [words_of(translator, *pair) for pair in heard.spoken(segments)]
     return Transcript("", heard.with_words(segments, found))
 

@@ -343,11 +343,11 @@ def test_where_the_decoder_listens_is_drawn_over_time(corpus: Path, run: Path, t
 def test_what_is_heard_in_memory_is_what_is_read_from_a_file(corpus: Path, run: Path) -> None:
     translator, files = transduce.load(run, device="cpu"), [str(corpus / f"valid{number}.wav") for number in range(3)]
     recordings = [RecordingPieces.of(read_samples(Recording(file))) for file in files]
-    heard = translator.hear([utterance for one in recordings for utterance in one.utterances])
+    heard = translator.transcribe([utterance for one in recordings for utterance in one.utterances])
     read = list(translator.stream(files))
     assert [one.outputs[0].tokens for one in heard] == [one.outputs[0].tokens for one in read]
     assert [one.outputs[0].log_probability for one in heard] == [one.outputs[0].log_probability for one in read]
-    assert translator.hear([]) == []
+    assert translator.transcribe([]) == []
 
 
 def test_too_few_minutes_are_said(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -169,7 +169,7 @@ def test_slots_leave_other_requests_to_the_plain_engine() -> None:
         "constrained = True",
         "allow_unknown = False",
     ]
-    assert SearchRequest(beam=9, n_best=3, aligned=True, figures="none").refusal(SlotEngine.SUPPORTED) == ""
+    assert SearchRequest(beam=9, n_best=3, aligned=True, log_probs="none").refusal(SlotEngine.SUPPORTED) == ""
 
 
 def test_the_settings_of_sampling_matter_only_to_sampling() -> None:

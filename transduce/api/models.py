@@ -161,7 +161,7 @@ def attention(
     translator = opened_model(cast("Model", model))
     if path is None or path.suffix.lower() != PAGE:
         return translator.attention(source, target, picture=path or "")
-    if translator.hears:
+    if translator.reads_speech:
         raise SettingError(f"{path}: for recordings, draw a picture (.png), or use the page of `transduce serve`")
     from transduce.explore.standalone import write_standalone
     from transduce.explore.views import attention_view

@@ -167,7 +167,7 @@ def score(options: Options) -> int:
         pairs = _read_pairs(_format_of(options), files)
     translator = load(options)
     notices = Notices(translator)
-    for source in translator.forms.learned(pairs.sources) if not translator.hears else ():
+    for source in translator.forms.learned(pairs.sources) if not translator.reads_speech else ():
         notices.unseen_features.update(translator.sources.unseen(source.text))
     with pairs.naming_lines():
         all_scored = translator.score_tokens(pairs.sources, pairs.references[0])

@@ -31,7 +31,7 @@ def transcribe(options: Options) -> int:
 
     translator = load(options)
     announce_progress(options)
-    request = search_request(translator, options).but(figures="outputs")
+    request = search_request(translator, options).but(log_probs="outputs")
     translator.ready(request)
     failed, words = 0, _format(options) != "txt"
     with _files(options) as (files, names):

@@ -87,7 +87,7 @@ def _translate_split(translator: Translator, lines: Lines, request: SearchReques
 
 def _looked_at(lines: Iterable[str], translator: Translator, options: Options) -> Iterable[str]:
     """The lines; unless people want no messages, or the lines name recordings, the first ones are examined."""
-    return lines if options.quiet or translator.hears else looked_at(lines, options.input, translator)
+    return lines if options.quiet or translator.reads_speech else looked_at(lines, options.input, translator)
 
 
 def _request(translator: Translator, options: Options) -> SearchRequest:
@@ -101,7 +101,7 @@ def _request(translator: Translator, options: Options) -> SearchRequest:
         aligned=bool(options.alignments),
         replace_unknown=_replaces_unknown(translator, options),
         constrained=bool(options.terms),
-        figures="tokens" if options.json else "outputs" if options.n_best > 1 else "none",
+        log_probs="tokens" if options.json else "outputs" if options.n_best > 1 else "none",
     )
 
 

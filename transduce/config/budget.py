@@ -51,7 +51,7 @@ class LayerCost:
     channels: float  # times `Machine.per_channel`, for each target token
     tokens: float = 1.0  # times `Machine.per_token`
     steps: float = 1.0  # times `Machine.step_seconds`
-    hears: bool = False  # whether `Machine.per_heard_channel` is added for each position of the source
+    of_speech: bool = False  # whether `Machine.per_frame_channel` is added for each position of the source
     muon: float = 1.0  # times `Machine.muon`
 
 
@@ -63,7 +63,7 @@ LAYERS = {
         source=0, target=12, channels=0.5, tokens=0.0, muon=0.5
     ),  # a decoder without attention to a source
     # Two Conformer layers in the encoder for each layer of the decoder.
-    "speech": LayerCost(source=48, target=16, channels=0.5, steps=5.0, hears=True, muon=2.4),
+    "speech": LayerCost(source=48, target=16, channels=0.5, steps=5.0, of_speech=True, muon=2.4),
 }
 
 
@@ -90,12 +90,12 @@ class Machine:
     per_token: float
     step_seconds: float  # the shortest duration of a step, however small its batch
     muon: float = 0.0  # the cost of a step of Muon beyond that of Adam, per layer and d_model cubed; 0: not measured
-    per_heard_channel: float = 0.0  # the same as `per_channel` for speech, per position of the encoder
+    per_frame_channel: float = 0.0  # the same as `per_channel` for speech, per position of the encoder
 
     def tokens_per_second(
         self, size: Size, vocabulary: int, source_per_target: float = 1.0, layer: LayerCost = PAIRS
     ) -> float:
-        per_channel = layer.channels * self.per_channel + layer.hears * self.per_heard_channel * source_per_target
+        per_channel = layer.channels * self.per_channel + layer.of_speech * self.per_frame_channel * source_per_target
         channels = per_channel * size.d_model * size.layers
         cost = size.weights(vocabulary, source_per_target, layer) + channels + layer.tokens * self.per_token
         return self.weights_per_second / cost
@@ -110,13 +110,13 @@ def cpu(reference_tokens_per_second: float) -> Machine:
     unit = Machine(1.0, per_channel=4_300, per_token=360_000, step_seconds=0.0)
     each = unit.tokens_per_second(REFERENCE, REFERENCE_VOCABULARY)
     speed = reference_tokens_per_second / each
-    return replace(unit, weights_per_second=speed, step_seconds=0.003, muon=160, per_heard_channel=18_000)
+    return replace(unit, weights_per_second=speed, step_seconds=0.003, muon=160, per_frame_channel=18_000)
 
 
 def gpu(matrix_flops: float) -> Machine:
     """A GPU whose large matrix products reach this many operations per second; other costs as measured on an H200."""
     speed = 62e12 * matrix_flops / 700e12
-    return Machine(speed, per_channel=1_860, per_token=6.2e6, step_seconds=0.0015, per_heard_channel=100_000)
+    return Machine(speed, per_channel=1_860, per_token=6.2e6, step_seconds=0.0015, per_frame_channel=100_000)
 
 
 # The best size is the largest that trains on at least this many million target tokens within the budget.

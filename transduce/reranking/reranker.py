@@ -83,7 +83,7 @@ class RerankingTranslator(Translator):
         super().__init__(translator.engines, translator.vocabularies, translator.config)
         self.forms, self.file = translator.forms, file
         self.judges = Judges(file.lm, file.reverse, options)
-        if self.hears and file.reverse:
+        if self.reads_speech and file.reverse:
             raise SettingError("a reverse model needs sources of text, but this model takes recordings")
 
     def ready(self, request: SearchRequest | None = None) -> "RerankingTranslator":
@@ -106,7 +106,7 @@ class RerankingTranslator(Translator):
         split: bool = False,
     ) -> list[str]:
         """The best translation of each line after reranking; the arguments are those of `Translator.translate`."""
-        wanted = (request or self.request()).but(beam=beam, alpha=alpha, figures="none", n_best=1)
+        wanted = (request or self.request()).but(beam=beam, alpha=alpha, log_probs="none", n_best=1)
         if split:
             return [line.text for line in self.stream_split(check_lines(lines), wanted)]
         return [translation.text for translation in self.stream(check_lines(lines), wanted)]
@@ -132,8 +132,8 @@ class RerankingTranslator(Translator):
         """The request for the lists that are reranked."""
         if wanted.sampling:
             raise SettingError("reranking needs beam search: leave out sampling, or the reranking")
-        figures = "outputs" if wanted.figures == "none" else wanted.figures
-        return wanted.but(n_best=max(wanted.n_best, self.file.n_best), figures=figures)
+        log_probs = "outputs" if wanted.log_probs == "none" else wanted.log_probs
+        return wanted.but(n_best=max(wanted.n_best, self.file.n_best), log_probs=log_probs)
 
 
 def reranked(translation: Translation, features: Features, weights: Weights, n_best: int) -> Translation:

@@ -36,7 +36,7 @@ class TuningRequest:
 def tune(translator: Translator, request: TuningRequest, say: Callable[[str], None]) -> RerankFile:
     """The weights that give the best score on the validation data, with everything else that reranking needs."""
     _check(request)
-    search = request.search.but(figures="outputs")
+    search = request.search.but(log_probs="outputs")
     merged = merges_references(translator.config, request.sources)
     test = TestSet.of(request.sources, *request.references, merged=merged)
     translator.ready(search)

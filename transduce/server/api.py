@@ -228,7 +228,7 @@ def _request(model: ServedModel, body: TranslateBody) -> SearchRequest:
         beam=body.beam,
         alpha=body.alpha,
         length_penalty=body.length_penalty,
-        figures="tokens" if body.tokens else "outputs",
+        log_probs="tokens" if body.tokens else "outputs",
     )
 
 

@@ -165,7 +165,7 @@ def _ranks(translated: list[Translated], outputs: int) -> list[list[str]]:
 
 
 def _request(model: ServedModel, outputs: int) -> SearchRequest:
-    return model.translator.request(n_best=outputs, figures="none")
+    return model.translator.request(n_best=outputs, log_probs="none")
 
 
 def _answer(body: LibreBody, texts: list[str], others: list[list[str]], detected: Detected | None) -> LibreAnswer:

@@ -77,7 +77,7 @@ class TranslationWork:
     @property
     def kind(self) -> tuple[object, ...]:
         request = self.request
-        return self.model.of.name, request.beam, request.n_best, request.length_penalty, request.figures
+        return self.model.of.name, request.beam, request.n_best, request.length_penalty, request.log_probs
 
     def __call__(self, lines: list[str]) -> list[Translation]:
         return self.model.translate(lines, self.request)

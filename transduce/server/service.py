@@ -164,29 +164,31 @@ class Service:
         attention: bool = False,
     ) -> Transcribed:
         """Decode a recording and transcribe its pieces; they are one job of the queue."""
-        heard = await self._decode(recording, model.translator.config.data.trim_quiet)
-        if attention and heard.seconds > (most := self.settings.inspected_seconds):
+        decoded = await self._decode(recording, model.translator.config.data.trim_quiet)
+        if attention and decoded.seconds > (most := self.settings.inspected_seconds):
             raise PayloadTooLarge(
-                f"the recording lasts {heard.seconds:.1f} s; attention is shown for at most {most:g} s"
+                f"the recording lasts {decoded.seconds:.1f} s; attention is shown for at most {most:g} s"
             )
-        self.metrics.audio_seconds.labels(model.of.name).inc(heard.seconds)
-        costs = [float(len(utterance)) for utterance in heard.utterances]
-        found: list[Translation] = await self.queue.answer(TranscriptionWork(model, request), heard.utterances, costs)
-        segments = heard.segments(found)
+        self.metrics.audio_seconds.labels(model.of.name).inc(decoded.seconds)
+        costs = [float(len(utterance)) for utterance in decoded.utterances]
+        found: list[Translation] = await self.queue.answer(TranscriptionWork(model, request), decoded.utterances, costs)
+        segments = decoded.segments(found)
         if words:
-            spoken = heard.spoken(segments)
+            spoken = decoded.spoken(segments)
             times = await self.queue.answer(WordTimesWork(model), spoken, [float(len(one)) for one, _ in spoken])
-            segments = heard.with_words(segments, times)
-        return Transcribed(heard.seconds, segments, await self._listened(model, heard, segments) if attention else {})
+            segments = decoded.with_words(segments, times)
+        return Transcribed(
+            decoded.seconds, segments, await self._listened(model, decoded, segments) if attention else {}
+        )
 
     async def _listened(
-        self, model: ServedSpeechModel, heard: "RecordingPieces", segments: "list[Segment]"
+        self, model: ServedSpeechModel, decoded: "RecordingPieces", segments: "list[Segment]"
     ) -> dict[int, dict[str, Any]]:
         """Where the decoder listens in each segment that holds sound."""
-        numbers = [heard.times.index(times) for times in heard.heard]
-        pairs = [(utterance, segments[n].text) for n, utterance in zip(numbers, heard.utterances, strict=True)]
+        numbers = [decoded.times.index(times) for times in decoded.audible]
+        pairs = [(utterance, segments[n].text) for n, utterance in zip(numbers, decoded.utterances, strict=True)]
         found = await self.queue.answer(ListeningWork(model), pairs, [float(len(utterance)) for utterance, _ in pairs])
-        times = [{"begin": begin, "end": end} for begin, end in heard.sounds]
+        times = [{"begin": begin, "end": end} for begin, end in decoded.sounds]
         return {n: time | one for n, time, one in zip(numbers, times, found, strict=True)}
 
     async def _decode(self, recording: bytes, trim_quiet: float) -> "RecordingPieces":

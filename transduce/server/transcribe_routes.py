@@ -144,7 +144,7 @@ async def _transcribed(
     """What the model heard."""
     if words and not model.knows_times:
         raise Refusal("this model was trained without CTC and does not know the times of words: ask for segments only")
-    request = model.translator.request(beam=beam, figures="outputs")
+    request = model.translator.request(beam=beam, log_probs="outputs")
     transcribing = service.transcribe(model, recording, request, words=words, attention=attention)
     return await cancel_on_disconnect(http, service.metrics, transcribing)
 

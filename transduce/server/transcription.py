@@ -28,7 +28,7 @@ class ServedSpeechModel:
 
     @staticmethod
     def load(of: Specification, loading: LoadOptions) -> "ServedSpeechModel":
-        """Load a model and let it hear a second of noise, so that the first request reads nothing from its folder."""
+        """Load a model and let it transcribe a second of noise, so that the first request reads nothing from its folder."""
         import torch
 
         from transduce.audio.features import RATE
@@ -38,7 +38,7 @@ class ServedSpeechModel:
         soundfile()  # if it is missing, that is said now and not to the first client
         weights = fingerprint(of.folder, loading)
         translator = Translator.load(of.folder, loading)
-        translator.hear([features_of(torch.randn(RATE))])
+        translator.transcribe([features_of(torch.randn(RATE))])
         return ServedSpeechModel(of, translator, weights)
 
     @property
@@ -92,7 +92,7 @@ class TranscriptionWork:
 
     def __call__(self, utterances: "list[Features]") -> list[Translation]:
         with self.model.lock:
-            return self.model.translator.hear(utterances, self.request)
+            return self.model.translator.transcribe(utterances, self.request)
 
 
 @dataclass(frozen=True)

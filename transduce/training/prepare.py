@@ -336,18 +336,18 @@ def _scan_both(corpora: _Corpora, data: DataConfig) -> _Scans:
 
 def _check_recordings(scanned: _Scans, train: Corpus, start: ModelFolder | None) -> None:
     """Refuse recordings beside texts, be they in the validation data or what the model to start from knows."""
-    heard = scanned.train.audio
-    if not heard and look_like_recordings(scanned.train.sample[0]):
+    recorded = scanned.train.audio
+    if not recorded and look_like_recordings(scanned.train.sample[0]):
         raise DataError(f"{' '.join(train.groups[0])}: the sources are names of recordings: {NAME_COLUMNS}")
-    if heard and train.columns:
+    if recorded and train.columns:
         raise SettingError(
             "data.columns: a table of recordings names its columns in its first line: leave out --columns"
         )
-    if heard != scanned.valid.audio:
-        one, other = ("training", "validation") if heard else ("validation", "training")
+    if recorded != scanned.valid.audio:
+        one, other = ("training", "validation") if recorded else ("validation", "training")
         raise DataError(f"the {one} data names recordings, but the {other} data does not: give two manifests")
-    if start and heard != (start.config.data.task == "speech"):
-        found = "names recordings" if heard else "is text"
+    if start and recorded != (start.config.data.task == "speech"):
+        found = "names recordings" if recorded else "is text"
         raise SettingError(
             f"{start.folder.path}: this model {start.config.data.what_it_does}, and the training data {found}: "
             "leave out --from, or start from a model of the same kind"

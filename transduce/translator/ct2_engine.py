@@ -34,7 +34,7 @@ PATIENCE: dict[str, dict[str, float]] = {"best": {"float32": 4, "rounded": 1.5},
 # Settings of a request; `refusal` looks at the kind of length penalty.
 SUPPORTED = frozenset(
     {
-        *("beam", "n_best", "alpha", "length_penalty", "max_extra", "allow_unknown", "figures"),
+        *("beam", "n_best", "alpha", "length_penalty", "max_extra", "allow_unknown", "log_probs"),
         *("sampling", "temperature", "top_k", "top_p", "seed"),
     }
 )
@@ -247,7 +247,7 @@ class Ct2Engine:
                 "num_hypotheses": outputs,
                 "length_penalty": _power(request),
                 "patience": PATIENCE["best" if outputs == 1 else "lists"][self.rounding],
-                "return_scores": request.beam > 1 or request.figures != "none",
+                "return_scores": request.beam > 1 or request.log_probs != "none",
             }
         lengths = {"max_decoding_length": max(1, limit - 1), "min_decoding_length": 0, "max_input_length": 0}
         # It excludes `<unk>` before the softmax, we after it: log-probabilities differ by the share of `<unk>`.
@@ -289,10 +289,10 @@ class Ct2Engine:
 
     def _must_score(self, job: Job, number: int, found: list[Ct2Output], request: SearchRequest) -> bool:
         """Whether the outputs must be scored again because CTranslate2's own scores are not enough."""
-        if request.figures == "none" and (request.sampling or request.beam == 1):
+        if request.log_probs == "none" and (request.sampling or request.beam == 1):
             return False
         forced, broken_off = bool(job.block.prefixes[number]), not all(one.ended for one in found)
-        return request.figures == "tokens" or request.sampling or forced or broken_off
+        return request.log_probs == "tokens" or request.sampling or forced or broken_off
 
     def _ranked(self, found: list[Hypothesis], request: SearchRequest) -> list[Hypothesis]:
         if request.sampling:

@@ -25,7 +25,17 @@ from transduce.translator.word_search import WordGuide, Words, WordWeights
 # A text is as long as the frames allow, and its score has weights of its own, so neither the length limit nor the length penalty
 # is used. `<unk>` is never written.
 SUPPORTED = frozenset(
-    {"beam", "n_best", "figures", "alpha", "length_penalty", "max_extra", "allow_unknown", "aligned", "replace_unknown"}
+    {
+        "beam",
+        "n_best",
+        "log_probs",
+        "alpha",
+        "length_penalty",
+        "max_extra",
+        "allow_unknown",
+        "aligned",
+        "replace_unknown",
+    }
 )
 _ROWS = 64  # texts that the decoder scores at once
 

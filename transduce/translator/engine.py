@@ -43,7 +43,7 @@ class SearchRequest:
     replace_unknown: bool = False  # whether `<unk>` in an output is replaced by the source word it is aligned with
     # Which log-probabilities are needed: none (texts only), those of whole outputs, or those of each token too. An engine
     # may leave out the others.
-    figures: Literal["none", "outputs", "tokens"] = "tokens"
+    log_probs: Literal["none", "outputs", "tokens"] = "tokens"
 
     def __post_init__(self) -> None:
         for name, (least, most) in LIMITS.items():

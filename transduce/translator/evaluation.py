@@ -125,7 +125,7 @@ def evaluate(
 ) -> Evaluation:
     """Translate the test set and score it with these metrics, or with those of the task."""
     named = _of_task((metrics,) if isinstance(metrics, str) else metrics, translator.config)
-    wanted = (request or translator.request()).but(figures="none")
+    wanted = (request or translator.request()).but(log_probs="none")
     translator.ready(wanted)
     begun = time.perf_counter()
     translations = list(translator.stream(test.sources, wanted))

@@ -18,7 +18,7 @@ class SlotEngine(TorchEngine):
     spares_cores: ClassVar = True
     # Alignments are computed from finished outputs, so slots have nothing to do with them.
     SUPPORTED: ClassVar = frozenset(
-        {"beam", "n_best", "alpha", "length_penalty", "max_extra", "figures", "aligned", "replace_unknown"}
+        {"beam", "n_best", "alpha", "length_penalty", "max_extra", "log_probs", "aligned", "replace_unknown"}
     )
 
     def __init__(
@@ -42,7 +42,7 @@ class SlotEngine(TorchEngine):
             )  # in this thread: the caller may watch the attention of this model
             return
         penalty = length_penalty(request.length_penalty, request.alpha)
-        options = BeamOptions(request.beam, request.n_best, penalty, log_probs=request.figures != "none")
+        options = BeamOptions(request.beam, request.n_best, penalty, log_probs=request.log_probs != "none")
         taken: deque[SearchBlock] = deque()
         for found in self.batcher.stream(self._with_limits(_noted(blocks, taken), request), options):
             taken.popleft().searched(len(found))

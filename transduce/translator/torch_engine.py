@@ -112,8 +112,8 @@ class TorchEngine:
         begin = 0
         while begin < len(order):
             positions = -(-len(sources[order[begin]]) // self.model.config.shortens)
-            hears = self.model.config.shortens > 1
-            in_beams = beam * (min(positions, self.COUNTED) if hears else positions)
+            is_speech = self.model.config.shortens > 1
+            in_beams = beam * (min(positions, self.COUNTED) if is_speech else positions)
             rows = max(1, self.POSITIONS[self.device.kind] // max(positions, in_beams))
             yield order[begin : begin + rows]
             begin += rows

@@ -55,7 +55,7 @@ def transcribe(
         request: Search settings; by default those that the model was trained with.
         words: Whether segments have the times and confidences of their words, which needs a model with a CTC output.
     """
-    if not translator.hears:
+    if not translator.reads_speech:
         raise SettingError("this model translates text, not recordings: use `transduce translate`")
     for file in files:
         try:
@@ -66,7 +66,7 @@ def transcribe(
 
 def _segments(translator: Translator, file: str, request: SearchRequest, words: bool) -> list[Segment]:
     recording = RecordingPieces.of(read_samples(Recording.parse(file)), translator.config.data.trim_quiet)
-    segments = recording.segments(translator.hear(recording.utterances, request))
+    segments = recording.segments(translator.transcribe(recording.utterances, request))
     if not words:
         return segments
     return recording.with_words(segments, [words_of(translator, *pair) for pair in recording.spoken(segments)])
@@ -74,11 +74,11 @@ def _segments(translator: Translator, file: str, request: SearchRequest, words: 
 
 @dataclass(frozen=True)
 class RecordingPieces:
-    """A recording in pieces that a model can hear."""
+    """A recording in pieces that a model can transcribe."""
 
     seconds: float
     times: list[Times]  # of all pieces
-    heard: list[Times]  # of the pieces that hold any sound
+    audible: list[Times]  # of the pieces that hold any sound
     sounds: list[Times]  # of the same pieces, without the quiet at their ends if that is removed
     utterances: list[Features]  # of these sounds
 
@@ -86,24 +86,24 @@ class RecordingPieces:
     def of(samples: Tensor, trim_quiet: float = 0.0) -> "RecordingPieces":
         """The pieces of samples at 16 kHz; quiet ends of pieces are removed by `data.trim_quiet` of the model."""
         times = pieces(samples)
-        heard = [piece for piece in times if not is_silent(samples, *piece)]
-        sounds = [_sound(samples, *piece, trim_quiet) for piece in heard]
+        audible = [piece for piece in times if not is_silent(samples, *piece)]
+        sounds = [_sound(samples, *piece, trim_quiet) for piece in audible]
         utterances = [features_of(samples[round(begin * RATE) : round(end * RATE)]) for begin, end in sounds]
-        return RecordingPieces(len(samples) / RATE, times, heard, sounds, utterances)
+        return RecordingPieces(len(samples) / RATE, times, audible, sounds, utterances)
 
     def segments(self, found: Sequence[Translation]) -> list[Segment]:
         """All pieces with their texts; `found` are those of the pieces that hold sound."""
-        texts = dict(zip(self.heard, found, strict=True))
+        texts = dict(zip(self.audible, found, strict=True))
         return [_segment(*piece, texts.get(piece)) for piece in self.times]
 
     def spoken(self, segments: Sequence[Segment]) -> list[tuple[Features, str]]:
         """The utterances that have a text, with their texts."""
-        features = dict(zip(self.heard, self.utterances, strict=True))
+        features = dict(zip(self.audible, self.utterances, strict=True))
         return [(features[one.begin, one.end], one.text) for one in segments if one.text]
 
     def with_words(self, segments: Sequence[Segment], found: Iterable[Sequence[Word]]) -> list[Segment]:
         """The same segments with their words; `found` are those of what is `spoken`."""
-        words, sounds = iter(found), dict(zip(self.heard, self.sounds, strict=True))
+        words, sounds = iter(found), dict(zip(self.audible, self.sounds, strict=True))
         return [_with_words(one, next(words), sounds[one.begin, one.end][0]) if one.text else one for one in segments]
 
 
@@ -116,10 +116,10 @@ def _sound(samples: Tensor, begin: float, end: float, trim_quiet: float) -> Time
     return (first + inner[0]) / RATE, (first + inner[1]) / RATE
 
 
-def _segment(begin: float, end: float, heard: Translation | None) -> Segment:
-    if heard is None or not heard.outputs:
+def _segment(begin: float, end: float, found: Translation | None) -> Segment:
+    if found is None or not found.outputs:
         return Segment(begin, end, "", 1.0)
-    best = heard.outputs[0]
+    best = found.outputs[0]
     return Segment(begin, end, best.text, math.exp(best.log_probability / max(1, best.length)))
 
 

@@ -76,7 +76,7 @@ class TranslationBuilder:
         needs_alignment = request.aligned or request.replace_unknown
         alignments = self._token_alignments(block, pairs) if needs_alignment else [[]] * len(pairs)
         for (number, one), limit, text, alignment in zip(pairs, limits, texts, alignments, strict=True):
-            texts_only = request.figures == "none" and not alignment
+            texts_only = request.log_probs == "none" and not alignment
             pieces = [] if texts_only else self.vocabularies.target.pieces(one.tokens)
             line = block.lines[number]
             words = word_pairs(self.vocabularies.source.written(line.text), pieces, alignment) if alignment else []

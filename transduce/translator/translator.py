@@ -50,8 +50,8 @@ class Translator:
         self.engines, self.vocabularies, self.config = engines, vocabularies, config
         self.forms = LineForms(config.data, vocabularies.source.language_tags)
         self.sources = FeatureEncoder.of(config.data, vocabularies.source)
-        self.hears = config.data.task == "speech"  # sources are recordings, written as text
-        self.longest_source = UNBOUNDED if self.hears else longest_source(config.model)
+        self.reads_speech = config.data.task == "speech"  # sources are recordings, written as text
+        self.longest_source = UNBOUNDED if self.reads_speech else longest_source(config.model)
         self._on_searched: Searched = unwatched
 
     @staticmethod
@@ -90,7 +90,9 @@ class Translator:
 
     @property
     def _builder(self) -> TranslationBuilder:
-        return TranslationBuilder(self.vocabularies, self.sources, self.engines, self.longest_source, not self.hears)
+        return TranslationBuilder(
+            self.vocabularies, self.sources, self.engines, self.longest_source, not self.reads_speech
+        )
 
     def unknown_in(self, text: str, ids: list[int]) -> int:
         """How many characters or symbols of a source are not in the vocabulary."""
@@ -163,7 +165,7 @@ class Translator:
             >>> transduce.load("runs/en-de").translate(["a sentence"], beam=4)
             ['ein Satz']
         """
-        wanted = (request or self.request()).but(beam=beam, alpha=alpha, figures="none", n_best=1, constrained=False)
+        wanted = (request or self.request()).but(beam=beam, alpha=alpha, log_probs="none", n_best=1, constrained=False)
         if split:
             return [line.text for line in self.stream_split(check_lines(lines), wanted)]
         if wanted.replace_unknown:
@@ -243,16 +245,16 @@ class Translator:
         finally:
             self._on_searched = unwatched
 
-    def hear(self, utterances: Sequence["Features"], request: SearchRequest | None = None) -> list[Translation]:
+    def transcribe(self, utterances: Sequence["Features"], request: SearchRequest | None = None) -> list[Translation]:
         """The texts of utterances that are in memory, given as the features of `transduce.audio.utterances`."""
         wanted = request or self.request()
         engine = self.engines.searching(wanted)
         sources: Sequence[Any] = utterances
         block = SearchBlock(sources, [()] * len(sources))
         lines = [LearnedLine("", "")] * len(sources)
-        heard = LineBlock(lines, sources, list(range(len(lines))), wanted.limits(block, engine.longest))
+        line_block = LineBlock(lines, sources, list(range(len(lines))), wanted.limits(block, engine.longest))
         [found] = engine.stream([block], wanted)
-        return list(self._builder.translations(heard, found, wanted))
+        return list(self._builder.translations(line_block, found, wanted))
 
     def stream_split(
         self,
@@ -346,7 +348,7 @@ class Translator:
 
     def source_ids(self, text: str) -> list[int]:
         """The ids of a line as the model takes them: cut if it is too long, `</s>` last."""
-        if self.hears:
+        if self.reads_speech:
             raise SettingError("this model takes recordings, which have no tokens: use a model that translates text")
         return self._cut(self.sources.encode([self.forms.learned([text])[0].text])[0])
 
@@ -377,7 +379,7 @@ class Translator:
         return self._watched(utterance, [], text)
 
     def _attention(self, source: str, text: str) -> Attention:
-        if self.hears:
+        if self.reads_speech:
             from transduce.translator.word_times import POSITION_SECONDS
 
             seen = self.listening(self._encoded([source])[0], text)
@@ -429,7 +431,7 @@ class Translator:
 
     def _encoded(self, texts: Sequence[str], every_core: bool = False) -> Sequence[Any]:
         """Sources as the model takes them: ids, or the features of the recordings that the texts name."""
-        if not self.hears:
+        if not self.reads_speech:
             return self.sources.encode(texts, every_core)
         from transduce.audio.files import AudioError
         from transduce.audio.utterances import features_of_source
