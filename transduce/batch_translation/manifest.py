@@ -21,7 +21,7 @@ from transduce.translator import LoadOptions, SearchRequest, open_folder
 from transduce.translator.folder import shortlist_digest
 from transduce.translator.inputs import LINES_AT_ONCE
 
-VERSION = 1
+VERSION = 2
 SHARD_ROWS = 100_000
 MOST_ROWS = 10_000_000  # of a shard: what is lost when a worker dies
 
@@ -149,7 +149,7 @@ class Manifest:
 def make_manifest(request: BatchRequest, known: Manifest | None = None) -> Manifest:
     """Read all inputs once, to hash them and to cut them. Files that an earlier manifest knows are not read again."""
     opened = open_folder(request.run)
-    search = (request.search or SearchRequest.of(opened.config.search)).but(figures="none", n_best=1)
+    search = (request.search or SearchRequest.of(opened.config.search)).but(log_probs="none", n_best=1)
     options = {
         name: value
         for name, value in asdict(replace(request.options, say=print)).items()

@@ -113,7 +113,7 @@ def translate_member(member: Member, sources: Sequence[str], search: Search, say
     translator = member.load()
     if member.options.to and not translator.target_languages:
         say(f"{member.path}: translates into one language only, so --to {member.options.to} does not apply to it")
-    request = translator.request(**vars(search)).but(figures="none")
+    request = translator.request(**vars(search)).but(log_probs="none")
     key = ("outputs", translator.digest, translator.forms.tag, request, member.options.engine, member.options.device)
 
     def translate() -> list[str]:

@@ -120,7 +120,7 @@ def time_validation(translator: Translator, pairs: Pairs, texts: TestSet, loss_p
     begun = time.perf_counter()
     if texts.sources:
         limits = reference_lengths(texts, translator.vocabularies.target)
-        request = translator.request(beam=1, figures="none")
+        request = translator.request(beam=1, log_probs="none")
         outputs = [translation.text for translation in translator.stream(texts.sources, request, at_most=limits)]
         score_texts(outputs, texts, translator.config, ter=False, main=main_metric(translator.config.train))
     cross_entropy(translator, pairs, loss_pairs)
@@ -174,7 +174,7 @@ def _bits_per_byte(windows: TextWindows, loss: float) -> Scores:
 
 def _translate(translator: Translator, texts: TestSet, blocks: int, processes: Processes) -> tuple[list[str], int]:
     """The outputs, and how many of them reached the length limit."""
-    request, limits = translator.request(beam=1, figures="none"), output_limits(texts, translator.vocabularies.target)
+    request, limits = translator.request(beam=1, log_probs="none"), output_limits(texts, translator.vocabularies.target)
     parts = np.array_split(np.arange(len(limits)), blocks)
 
     def translate(block: int) -> list[tuple[str, int]]:
