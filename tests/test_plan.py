@@ -126,6 +126,15 @@ def test_the_learning_rate_falls_with_the_time_that_is_left() -> None:
     assert slower.left == pytest.approx((300 - costs.ending - 240) / (300 - costs.ending))
 
 
+def test_the_share_that_is_left_never_rises() -> None:
+    """Even if the end of the run turns out to be cheaper than it seemed; the learning rate follows it."""
+    expensive, cheap = Costs(step=1.0, validation=30.0, checkpoint=1.0), Costs(step=1.0, validation=1.0, checkpoint=1.0)
+    plan = revise(Plan(5, 10, 0, 1.0, 0, 0, False, 10), 100, 110, expensive)
+    assert 0 < plan.left < 0.6
+    assert revise(plan, 101, 111, cheap).left == plan.left
+    assert revise(plan, 200, 210, cheap).left < plan.left
+
+
 def test_a_budget_that_is_over_leaves_no_steps() -> None:
     over = revise(Plan(1, 5, 0, 1.0, 100, 10, False, 10), 50, 61, Costs(0.1, 1, 0.1))
     assert (over.last_step, over.left) == (50, 0.0)

@@ -49,7 +49,7 @@ def test_minutes_are_the_time_of_the_whole_run(reversal: dict[str, str], tmp_pat
     result = run_training(run, reversal, *PLANNED, f"train.minutes={minutes}")
     assert 0.5 < (time.perf_counter() - begun) / (60 * minutes) < 4
     plans = plans_of(run)
-    assert len(plans) > 4  # made, and revised on the way
+    assert len(plans) > 1  # made, and revised on the way; how often is in test_plan.py
     assert plans[-1]["last_step"] == pytest.approx(result.steps, rel=0.5)  # steps vary with what else the machine does
     assert [plan["left"] for plan in plans] == sorted((plan["left"] for plan in plans), reverse=True)
     saved = checkpoint.restore(checkpoint.checkpoint_path(RunFolder(run), result.steps)).progress

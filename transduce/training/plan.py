@@ -86,7 +86,7 @@ def revise(plan: Plan, step: int, spent: float, costs: Costs) -> Plan:
     """The plan for the rest of the run, `spent` seconds into the budget."""
     end = end_of_training(plan, costs)
     left = max(0.0, end - spent)
-    share = min(1.0, left / (end - plan.started))
+    share = min(plan.left, left / (end - plan.started))  # never more than before: the learning rate follows it
     pauses = pauses_left(plan.minutes, 1 - share, costs)
     validated = validated_pauses(plan.minutes, costs)
     paused = sum(pause in validated for pause in pauses) * costs.validation + len(pauses) * costs.checkpoint
