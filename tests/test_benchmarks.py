@@ -123,6 +123,7 @@ def test_the_logs_of_eole_and_opennmt_are_read(monkeypatch: pytest.MonkeyPatch) 
     sys.modules.pop("rnn_peers")
 
 
+@pytest.mark.slow
 def test_speech_models_are_measured_beside_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """Toy sizes: everything that the script does on a CPU, once."""
     pytest.importorskip("transformers", reason="transformers is not installed")

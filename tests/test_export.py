@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -151,7 +153,7 @@ def test_a_program_without_us_loads_the_folder(norm: str, tmp_path: Path) -> Non
     assert (settings["dropout"], settings["attention_dropout"]) == (0.2, 0.05)
 
 
-@pytest.mark.numerics
+@pytest.mark.slow
 @needs_transformers
 def test_a_trained_model_in_a_program_without_us(tmp_path: Path) -> None:
     """Characters to words, two vocabularies, pre-norm."""
@@ -444,17 +446,17 @@ def test_an_export_that_cannot_be_written_names_the_place_asked_for(tmp_path: Pa
 
 
 @needs_transformers
-def test_an_export_that_is_stopped_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_an_export_that_is_stopped_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """SIGTERM while it is being verified."""
-    code = (
-        "import os, signal, sys\n"
-        "from transduce.cli import main\n"
-        "from transduce.exchange import exporting\n"
-        "exporting.verify = lambda *a: os.kill(os.getpid(), signal.SIGTERM) or signal.pause()\n"
-        f"sys.exit(main(['export', {str(FROZEN)!r}, 'there', '--to', 'hf', '--threads', '1']))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 143, done.stderr
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(exporting, "verify", lambda *_: os.kill(os.getpid(), signal.SIGTERM) or signal.pause())
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        with pytest.raises(SystemExit) as ended:
+            main(["export", str(FROZEN), "there", "--to", "hf", "--threads", "1"])
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert ended.value.code == 143
     assert not list(tmp_path.iterdir())
 
 

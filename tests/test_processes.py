@@ -124,14 +124,15 @@ def straight(pairs: dict[str, str], tmp_path_factory: pytest.TempPathFactory) ->
     return alone(tmp_path_factory.mktemp("runs") / "straight", pairs)
 
 
-def test_four_processes_go_on_where_one_was_to_the_same_weights(
-    straight: dict[str, str], pairs: dict[str, str], tmp_path: Path
+@pytest.mark.parametrize("processes", [2, pytest.param(4, marks=pytest.mark.slow)])
+def test_several_processes_go_on_where_one_was_to_the_same_weights(
+    straight: dict[str, str], pairs: dict[str, str], tmp_path: Path, processes: int
 ) -> None:
     alone(tmp_path / "run", pairs, 4)
-    printed = finished(torchrun(tmp_path / "run", pairs, 4, STEPS))
+    printed = finished(torchrun(tmp_path / "run", pairs, processes, STEPS))
     assert hashes(tmp_path / "run") == straight
     assert printed.count("resuming at step 4") == 1  # one log
-    assert "4 processes share each step of 4 shards" in printed
+    assert f"{processes} processes share each step of 4 shards" in printed
 
 
 @pytest.mark.slow

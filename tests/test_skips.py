@@ -71,7 +71,9 @@ def pytest_says(folder: Path, require: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("require", "code"), [("hf", 0), ("browser,hf", 1), ("chrome", 4)])
+@pytest.mark.parametrize(
+    ("require", "code"), [pytest.param("hf", 0, marks=pytest.mark.slow), ("browser,hf", 1), ("chrome", 4)]
+)
 def test_pytest_ends_by_saying_what_was_skipped(require: str, code: int, tmp_path: Path) -> None:
     done = pytest_says(tmp_path, require)
     assert done.returncode == code, done.stdout + done.stderr

@@ -95,7 +95,9 @@ def test_what_is_taken_away_is_gone(python: Python) -> None:
     assert python(everything, "-c", CHECK).split() == ["spawn"]
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize(
+    "system", ["macOS, or another C library", pytest.param("no CTranslate2", marks=pytest.mark.slow)]
+)
 def test_training_and_translating_work_on_other_systems(system: str, python: Python) -> None:
     gone = SYSTEMS[system]
     write_pairs(python.folder / "pairs.tsv")

@@ -74,8 +74,8 @@ def test_weights_resume_to_the_same(
     straight, stopped = tmp_path / "straight", tmp_path / "stopped"
     assert main(options("straight", 24)) == 0
     said = capfd.readouterr().err
-    for steps in (10, 24):
-        subprocess.run([sys.executable, "-m", "transduce", *options("stopped", steps)], check=True)
+    subprocess.run([sys.executable, "-m", "transduce", *options("stopped", 10)], check=True)
+    assert main(options("stopped", 24)) == 0
     assert "% of an epoch" in said
     assert f"corpus 2 ({Path(corpora[3]).name}): 0 pairs x 1 = 0.0 % of an epoch" in " ".join(said.split())
     last = [checkpoint.restore(checkpoint.checkpoint_path(RunFolder(folder), 24)) for folder in (straight, stopped)]
