@@ -101,12 +101,23 @@ def test_a_text_is_generated_while_one_watches(page: Page, address: str) -> None
     assert len(texts) == 1, "without sampling, the text is always the same"
 
 
+# Clicks Stop as soon as the first piece of text is on the page: by then, a click from outside may be too late.
+STOP_AT_FIRST_TEXT = """() => {
+  const stop = [...document.querySelectorAll("#generate button")].find((button) => button.textContent === "Stop");
+  const stopped = new MutationObserver(() => (stopped.disconnect(), stop.click()));
+  stopped.observe(document.querySelector("#generate .written"), { characterData: true, subtree: true });
+}"""
+
+
 def test_a_generation_can_be_stopped(page: Page, address: str) -> None:
     choose(page, address, "stories", "generate")
     page.fill("#max-tokens", "1000")
+    page.uncheck("#sampling")
+    page.evaluate(STOP_AT_FIRST_TEXT)
     page.click("#generate button:has-text('Generate')")
-    page.click("#generate button:has-text('Stop')")
+    page.wait_for_selector("#generate .written:not(:empty)")
     page.wait_for_selector("#generate button:has-text('Generate'):visible")
+    assert 0 < len(page.inner_text("#generate .written")) < 1000, "a character for each token"
     assert page.inner_text("#generate .hint") == ""
     assert page.is_hidden("#message")
 
