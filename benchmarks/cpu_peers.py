@@ -42,7 +42,7 @@ from facts import default_data, write_result
 
 from transduce.data.batches import Batching
 from transduce.text import Vocabulary
-from transduce.training.loop import POSITIONS
+from transduce.training.layout import POSITIONS
 
 HERE = Path(__file__).parent
 SHAPES = {

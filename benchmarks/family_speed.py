@@ -45,7 +45,7 @@ from transduce.translator.torch_engine import TorchEngine
 
 IDS = {"published": 32_000, "fitted": 10_000}  # of the vocabulary
 TOKENS = {"published": 25_000, "fitted": 4_096}  # target tokens of a step
-POSITIONS = {"cpu": 2_048, "cuda": 131_072}  # as in transduce/training/loop.py
+POSITIONS = {"cpu": 2_048, "cuda": 131_072}  # as in transduce/training/layout.py
 STEPS = {"cpu": 3, "cuda": 12}  # distinct steps that are repeated
 LINES = {"cpu": 16, "cuda": 2_048}  # that are translated at once
 FILES = {"cpu": "cpu", "cuda": "gpu"}

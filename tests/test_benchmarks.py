@@ -38,7 +38,7 @@ def test_a_benchmark_imports_what_there_is(script: Path) -> None:
 
 def test_the_imports_of_benchmarks_are_found() -> None:
     found = {one for script in SCRIPTS for one in imports_of_the_package(script)}
-    assert ("transduce.training.loop", "POSITIONS") in found
+    assert ("transduce.training.layout", "POSITIONS") in found
     assert len(found) > 50
 
 

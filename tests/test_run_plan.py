@@ -130,7 +130,7 @@ def test_a_validation_is_timed_on_as_many_lines_as_take_a_while(
         asked.append(len(texts.sources))
         return 0.1 + seconds_per_line * len(texts.sources)
 
-    monkeypatch.setattr("transduce.training.loop.time_validation", seconds)
+    monkeypatch.setattr("transduce.training.timing.time_validation", seconds)
     given = {"train": files["train"], "valid": files["train"], "settings": [*SMALL, "data.references=separate"]}
     planned = transduce.plan(**given, steps=24, quiet=True)  # type: ignore[arg-type]
     assert max(asked) == timed

@@ -111,11 +111,11 @@ def test_weights_say_what_an_epoch_is_made_of(reversal: dict[str, str], corpora:
         "100 pairs x 9 = 75.0 % of an epoch",
     ]
     assert (
-        [p.tolist() for p in plain.windows.passes(3, 0)]
-        == [p.tolist() for p in ones.windows.passes(3, 0)]
+        [p.tolist() for p in plain.layout.windows.passes(3, 0)]
+        == [p.tolist() for p in ones.layout.windows.passes(3, 0)]
         == [list(range(400))]
     )
-    assert mixed.steps_per_epoch == pytest.approx(3 * plain.steps_per_epoch, rel=0.1)
+    assert mixed.layout.steps_per_epoch == pytest.approx(3 * plain.layout.steps_per_epoch, rel=0.1)
 
 
 def test_weights_may_not_change(reversal: dict[str, str], corpora: list[str], tmp_path: Path) -> None:

@@ -9,25 +9,20 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from itertools import islice
 from typing import Any
 
 import numpy as np
 import torch
 
 from transduce.checkpoint import RunFolder
-from transduce.data import Windows
-from transduce.data.batches import Batching, Planner, padding_share
-from transduce.data.buckets import Bucketing
-from transduce.data.pages import Paging
-from transduce.data.windows import usual_window
 from transduce.device import Device
-from transduce.errors import SettingError, TrainingError
+from transduce.errors import TrainingError
 from transduce.model import Model, has_running_statistics
 from transduce.threads import prefetch
 from transduce.training.checkpoint_manager import CheckpointManager
 from transduce.training.clock import Clock
-from transduce.training.feed import PREFETCHED_STEPS, Place, StepBatches, TrainingData, step_batches, step_work
+from transduce.training.feed import PREFETCHED_STEPS, Place, StepBatches, TrainingData, step_batches
+from transduce.training.layout import CAPTURED, BatchLayout
 from transduce.training.plan import Costs, Plan, revise
 from transduce.training.planning import memory_before_training, plan_of
 from transduce.training.processes import Alone, Processes
@@ -40,26 +35,18 @@ from transduce.training.sharded_update import ShardedUpdate
 from transduce.training.shards import Share
 from transduce.training.state import TrainingState
 from transduce.training.stopping import Stopped, StopSignals
+from transduce.training.timing import step_seconds, validation_seconds
 from transduce.training.update import GraphedUpdate, PlainUpdate, TwinUpdate, Update
 from transduce.training.validation import (
     LOSS_PAIRS,
     ValidationResult,
     describe_validation,
     ranks_by_loss,
-    time_validation,
     validate,
 )
 from transduce.translator import Translator, load_weights
 from transduce.translator.evaluation import TestSet
 
-CAPTURED = ("pages", "buckets")  # layouts of few shapes
-POSITIONS = {"cpu": 2_048, "cuda": 131_072}  # per side and batch; on a CPU, what fits its caches is fastest
-TIMED_BATCHES = 3  # the fastest one counts: the first ones allocate memory
-TIMED_STEPS, ENOUGH_SECONDS = 8, 1.0  # on a CPU, so many steps are timed, or as many as take this long
-TIMED_LINES, MORE_LINES = (
-    32,
-    4,
-)  # a validation is timed on so many lines, and then on so many times more until it takes long enough
 VALIDATING_SECONDS = 0.5  # long enough for the plan that `train` prints
 BYTES_PER_SECOND = 2e8  # writing to disk: an estimate until the first checkpoint is saved
 CLOSING_SECONDS = {"cpu": 2.0, "cuda": 5.0}  # to write the model card and the curves, and to exit
@@ -95,14 +82,12 @@ class Trainer:
         self.schedule = make_schedule(training_data.config)
         self.checkpoints = CheckpointManager(folder, self.config, training_data.vocabularies, reporter, processes)
         self.progress = self.checkpoints.restore(self.state)
-        self.planner = self._make_planner()
+        self.layout = BatchLayout(training_data, self.model, device, self.progress, self.share)
         self.update: Update = self._make_update()
-        self.windows = self._make_windows()
-        self._measure_epoch()
         checkpoint = 12 * self.parameters / BYTES_PER_SECOND
         closing, averages = CLOSING_SECONDS[device.kind], self.config.average > 1
         costs = Costs(step=1.0, validation=0.0, checkpoint=checkpoint, closing=closing, averages=averages)
-        self.clock = Clock(self.config, self.progress, self.steps_per_epoch, costs, command_begun)
+        self.clock = Clock(self.config, self.progress, self.layout.steps_per_epoch, costs, command_begun)
         self.learning_rate = self.gradient_norm = 0.0
 
     def _make_share(self) -> Share | None:
@@ -118,58 +103,6 @@ class Trainer:
             return TrainingState.of(self.model, self.config)
         return ShardedState(self.model, self.config, self.share, self.processes)
 
-    def positions(self, kind: str) -> int:
-        """The most positions per side of a batch, on this device or on another kind of device."""
-        if kind == self.device.kind:
-            return self.progress.positions
-        return self.config.positions_per_microbatch or POSITIONS[kind]
-
-    @property
-    def tokens_per_step(self) -> float:
-        """The mean number of target tokens in a step."""
-        return self.training_data.epoch_size.target_tokens / self.steps_per_epoch
-
-    def _make_planner(self) -> Planner[Any]:
-        """Plan what a GPU can capture, and padded rows on a CPU; a run keeps its layout even if another machine resumes it."""
-        width = self.model.page_width
-        captured = "pages" if width else "buckets" if self.model.captured_in_rows and self.share is None else "padded"
-        by_device = captured if self.device.kind == "cuda" else "padded"
-        layout = by_device if self.config.layout == "auto" else self.config.layout
-        self.progress.layout = layout = self.progress.layout or layout
-        chosen = self.progress.positions or POSITIONS[self.device.kind]
-        self.progress.positions = positions = self.config.positions_per_microbatch or chosen
-        if layout == "padded":
-            return Batching(self.config.tokens_per_batch, positions, self.config.seed)
-        if layout == "buckets":
-            size = self.training_data.epoch_size
-            ratio = size.source_tokens / size.target_tokens
-            return Bucketing(self.config.tokens_per_batch, positions, self.config.seed, ratio)
-        if not width:
-            raise SettingError(
-                f"train.layout = pages: models of the family {self.model.config.family} need train.layout=padded"
-            )
-        packed = not self.training_data.one_per_row
-        return Paging(self.config.tokens_per_batch, positions, self.config.seed, width, self.config.shards, packed)
-
-    def _make_windows(self) -> Windows:
-        """Plan an epoch of a large corpus in windows; a run keeps the size of its windows."""
-        if self.progress.pairs_per_window < 0:
-            self.progress.pairs_per_window = usual_window(self.training_data.mixture)
-        return self.training_data.windows(self.progress.pairs_per_window)
-
-    def _measure_epoch(self) -> None:
-        """The steps, the padding and the largest batch of an epoch, from its first window."""
-        train = self.training_data.first_epoch
-        steps = self.windows.plan(self.planner, train, 0, 0)
-        self.steps_per_epoch, self.padding = len(steps), padding_share(self.planner, steps, train)
-        if self.windows.pairs_per_window:
-            pairs = sum(map(len, self.windows.passes(0, 0)))
-            self.steps_per_epoch = round(len(steps) * self.training_data.epoch_size.pairs / pairs)
-            longest = np.unique([train.source_lengths.argmax(), train.target_lengths.argmax()])
-            steps += self.planner.plan(train, 0, [longest])
-        batches = (batch for step in steps for batch in step)
-        self.largest = max(batches, key=lambda batch: self.planner.positions_of(batch, train))
-
     def _make_update(self) -> Update:
         in_bf16 = self.device.kind == "cuda" and self.device.bf16 and not has_running_statistics(self.model)
         graphed = in_bf16 and self.progress.layout in CAPTURED
@@ -177,7 +110,7 @@ class Trainer:
             shared = self.model, self.state.sliced, self.config, self.device, self.share, self.processes
             if not graphed:
                 return ShardedUpdate(*shared)
-            return ShardedGraphedUpdate(*shared, one_batch=getattr(self.planner, "batches_per_shard", 0) == 1)
+            return ShardedGraphedUpdate(*shared, one_batch=getattr(self.layout.planner, "batches_per_shard", 0) == 1)
         twin = in_bf16 and self.model.page_width is None
         kind = GraphedUpdate if graphed else TwinUpdate if twin else PlainUpdate
         return kind(self.model, self.state.optimizer, self.config, self.device)
@@ -218,7 +151,8 @@ class Trainer:
         """The batches of each step from the current one on."""
         on_gpu = self.device.kind == "cuda"
         here = Place(self.progress.epoch, self.progress.window, self.progress.position)
-        items = step_batches(self.training_data, self.windows, self.planner, here, on_gpu, self.share)
+        layout = self.layout
+        items = step_batches(self.training_data, layout.windows, layout.planner, here, on_gpu, self.share)
         if not on_gpu:
             yield items
         else:
@@ -320,11 +254,11 @@ class Trainer:
         """Try the largest batch first, so that a lack of memory shows now and not in an hour. On a GPU this compiles kernels."""
         begun = time.perf_counter()
         try:
-            self.update.add(self._largest_work()[0], tokens=1)
+            self.update.add(self.layout.largest_work()[0], tokens=1)
         except (MemoryError, RuntimeError) as error:
             if "memory" not in str(error).lower():
                 raise
-            positions = self.planner.positions_of(self.largest, self.training_data.first_epoch)
+            positions = self.layout.positions_of(self.layout.largest)
             raise OutOfMemory(
                 f"out of memory: the largest batch has {positions:,} positions. Start a new run with "
                 f"train.positions_per_microbatch below {positions}, or with a lower data.max_length (these settings cannot "
@@ -335,14 +269,6 @@ class Trainer:
         self.update.measured()
         if self.device.kind == "cuda":
             self.reporter.say(f"GPU kernels ready after {time.perf_counter() - begun:.1f} s")
-
-    def _largest_step(self) -> list[Any]:
-        """A step of the largest batch; with shards in pages, each of them has it."""
-        return [self.largest] * (self.config.shards if self.progress.layout == "pages" else 1)
-
-    def _largest_work(self) -> list[Any]:
-        data, step = self.training_data, self._largest_step()
-        return step_work(data.vocabularies, self.planner, data.first_epoch, step, share=self.share)
 
     # --- a budget in minutes -----------------------------------------------------------------------------------
 
@@ -363,9 +289,8 @@ class Trainer:
 
     def plan_budget(self) -> None:
         """Measure what a step and a validation take, and plan a budget in minutes from that; see also `replan`."""
-        plain = self.device.kind == "cpu" and self.share is None
-        self.clock.costs.step = self._time_first_steps() if plain else self._time_step()
-        self.clock.costs.validation = self.time_validation(VALIDATING_SECONDS)
+        self.clock.costs.step = step_seconds(self)
+        self.clock.costs.validation = validation_seconds(self, VALIDATING_SECONDS)
         if self.config.minutes:  # also on resume: starting again took time
             lines = self.training_data.validation_lines
             plan = self.clock.first_plan(self.clock.costs.validation / lines, lines)
@@ -377,68 +302,6 @@ class Trainer:
             lines = self.training_data.validation_lines
             self.clock.costs.validation *= min(plan.lines, lines) / lines
             self.progress.plan = revise(plan, self.progress.step, spent, self.clock.costs)
-
-    def _time_first_steps(self) -> float:
-        """Seconds per step: those of the gradients of the first steps, which are thrown away.
-
-        On a CPU the largest batch says too little: its long sentences take up to half as much time again for each position.
-        """
-        seconds, tokens = 0.0, 0
-        with self.fed() as fed:
-            for data in islice(fed, TIMED_STEPS):
-                begun = time.perf_counter()
-                for batch in data.batches:
-                    self.update.add(batch, data.target_tokens)
-                self.update.forget()
-                seconds, tokens = seconds + time.perf_counter() - begun, tokens + data.target_tokens
-                if seconds > ENOUGH_SECONDS:
-                    break
-        return seconds / tokens * self.tokens_per_step
-
-    def _time_step(self) -> float:
-        """Seconds per step: those of the largest batch, by how many positions it has and how many a mean step has.
-
-        Positions and not tokens: the widest pages hold few sentences, and most of their positions are padding.
-        """
-        work, seconds = self._largest_work(), []
-        for _ in range(TIMED_BATCHES):
-            begun = time.perf_counter()
-            self.update.add(work[0], tokens=1)
-            self.update.forget()
-            self.update.measured()  # waits for the device
-            seconds.append(time.perf_counter() - begun)
-        pairs, step = self.training_data.first_epoch, self._largest_step()
-        positions = sum(self.planner.positions_of(batch, pairs) for batch in step)
-        return min(seconds) * len(work) * self._positions_per_step / positions
-
-    @property
-    def _positions_per_step(self) -> float:
-        """The mean number of positions on both sides of a step, padding included."""
-        epoch = self.training_data.epoch_size
-        return (epoch.source_tokens + epoch.target_tokens) / (1 - self.padding) / self.steps_per_epoch
-
-    def time_validation(self, enough_seconds: float) -> float:
-        """Seconds per validation of all lines, measured on as many of them as take so long.
-
-        Few lines say too little: they leave most of a batch empty, so that each of them takes several times as long.
-        """
-        texts, pairs = self.training_data.valid_texts, self.training_data.valid
-        if not texts.sources:
-            return time_validation(self.translator, pairs, texts, 0)
-        time_validation(self.translator, pairs, texts.first(TIMED_LINES), TIMED_LINES)  # warms up the engine
-        lines = TIMED_LINES
-        while (seconds := self._time_lines(lines)) < enough_seconds and lines < len(texts.sources):
-            lines *= MORE_LINES
-        return seconds * max(1.0, len(texts.sources) / lines)
-
-    def _time_lines(self, lines: int) -> float:
-        """Seconds to validate so many lines, with their share of the pairs for the loss."""
-        texts, pairs = self.training_data.valid_texts, self.training_data.valid
-        few = texts.first(lines)
-        share = len(few.sources) / len(texts.sources)
-        # A budget in minutes limits the pairs for the loss together with the lines.
-        loss_pairs = LOSS_PAIRS * len(few.sources) if self.config.minutes else len(pairs.source_lengths) * share
-        return time_validation(self.translator, pairs, few, math.ceil(loss_pairs))
 
     def _pause(self, plan: Plan) -> None:
         """Measure the pace, validate if the plan says so, revise the plan, and save a checkpoint."""

@@ -70,8 +70,8 @@ def epoch_figures(trainer: Trainer) -> EpochFigures:
         pairs=epoch.pairs,
         source_tokens=epoch.source_tokens,
         target_tokens=epoch.target_tokens,
-        steps=trainer.steps_per_epoch,
-        padding=trainer.padding,
+        steps=trainer.layout.steps_per_epoch,
+        padding=trainer.layout.padding,
     )
 
 
@@ -116,7 +116,7 @@ def memory_before_training(trainer: Trainer) -> MemoryFigures:
     later = 0 if trainer.progress.step or trainer.device.kind == "cuda" else _optimizer_size(trainer)
     average = 4 * trainer.parameters if trainer.config.ema and not trainer.progress.step else 0
     model = fitted_model(trainer, memory_used(trainer.device) + later + average)
-    return memory_figures(trainer, model, trainer.positions(trainer.device.kind))
+    return memory_figures(trainer, model, trainer.layout.positions(trainer.device.kind))
 
 
 def memory_figures(trainer: Trainer, model: MemoryModel, positions: int) -> MemoryFigures:
@@ -137,13 +137,13 @@ def with_gpus(trainer: Trainer, model: MemoryModel, memory: MemoryFigures) -> Me
     """The figures with those of common GPUs, which follow from a measurement if this device is a GPU."""
     on_gpu = trainer.device.kind == "cuda"
     model = model if on_gpu else _model_on_gpu(trainer)
-    positions = memory.positions_per_microbatch if on_gpu else trainer.positions("cuda")
+    positions = memory.positions_per_microbatch if on_gpu else trainer.layout.positions("cuda")
     return replace(memory, gpus=gpu_fits(model, positions, presets(trainer, model)), gpus_measured=on_gpu)
 
 
 def fitted_model(trainer: Trainer, total: int) -> MemoryModel:
     """The memory model of a run, fitted to the `total` bytes that it took on this device."""
-    model, positions = memory_model(trainer, _mode(trainer)), trainer.positions(trainer.device.kind)
+    model, positions = memory_model(trainer, _mode(trainer)), trainer.layout.positions(trainer.device.kind)
     if trainer.device.kind == "cuda":
         return model.calibrated(positions, total - _decoding_so_far(trainer))
     # The libraries take most of it: everything that is not predicted is counted as theirs.

@@ -4,72 +4,53 @@ Nothing is written into the run folder before everything has been checked. If th
 settings apply, and only budgets and logging may change.
 """
 
-import json
 import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from transduce.checkpoint import RunFolder, steps_saved, write_bytes, write_text
-from transduce.config import Config, DataConfig, DecoderConfig, language_tag, notes_on_old_names, refuse_removed
+from transduce.checkpoint import RunFolder, steps_saved
+from transduce.config import Config, DataConfig, language_tag, notes_on_old_names
 from transduce.data import (
-    Corpus,
-    EmptyCorpus,
-    Mixture,
-    Rules,
     Scan,
-    Store,
-    TextCorpus,
-    TextWindows,
     absolute_setting,
     cache_folder,
     data_warnings,
     describe_columns,
     groups_from_setting,
-    infer_columns,
     learn_vocabularies,
-    open_or_build,
-    read_pairs,
     remember_run,
-    scan,
-    without_pipes,
 )
-from transduce.data.batches import Pairs
 from transduce.data.feature_progress import WatchFeatures, unwatched
 from transduce.data.holding_out import hold_out
-from transduce.data.manifests import NAME_COLUMNS, look_like_recordings
-from transduce.data.scanning import is_empty
-from transduce.errors import DamagedFile, DataError, RunError, SettingError
+from transduce.errors import DataError
 from transduce.memory import peak_resident
 from transduce.text import Vocabularies
 from transduce.training.choices import Say, reads_text, settings_of_new
+from transduce.training.corpora import (
+    Scans,
+    all_files,
+    check_recordings,
+    divided,
+    inferred_settings,
+    open_corpora,
+    scan_and_report,
+    scan_both,
+)
 from transduce.training.early_checks import check_free
 from transduce.training.feed import TrainingData
 from transduce.training.output_limit import fit_output_limit
 from transduce.training.request import RequestedSettings
 from transduce.training.resuming import settings_of_resumed
+from transduce.training.run_files import check_resumable, check_unchanged, write_run
+from transduce.training.stores import store_corpora, store_of
 from transduce.training.warm_up import warming_up
-from transduce.translator import (
-    ModelFolder,
-    longest_target,
-    open_folder,
-    read_config,
-    read_layers,
-    read_vocabularies,
-    write_config,
-)
-from transduce.translator.evaluation import TestSet, merges_references
-
-if TYPE_CHECKING:
-    from transduce.data.speech_store import SpeechStore
+from transduce.translator import ModelFolder, open_folder, read_config, read_vocabularies
 
 LEARNING = "learning the vocabulary"
-NO_TEXTS = TestSet([], [])  # a language model translates nothing
-VALIDATION_SAMPLE = 10_000  # at most this many validation pairs are searched for in the training data
-
 
 Inspect = Callable[[Scan, DataConfig], list[str]]
 
@@ -101,7 +82,7 @@ def prepare(
 ) -> Prepared:
     """Prepare a new run, or the existing one to resume, and write its first files into the folder."""
     prepared = prepare_data(folder, requested, say, begun, inspect, watch)
-    write_run(folder, prepared)
+    write_run(folder, prepared.training_data, prepared.content)
     remember_run(cache_folder(prepared.training_data.config.data.cache), folder.path)
     return prepared
 
@@ -134,14 +115,14 @@ def _prepare_new(
         start = open_folder(requested.start_from) if requested.start_from else None
         data = requested.config.data
         owner = open_folder(data.vocabulary_from) if data.vocabulary_from else start
-        corpora = _corpora(data, Path(scratch), infers=True)
-        for line in [] if reads_text(requested.config) else describe_columns(_all_files(corpora)):
+        corpora = open_corpora(data, Path(scratch), infers=True)
+        for line in [] if reads_text(requested.config) else describe_columns(all_files(corpora)):
             say(line)
         if not data.valid:
-            corpora = _divided(hold_out(corpora.train, say))
-        scanned = _scan(corpora, data, say)
-        _check_recordings(scanned, corpora.train, start)
-        config = settings_of_new(scanned.train, requested, start, owner, _found(corpora, data), say, begun)
+            corpora = divided(hold_out(corpora.train, say))
+        scanned = scan_and_report(corpora, data, say)
+        check_recordings(scanned, corpora.train, start)
+        config = settings_of_new(scanned.train, requested, start, owner, inferred_settings(corpora, data), say, begun)
         for warning in [] if reads_text(config) else _warnings(scanned, config.data, inspect):
             say(warning)
         cache = cache_folder(config.data.cache)
@@ -156,14 +137,11 @@ def _prepare_new(
                 both = _vocabularies_of(owner, config.data, scanned.train.audio)
             else:
                 both = learn_vocabularies(scanned.train, config.data, cache, notify=say)
-            prepared = _prepared(config, both, corpora, scanned, say, watch)
-    training_data = prepared.training_data
+            training_data, about = store_corpora(config, both, corpora, scanned, say, watch)
     if not reads_text(config):
         training_data = _with_output_limit(training_data, requested, say)
     seconds = time.perf_counter() - caching_begun
-    return replace(
-        prepared, training_data=training_data, start=start, caching_seconds=seconds, reading_peak=reading_peak
-    )
+    return Prepared(training_data, start, about, scanned.content, seconds, reading_peak)
 
 
 def _vocabularies_of(owner: ModelFolder, data: DataConfig, audio: bool) -> Vocabularies:
@@ -172,7 +150,7 @@ def _vocabularies_of(owner: ModelFolder, data: DataConfig, audio: bool) -> Vocab
     return Vocabularies(target, target) if data.task == "text" or audio else owner.vocabularies
 
 
-def _warnings(scanned: "_Scans", data: DataConfig, inspect: Inspect) -> list[str]:
+def _warnings(scanned: Scans, data: DataConfig, inspect: Inspect) -> list[str]:
     findings = [] if scanned.train.audio else inspect(scanned.train, data)
     return [*data_warnings(scanned.train, scanned.valid, data), *findings]
 
@@ -199,29 +177,30 @@ def _check_symbols(data: DataConfig, start: ModelFolder) -> None:
 
 def _prepare_resumed(folder: RunFolder, requested: RequestedSettings, say: Say, watch: WatchFeatures) -> Prepared:
     stored = read_config(folder)
-    _check_resumable(folder)
+    check_resumable(folder)
     config = settings_of_resumed(stored, requested, folder.path)
     for line in _moved(stored.data, config.data, requested):
         say(line)
     with tempfile.TemporaryDirectory() as scratch:
-        corpora = _corpora(config.data, Path(scratch))
-        scanned = _scan(corpora, config.data, say)
-        _check_unchanged(folder, scanned, requested)
+        corpora = open_corpora(config.data, Path(scratch))
+        scanned = scan_and_report(corpora, config.data, say)
+        check_unchanged(folder, scanned, requested)
         caching_begun, reading_peak = time.perf_counter(), peak_resident()
         with warming_up(config):
-            prepared = _prepared(config, read_vocabularies(folder, config), corpora, scanned, say, watch)
+            both = read_vocabularies(folder, config)
+            training_data, about = store_corpora(config, both, corpora, scanned, say, watch)
     start_from = "" if steps_saved(folder) else config.train.start_from  # killed before its first checkpoint
     start = open_folder(start_from) if start_from else None
     seconds = time.perf_counter() - caching_begun
-    return replace(prepared, start=start, caching_seconds=seconds, reading_peak=reading_peak)
+    return Prepared(training_data, start, about, scanned.content, seconds, reading_peak)
 
 
 def prepare_elsewhere(config: Config, both: Vocabularies, names: tuple[str, str]) -> tuple[Path, Path]:
     """Prepare the data of a run on another machine: the stores must get these names, which are hashes of their content."""
     with tempfile.TemporaryDirectory() as scratch:
-        corpora = _corpora(config.data, Path(scratch))
-        prepared = _prepared(config, both, corpora, _scan_both(corpora, config.data), lambda text: None)
-    paths = tuple(store_of(pairs).path for pairs in (prepared.training_data.train, prepared.training_data.valid))
+        corpora = open_corpora(config.data, Path(scratch))
+        training_data, _ = store_corpora(config, both, corpora, scan_both(corpora, config.data), lambda text: None)
+    paths = tuple(store_of(pairs).path for pairs in (training_data.train, training_data.valid))
     for path, name, kind in zip(paths, names, ("training", "validation"), strict=True):
         if path.name != name:
             raise DataError(
@@ -229,14 +208,6 @@ def prepare_elsewhere(config: Config, both: Vocabularies, names: tuple[str, str]
                 "all machines need the same files"
             )
     return paths[0], paths[1]
-
-
-def _check_resumable(folder: RunFolder) -> None:
-    """Refuse to resume a run that uses a removed feature; its model can still translate."""
-    try:
-        refuse_removed(read_layers(folder))
-    except SettingError as error:
-        raise RunError(f"{folder.path}: this run cannot be resumed: {error}") from None
 
 
 def _moved(stored: DataConfig, now: DataConfig, requested: RequestedSettings) -> list[str]:
@@ -250,274 +221,7 @@ def _moved(stored: DataConfig, now: DataConfig, requested: RequestedSettings) ->
     return lines
 
 
-@dataclass(frozen=True)
-class _Corpora:
-    train: Corpus
-    valid: Corpus
-
-    @property
-    def divided(self) -> bool:
-        """Whether both are parts of the same files."""
-        return self.train.is_divided
-
-
-@dataclass(frozen=True)
-class _Scans:
-    train: Scan
-    valid: Scan
-
-
-def _corpora(data: DataConfig, scratch: Path, infers: bool = False) -> _Corpora:
-    if not data.train:
-        raise SettingError("no training data: give --train SOURCE TARGET, --train FILE.tsv, or --text FILE")
-    train, valid = groups_from_setting(data.train), groups_from_setting(data.valid)
-    plain = without_pipes((*train, *valid), scratch)
-    if data.task == "text":
-        corpus: Corpus = TextCorpus(plain[: len(train)])
-    else:
-        corpus = replace(Corpus.of(plain[: len(train)], data), tags=data.tags, placeholders=data.placeholders)
-    if infers and not data.layout and data.task != "text":
-        corpus = replace(corpus, columns=infer_columns(plain, data.languages))
-    if valid:
-        return _Corpora(corpus, replace(corpus, groups=plain[len(train) :], tags=data.tags_of_valid))
-    return _divided(replace(corpus, hold_out=data.hold_out, speakers=data.hold_out_speakers))
-
-
-def _all_files(corpora: _Corpora) -> Corpus:
-    """The files of training and validation, to be described together."""
-    return replace(corpora.train, groups=tuple(dict.fromkeys((*corpora.train.groups, *corpora.valid.groups))))
-
-
-def _found(corpora: _Corpora, data: DataConfig) -> dict[str, Any]:
-    """The settings of `data` that were inferred from the files."""
-    columns = corpora.train.columns
-    held_out = {"hold_out": corpora.train.hold_out, "hold_out_speakers": corpora.train.speakers}
-    return {**held_out, **({"columns": columns.setting} if columns and not data.layout else {})}
-
-
-def _divided(corpus: Corpus) -> _Corpora:
-    return _Corpora(corpus, replace(corpus, part="held out"))
-
-
-def _scan(corpora: _Corpora, data: DataConfig, say: Say) -> _Scans:
-    say("reading the data")
-    try:
-        scans = _scan_both(corpora, data)
-    except EmptyCorpus:
-        if not corpora.divided:
-            raise
-        whole = replace(corpora.train, hold_out=0, speakers=())
-        pairs = scan(whole, sample_pairs=1).pairs  # an empty corpus raises an error of its own
-        if isinstance(corpora.train, TextCorpus):
-            raise DataError(
-                f"too little text ({pairs:,} lines) to hold any out for validation: give --valid-text"
-            ) from None
-        raise DataError(
-            f"too few different sources ({pairs:,} pair{'s' * (pairs != 1)}) to hold any out for validation: "
-            "give validation data with --valid"
-        ) from None
-    text = isinstance(corpora.train, TextCorpus)
-    for name, scanned in (("training", scans.train), ("validation", scans.valid)):
-        say(f"{name} data: {scanned.pairs:,} {'lines' if text else 'pairs'}{_oddities(scanned, text)}")
-    return scans
-
-
-def _scan_both(corpora: _Corpora, data: DataConfig) -> _Scans:
-    """Scan the validation data first, because its pairs are then searched for in the training data."""
-    try:
-        valid = scan(corpora.valid, sample_pairs=VALIDATION_SAMPLE)
-    except DataError:
-        scan(corpora.train, sample_pairs=1)  # errors in the training data are reported first
-        raise
-    text = isinstance(corpora.train, TextCorpus)
-    pairs = () if corpora.divided or text else zip(*valid.sample, strict=True)
-    return _Scans(scan(corpora.train, sample_pairs=data.vocabulary_sample, look_for=pairs), valid)
-
-
-def _check_recordings(scanned: _Scans, train: Corpus, start: ModelFolder | None) -> None:
-    """Refuse recordings beside texts, be they in the validation data or what the model to start from knows."""
-    recorded = scanned.train.audio
-    if not recorded and look_like_recordings(scanned.train.sample[0]):
-        raise DataError(f"{' '.join(train.groups[0])}: the sources are names of recordings: {NAME_COLUMNS}")
-    if recorded and train.columns:
-        raise SettingError(
-            "data.columns: a table of recordings names its columns in its first line: leave out --columns"
-        )
-    if recorded != scanned.valid.audio:
-        one, other = ("training", "validation") if recorded else ("validation", "training")
-        raise DataError(f"the {one} data names recordings, but the {other} data does not: give two manifests")
-    if start and recorded != (start.config.data.task == "speech"):
-        found = "names recordings" if recorded else "is text"
-        raise SettingError(
-            f"{start.folder.path}: this model {start.config.data.what_it_does}, and the training data {found}: "
-            "leave out --from, or start from a model of the same kind"
-        )
-
-
-def _oddities(scanned: Scan, text: bool) -> str:
-    of_pairs = {"empty": scanned.empty, "source equal to target": scanned.identical}
-    counts = {
-        **({} if text else of_pairs),
-        "carriage returns removed": scanned.carriage_returns,
-        "byte order marks removed": scanned.byte_order_marks,
-        "blank lines skipped": scanned.blank,
-    }
-    return "".join(f", {count:,} {what}" for what, count in counts.items() if count)
-
-
-def _stores(
-    config: Config, both: Vocabularies, corpora: _Corpora, scanned: _Scans, say: Say
-) -> "tuple[Store | SpeechStore, Store | SpeechStore]":
-    cache = cache_folder(config.data.cache)
-    measured = Rules.for_validation(longest_target(config.model), config.data.holds_out)
-    train = open_or_build(corpora.train, scanned.train, both, Rules.for_training(config.data), cache, notify=say)
-    return train, open_or_build(corpora.valid, scanned.valid, both, measured, cache, notify=say)
-
-
-def _speech_stores(
-    config: Config, both: Vocabularies, corpora: _Corpora, scanned: _Scans, say: Say, watch: WatchFeatures
-) -> "tuple[Store | SpeechStore, Store | SpeechStore]":
-    from transduce.data.speech_store import SpeechRules, hours_of, open_or_build_speech
-
-    cache, rules = cache_folder(config.data.cache), SpeechRules.for_training(config.data)
-    measured = SpeechRules.for_validation(longest_target(config.model), config.data.trim_quiet)
-    train = open_or_build_speech(corpora.train, scanned.train, both.target, rules, cache, notify=say, watch=watch)
-    valid = open_or_build_speech(corpora.valid, scanned.valid, both.target, measured, cache, notify=say, watch=watch)
-    say(f"{hours_of(train):.2f} hours of training and {hours_of(valid):.2f} hours of validation recordings")
-    return train, valid
-
-
-def _prepared(
-    config: Config,
-    both: Vocabularies,
-    corpora: _Corpora,
-    scanned: _Scans,
-    say: Say,
-    watch: WatchFeatures = unwatched,
-) -> Prepared:
-    if isinstance(corpora.train, TextCorpus):
-        return _prepared_text(config, both, corpora, scanned, say)
-    if scanned.train.audio:
-        train, valid = _speech_stores(config, both, corpora, scanned, say, watch)
-    else:
-        train, valid = _stores(config, both, corpora, scanned, say)
-    mixture = Mixture.of(train.groups, config.data.weights)
-    mixture.check()
-    names = [" ".join(Path(file).name for file in group) for group in groups_from_setting(config.data.train)]
-    about = [
-        f"training: {train.summary()}",
-        *(mixture.summary(names) if len(names) > 1 or config.data.weights else []),
-        f"validation: {valid.summary()}",
-    ]
-    for line in [*about, *train.report.warnings()]:
-        say(line)
-    sources, targets = _validation_texts(corpora)
-    merged = merges_references(config, sources)
-    texts = TestSet.of(sources, targets, limit=config.train.validate_lines, merged=merged)
-    return Prepared(
-        training_data=TrainingData(config, both, train, valid, texts),
-        start=None,
-        about_data=about,
-        content={"train": scanned.train.content, "valid": scanned.valid.content},
-    )
-
-
-def _validation_texts(corpora: _Corpora) -> tuple[list[str], list[str]]:
-    """The validation pairs as texts. Given files are scored as they are; of held-out pairs, empty ones are left out."""
-    sources, targets = read_pairs(replace(corpora.valid, placeholders=()))  # the translator masks and restores them
-    if not corpora.divided:
-        return sources, targets
-    pairs = [pair for pair in zip(sources, targets, strict=True) if not is_empty(*pair)]
-    return [source for source, _ in pairs], [target for _, target in pairs]
-
-
-def _prepared_text(config: Config, both: Vocabularies, corpora: _Corpora, scanned: _Scans, say: Say) -> Prepared:
-    """The same for a language model, which keeps every line."""
-    cache = cache_folder(config.data.cache)
-    train = open_or_build(corpora.train, scanned.train, both, Rules(), cache, notify=say)
-    valid = open_or_build(corpora.valid, scanned.valid, both, Rules(), cache, notify=say)
-    about = [f"training: {train.report.text_summary()}", f"validation: {valid.report.text_summary()}"]
-    for line in [*about, *train.report.warnings()]:
-        say(line)
-    return Prepared(
-        training_data=TrainingData(
-            config, both, training_pairs(config, train), validation_pairs(config, valid), NO_TEXTS
-        ),
-        start=None,
-        about_data=about,
-        content={"train": scanned.train.content, "valid": scanned.valid.content},
-    )
-
-
-def training_pairs(config: Config, store: Store) -> Pairs:
-    """The training pairs in a store; of a text, the windows of the first epoch."""
-    return (
-        validation_pairs(config, store)
-        if not reads_text(config)
-        else _windows(config, store).at_epoch(config.train.seed, 0)
-    )
-
-
-def validation_pairs(config: Config, store: Store) -> Pairs:
-    return _windows(config, store) if reads_text(config) else store
-
-
-def _windows(config: Config, store: Store) -> TextWindows:
-    assert isinstance(config.model, DecoderConfig), "settings are checked before data are read"
-    return TextWindows(store, config.model.context, config.data.documents)
-
-
-def store_of(pairs: Pairs) -> Store:
-    """The store that pairs, or windows of text, are read from."""
-    store = pairs.store if isinstance(pairs, TextWindows) else pairs
-    if not isinstance(store, Store):
-        raise SettingError("speech models are trained by one process: run the command without torchrun")
-    return store
-
-
 def _with_output_limit(training_data: TrainingData, requested: RequestedSettings, say: Say) -> TrainingData:
     as_requested = any("max_extra" in layer.get("search", {}) for layer in requested.layers)
     lengths = training_data.train.source_lengths, training_data.train.target_lengths
     return replace(training_data, config=fit_output_limit(training_data.config, *lengths, as_requested, say))
-
-
-def write_run(folder: RunFolder, prepared: Prepared) -> None:
-    """Write the first files of a new run, or the changed settings of a resumed one."""
-    config = prepared.training_data.config
-    if not folder.config.exists():
-        _write_folder(folder, config, prepared)
-    elif config != read_config(folder):
-        write_config(folder, config)
-
-
-def _write_folder(folder: RunFolder, config: Config, prepared: Prepared) -> None:
-    """Write the configuration last: a folder without one is not a run yet."""
-    folder.path.mkdir(parents=True, exist_ok=True)
-    both = prepared.training_data.vocabularies
-    if config.data.joint:
-        write_bytes(folder.vocabulary("joint"), both.source.model)
-    else:
-        write_bytes(folder.vocabulary("source"), both.source.model)
-        write_bytes(folder.vocabulary("target"), both.target.model)
-    write_text(folder.data, json.dumps(prepared.content) + "\n")
-    write_config(folder, config)
-
-
-def _check_unchanged(folder: RunFolder, scanned: _Scans, requested: RequestedSettings) -> None:
-    try:
-        known = json.loads(folder.data.read_text(encoding="utf-8"))
-        known = {name: known[name] for name in ("train", "valid")}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DamagedFile(
-            f"{folder.data}: cannot be read ({error}); without this file the run cannot be resumed"
-        ) from None
-    for name, kind, now in (
-        ("train", "training", scanned.train.content),
-        ("valid", "validation", scanned.valid.content),
-    ):
-        if known[name] != now:
-            option = requested.typed.get(f"data.{name}", "")
-            remedy = f"leave out {option.split()[0]} to resume the run with its own data, or " if option else ""
-            raise DataError(
-                f"{folder.path}: {f'{option}: ' if option else ''}the {kind} data has changed since this run started: {remedy}use a new folder"
-            )

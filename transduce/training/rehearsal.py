@@ -16,7 +16,8 @@ from transduce.checkpoint import RunFolder
 from transduce.device import choose_device
 from transduce.memory import restart_peak
 from transduce.training.card import draw_curves
-from transduce.training.loop import POSITIONS, OutOfMemory, Trainer
+from transduce.training.layout import POSITIONS
+from transduce.training.loop import OutOfMemory, Trainer
 from transduce.training.planning import fitted_model, memory_figures, memory_used, plan_of, with_gpus
 from transduce.training.prepare import Inspect, Prepared, no_findings, prepare_data
 from transduce.training.report import MetricsLogger, Reporter, SilentReporter
@@ -25,6 +26,7 @@ from transduce.training.resuming import for_run
 from transduce.training.run import make_trainer
 from transduce.training.run_plan import RunPlan
 from transduce.training.scaling import Budget, Cluster, ClusterFigures, Steps, cluster_figures
+from transduce.training.timing import validation_seconds
 from transduce.training.together import for_processes
 
 STEPS, WARM_UP_STEPS = 12, 2
@@ -66,11 +68,11 @@ def _on_cluster(cluster: Cluster, trainer: Trainer, planned: RunPlan) -> Cluster
     budget, config = planned.budget, trainer.config
     steps = Steps(
         parameters=trainer.parameters,
-        tokens=trainer.tokens_per_step,
+        tokens=trainer.layout.tokens_per_step,
         step_seconds=budget.step_seconds,
         measured=trainer.device.kind == "cuda",
         shards=config.shards,
-        sends_bf16=config.tokens_per_batch <= config.shards * trainer.positions("cuda"),
+        sends_bf16=config.tokens_per_batch <= config.shards * trainer.layout.positions("cuda"),
     )
     left = Budget(
         steps=budget.steps,
@@ -87,7 +89,7 @@ def _trainer_that_fits(folder: RunFolder, prepared: Prepared, reporter: Reporter
     try:
         trainer.try_largest()
     except OutOfMemory:
-        positions = trainer.positions(trainer.device.kind) // 2
+        positions = trainer.layout.positions(trainer.device.kind) // 2
         if positions < SMALLEST_TRY:
             raise
         reporter.say(f"out of memory: trying microbatches of {positions:,} positions")
@@ -104,13 +106,13 @@ def _rehearsed(trainer: Trainer, prepared: Prepared, scratch: Path, reporter: Re
     asked = prepared.training_data.config.train
     changed = trainer.config.positions_per_microbatch != asked.positions_per_microbatch
     kind = trainer.device.kind
-    positions = asked.positions_per_microbatch or POSITIONS[kind] if changed else trainer.positions(kind)
+    positions = asked.positions_per_microbatch or POSITIONS[kind] if changed else trainer.layout.positions(kind)
     trainer.plan_budget()
     starting, costs = trainer.clock.spent - trainer.progress.spent, trainer.clock.costs
     if trainer.clock.forecast().steps:
         reporter.say(f"measuring {STEPS} steps, a validation and a checkpoint")
         costs.step = seconds_per_step(trainer)
-        costs.validation = trainer.time_validation(VALIDATING_SECONDS)
+        costs.validation = validation_seconds(trainer, VALIDATING_SECONDS)
         costs.checkpoint = seconds_per_checkpoint(trainer, scratch)
         costs.closing = seconds_to_close(trainer, RunFolder(scratch))
         trainer.replan(starting + trainer.progress.spent)
@@ -138,7 +140,7 @@ def seconds_per_step(trainer: Trainer) -> float:
             if time.perf_counter() > ended:
                 break
         trainer.update.measured()
-    return (time.perf_counter() - begun) / tokens * trainer.tokens_per_step
+    return (time.perf_counter() - begun) / tokens * trainer.layout.tokens_per_step
 
 
 def seconds_per_checkpoint(trainer: Trainer, scratch: Path) -> float:

@@ -104,7 +104,7 @@ def make_trainer(
     trainer = Trainer(folder, training_data, model, device, reporter, begun, processes)
     reporter.say(
         f"model: {trainer.parameters / 1e6:.2f} M parameters on {device.name}{', bf16' if device.bf16 else ''}; "
-        f"{trainer.steps_per_epoch:,} steps per epoch, {100 * trainer.padding:.1f} % padding"
+        f"{trainer.layout.steps_per_epoch:,} steps per epoch, {100 * trainer.layout.padding:.1f} % padding"
     )
     if device.kind == "cuda" and config.train.shards == 1 and not trainer.progress.step:
         reporter.say(

@@ -23,16 +23,7 @@ from transduce.run_lock import alone_in
 from transduce.text import Vocabularies, Vocabulary
 from transduce.training.feed import TrainingData
 from transduce.training.joined import Joined, Lost
-from transduce.training.prepare import (
-    Inspect,
-    Prepared,
-    no_findings,
-    prepare,
-    prepare_elsewhere,
-    store_of,
-    training_pairs,
-    validation_pairs,
-)
+from transduce.training.prepare import Inspect, Prepared, no_findings, prepare, prepare_elsewhere
 from transduce.training.processes import Processes
 from transduce.training.rendezvous import Launch, Meeting, OwnError
 from transduce.training.report import Reporter, SilentReporter
@@ -40,6 +31,7 @@ from transduce.training.request import RequestedSettings
 from transduce.training.result import Result
 from transduce.training.shared_samples import SharedSamples
 from transduce.training.stopping import Stopped
+from transduce.training.stores import store_of, training_pairs, validation_pairs
 from transduce.translator.evaluation import TestSet
 
 LOCK_TIMEOUT_S = 60.0  # for processes of an earlier start to end, if torchrun itself was killed
