@@ -10,9 +10,10 @@ import torch
 from numpy.typing import NDArray
 
 from transduce.audio.features import BINS, RATE, log_mel
-from transduce.audio.files import AudioError, check_header, read_samples
+from transduce.audio.files import check_header, read_samples
 from transduce.audio.recording import Recording
 from transduce.audio.resampling import resample
+from transduce.audio.soundfiles import AudioError
 from transduce.audio.truncation import truncation
 from transduce.errors import MissingExtra
 

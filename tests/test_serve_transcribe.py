@@ -84,7 +84,7 @@ def test_a_recording_in_the_body_and_in_a_form_have_the_same_text(client: Client
     raw = client("POST", "/v1/transcribe", content=WAV, headers={"content-type": "audio/wav"})
     answer = TranscribeAnswer.model_validate_json(raw.content, strict=True)
     translator = service.models.speech("").translator
-    heard = RecordingPieces.of(decode(WAV, LIMITS))
+    heard = RecordingPieces.of(decode(WAV, LIMITS).resampled())
     expected = heard.segments(translator.transcribe(heard.utterances, translator.request(log_probs="outputs")))
     assert answer.text == expected[0].text
     assert answer.segments[0].confidence == pytest.approx(expected[0].confidence)
@@ -106,7 +106,7 @@ def test_long_recordings_are_pieces_of_one_job(client: Client, monkeypatch: pyte
 
 def test_the_beam_is_the_one_that_was_requested(client: Client, service: Service) -> None:
     translator = service.models.speech("").translator
-    utterances = RecordingPieces.of(decode(WAV, LIMITS)).utterances
+    utterances = RecordingPieces.of(decode(WAV, LIMITS).resampled()).utterances
     for beam in (1, 4):
         found = client("POST", f"/v1/transcribe?model=talks&beam={beam}", content=WAV).json()["text"]
         assert found == translator.transcribe(utterances, translator.request(beam=beam))[0].outputs[0].text
@@ -164,7 +164,7 @@ def several_words(monkeypatch: pytest.MonkeyPatch) -> None:
 def heard_with_words(service: Service) -> Transcript:
     """What `transduce transcribe` makes of the recording."""
     translator = service.models.speech("").translator
-    heard = RecordingPieces.of(decode(WAV, LIMITS))
+    heard = RecordingPieces.of(decode(WAV, LIMITS).resampled())
     segments = heard.segments(translator.transcribe(heard.utterances, translator.request(log_probs="outputs")))
     found = [words_of(translator, *pair) for pair in heard.spoken(segments)]
     return Transcript("", heard.with_words(segments, found))
@@ -257,7 +257,9 @@ def test_every_type_is_decoded_from_memory_as_from_a_file(
     content = encoded(sound(0.5, rate, channels), rate, kind, subtype)
     assert type_of(content) == {"WAV": "wav", "FLAC": "flac", "OGG": "ogg", "MP3": "mp3"}[kind]
     (tmp_path / "a").write_bytes(content)
-    np.testing.assert_allclose(decode(content, LIMITS), read_samples(Recording(str(tmp_path / "a"))), atol=1e-6)
+    np.testing.assert_allclose(
+        decode(content, LIMITS).resampled(), read_samples(Recording(str(tmp_path / "a"))), atol=1e-6
+    )
 
 
 # --- limits ----------------------------------------------------------------------------------------------------
@@ -446,7 +448,7 @@ def test_damaged_recordings_never_break_the_server() -> None:
     draw, outcomes = random.Random(1), []
     for _ in range(300):
         try:
-            found = len(decode(damaged(draw), LIMITS)) <= 60 * RATE + 1
+            found = len(decode(damaged(draw), LIMITS).resampled()) <= 60 * RATE + 1
             outcomes.append("decoded" if found else "too much")
         except UploadError as error:
             outcomes.append("several lines" if "\n" in str(error) else error.reason)

@@ -1,6 +1,6 @@
 """Recordings as samples: any file that libsndfile reads (wav, flac, ogg, opus, mp3), at 16 kHz, with one channel.
 
-Needs the package soundfile, the extra `speech`. Every error is one line that names the file.
+Every error is one line that names the file.
 """
 
 import os
@@ -15,18 +15,8 @@ from torch import Tensor
 from transduce.audio.features import RATE
 from transduce.audio.recording import Recording
 from transduce.audio.resampling import resample
+from transduce.audio.soundfiles import SHORTEST_SECONDS, AudioError, soundfile
 from transduce.audio.truncation import truncation
-from transduce.errors import DataError, MissingExtra
-
-SHORTEST_SECONDS = 0.05  # two positions of the encoder
-
-
-class AudioError(DataError):
-    """A recording that cannot be used. `reason` says why in a few words, so that such recordings can be counted."""
-
-    def __init__(self, recording: Recording, reason: str, message: str) -> None:
-        super().__init__(f"{recording.path}: {message}")
-        self.recording, self.reason = recording, reason
 
 
 def read_samples(recording: Recording, longest_seconds: float = 0.0) -> Tensor:
@@ -43,15 +33,6 @@ def check_header(recording: Recording) -> None:
     with _opened(recording) as file:
         begin, end = _part(recording, file.samplerate, file.frames)
         _check_shortest(recording, end - begin, file.samplerate)
-
-
-def soundfile() -> Any:
-    """The package, which is imported only where recordings are read."""
-    try:
-        import soundfile as package
-    except ImportError:
-        raise MissingExtra("soundfile", "speech") from None
-    return package
 
 
 def _read(recording: Recording, longest_seconds: float) -> tuple[Any, int]:

@@ -1,25 +1,26 @@
 """Recordings that strangers send: decoded from memory, with limits on type, length, channels and sampling rate.
 
 Nothing is written to a file, and no more is decoded than is allowed, whatever a header promises. Errors do not name the file.
+Decoding imports no torch, so that the server can do it in a small process (`transduce/server/decoding.py`).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from io import BytesIO
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from transduce.audio.features import RATE
-from transduce.audio.files import SHORTEST_SECONDS, AudioError, soundfile
 from transduce.audio.recording import TYPES, Recording
-from transduce.audio.resampling import resample
+from transduce.audio.soundfiles import SHORTEST_SECONDS, AudioError, soundfile
 from transduce.audio.truncation import truncation
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 CHANNELS = 32
 RATES = (4_000, 192_000)  # hertz
+DAMAGED = "cannot be decoded: it is damaged or incomplete"
 _AT_ONCE = 1 << 20  # values that are decoded at once
 _UPLOADED = Recording("the recording")
 
@@ -29,6 +30,7 @@ class UploadError(AudioError):
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(_UPLOADED, reason, message)
+        self.problem = message
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,23 @@ class UploadLimits:
 
     seconds: float
     types: tuple[str, ...] = TYPES
+
+
+@dataclass(frozen=True)
+class Sound:
+    """Decoded samples: the mean of the channels, in 32-bit floating point, at the rate of the recording."""
+
+    samples: Any  # a NumPy array
+    rate: int
+
+    def resampled(self) -> "Tensor":
+        """The samples at 16 kHz."""
+        import torch
+
+        from transduce.audio.features import RATE
+        from transduce.audio.resampling import resample
+
+        return resample(torch.from_numpy(self.samples), self.rate, RATE)
 
 
 def type_of(content: bytes) -> str:
@@ -57,18 +76,18 @@ def _begins_a_frame(content: bytes) -> bool:
     return version != 0b01 and layer == 0b01 and bit_rate not in (0, 0b1111) and rate != 0b11
 
 
-def decode(content: bytes, limits: UploadLimits) -> Tensor:
-    """The samples of a recording at 16 kHz, with the mean of its channels."""
+def decode(content: bytes, limits: UploadLimits) -> Sound:
+    """The sound of a recording, or an `UploadError`."""
     _check_type(content, limits.types)
     package = soundfile()
     try:
         with package.SoundFile(BytesIO(content)) as file:
             _check_header(file, limits.seconds)
-            samples, rate = _read(file, round(limits.seconds * file.samplerate)), file.samplerate
+            sound = Sound(_read(file, round(limits.seconds * file.samplerate)), file.samplerate)
     except (package.LibsndfileError, RuntimeError, TypeError, ValueError, MemoryError):
-        raise UploadError("broken", "cannot be decoded: it is damaged or incomplete") from None
-    _check_samples(samples, rate)
-    return resample(samples, rate, RATE)
+        raise UploadError("broken", DAMAGED) from None
+    _check_samples(sound)
+    return sound
 
 
 def _check_type(content: bytes, types: Sequence[str]) -> None:
@@ -93,7 +112,7 @@ def _check_header(file: Any, longest_seconds: float) -> None:
         raise UploadError("too long", f"it lasts {seconds:,.1f} s; at most {longest_seconds:g} s are accepted")
 
 
-def _read(file: Any, most: int) -> Tensor:
+def _read(file: Any, most: int) -> Any:
     """The mean of the channels, decoded block by block; a file that ends early is refused."""
     blocks, left = [], min(file.frames, most)
     while left > 0:
@@ -102,13 +121,14 @@ def _read(file: Any, most: int) -> Tensor:
             raise UploadError("broken", f"the file is cut short: {left:,} of {file.frames:,} samples are missing")
         blocks.append(block.mean(1))
         left -= len(block)
-    return torch.from_numpy(np.concatenate(blocks) if blocks else np.zeros(0, np.float32))
+    return np.concatenate(blocks) if blocks else np.zeros(0, np.float32)
 
 
-def _check_samples(samples: Tensor, rate: int) -> None:
-    if not len(samples):
+def _check_samples(sound: Sound) -> None:
+    count = len(sound.samples)
+    if not count:
         raise UploadError("empty", "it has no samples")
-    if not bool(samples.isfinite().all()):
+    if not np.isfinite(sound.samples).all():
         raise UploadError("broken", "it has samples that are NaN or infinite")
-    if len(samples) < SHORTEST_SECONDS * rate:
-        raise UploadError("too short", f"it lasts {1000 * len(samples) / rate:.0f} ms; it must last at least 50 ms")
+    if count < SHORTEST_SECONDS * sound.rate:
+        raise UploadError("too short", f"it lasts {1000 * count / sound.rate:.0f} ms; it must last at least 50 ms")

@@ -122,7 +122,7 @@ def _from_stdin(folder: Path, rate: int | None) -> str:
 
 def _with_header(path: Path, rate: int | None) -> str:
     from transduce.audio.features import RATE
-    from transduce.audio.files import soundfile
+    from transduce.audio.soundfiles import soundfile
 
     package, wav = soundfile(), path.with_suffix(".wav")
     options = {"samplerate": rate or RATE, "channels": 1, "format": "RAW", "subtype": "PCM_16"}

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from transduce.audio.files import AudioError, check_header
+from transduce.audio.files import check_header
 from transduce.audio.recording import Recording
+from transduce.audio.soundfiles import AudioError
 from transduce.data.corpus import Corpus, Group, first_lines, is_manifest, is_table, kind_of
 from transduce.data.manifests import NAME_COLUMNS, keys_of, look_like_recordings
 from transduce.errors import DataError

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transduce.audio.features import BINS, FRAME_SECONDS
-from transduce.audio.files import AudioError
 from transduce.audio.recording import Recording
+from transduce.audio.soundfiles import AudioError
 from transduce.audio.utterances import Features, features_at_speeds
 from transduce.config import DataConfig
 from transduce.config.models.speech import SHORTER

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from transduce.audio.uploads import UploadError, UploadLimits
 from transduce.cores import available_cores
 from transduce.documents import Document
+from transduce.server.decoding import Decoder
 from transduce.server.detection import Detected, Detector
 from transduce.server.generation import Parts, ServedLanguageModel, generated
 from transduce.server.keys import Keyring
@@ -113,6 +115,7 @@ class Service:
         self.keys = Keyring.read(settings.keys, settings.replicas)
         self.queue = Queue(settings, metrics, models.loading.threads or available_cores())
         self.detector = Detector()
+        self.decoder = Decoder(UploadLimits(settings.audio_seconds, settings.audio_types), settings.request_s)
         self._detector_waiters = asyncio.Semaphore(max(1, settings.queue_requests // DETECTOR_SHARE))
         self._preparing = ThreadPoolExecutor(PREPARING_THREADS, "preparing")
 
@@ -192,11 +195,9 @@ class Service:
         return {n: time | one for n, time, one in zip(numbers, times, found, strict=True)}
 
     async def _decode(self, recording: bytes, trim_quiet: float) -> "RecordingPieces":
-        from transduce.audio.uploads import UploadError, UploadLimits
-
         if len(recording) > (most := self.settings.audio_bytes):
             raise PayloadTooLarge(f"the recording has {len(recording):,} bytes; at most {most:,} are accepted")
-        work = DecodingWork(UploadLimits(self.settings.audio_seconds, self.settings.audio_types), trim_quiet)
+        work = DecodingWork(self.decoder, trim_quiet)
         kinds = {"type": UnsupportedType, "too long": PayloadTooLarge}
         try:
             answers: list[RecordingPieces] = await self.queue.answer(work, [recording], [len(recording) / 1_000])
@@ -207,6 +208,7 @@ class Service:
     def close(self) -> None:
         """Stop all threads and processes. Call it when no request is waiting."""
         self.detector.close()
+        self.decoder.close()
         self._preparing.shutdown(wait=False, cancel_futures=True)
         self.queue.close()
 

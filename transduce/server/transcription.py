@@ -8,8 +8,8 @@ from transduce.server.specification import Specification, fingerprint
 from transduce.translator import LoadOptions, SearchRequest, Translation, Translator
 
 if TYPE_CHECKING:
-    from transduce.audio.uploads import UploadLimits
     from transduce.audio.utterances import Features
+    from transduce.server.decoding import Decoder
     from transduce.translator.transcription import RecordingPieces
     from transduce.translator.word_times import Word
 
@@ -32,7 +32,7 @@ class ServedSpeechModel:
         import torch
 
         from transduce.audio.features import RATE
-        from transduce.audio.files import soundfile
+        from transduce.audio.soundfiles import soundfile
         from transduce.audio.utterances import features_of
 
         soundfile()  # if it is missing, that is said now and not to the first client
@@ -57,7 +57,7 @@ class ServedSpeechModel:
 class DecodingWork:
     """Work for the queue that decodes recordings; it may take longer than hearing them, so it has turns as well."""
 
-    limits: "UploadLimits"
+    decoder: "Decoder"
     trim_quiet: float  # as the model learned it
 
     @property
@@ -69,10 +69,9 @@ class DecodingWork:
         return "decode", self.trim_quiet
 
     def __call__(self, recordings: list[bytes]) -> "list[RecordingPieces]":
-        from transduce.audio.uploads import decode
         from transduce.translator.transcription import RecordingPieces
 
-        return [RecordingPieces.of(decode(recording, self.limits), self.trim_quiet) for recording in recordings]
+        return [RecordingPieces.of(self.decoder(one).resampled(), self.trim_quiet) for one in recordings]
 
 
 @dataclass(frozen=True)

@@ -433,7 +433,7 @@ class Translator:
         """Sources as the model takes them: ids, or the features of the recordings that the texts name."""
         if not self.reads_speech:
             return self.sources.encode(texts, every_core)
-        from transduce.audio.files import AudioError
+        from transduce.audio.soundfiles import AudioError
         from transduce.audio.utterances import features_of_source
 
         try:

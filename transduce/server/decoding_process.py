@@ -1,0 +1,80 @@
+"""The program of the decoding process: a recording in, its samples out, until standard input ends.
+
+A recording arrives as its size in eight bytes, and its bytes. The answer is a line of JSON, either `{"samples": n, "rate": r}`, which n
+floats follow, or `{"reason": ..., "problem": ...}`. Before the first recording, the process gives up what decoding does not need:
+it can open no file and no connection, and its memory is limited. `transduce/server/decoding.py` starts it.
+"""
+
+import json
+import resource
+import sys
+from contextlib import suppress
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from transduce.audio.soundfiles import soundfile
+from transduce.audio.uploads import RATES, Sound, UploadError, UploadLimits, decode
+
+SLACK_BYTES = 1 << 28  # for what libsndfile needs besides the recording and its samples
+
+
+def main() -> None:
+    limits = UploadLimits(float(sys.argv[1]), tuple(sys.argv[2:]))
+    decode_silence()  # so that everything is loaded that needs to open a file
+    used = address_space()
+    confine()
+    while size := sys.stdin.buffer.read(8):
+        content = sys.stdin.buffer.read(int.from_bytes(size, "big"))
+        if used:
+            limit_memory(used + SLACK_BYTES + 2 * len(content) + round(8 * limits.seconds * RATES[1]))
+        answer(content, limits)
+
+
+def decode_silence() -> None:
+    file = BytesIO()
+    soundfile().write(file, np.zeros(8_000, np.float32), 8_000, format="WAV")
+    decode(file.getvalue(), UploadLimits(10.0))
+
+
+def address_space() -> int:
+    """The bytes of addresses in use; 0 where the system does not say."""
+    with suppress(OSError):
+        return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    return 0
+
+
+def confine() -> None:
+    """No new files or connections, nothing written, no core dump: even a recording that takes over libsndfile gets no further."""
+    for what, most in ((resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_NOFILE, 3)):
+        resource.setrlimit(what, (most, most))
+
+
+def limit_memory(most: int) -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (most, resource.RLIM_INFINITY))
+
+
+def answer(content: bytes, limits: UploadLimits) -> None:
+    try:
+        sound = decode(content, limits)
+    except UploadError as error:
+        write({"reason": error.reason, "problem": error.problem})
+    else:
+        write_sound(sound)
+
+
+def write_sound(sound: Sound) -> None:
+    write({"samples": len(sound.samples), "rate": sound.rate})
+    sys.stdout.buffer.write(sound.samples.data.cast("B"))
+    sys.stdout.buffer.flush()
+
+
+def write(line: dict[str, Any]) -> None:
+    sys.stdout.buffer.write(json.dumps(line).encode() + b"\n")
+    sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    main()
