@@ -212,8 +212,16 @@ def test_an_ogg_file_without_a_page_that_ends_it_is_read(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("riff", "data"),
-    [(0xFFFF_FFFF, 0xFFFF_FFFF), (0x7FFF_F024, 0x7FFF_F000), (0x8000_0024, 0x8000_0000), (0, 32_000), (8, 0)],
-    ids=["ffmpeg", "sox", "arecord", "size of the sound alone", "not closed"],
+    [
+        (0xFFFF_FFFF, 0xFFFF_FFFF),
+        (0x7FFF_F024, 0x7FFF_F000),
+        (0x7FFF_F020, 0x7FFF_EFFC),
+        (0x7FFF_0024, 0x7FFF_0000),
+        (0x8000_0024, 0x8000_0000),
+        (0, 32_000),
+        (8, 0),
+    ],
+    ids=["ffmpeg", "sox", "sox, 24 bits", "GStreamer", "arecord", "size of the sound alone", "not closed"],
 )
 def test_a_wav_that_was_written_to_a_pipe_is_read(tmp_path: Path, riff: int, data: int) -> None:
     recording = write(tmp_path / "a.wav", 0.5 * tone(440))
