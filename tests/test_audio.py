@@ -245,6 +245,7 @@ def test_what_follows_the_sound_of_a_wav_does_not_matter(tmp_path: Path, rest: b
 def test_chunks_without_sound_end() -> None:
     assert truncation(BytesIO(b"RIFF\0\0\0\0WAVE" + b"junk\0\0\0\0" * 10_000)) == ""
     assert truncation(BytesIO(b"RIFF\0\0\0\0WAVE")) == truncation(BytesIO(b"")) == ""
+    assert truncation(BytesIO(b"RIFF\0\0\0\0WAVE" + b"junk\0\0\1\0")) == "", "no sound is promised"
 
 
 def test_a_missing_package_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

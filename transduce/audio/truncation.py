@@ -25,9 +25,10 @@ def truncation(file: BinaryIO) -> str:
 def _missing_in_wav(file: BinaryIO) -> str:
     promised = _promised_bytes(file)
     begin, end = file.tell(), file.seek(0, os.SEEK_END)
-    if promised <= end - begin + _HEADER_BYTES or any(promised in sizes for sizes in _STREAMED):
+    found = max(0, end - begin)  # a chunk before may reach beyond the end
+    if promised <= found + _HEADER_BYTES or any(promised in sizes for sizes in _STREAMED):
         return ""
-    return f"its header promises {promised:,} bytes of sound, but there are {max(0, end - begin):,}"
+    return f"its header promises {promised:,} bytes of sound, but there are {found:,}"
 
 
 def _promised_bytes(file: BinaryIO) -> int:
