@@ -1,11 +1,15 @@
 """The tables of `transduce paper`: rows and systems are settings that exist, cells resume, and the page has everything."""
 
+import multiprocessing
 import os
 import shutil
 import signal
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -433,6 +437,54 @@ def test_a_process_that_is_killed_is_one_line(tmp_path: Path, monkeypatch: pytes
 
 def kill_itself(*_: object) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Interrupted(Exception):
+    """As by Ctrl-C."""
+
+
+def test_an_interruption_ends_all_trainings_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(side_by_side, "_train", train_on)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    other = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(600,))
+    other.start()
+    trainings = side_by_side.train_side_by_side(small_cells("abcd", tmp_path / "data"), at_once=1)
+    with pytest.raises(Interrupted), interrupted_by(tmp_path / "data" / "begun"):
+        next(trainings)
+    assert multiprocessing.active_children() == [other]
+    assert not list(tmp_path.glob("tmp*")), "no folders are left"
+    other.kill()
+
+
+def train_on(_: Cell, task: Task, scratch: Path) -> Finished:
+    """A training that ends at a safe point when it is asked to, and leaves its folder behind."""
+    signal.signal(signal.SIGTERM, stop_training)
+    (scratch / "run").mkdir(exist_ok=True)
+    Path(task.train[0][0]).with_name("begun").touch()
+    time.sleep(60)
+    return Finished({}, [])
+
+
+def stop_training(*_: object) -> None:
+    raise RuntimeError("stopped")
+
+
+@contextmanager
+def interrupted_by(file: Path) -> Iterator[None]:
+    """The block is interrupted once there is this file."""
+
+    def interrupt(*_: object) -> None:
+        if file.exists():
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            raise Interrupted
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.2, 0.2)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_bleu_of_the_published_tokenisation_is_without_bpe() -> None:
