@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import pickle
 import shutil
 import signal
 import sys
@@ -287,6 +288,13 @@ def test_a_cell_is_trained_in_its_own_folder_until_it_is_finished(
     assert folders[0] == folders[1]
     assert not folders[0].exists()
     assert sessions.unfinished(replace(cell, steps=10), small) != folders[0]
+
+
+def test_a_training_that_is_stopped_says_so_to_the_session() -> None:
+    """What a process cannot read, it takes for the end of all others: their cells would be lost."""
+    stopped = pickle.loads(pickle.dumps(Stopped(signal.SIGTERM, 1_234)))
+    assert str(stopped) == "stopped at step 1,234 and saved a checkpoint; rerun the same command to resume"
+    assert stopped.signal_number == signal.SIGTERM
 
 
 def test_effects_are_differences_to_the_base(tmp_path: Path) -> None:
