@@ -388,11 +388,17 @@ def test_minutes_must_be_positive(tmp_path: Path) -> None:
     assert main(["paper", str(tmp_path), "--minutes", "0"]) == 2
 
 
-def test_too_few_minutes_for_the_models_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match=r"minutes = 2: too few for the \d+ models of the tables; give at least \d+"):
-        tables.run_paper(tmp_path, 2)
+@pytest.mark.parametrize(("cores", "least"), [(1, 7), (2, 4), (8, 2)])
+def test_too_few_minutes_for_the_models_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cores: int, least: int
+) -> None:
+    monkeypatch.setattr(tables, "count_at_once", lambda: cores)
+    for minutes in (0.001, 1, least - 1):
+        refusal = rf"minutes = {minutes}: too few for the \d+ models of the tables; give at least {least}$"
+        with pytest.raises(SettingError, match=refusal):
+            tables.run_paper(tmp_path, minutes)
     assert not list(tmp_path.iterdir())
-    tables.check_minutes(tables.MINUTES)
+    tables.check_minutes(least)
 
 
 def test_models_that_hardly_trained_are_said(tmp_path: Path) -> None:
