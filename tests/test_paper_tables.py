@@ -8,12 +8,14 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -252,19 +254,28 @@ def test_cells_side_by_side_are_kept_as_they_end(tmp_path: Path, monkeypatch: py
 @pytest.mark.slow
 def test_trainings_that_are_stopped_go_on_in_the_next_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(BENCHMARKS)  # also for the processes that are started
-    monkeypatch.setattr(sessions, "AROUND_A_CELL_S", 0.0)
     monkeypatch.setattr(sessions, "RESULTS", tmp_path / "kept")
     monkeypatch.setitem(sessions.TASKS, "reversal", task)
-    endless = Cell(
-        task="reversal", system="tiny", purpose="test", settings=(*TINY.split(), "data.max_length=50"), steps=10**6
-    )
+    settings = (*TINY.split(), "data.max_length=50")  # the name is that of no other run of this test
+    endless = Cell(task="reversal", system=str(tmp_path), purpose="test", settings=settings, steps=10**6)
     results = sessions.read_results("rivals", tmp_path / "out")
-    here = sessions.Session(results, tmp_path / "data", time.perf_counter() + 15.0, scale=1.0)
+    here = sessions.Session(results, tmp_path / "data", until=1e12, scale=1.0)
+    folder = sessions.unfinished(here._prepared(endless), here._task(endless))
+    monkeypatch.setattr(sessions, "wait", partial(wait_for_steps, folder / "metrics.jsonl"))
     assert not here.run_side_by_side([endless])
     assert not results.lines
-    folder = sessions.unfinished(here._prepared(endless), here._task(endless))
     assert list((folder / "checkpoints").iterdir())
     shutil.rmtree(folder)
+
+
+def wait_for_steps(log: Path, running: Iterable[Future[Finished]], timeout: float | None = None, **_: str) -> Any:
+    """Time is up when some steps are done, however long this machine takes to get there."""
+    if timeout is None:
+        return wait(running)
+    while not (log.exists() and log.stat().st_size):
+        assert not any(future.done() for future in running)
+        time.sleep(0.05)
+    return set(), running
 
 
 def test_a_cell_is_trained_in_its_own_folder_until_it_is_finished(
