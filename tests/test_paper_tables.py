@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from threading import Semaphore
 from types import SimpleNamespace
 from typing import Any
 
@@ -251,6 +252,28 @@ def test_cells_side_by_side_are_kept_as_they_end(tmp_path: Path, monkeypatch: py
     assert here.results.lines[-1]["seed"] == 2
 
 
+def test_a_training_that_does_not_listen_yet_is_asked_again_to_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, asked, stopped = session(tmp_path, monkeypatch), Semaphore(0), []
+
+    def train(*_: object) -> Finished:
+        """The first signal comes while the data is prepared."""
+        assert all(asked.acquire(timeout=10) for _ in range(2))
+        stopped.append(True)
+        raise Stopped(signal.SIGTERM, 5)
+
+    monkeypatch.setattr(sessions, "run_cell", train)
+    monkeypatch.setattr(sessions, "stop_children", asked.release)
+    monkeypatch.setattr(sessions, "ASKED_EVERY_S", 0.01)
+    monkeypatch.setattr(sessions, "UNFINISHED", tmp_path)
+    monkeypatch.setattr(sessions, "AROUND_A_CELL_S", 0.0)
+    here.until = time.perf_counter() + 0.5
+    wanted = Cell(task="reversal", system="tiny", purpose="test", settings=("train.learning_rate=0.001",), steps=9)
+    assert not here.run_side_by_side([wanted])
+    assert stopped
+
+
 @pytest.mark.slow
 def test_trainings_that_are_stopped_go_on_in_the_next_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(BENCHMARKS)  # also for the processes that are started
@@ -268,10 +291,10 @@ def test_trainings_that_are_stopped_go_on_in_the_next_session(tmp_path: Path, mo
     shutil.rmtree(folder)
 
 
-def wait_for_steps(log: Path, running: Iterable[Future[Finished]], timeout: float | None = None, **_: str) -> Any:
+def wait_for_steps(log: Path, running: Iterable[Future[Finished]], timeout: float, **_: str) -> Any:
     """Time is up when some steps are done, however long this machine takes to get there."""
-    if timeout is None:
-        return wait(running)
+    if timeout == sessions.ASKED_EVERY_S:
+        return wait(running, timeout)
     while not (log.exists() and log.stat().st_size):
         assert not any(future.done() for future in running)
         time.sleep(0.05)
