@@ -32,7 +32,8 @@ from transduce.paper.results import Results, mean_and_spread
 from transduce.paper.reversal import symbols_right, write_reversal
 from transduce.paper.rivals import BASELINE, available_systems
 from transduce.paper.variations import Shape, available_rows, rows
-from transduce.training import Stopped
+from transduce.training import Stopped, TrainingRequest
+from transduce.training.request import requested_settings
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
@@ -105,6 +106,21 @@ def test_a_cell_is_trained_scored_and_kept(tmp_path: Path) -> None:
     assert not again.has(replace(cell, seed=2))
     assert not again.has(replace(cell, steps=3))
     assert not again.has(replace(cell, settings=("model.d_model=32",)))
+
+
+def test_the_threads_of_a_cell_count_more_than_those_of_its_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with `--set train.threads=3` of the benchmarks."""
+    requests: list[TrainingRequest] = []
+    monkeypatch.setattr(
+        "transduce.paper.cells.train", lambda folder, request, **_: requests.append(request) or sys.exit()
+    )
+    cell, small = Cell(task="reversal", system="a", purpose="test", settings=(), steps=2), task(tmp_path)
+    for asked in (cell, replace(cell, settings=("train.threads=3",))):
+        with pytest.raises(SystemExit):
+            run_cell(asked, replace(small, threads=1), tmp_path)
+    assert [requested_settings(request).config.train.threads for request in requests] == [1, 3]
 
 
 def test_scores_by_length_are_those_of_the_group(tmp_path: Path) -> None:
