@@ -7,12 +7,13 @@ others until its block ends; without the variable it does nothing. So trainings 
 import fcntl
 import os
 import signal
+import subprocess
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 NAME = "TRANSDUCE_COMPANY"
 SETTLING_S = 1.5  # for what the others had queued on the device
@@ -26,25 +27,35 @@ def alone(longest_s: float = LONGEST_S) -> Iterator[None]:
     if not name:
         yield
         return
-    with open(Path(tempfile.gettempdir()) / f"company-{name}.lock", "w") as lock, ExitStack() as stack:
+    with open(Path(tempfile.gettempdir()) / f"company-{name}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        stopped: set[int] = set()
-        stack.callback(lambda: send(signal.SIGCONT, stopped))
-        while others := company(name) - family() - stopped:  # a process that was just started is found the next time
-            send(signal.SIGSTOP, others)
-            stopped |= others
-        guard = threading.Timer(longest_s, send, (signal.SIGCONT, stopped))
-        guard.daemon = True
-        guard.start()
-        stack.callback(guard.cancel)
-        time.sleep(SETTLING_S)
-        yield
+        with waking(longest_s) as sleepers:
+            stop_others(name, sleepers)
+            time.sleep(SETTLING_S)
+            yield
 
 
-def send(number: signal.Signals, processes: Iterable[int]) -> None:
-    for process in processes:
-        with suppress(ProcessLookupError):  # it has ended
-            os.kill(process, number)
+@contextmanager
+def waking(longest_s: float) -> Iterator[IO[bytes]]:
+    """A file: processes whose numbers are written to it go on at the end of the block, even if this process is killed in it."""
+    command = ["sh", "-c", f"kill -CONT $(timeout {longest_s} cat)"]  # cat ends with the block, or with this process
+    unknown = {key: value for key, value in os.environ.items() if key != NAME}  # so that nobody stops it
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, env=unknown, start_new_session=True
+    ) as waker:
+        assert waker.stdin
+        yield waker.stdin
+
+
+def stop_others(name: str, sleepers: IO[bytes]) -> None:
+    stopped: set[int] = set()
+    while others := company(name) - family() - stopped:  # a process that was just started is found the next time
+        sleepers.write(b"".join(b"%d\n" % process for process in others))
+        sleepers.flush()
+        for process in others:
+            with suppress(ProcessLookupError):  # it has ended
+                os.kill(process, signal.SIGSTOP)
+        stopped |= others
 
 
 def company(name: str) -> set[int]:

@@ -33,17 +33,18 @@ from transduce.training.update import GraphedUpdate, PlainUpdate, TwinUpdate
 
 COMMON = {
     "data.task": "symbols", "data.source_units": "char", "data.target_units": "char", "data.joint": True, "model.d_model": 256, "model.d_ff": 1_024,
-    "model.num_heads": 4, "model.num_encoder_layers": 4, "model.num_decoder_layers": 4, "model.norm": "pre", "model.dropout": 0.3,
+    "model.dropout": 0.3,
     "train.tokens_per_batch": 4_800, "train.epochs": 0, "train.validate_every": 10**6, "train.checkpoint_every": 10**6, "train.average": 0,
     "train.validate_lines": 8,
 }  # fmt: skip
+TRANSFORMER = {"model.num_heads": 4, "model.num_encoder_layers": 4, "model.num_decoder_layers": 4, "model.norm": "pre"}
 RECIPES: dict[str, dict[str, Any]] = {
-    "Adam": {},
-    "R-Drop": {"train.r_drop": 5.0},
-    "rotary, Muon": {"model.positions": "rotary", "train.optimizer": "muon", "train.learning_rate": 2e-3},
-    "Adam, read at every step": {"train.log_every": 1},
-    "no dropout": {"model.dropout": 0.0},
-    "padded rows": {"train.layout": "padded"},  # no captured steps
+    "Adam": TRANSFORMER,
+    "R-Drop": TRANSFORMER | {"train.r_drop": 5.0},
+    "rotary, Muon": TRANSFORMER | {"model.positions": "rotary", "train.optimizer": "muon", "train.learning_rate": 2e-3},
+    "Adam, read at every step": TRANSFORMER | {"train.log_every": 1},
+    "no dropout": TRANSFORMER | {"model.dropout": 0.0},
+    "padded rows": TRANSFORMER | {"train.layout": "padded"},  # no captured steps
     "ff": {"model.family": "ff"},  # PyTorch's kernels only
 }
 Trace = list[tuple[str, list[int]]]  # what, and the checksums of its parts, in the order of the steps

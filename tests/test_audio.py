@@ -213,8 +213,16 @@ def test_an_ogg_file_without_a_page_that_ends_it_is_read(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("riff", "data"),
-    [(0xFFFF_FFFF, 0xFFFF_FFFF), (0x7FFF_F024, 0x7FFF_F000), (0x8000_0024, 0x8000_0000), (0, 32_000), (8, 0)],
-    ids=["ffmpeg", "sox", "arecord", "size of the sound alone", "not closed"],
+    [
+        (0xFFFF_FFFF, 0xFFFF_FFFF),
+        (0x7FFF_F024, 0x7FFF_F000),
+        (0x7FFF_F020, 0x7FFF_EFFC),
+        (0x7FFF_0024, 0x7FFF_0000),
+        (0x8000_0024, 0x8000_0000),
+        (0, 32_000),
+        (8, 0),
+    ],
+    ids=["ffmpeg", "sox", "sox, 24 bits", "GStreamer", "arecord", "size of the sound alone", "not closed"],
 )
 def test_a_wav_that_was_written_to_a_pipe_is_read(tmp_path: Path, riff: int, data: int) -> None:
     recording = write(tmp_path / "a.wav", 0.5 * tone(440))
@@ -238,6 +246,7 @@ def test_what_follows_the_sound_of_a_wav_does_not_matter(tmp_path: Path, rest: b
 def test_chunks_without_sound_end() -> None:
     assert truncation(BytesIO(b"RIFF\0\0\0\0WAVE" + b"junk\0\0\0\0" * 10_000)) == ""
     assert truncation(BytesIO(b"RIFF\0\0\0\0WAVE")) == truncation(BytesIO(b"")) == ""
+    assert truncation(BytesIO(b"RIFF\0\0\0\0WAVE" + b"junk\0\0\1\0")) == "", "no sound is promised"
 
 
 def test_a_missing_package_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

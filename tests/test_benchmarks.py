@@ -16,7 +16,10 @@ from unittest.mock import patch
 
 import pytest
 
+from transduce.config import check_ranges
 from transduce.device import Device
+from transduce.training import TrainingRequest
+from transduce.training.request import requested_settings
 
 Capture = pytest.CaptureFixture[str]
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
@@ -121,6 +124,16 @@ def test_the_logs_of_eole_and_opennmt_are_read(monkeypatch: pytest.MonkeyPatch) 
     assert turn == rnn_peers.Turn(8_848_880, 6, 200.0, 50.0, 2.0, 1.5)
     assert "eole" in rnn_peers.table({"eole": [turn]})
     sys.modules.pop("rnn_peers")
+
+
+def test_the_recipes_of_repeated_trainings_are_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A training that is refused would end the others."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    repeated = importlib.import_module("repeated_trainings")
+    for recipe in repeated.RECIPES.values():
+        settings = repeated.COMMON | recipe | {"train.steps": 1}
+        check_ranges(requested_settings(TrainingRequest(settings=settings)).config)
+    sys.modules.pop("repeated_trainings")
 
 
 @pytest.mark.slow

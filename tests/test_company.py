@@ -65,8 +65,20 @@ def test_own_workers_are_not_stopped(name):
 
 
 def test_others_go_on_if_a_measurement_hangs(other):
-    with company.alone(longest_s=0.1):
+    with company.alone(longest_s=1.0):
+        until(lambda: state_of(other) == "T")
         until(lambda: state_of(other) != "T")
+
+
+def test_others_go_on_if_a_measurement_is_killed(other):
+    measures = f"import sys, time; sys.path.insert(0, {str(Path(company.__file__).parent)!r}); import company\n"
+    measures += "company.SETTLING_S = 0.0\nwith company.alone():\n    print('.', flush=True)\n    time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", measures], stdout=subprocess.PIPE) as killed:
+        assert killed.stdout
+        assert killed.stdout.read(1)
+        until(lambda: state_of(other) == "T")
+        killed.kill()
+    until(lambda: state_of(other) != "T")
 
 
 def test_without_a_name_nobody_is_stopped(other, monkeypatch):

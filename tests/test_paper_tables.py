@@ -1,14 +1,22 @@
 """The tables of `transduce paper`: rows and systems are settings that exist, cells resume, and the page has everything."""
 
+import multiprocessing
 import os
+import pickle
 import shutil
 import signal
 import sys
+import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from threading import Semaphore
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -24,7 +32,8 @@ from transduce.paper.results import Results, mean_and_spread
 from transduce.paper.reversal import symbols_right, write_reversal
 from transduce.paper.rivals import BASELINE, available_systems
 from transduce.paper.variations import Shape, available_rows, rows
-from transduce.training import Stopped
+from transduce.training import Stopped, TrainingRequest
+from transduce.training.request import requested_settings
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
@@ -97,6 +106,21 @@ def test_a_cell_is_trained_scored_and_kept(tmp_path: Path) -> None:
     assert not again.has(replace(cell, seed=2))
     assert not again.has(replace(cell, steps=3))
     assert not again.has(replace(cell, settings=("model.d_model=32",)))
+
+
+def test_the_threads_of_a_cell_count_more_than_those_of_its_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with `--set train.threads=3` of the benchmarks."""
+    requests: list[TrainingRequest] = []
+    monkeypatch.setattr(
+        "transduce.paper.cells.train", lambda folder, request, **_: requests.append(request) or sys.exit()
+    )
+    cell, small = Cell(task="reversal", system="a", purpose="test", settings=(), steps=2), task(tmp_path)
+    for asked in (cell, replace(cell, settings=("train.threads=3",))):
+        with pytest.raises(SystemExit):
+            run_cell(asked, replace(small, threads=1), tmp_path)
+    assert [requested_settings(request).config.train.threads for request in requests] == [1, 3]
 
 
 def test_scores_by_length_are_those_of_the_group(tmp_path: Path) -> None:
@@ -244,22 +268,53 @@ def test_cells_side_by_side_are_kept_as_they_end(tmp_path: Path, monkeypatch: py
     assert here.results.lines[-1]["seed"] == 2
 
 
+def test_a_training_that_does_not_listen_yet_is_asked_again_to_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, asked, stopped = session(tmp_path, monkeypatch), Semaphore(0), []
+
+    def train(*_: object) -> Finished:
+        """The first signal comes while the data is prepared."""
+        assert all(asked.acquire(timeout=10) for _ in range(2))
+        stopped.append(True)
+        raise Stopped(signal.SIGTERM, 5)
+
+    monkeypatch.setattr(sessions, "run_cell", train)
+    monkeypatch.setattr(sessions, "stop_children", asked.release)
+    monkeypatch.setattr(sessions, "ASKED_EVERY_S", 0.01)
+    monkeypatch.setattr(sessions, "UNFINISHED", tmp_path)
+    monkeypatch.setattr(sessions, "AROUND_A_CELL_S", 0.0)
+    here.until = time.perf_counter() + 0.5
+    wanted = Cell(task="reversal", system="tiny", purpose="test", settings=("train.learning_rate=0.001",), steps=9)
+    assert not here.run_side_by_side([wanted])
+    assert stopped
+
+
 @pytest.mark.slow
 def test_trainings_that_are_stopped_go_on_in_the_next_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(BENCHMARKS)  # also for the processes that are started
-    monkeypatch.setattr(sessions, "AROUND_A_CELL_S", 0.0)
     monkeypatch.setattr(sessions, "RESULTS", tmp_path / "kept")
     monkeypatch.setitem(sessions.TASKS, "reversal", task)
-    endless = Cell(
-        task="reversal", system="tiny", purpose="test", settings=(*TINY.split(), "data.max_length=50"), steps=10**6
-    )
+    settings = (*TINY.split(), "data.max_length=50")  # the name is that of no other run of this test
+    endless = Cell(task="reversal", system=str(tmp_path), purpose="test", settings=settings, steps=10**6)
     results = sessions.read_results("rivals", tmp_path / "out")
-    here = sessions.Session(results, tmp_path / "data", time.perf_counter() + 15.0, scale=1.0)
+    here = sessions.Session(results, tmp_path / "data", until=1e12, scale=1.0)
+    folder = sessions.unfinished(here._prepared(endless), here._task(endless))
+    monkeypatch.setattr(sessions, "wait", partial(wait_for_steps, folder / "metrics.jsonl"))
     assert not here.run_side_by_side([endless])
     assert not results.lines
-    folder = sessions.unfinished(here._prepared(endless), here._task(endless))
     assert list((folder / "checkpoints").iterdir())
     shutil.rmtree(folder)
+
+
+def wait_for_steps(log: Path, running: Iterable[Future[Finished]], timeout: float, **_: str) -> Any:
+    """Time is up when some steps are done, however long this machine takes to get there."""
+    if timeout == sessions.ASKED_EVERY_S:
+        return wait(running, timeout)
+    while not (log.exists() and log.stat().st_size):
+        assert not any(future.done() for future in running)
+        time.sleep(0.05)
+    return set(), running
 
 
 def test_a_cell_is_trained_in_its_own_folder_until_it_is_finished(
@@ -283,6 +338,13 @@ def test_a_cell_is_trained_in_its_own_folder_until_it_is_finished(
     assert folders[0] == folders[1]
     assert not folders[0].exists()
     assert sessions.unfinished(replace(cell, steps=10), small) != folders[0]
+
+
+def test_a_training_that_is_stopped_says_so_to_the_session() -> None:
+    """What a process cannot read, it takes for the end of all others: their cells would be lost."""
+    stopped = pickle.loads(pickle.dumps(Stopped(signal.SIGTERM, 1_234)))
+    assert str(stopped) == "stopped at step 1,234 and saved a checkpoint; rerun the same command to resume"
+    assert stopped.signal_number == signal.SIGTERM
 
 
 def test_effects_are_differences_to_the_base(tmp_path: Path) -> None:
@@ -376,11 +438,17 @@ def test_minutes_must_be_positive(tmp_path: Path) -> None:
     assert main(["paper", str(tmp_path), "--minutes", "0"]) == 2
 
 
-def test_too_few_minutes_for_the_models_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match=r"minutes = 2: too few for the \d+ models of the tables; give at least \d+"):
-        tables.run_paper(tmp_path, 2)
+@pytest.mark.parametrize(("cores", "least"), [(1, 7), (2, 4), (8, 2)])
+def test_too_few_minutes_for_the_models_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cores: int, least: int
+) -> None:
+    monkeypatch.setattr(tables, "count_at_once", lambda: cores)
+    for minutes in (0.001, 1, least - 1):
+        refusal = rf"minutes = {minutes}: too few for the \d+ models of the tables; give at least {least}$"
+        with pytest.raises(SettingError, match=refusal):
+            tables.run_paper(tmp_path, minutes)
     assert not list(tmp_path.iterdir())
-    tables.check_minutes(tables.MINUTES)
+    tables.check_minutes(least)
 
 
 def test_models_that_hardly_trained_are_said(tmp_path: Path) -> None:
@@ -433,6 +501,54 @@ def test_a_process_that_is_killed_is_one_line(tmp_path: Path, monkeypatch: pytes
 
 def kill_itself(*_: object) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Interrupted(Exception):
+    """As by Ctrl-C."""
+
+
+def test_an_interruption_ends_all_trainings_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(side_by_side, "_train", train_on)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    other = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(600,))
+    other.start()
+    trainings = side_by_side.train_side_by_side(small_cells("abcd", tmp_path / "data"), at_once=1)
+    with pytest.raises(Interrupted), interrupted_by(tmp_path / "data" / "begun"):
+        next(trainings)
+    assert multiprocessing.active_children() == [other]
+    assert not list(tmp_path.glob("tmp*")), "no folders are left"
+    other.kill()
+
+
+def train_on(_: Cell, task: Task, scratch: Path) -> Finished:
+    """A training that ends at a safe point when it is asked to, and leaves its folder behind."""
+    signal.signal(signal.SIGTERM, stop_training)
+    (scratch / "run").mkdir(exist_ok=True)
+    Path(task.train[0][0]).with_name("begun").touch()
+    time.sleep(60)
+    return Finished({}, [])
+
+
+def stop_training(*_: object) -> None:
+    raise RuntimeError("stopped")
+
+
+@contextmanager
+def interrupted_by(file: Path) -> Iterator[None]:
+    """The block is interrupted once there is this file."""
+
+    def interrupt(*_: object) -> None:
+        if file.exists():
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            raise Interrupted
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.2, 0.2)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_bleu_of_the_published_tokenisation_is_without_bpe() -> None:

@@ -28,6 +28,7 @@ from transduce.training.report import SilentReporter, StepReport
 from .tasks import TASKS, Lines, without_bpe
 
 AROUND_A_CELL_S = 25.0  # to translate and to score, and the warm-up
+ASKED_EVERY_S = 2.0  # trainings, to stop
 UNFINISHED = Path(tempfile.gettempdir()) / "transduce-cells"  # run folders of trainings that were stopped
 LENGTHS = (1, 8, 12, 16, 20, 25, 30, 40, 50, 60, 1_000)  # of sources, in words
 PROCESSES = partial(ProcessPoolExecutor, mp_context=get_context("spawn"))
@@ -115,8 +116,8 @@ class Session:
                     print(
                         f"time is up: {len(others)} trainings are stopped, and resumed in the next session", flush=True
                     )
-                    stop_children()
-                    done, _ = wait(running)
+                    stop(running)
+                    done = set(running)
                 for future in done:
                     complete &= self._take(future, running.pop(future))
         if waiting:
@@ -192,6 +193,14 @@ def unfinished(cell: Cell, task: Task) -> Path:
 def stop_in_training_only() -> None:
     """In a process that runs cells: SIGTERM stops a training, which handles it, but not the search and the scores after it."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+def stop(running: Iterable["Future[Finished]"]) -> None:
+    """Stop trainings, and wait for them: one that is still preparing its data does not listen yet and is asked again."""
+    left = set(running)
+    while left:
+        stop_children()
+        left = wait(left, timeout=ASKED_EVERY_S).not_done
 
 
 def stop_children() -> None:

@@ -149,7 +149,7 @@ def _request(cell: Cell, task: Task) -> TrainingRequest:
         train=[tuple(group) for group in task.train],
         valid=[tuple(group) for group in task.valid_groups] or [(str(task.valid.source), str(task.valid.target))],
         languages=task.languages,
-        settings=[*task.settings, *cell.settings, f"train.seed={cell.seed}", f"train.threads={task.threads}", *budget],
+        settings=[f"train.threads={task.threads}", *task.settings, *cell.settings, f"train.seed={cell.seed}", *budget],
     )
 
 

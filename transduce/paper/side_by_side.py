@@ -9,8 +9,9 @@ import os
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -42,10 +43,11 @@ def time_of_all(each: Iterable[float], at_once: int) -> float:
 def train_side_by_side(cells: Sequence[tuple[Cell, Task]], at_once: int) -> Iterator[tuple[Cell, Task, Finished]]:
     """The finished cells as they end. Those with the longest budgets begin first."""
     threads = 1 if at_once > 1 else 0
-    with PROCESSES(at_once, initializer=_begin, initargs=(threads,)) as pool:
-        longest_first = sorted(cells, key=lambda pair: -pair[0].seconds)
+    longest_first = sorted(cells, key=lambda pair: -pair[0].seconds)
+    with tempfile.TemporaryDirectory() as name, _killed_pool(at_once, threads) as pool:
         running = {
-            pool.submit(_train, cell, replace(task, threads=threads)): (cell, task) for cell, task in longest_first
+            pool.submit(_train, cell, replace(task, threads=threads), Path(name)): (cell, task)
+            for cell, task in longest_first
         }
         try:
             for future in as_completed(running):
@@ -55,9 +57,19 @@ def train_side_by_side(cells: Sequence[tuple[Cell, Task]], at_once: int) -> Iter
                 "a training process was killed, perhaps because memory ran out: free some memory and run the command again; "
                 "finished models are not trained again"
             ) from None
+
+
+@contextmanager
+def _killed_pool(at_once: int, threads: int) -> Iterator[Executor]:
+    """Processes that are killed at the end: on SIGTERM a training would save a checkpoint first, and then the next one would begin."""
+    others = multiprocessing.active_children()
+    with PROCESSES(at_once, initializer=_begin, initargs=(threads,)) as pool:
+        try:
+            yield pool
         finally:
             for process in multiprocessing.active_children():
-                process.terminate()
+                if process not in others:
+                    process.kill()
             pool.shutdown(cancel_futures=True)
 
 
@@ -74,9 +86,9 @@ def _end_with(parent: "multiprocessing.process.BaseProcess") -> None:
     os._exit(1)
 
 
-def _train(cell: Cell, task: Task) -> Finished:
+def _train(cell: Cell, task: Task, scratch: Path) -> Finished:
     """Train and score a cell. Imports, data and kernels are prepared before, so that they are in no budget."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=scratch) as folder:
         compiled = cell.system if torch.cuda.is_available() else ""
         if (task.name, compiled) not in _warm:
             warm_up(cell, task, Path(folder) / "warm-up")

@@ -86,10 +86,10 @@ def check_minutes(minutes: float) -> None:
     """Refuse a budget in which the models would not learn anything."""
     if not minutes > 0:
         raise SettingError(f"minutes = {minutes:g}: must be more than 0")
-    cells = all_cells(60 * minutes, count_at_once())
-    shortest = min(cell.seconds for cell in cells)
-    if shortest < LEAST_S:
-        least = minutes * (LEAST_S + AROUND_A_CELL_S) / (shortest + AROUND_A_CELL_S)
+    cells = all_cells(60 * MINUTES, count_at_once())
+    shortest = min(cell.seconds for cell in cells) + AROUND_A_CELL_S  # in proportion to the minutes
+    least = MINUTES * (LEAST_S + AROUND_A_CELL_S) / shortest
+    if minutes < least:
         raise SettingError(
             f"minutes = {minutes:g}: too few for the {len(cells)} models of the tables; give at least {math.ceil(least)}"
         )

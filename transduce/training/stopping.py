@@ -12,7 +12,11 @@ class Stopped(Exception):
         saved = f"stopped at step {step:,} and saved a checkpoint; rerun the same command to resume"
         nothing = "stopped before the first step, so nothing was saved; rerun the same command to start over"
         super().__init__(saved if step else nothing)
-        self.signal_number = signal_number
+        self.signal_number, self.step = signal_number, step
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For a process that waits for this one: by itself, an exception is made again from its message alone."""
+        return Stopped, (self.signal_number, self.step)
 
 
 class StopSignals:
