@@ -28,7 +28,7 @@ from transduce.config import build
 from transduce.device import Device
 from transduce.errors import SettingError, TrainingError
 from transduce.run_lock import alone_in
-from transduce.training import SilentReporter, TrainingRequest, rendezvous
+from transduce.training import SilentReporter, TrainingRequest, layout, rendezvous
 from transduce.training.joined import Joined
 from transduce.training.prepare import Prepared, prepare
 from transduce.training.processes import Alone
@@ -622,6 +622,20 @@ def test_recordings_are_the_same_on_every_machine_or_refused(
     (folder / "train3.wav").write_bytes(sound[:1_000] + bytes(1_000) + sound[2_000:])
     with pytest.raises(OwnError, match=r"differs from what process 0 has prepared: .* or set data\.cache"):
         _received(meeting, described)  # type: ignore[arg-type]
+
+
+def test_every_shard_has_recordings_of_every_batch(
+    recordings: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even where a recording is as long as a batch of a run without shards."""
+    monkeypatch.setitem(layout.POSITIONS, "cpu", 40)
+    trainer = make_trainer(RunFolder(tmp_path / "run"), tones(recordings, tmp_path / "run"), SilentReporter())
+    data, planner = trainer.training_data.first_epoch, trainer.layout.planner
+    assert trainer.layout.positions("cpu") == 4 * data.source_lengths.max()
+    batches = [batch for step in trainer.layout.windows.plan(planner, data, 0, 0) for batch in step]
+    full = [batch for batch in batches if len(batch) >= 4]
+    assert len(batches) - len(full) == 1  # what is left over in the end
+    assert [len(shard) for shard in planner.shards(full, 4)] == [len(full)] * 4
 
 
 def test_sampled_segmentations_are_those_of_process_0(
