@@ -377,6 +377,8 @@ def test_too_few_steps_or_a_given_size_keep_steps_as_they_are() -> None:
     assert times < 8
     tiny = fit(Counts(1_000, WORDS, WORDS), FitRequest(gpus=64))
     assert any("64 GPUs: steps as on one GPU, because larger ones" in reason for reason in tiny.reasons)
+    speech = fit(Counts(100_000, WORDS, WORDS, audio=True), FitRequest(gpus=8))
+    assert any("8 GPUs: steps as on one GPU, because larger ones were not measured" in r for r in speech.reasons)
     given = fit(counts, FitRequest(gpus=8, tokens_per_batch=5_000))
     assert any("8 GPUs: each step is divided among them (train.tokens_per_batch was given)" in r for r in given.reasons)
     assert given.layer["train"]["learning_rate"] == one.layer["train"]["learning_rate"]

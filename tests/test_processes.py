@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tones import write_corpus
 
 import transduce
 from transduce.checkpoint import RunFolder, read_about, steps_saved
@@ -27,7 +28,7 @@ from transduce.config import build
 from transduce.device import Device
 from transduce.errors import SettingError, TrainingError
 from transduce.run_lock import alone_in
-from transduce.training import SilentReporter, TrainingRequest, rendezvous
+from transduce.training import SilentReporter, TrainingRequest, layout, rendezvous
 from transduce.training.joined import Joined
 from transduce.training.prepare import Prepared, prepare
 from transduce.training.processes import Alone
@@ -57,6 +58,11 @@ train.checkpoint_every=3 train.average=2 train.learning_rate=3e-3 train.warmup_s
 train.schedule=inverse_sqrt train.ema=0.8
 """.split()
 SAMPLING = "data.subword_sampling=0.3 data.source_units=bpe data.target_units=bpe data.vocabulary_size=40".split()
+SPEECH = """
+model.family=speech model.d_model=16 model.d_ff=32 model.convolution=3 data.speeds=0.9,1 train.tokens_per_batch=64
+train.positions_per_microbatch=0 train.validate_lines=4 train.threads=1
+""".split()
+TEXT = [*(one for one in SMALL if "encoder" not in one), "model.family=decoder", "model.context=16"]
 STEPS = 9
 
 
@@ -72,10 +78,23 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return paths
 
 
+@pytest.fixture(scope="module")
+def recordings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Tones, each of which stands for a word."""
+    folder = tmp_path_factory.mktemp("tones")
+    paths = {name: str(write_corpus(folder, name, count, count)) for name, count in (("train", 24), ("valid", 4))}
+    os.environ["TRANSDUCE_CACHE"] = str(folder / "cache")
+    return paths
+
+
 def alone(run: Path, pairs: dict[str, str], steps: int = STEPS, *more: str) -> dict[str, str]:
-    data = {"train": [(pairs["train"],)], "valid": [(pairs["valid"],)]}
-    transduce.train(run, **data, settings=[*SMALL, "train.threads=1", *more], steps=steps, quiet=True)  # type: ignore[arg-type]
+    settings = [*small(pairs), "train.threads=1", *more]
+    transduce.train(run, **pairs, settings=settings, steps=steps, quiet=True)  # type: ignore[arg-type]
     return hashes(run)
+
+
+def small(data: dict[str, str]) -> list[str]:
+    return TEXT if "text" in data else SMALL
 
 
 def hashes(run: Path) -> dict[str, str]:
@@ -91,8 +110,9 @@ def torchrun(
     how: tuple[str, ...] = ("--standalone",),
 ) -> "subprocess.Popen[str]":
     launcher = [sys.executable, "-m", "torch.distributed.run", *how, "--nproc-per-node", str(processes)]
-    files = ["--train", pairs["train"], "--valid", pairs["valid"], "--steps", str(steps)]
-    command = [*launcher, "-m", "transduce", "train", str(run), *files, "--set", *SMALL, *more]
+    files = [word for name, path in pairs.items() for word in (f"--{name}", path)]
+    settings = ["--steps", str(steps), "--set", *small(pairs), *more]
+    command = [*launcher, "-m", "transduce", "train", str(run), *files, *settings]
     STARTED.append(subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
     return STARTED[-1]
 
@@ -154,6 +174,39 @@ def test_muon_and_sampled_segmentations_have_the_same_weights_on_any_number_of_p
     for processes, steps in ((4, 3), (2, 6), (4, 9)):
         finished(torchrun(tmp_path / "run", pairs, processes, steps, *more))
     # `best` may differ: a shorter budget validates at its end, and what is sampled is new in every run of this test.
+    assert hashes(tmp_path / "run")["last"] == straight["last"]
+
+
+TIMES = {"tokens_per_second", "waiting", "seconds"}
+
+
+def figures(run: Path) -> list[dict[str, Any]]:
+    """What a run has logged of its steps and validations, without times."""
+    logged = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [{key: line[key] for key in line.keys() - TIMES} for line in logged if "loss" in line]
+
+
+def test_several_processes_go_on_with_recordings_to_the_same_weights(
+    recordings: dict[str, str], tmp_path: Path
+) -> None:
+    """Each epoch plays them at other speeds and behind other masks, which all processes draw alike."""
+    straight = alone(tmp_path / "straight", recordings, STEPS, *SPEECH)
+    alone(tmp_path / "run", recordings, 4, *SPEECH)
+    printed = finished(torchrun(tmp_path / "run", recordings, 2, STEPS, *SPEECH))
+    assert "2 processes share each step of 4 shards" in printed
+    assert hashes(tmp_path / "run") == straight
+    assert figures(tmp_path / "run") == figures(tmp_path / "straight")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["speech", "text"])
+def test_other_kinds_of_models_have_the_same_weights_on_any_number_of_processes(
+    pairs: dict[str, str], recordings: dict[str, str], tmp_path: Path, kind: str
+) -> None:
+    data, more = (recordings, SPEECH) if kind == "speech" else ({"text": pairs["train"]}, ["train.threads=1"])
+    straight = alone(tmp_path / "straight", data, STEPS, *more)
+    for processes, steps in ((4, 3), (2, 7), (1, STEPS)):
+        finished(torchrun(tmp_path / "run", data, processes, steps, *more))
     assert hashes(tmp_path / "run")["last"] == straight["last"]
 
 
@@ -540,6 +593,49 @@ def test_another_machine_prepares_the_same_data_or_refuses(
     meeting.launch = Launch(2, 4, 0, 2)
     with pytest.raises(OwnError, match="the training data on this machine differs from that of process 0"):
         _received(meeting, described)
+
+
+def tones(data: dict[str, str], run: Path) -> Prepared:
+    request = TrainingRequest(train=[(data["train"],)], valid=[(data["valid"],)], settings=[*SMALL, *SPEECH])
+    return prepare(RunFolder(run), requested_settings(request), lambda text: None)
+
+
+def test_recordings_are_the_same_on_every_machine_or_refused(
+    recordings: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name of their store does not tell whether what they sound like is the same."""
+    folder = Path(shutil.copytree(Path(recordings["train"]).parent, tmp_path / "tones"))
+    monkeypatch.setenv("TRANSDUCE_CACHE", str(tmp_path / "one"))
+    prepared = tones({name: str(folder / f"{name}.tsv") for name in recordings}, tmp_path / "run")
+    described, meeting = json.loads(json.dumps(_described(prepared))), Told(Launch(1, 4, 1, 2))
+    ours, theirs = prepared.training_data, _received(meeting, described).training_data  # type: ignore[arg-type]
+    assert theirs.valid_texts == ours.valid_texts
+    for epoch in range(2):
+        np.testing.assert_array_equal(theirs.pairs(epoch).source(3), ours.pairs(epoch).source(3))
+    (tmp_path / "one").rename(tmp_path / "moved")
+    monkeypatch.setenv("TRANSDUCE_CACHE", str(tmp_path / "two"))
+    meeting.launch = Launch(2, 4, 0, 2)
+    elsewhere = _received(meeting, described).training_data.train  # type: ignore[arg-type]
+    assert elsewhere.path.parent == tmp_path / "two"  # type: ignore[attr-defined]
+    monkeypatch.setenv("TRANSDUCE_CACHE", str(tmp_path / "three"))
+    sound = (folder / "train3.wav").read_bytes()
+    (folder / "train3.wav").write_bytes(sound[:1_000] + bytes(1_000) + sound[2_000:])
+    with pytest.raises(OwnError, match=r"differs from what process 0 has prepared: .* or set data\.cache"):
+        _received(meeting, described)  # type: ignore[arg-type]
+
+
+def test_every_shard_has_recordings_of_every_batch(
+    recordings: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even where a recording is as long as a batch of a run without shards."""
+    monkeypatch.setitem(layout.POSITIONS, "cpu", 40)
+    trainer = make_trainer(RunFolder(tmp_path / "run"), tones(recordings, tmp_path / "run"), SilentReporter())
+    data, planner = trainer.training_data.first_epoch, trainer.layout.planner
+    assert trainer.layout.positions("cpu") == 4 * data.source_lengths.max()
+    batches = [batch for step in trainer.layout.windows.plan(planner, data, 0, 0) for batch in step]
+    full = [batch for batch in batches if len(batch) >= 4]
+    assert len(batches) - len(full) == 1  # what is left over in the end
+    assert [len(shard) for shard in planner.shards(full, 4)] == [len(full)] * 4
 
 
 def test_sampled_segmentations_are_those_of_process_0(

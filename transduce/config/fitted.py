@@ -194,7 +194,7 @@ def fit(counts: Counts, asked: FitRequest | None = None, time: Time | None = Non
     }
     layer = _of_family(layer, asked.family)
     layer["data"] |= vocabulary_sample(asked)
-    reasons = [*_reasons(layer["data"], why, counts), *_gpu_reasons(for_one, fitted, asked)]
+    reasons = [*_reasons(layer["data"], why, counts), *_gpu_reasons(for_one, fitted, work, asked)]
     return Fitted(layer, reasons, warnings, lambda config: _summary(config, fitted.epochs, counts))
 
 
@@ -301,7 +301,7 @@ def larger_steps(row: Row, work: Work, asked: FitRequest) -> Row:
     Differs from the paper: the learning rate grows with the fourth root of the size of a step. Ott et al. 2018 doubled it for
     steps 16 times as large (402,000 tokens), and this recipe stays below their largest steps.
     """
-    if asked.tokens_per_batch or work.task == "speech":  # one process trains speech
+    if asked.tokens_per_batch or work.task == "speech":  # not measured with speech
         return row
     steps = asked.steps or (asked.epochs or row.epochs) * work.tokens_per_epoch / row.tokens_per_batch
     times = 1
@@ -313,7 +313,7 @@ def larger_steps(row: Row, work: Work, asked: FitRequest) -> Row:
     return replace(row, tokens_per_batch=times * row.tokens_per_batch, learning_rate=rate)
 
 
-def _gpu_reasons(for_one: Row, fitted: Row, asked: FitRequest) -> list[str]:
+def _gpu_reasons(for_one: Row, fitted: Row, work: Work, asked: FitRequest) -> list[str]:
     """Why the steps are as large as they are on several GPUs."""
     if asked.gpus == 1:
         return []
@@ -321,7 +321,8 @@ def _gpu_reasons(for_one: Row, fitted: Row, asked: FitRequest) -> list[str]:
         return [f"{asked.gpus} GPUs: each step is divided among them (train.tokens_per_batch was given)"]
     times = fitted.tokens_per_batch // for_one.tokens_per_batch
     if times == 1:
-        return [f"{asked.gpus} GPUs: steps as on one GPU, because larger ones would leave too few of them"]
+        why = "were not measured with speech" if work.task == "speech" else "would leave too few of them"
+        return [f"{asked.gpus} GPUs: steps as on one GPU, because larger ones {why}"]
     return [
         f"{asked.gpus} GPUs: steps {times} times as large as on one GPU keep them busy, with {times**0.25:.2g} times the learning "
         f"rate and twice the share of warm-up, as larger steps need (Ott et al. 2018)"

@@ -252,7 +252,7 @@ class TrainConfig:
         "auto",
         "How pairs are laid out in a batch.",
         choices={
-            "auto": "pages on a GPU (speech: buckets), padded on a CPU",
+            "auto": "pages on a GPU (speech: buckets, or padded with several shards), padded on a CPU",
             "padded": "one pair in a row, padded to the longest",
             "pages": "several pairs in a row (packed)",
             "buckets": "one pair in a row, padded to one of a few lengths",

@@ -10,6 +10,7 @@ whose gradients are added.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -41,6 +42,13 @@ class Pairs(Protocol):
     def sources(self, numbers: Ids) -> Ids: ...  # of several pairs, end to end
     def targets(self, numbers: Ids) -> Ids: ...
     def resampled(self, vocabularies: Vocabularies, rate: float, seed: int, epoch: int) -> "Pairs": ...
+
+
+@runtime_checkable
+class Stored(Protocol):
+    """Pairs in a folder of the cache."""
+
+    path: Path
 
 
 @runtime_checkable

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from transduce.data.batches import Batching, Planner, padding_share
+from transduce.data.batches import Batching, Planner, Recordings, padding_share
 from transduce.data.buckets import Bucketing
 from transduce.data.pages import Paging
 from transduce.data.windows import usual_window
@@ -31,12 +31,19 @@ class BatchLayout:
         self.training_data, self.config = training_data, training_data.config.train
         self.device, self.progress, self.share = device, progress, share
         progress.layout = progress.layout or self._chosen(model)
-        progress.positions = self.config.positions_per_microbatch or progress.positions or POSITIONS[device.kind]
+        progress.positions = self.config.positions_per_microbatch or progress.positions or self._usual_positions()
         if progress.pairs_per_window < 0:
             progress.pairs_per_window = usual_window(training_data.mixture)
         self.planner = self._make_planner(model)
         self.windows = training_data.windows(progress.pairs_per_window)
         self._measure_epoch()
+
+    def _usual_positions(self) -> int:
+        """What suits the device. On a CPU, a batch of recordings is so large that each shard has a row, however long it is."""
+        usual, train = POSITIONS[self.device.kind], self.training_data.train
+        if self.share is None or self.device.kind != "cpu" or not isinstance(train, Recordings):
+            return usual
+        return self.share.shards * max(usual, int(train.source_lengths.max()))
 
     def _chosen(self, model: Model) -> str:
         """What a GPU can capture, and padded rows on a CPU."""

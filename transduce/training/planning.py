@@ -164,8 +164,15 @@ def memory_model(trainer: Trainer, mode: Mode) -> MemoryModel:
         workload=_workload(trainer, mode),
         workers=_workers(trainer.update) if mode == "cpu" else 1,
         passes=_passes(config),
+        scale=_computed_at_once(trainer) if mode == "cpu" else 1.0,
         decoding=0 if mode == "cpu" else _decoding(trainer),
     )
+
+
+def _computed_at_once(trainer: Trainer) -> float:
+    """The part of a batch that a CPU computes at once: in padded rows, every shard has a part of each batch."""
+    share = trainer.share
+    return share.at_once / share.shards if share and trainer.progress.layout == "padded" else 1.0
 
 
 def _decoding(trainer: Trainer) -> int:

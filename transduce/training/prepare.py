@@ -46,7 +46,7 @@ from transduce.training.output_limit import fit_output_limit
 from transduce.training.request import RequestedSettings
 from transduce.training.resuming import settings_of_resumed
 from transduce.training.run_files import check_resumable, check_unchanged, write_run
-from transduce.training.stores import store_corpora, store_of
+from transduce.training.stores import path_of, store_corpora
 from transduce.training.warm_up import warming_up
 from transduce.translator import ModelFolder, open_folder, read_config, read_vocabularies
 
@@ -200,7 +200,7 @@ def prepare_elsewhere(config: Config, both: Vocabularies, names: tuple[str, str]
     with tempfile.TemporaryDirectory() as scratch:
         corpora = open_corpora(config.data, Path(scratch))
         training_data, _ = store_corpora(config, both, corpora, scan_both(corpora, config.data), lambda text: None)
-    paths = tuple(store_of(pairs).path for pairs in (training_data.train, training_data.valid))
+    paths = tuple(path_of(pairs) for pairs in (training_data.train, training_data.valid))
     for path, name, kind in zip(paths, names, ("training", "validation"), strict=True):
         if path.name != name:
             raise DataError(

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from transduce.config import Config, DecoderConfig
+from transduce.config import Config, DataConfig, DecoderConfig
 from transduce.data import (
     Mixture,
     Rules,
@@ -14,9 +14,8 @@ from transduce.data import (
     groups_from_setting,
     open_or_build,
 )
-from transduce.data.batches import Pairs
+from transduce.data.batches import Pairs, Stored
 from transduce.data.feature_progress import WatchFeatures, unwatched
-from transduce.errors import SettingError
 from transduce.text import Vocabularies
 from transduce.training.choices import Say, reads_text
 from transduce.training.corpora import Corpora, Scans, validation_texts
@@ -97,7 +96,16 @@ def _speech_stores(
     return train, valid
 
 
-def training_pairs(config: Config, store: Store) -> Pairs:
+def open_store(data: DataConfig, path: Path) -> "Store | SpeechStore":
+    """A store that this process or another one has written."""
+    if data.task != "speech":
+        return Store(path)
+    from transduce.data.speech_store import SpeechStore
+
+    return SpeechStore(path)
+
+
+def training_pairs(config: Config, store: "Store | SpeechStore") -> Pairs:
     """The training pairs in a store; of a text, the windows of the first epoch."""
     return (
         validation_pairs(config, store)
@@ -106,18 +114,18 @@ def training_pairs(config: Config, store: Store) -> Pairs:
     )
 
 
-def validation_pairs(config: Config, store: Store) -> Pairs:
+def validation_pairs(config: Config, store: "Store | SpeechStore") -> Pairs:
     return _windows(config, store) if reads_text(config) else store
 
 
-def _windows(config: Config, store: Store) -> TextWindows:
+def _windows(config: Config, store: "Store | SpeechStore") -> TextWindows:
     assert isinstance(config.model, DecoderConfig), "settings are checked before data are read"
+    assert isinstance(store, Store), "recordings are no text"
     return TextWindows(store, config.model.context, config.data.documents)
 
 
-def store_of(pairs: Pairs) -> Store:
+def path_of(pairs: Pairs) -> Path:
     """The store that pairs, or windows of text, are read from."""
     store = pairs.store if isinstance(pairs, TextWindows) else pairs
-    if not isinstance(store, Store):
-        raise SettingError("speech models are trained by one process: run the command without torchrun")
-    return store
+    assert isinstance(store, Stored), "the data of a run are in the cache"
+    return store.path

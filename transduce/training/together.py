@@ -16,7 +16,7 @@ import torch
 
 from transduce.checkpoint import RunFolder
 from transduce.config import build, from_toml, to_toml
-from transduce.data import Store
+from transduce.data import cache
 from transduce.device import Device, choose_device
 from transduce.errors import TransduceError
 from transduce.run_lock import alone_in
@@ -31,7 +31,7 @@ from transduce.training.request import RequestedSettings
 from transduce.training.result import Result
 from transduce.training.shared_samples import SharedSamples
 from transduce.training.stopping import Stopped
-from transduce.training.stores import store_of, training_pairs, validation_pairs
+from transduce.training.stores import open_store, path_of, training_pairs, validation_pairs
 from transduce.translator.evaluation import TestSet
 
 LOCK_TIMEOUT_S = 60.0  # for processes of an earlier start to end, if torchrun itself was killed
@@ -114,7 +114,7 @@ def _lead(
     try:
         new = not folder.config.exists()
         wanted = for_processes(requested, launch.count) if new else requested
-        prepared = prepare(folder, wanted, reporter.say, begun, inspect)
+        prepared = prepare(folder, wanted, reporter.say, begun, inspect, reporter.features)
     except BaseException as error:
         meeting.tell("prepared", {"error": type(error).__name__})
         raise
@@ -166,12 +166,13 @@ def _announcement(launch: Launch, active: int, shards: int) -> str:
 def _described(prepared: Prepared) -> dict[str, Any]:
     """What other processes need to open the same data."""
     data = prepared.training_data
-    both = data.vocabularies
+    both, stores = data.vocabularies, [path_of(pairs) for pairs in (data.train, data.valid)]
     return {
         "shards": data.config.train.shards,
         "config": to_toml(data.config),
         "vocabularies": [base64.b64encode(one.model).decode() for one in (both.source, both.target)],
-        "stores": [str(store_of(pairs).path) for pairs in (data.train, data.valid)],
+        "stores": [str(path) for path in stores],
+        "manifests": [cache.manifest(path) for path in stores],
         "texts": asdict(data.valid_texts),
     }
 
@@ -183,9 +184,21 @@ def _received(meeting: Meeting, described: dict[str, Any]) -> Prepared:
     train, valid = (Path(path) for path in described["stores"])
     if not (train.is_dir() and valid.is_dir()):
         train, valid = _prepared_here(meeting, lambda: prepare_elsewhere(config, both, (train.name, valid.name)))
+    _check_same((train, valid), described["manifests"])
     texts = TestSet(**described["texts"])
-    pairs = training_pairs(config, Store(train)), validation_pairs(config, Store(valid))
+    stores = open_store(config.data, train), open_store(config.data, valid)
+    pairs = training_pairs(config, stores[0]), validation_pairs(config, stores[1])
     return Prepared(TrainingData(config, both, *pairs, texts), None, [])
+
+
+def _check_same(stores: tuple[Path, Path], manifests: list[str]) -> None:
+    """Refuse other data under the same name: that of recordings knows their sizes, but not what is heard in them."""
+    for path, manifest in zip(stores, manifests, strict=True):
+        if cache.manifest(path) != manifest:
+            raise OwnError(
+                f"{socket.gethostname()}: {path} differs from what process 0 has prepared: give all machines the same files and "
+                "delete this folder, or set data.cache to a folder that all machines share"
+            )
 
 
 def _prepared_here(meeting: Meeting, build_stores: Callable[[], tuple[Path, Path]]) -> tuple[Path, Path]:
@@ -206,5 +219,5 @@ def _sharing_samples(meeting: Meeting, prepared: Prepared) -> Prepared:
     data = prepared.training_data
     if not data.config.data.subword_sampling:
         return prepared
-    shared = SharedSamples(store_of(data.train).path, meeting)
+    shared = SharedSamples(path_of(data.train), meeting)
     return replace(prepared, training_data=replace(data, train=shared))
