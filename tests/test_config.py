@@ -376,7 +376,7 @@ def test_too_few_steps_or_a_given_size_keep_steps_as_they_are() -> None:
     times = small.layer["train"]["tokens_per_batch"] // one.layer["train"]["tokens_per_batch"]
     assert times < 8
     tiny = fit(Counts(1_000, WORDS, WORDS), FitRequest(gpus=64))
-    assert any("64 GPUs: steps as on one GPU, because larger ones" in reason for reason in tiny.reasons)
+    assert any("64 GPUs: batches as large as on one GPU, because larger ones" in reason for reason in tiny.reasons)
     given = fit(counts, FitRequest(gpus=8, tokens_per_batch=5_000))
     assert any("8 GPUs: each step is divided among them (train.tokens_per_batch was given)" in r for r in given.reasons)
     assert given.layer["train"]["learning_rate"] == one.layer["train"]["learning_rate"]

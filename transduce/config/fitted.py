@@ -1,4 +1,4 @@
-"""Settings fitted to the data, the machine and the time budget, with the reasons.
+"""Settings chosen for the data, the machine and the time budget, with the reasons.
 
 A small table maps the number of pairs to a complete recipe; for a budget in minutes or a slow machine, the model and its
 batches become smaller (`transduce/config/budget.py`). Presets, files and `--set` override these settings. Each row is
@@ -227,7 +227,7 @@ def row_for(task: str, counts: Counts, asked: FitRequest) -> Row:
 
 
 def concatenated(task: str, counts: Counts, asked: FitRequest) -> float:
-    """The share of pairs that are followed by another one: a small dictionary is learned by heart otherwise.
+    """The share of pairs that are followed by another one: otherwise, a model memorises a small dictionary.
 
     Not with features, with which it was not measured, nor with a budget in steps or epochs: these would take longer.
     """
@@ -241,7 +241,7 @@ def spoken_hours(counts: Counts) -> float:
 
 
 def has_short_utterances(counts: Counts) -> bool:
-    """Whether the recordings are words or commands: how much quiet is around them then decides what a model hears."""
+    """Whether the recordings are words or commands: their accuracy then depends on the silence around them."""
     return counts.target.characters_per_line < SHORT_SECONDS * CHARACTERS_PER_SECOND
 
 
@@ -321,10 +321,10 @@ def _gpu_reasons(for_one: Row, fitted: Row, asked: FitRequest) -> list[str]:
         return [f"{asked.gpus} GPUs: each step is divided among them (train.tokens_per_batch was given)"]
     times = fitted.tokens_per_batch // for_one.tokens_per_batch
     if times == 1:
-        return [f"{asked.gpus} GPUs: steps as on one GPU, because larger ones would leave too few of them"]
+        return [f"{asked.gpus} GPUs: batches as large as on one GPU, because larger ones would leave too few steps"]
     return [
-        f"{asked.gpus} GPUs: steps {times} times as large as on one GPU keep them busy, with {times**0.25:.2g} times the learning "
-        f"rate and twice the share of warm-up, as larger steps need (Ott et al. 2018)"
+        f"{asked.gpus} GPUs: batches {times} times as large as on one GPU, with {times**0.25:.2g} times the learning rate and twice the "
+        f"share of warm-up, as larger batches need (Ott et al. 2018)"
     ]
 
 
@@ -466,12 +466,12 @@ def _reasons(data: dict[str, Any], why: str, counts: Counts) -> list[str]:
         f"{_tokens(data['source_units'], data['target_units'])}; {'joint vocabulary' if data['joint'] else 'separate vocabularies'}",
         *text_reasons(counts, data["task"]),
         *(
-            ["a small dictionary: most words are followed by another one in training (data.concatenate)"]
+            ["a small dictionary: another word is appended to most words in training (data.concatenate)"]
             if "concatenate" in data
             else []
         ),
         *(
-            ["short utterances: quiet at both ends of recordings is left out (data.trim_quiet)"]
+            ["short utterances: silence at both ends of recordings is trimmed (data.trim_quiet)"]
             if "trim_quiet" in data
             else []
         ),

@@ -1,4 +1,4 @@
-"""The recipe of a language model, fitted to the amount of text, the machine and the time budget, with the reasons.
+"""The recipe of a language model, chosen for the amount of text, the machine and the time budget, with the reasons.
 
 A small table maps the number of characters to a recipe; for a budget in minutes, the model and its batches become smaller as
 for pairs (`transduce/config/fitted.py`). Sees only counts, never the text.
