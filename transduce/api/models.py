@@ -112,7 +112,7 @@ def translate(
         to: The target language, for models that translate into several.
         beam: Beam size; 1 is greedy search. By default the setting of the model.
         alpha: Strength of the length penalty, from 0 to 10. By default the setting of the model.
-        split: Split each line into sentences first, and keep what stands between them.
+        split: Split each line into sentences first, and keep the text between them.
         lm: A language model that takes part in the search, as in `load`.
         lm_weight: The weight of its log-probabilities.
 

@@ -157,7 +157,7 @@ def tune_reranker(
     options: LoadOptions | None = None,
     quiet: bool = False,
 ) -> "RerankFile":
-    """Tune the weights with which n-best lists are reranked, on validation data, and write them to a file.
+    """Tune the weights for reranking n-best lists, on validation data, and write them to a file.
 
     The score of an output is a weighted sum of the translator's score, the log-probability of the output by a language model,
     that of the source by a model of the opposite direction, and the length. `load(run, rerank=output)` uses the file.

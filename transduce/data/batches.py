@@ -45,7 +45,7 @@ class Pairs(Protocol):
 
 @runtime_checkable
 class Recordings(Protocol):
-    """Pairs whose sources are recordings, heard differently in each epoch."""
+    """Pairs whose sources are recordings, augmented differently in each epoch."""
 
     def augmented(self, data: DataConfig, seed: int, epoch: int) -> "Pairs": ...
 

@@ -114,7 +114,7 @@ class SpeechStore:
         return self.ids.take(numbers)
 
     def augmented(self, data: DataConfig, seed: int, epoch: int) -> "AugmentedSpeech":
-        """The recordings as an epoch hears them."""
+        """The recordings as an epoch uses them."""
         return AugmentedSpeech(self, Augmentation(data, seed, epoch))
 
     def resampled(self, vocabularies: Vocabularies, rate: float, seed: int, epoch: int) -> "SpeechStore":

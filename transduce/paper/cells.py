@@ -1,4 +1,4 @@
-"""A cell of a table: one training with some settings and one budget, scored on a test set.
+"""A cell of a table: one model, trained with some settings and one budget, and scored on a test set.
 
 Trains and translates as `transduce train` and `transduce evaluate` do. Knows no table: what is compared with what is in
 `transduce/paper/rivals.py` and `transduce/paper/variations.py`.

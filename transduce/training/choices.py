@@ -1,4 +1,4 @@
-"""The settings of a run: requested settings override those fitted to the data or inherited from another model.
+"""The settings of a run: requested settings override those chosen for the data or inherited from another model.
 
 Reads no files and sees only counts of the data.
 """
@@ -88,7 +88,7 @@ def settings_of_new(
     say: Say,
     begun: float,
 ) -> Config:
-    """The settings of a new run: requested settings override those fitted to the data, machine and budget, or inherited.
+    """The settings of a new run: requested settings override those chosen for the data, machine and budget, or inherited.
 
     `start` is the model to start from, and `owner` the one whose vocabulary is used. Reports the reasons. A budget in minutes
     counts from `begun`.

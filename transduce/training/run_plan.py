@@ -1,4 +1,4 @@
-"""What a run will take: parameters, tokens, steps, time, operations, memory and disk, and what to change if it does not fit.
+"""The plan of a run: parameters, tokens, steps, time, operations, memory and disk, and what to change if it does not fit.
 
 `train` prints a line of this before its first step, and `transduce plan` all of it. Knows numbers only: the trainer and the
 rehearsal (`transduce/training/rehearsal.py`) measure them.

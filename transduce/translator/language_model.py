@@ -1,4 +1,4 @@
-"""A language model: how probable texts are, what it attends to, and continuations of prompts.
+"""A language model: probabilities of texts, attention weights, and continuations of prompts.
 
 A line break is `</s>` in ids. What a document is, and so where a generated text ends, is the setting `data.documents` that the
 model was trained with.
