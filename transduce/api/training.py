@@ -37,8 +37,7 @@ def train(
 ) -> "Result":
     """Train a model, or resume a run.
 
-    Training ends when the first of `minutes`, `steps` and `epochs` is reached; without any of them, the budget is fitted to
-    the data. Call it again with the same folder to resume; with `steps` or `epochs` the result is bit-identical to an
+    Training ends when the first of `minutes`, `steps` and `epochs` is reached; without any of them, the budget is chosen for the data. Call it again with the same folder to resume; with `steps` or `epochs` the result is bit-identical to an
     uninterrupted run.
 
     Args:
@@ -114,7 +113,7 @@ def plan(
     quiet: bool = False,
     started_at: float | None = None,
 ) -> "RunPlan":
-    """What `train` with the same arguments will take: time, memory, disk, tokens and operations.
+    """Predict what `train` with the same arguments will take: time, memory, disk, tokens and operations.
 
     Reads the data, trains a dozen steps, validates and writes a checkpoint to a temporary folder, and discards all of it. Only
     the cache of prepared data stays, which `train` reads next.

@@ -90,7 +90,7 @@ class DriftAnalysis:
         return [*self._shifted(), *self._unmatched()]
 
     def concerned(self) -> Mapping[str, NDArray[np.int64]]:
-        """All pairs of the shifted stretches. A corpus that matches nowhere is left whole: that is for people to judge."""
+        """All pairs of the shifted stretches. A corpus that matches nowhere is left whole, for the user to judge."""
         numbers = [np.arange(drift.first, drift.last + 1) for drift in self._drifts if not drift.is_everything]
         return {RULE: np.concatenate(numbers)} if numbers else {}
 

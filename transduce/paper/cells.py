@@ -114,7 +114,7 @@ def run_cell(cell: Cell, task: Task, folder: Path, reporter: Reporter | None = N
 
 
 def train_cell(cell: Cell, task: Task, folder: Path, reporter: Reporter | None = None) -> dict[str, Any]:
-    """Train a cell within its budget; its figures are what a table says of the training."""
+    """Train a cell within its budget, and return the figures that tables show."""
     begun = time.perf_counter()
     trained = train(folder, _request(cell, task), reporter=reporter)
     command_s = time.perf_counter() - begun

@@ -125,7 +125,7 @@ class RunPlan:
         return "; ".join([here, *(change for change in self.changes if change != _disk_change(self.disk))])
 
     def lines(self) -> list[str]:
-        """The plan for people, one topic per line."""
+        """The plan as text, one topic per line."""
         return [f"{name:<8} {text}" for name, text in self._topics()]
 
     def _topics(self) -> list[tuple[str, str]]:
