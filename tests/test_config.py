@@ -364,7 +364,7 @@ def test_several_gpus_get_larger_steps_and_say_why() -> None:
     )
     assert eight.layer["train"]["epochs"] == one.layer["train"]["epochs"]
     assert many.layer["train"]["tokens_per_batch"] <= 402_000
-    assert any(reason.startswith("8 GPUs: steps 8 times as large as on one GPU") for reason in eight.reasons)
+    assert any(reason.startswith("8 GPUs: batches 8 times as large as on one GPU") for reason in eight.reasons)
     assert not any("GPU" in reason for reason in one.reasons)
     steps = [fit(counts, FitRequest(gpus=gpus, steps=1_000)).layer["train"] for gpus in (1, 8)]
     assert [one["warmup_steps"] for one in steps] == [50, 100]

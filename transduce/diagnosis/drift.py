@@ -122,8 +122,7 @@ class DriftAnalysis:
             "notable",
             count,
             count / sum(group.pairs for group in self._groups.values()),
-            "Lengths, digits and punctuation of the two sides have nothing to do with each other, "
-            "as if one side were in another order.",
+            "Lengths, digits and punctuation of the two sides are unrelated, as if one side were in another order.",
             "Check that the two files belong together and have the same order.",
             _examples(drifts, self._bounds(drifts)),
             self.role,
