@@ -41,7 +41,7 @@ def evaluate(
         alpha: Strength of the length penalty.
         metrics: Names as in `transduce evaluate --metrics`; by default the metrics of the task.
         merge: Whether equal sources become one source with several references, as in a dictionary.
-        lm: A language model that takes part in the search, as in `load`.
+        lm: A language model for shallow fusion, as in `load`.
         lm_weight: The weight of its log-probabilities.
 
     Returns:
