@@ -117,7 +117,7 @@ MEASURED_MUON = ("transformer", "decoder")  # families
 
 @dataclass(frozen=True)
 class FitRequest:
-    """The requested settings that the fitted settings depend on."""
+    """The requested settings on which the chosen settings depend."""
 
     task: str = "auto"
     source_units: str = ""
@@ -156,7 +156,7 @@ class FitRequest:
 
 
 def _requested_size(model: dict[str, Any]) -> Size | None:
-    """The requested shape, even if only partly given; omitted values are typical of fitted models."""
+    """The requested shape, even if only partly given; omitted values are typical of chosen models."""
     encoder = 2 if model.get("family") == "speech" else 1  # layers of the encoder for each of the decoder
     names = {"num_encoder_layers": encoder, "num_decoder_layers": 1}
     if not any(name in model for name in ("d_model", *names)):
@@ -174,7 +174,7 @@ class Time:
 
 
 def fit(counts: Counts, asked: FitRequest | None = None, time: Time | None = None) -> Fitted:
-    """The recipe for a corpus, consistent with the requested settings; a requested budget replaces the fitted one.
+    """The recipe for a corpus, consistent with the requested settings; a requested budget replaces the chosen one.
 
     Differs from the paper: pre-norm, a learning rate that falls linearly to zero over the budget, clipping, and dropout and
     vocabulary size chosen by the size of the data. The presets `base` and `big` follow the paper.

@@ -39,8 +39,9 @@ class DataConfig:
     )
     weights: tuple[str, ...] = setting(
         (),
-        "How often an epoch shows each pair of the first, second, ... --train: 2 shows each "
-        "pair twice, 0.5 shows half of the pairs in each epoch. Give one number for each --train, or none for once each. The vocabulary and the fitted settings ignore the weights.",
+        "How often an epoch shows each pair of the first, second, ... --train: 2 shows each pair twice, 0.5 shows half of "
+        "the pairs in each epoch. Give one number for each --train, or none for once each. "
+        "The vocabulary and the settings chosen for the data ignore the weights.",
     )
     hold_out: int = setting(
         0,

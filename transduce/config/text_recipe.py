@@ -50,7 +50,7 @@ TEXT = [  # characters, d_model, heads, layers, dropout, vocabulary, tokens a ba
 
 
 def fit_text(characters: int, on_gpu: bool, asked: FitRequest, time: Time | None = None) -> Fitted:
-    """The recipe for this many characters of text; a requested budget replaces the fitted one."""
+    """The recipe for this many characters of text; a requested budget replaces the chosen one."""
     row = next(row for row in TEXT if characters <= row.pairs)
     if units := asked.target_units or asked.source_units:
         row = replace(row, units=units, vocabulary=max(row.vocabulary, 8_000) if units != "char" else row.vocabulary)
