@@ -119,7 +119,7 @@ def rivals_section(data: PageData) -> str:
             rows.append((system.name, system.about, *_figures(one), published))
     header = (
         "system",
-        "what",
+        "architecture",
         "words right, %",
         "FLOPs",
         "M parameters",
