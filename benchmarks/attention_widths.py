@@ -5,7 +5,7 @@
 The same number of tokens at every width, packed with sequences of the given lengths: sentences (128), the contexts of language
 models (256 to 1,024) and of speech (250 to 1,000 frames). Candidates: our kernel (up to 128), PyTorch's
 scaled_dot_product_attention with a mask, the same without a mask where a row is one sequence, and FlexAttention with a block mask
-(compiled). Times are medians of one call, forward and backward, in turns.
+(compiled). Times are medians of one call, forward and backward, alternating.
 """
 
 import argparse
@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def measure(width: int, length: int, rounds: int) -> list[dict]:
-    """Every candidate at this width, in turns; all of them see the same causal sequences."""
+    """Every candidate at this width, alternating; all of them see the same causal sequences."""
     batch = TOKENS // width
     segment = (torch.arange(width, device="cuda") // length + 1).expand(batch, -1).contiguous()
     inputs = [

@@ -1,4 +1,4 @@
-"""Is this version slower than an earlier one? Both in turns on one machine, each in a process of its own that stays.
+"""Is this version slower than an earlier one? Both run alternately on one machine, each in its own process, which stays.
 
     git worktree add /tmp/before COMMIT
     python benchmarks/before_after.py /tmp/before --what train --device cuda --preset base --batch 25600

@@ -1,7 +1,7 @@
 """A device to oneself for a moment, while other benchmarks share it.
 
 Commands that are started with the same value of TRANSDUCE_COMPANY share a machine. Whoever measures a speed does so in `alone()`, which stops the
-others until its block ends; without the variable it does nothing. So trainings whose seconds do not matter can fill the time between measurements.
+others until its block ends; without the variable it does nothing. So training runs whose seconds do not matter can fill the time between measurements.
 """
 
 import fcntl

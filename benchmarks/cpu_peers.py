@@ -1,4 +1,4 @@
-"""Training on two CPU cores beside HF MarianMT, JoeyNMT and Marian, each in a process of its own, taking turns.
+"""Training on two CPU cores beside HF MarianMT, JoeyNMT and Marian, each in a process of its own, alternating.
 
     python benchmarks/cpu_peers.py --peers PEERS/bin/python [--data FOLDER] [--rounds 3] [--only hf,joeynmt] [--quick]
 

@@ -1,4 +1,4 @@
-"""How fast models of the fitted sizes train on a CPU, in turns: the speeds behind the fitted settings.
+"""How fast models of the fitted sizes train on a CPU, alternating: the speeds behind the chosen settings.
 
 python benchmarks/cpu_speeds.py --threads 2 --rounds 3
 """

@@ -2,7 +2,7 @@
 
     python benchmarks/extras.py [--steps 300] [--rounds 2] -- --config CONFIG --train SOURCE TARGET ...
 
-What stands behind `--` is for `transduce train`. Every variant is a run of its own through the command line, taking turns; its speed
+What stands behind `--` is for `transduce train`. Every variant is a run of its own through the command line, alternating; its speed
 is that of the steps after the first WARM, as its own log has it. Writes benchmarks/results/extras-cpu.json or extras-gpu.json.
 
 bare            no clipping, no average, a line of the log every 50 steps

@@ -27,9 +27,9 @@ BEGIN, END = "<!-- {}: python benchmarks/readme.py -->", "<!-- end of {} -->"
 INTRODUCTION = """# Results
 
 Every figure comes from a script under `benchmarks/` and a file under `benchmarks/results/`, which records the command, the commit,
-the versions and the hardware. `python benchmarks/readme.py` writes this page from these files. A ratio compares systems that took
-turns on the same machine; the range in brackets goes from the lowest to the highest round. [The log](log.md) also has what was tried
-and did not help.
+the versions and the hardware. `python benchmarks/readme.py` writes this page from these files. A ratio compares systems that ran
+alternately on the same machine, over several rounds; the range in brackets is that of the rounds. *HF* is Hugging Face transformers. [The
+log](log.md) also has experiments that did not help.
 """
 
 SECTIONS = [

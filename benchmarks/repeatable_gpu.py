@@ -11,7 +11,7 @@ if so in the gradients of which parameters? They are listed from the last layer 
 processes differ from each other although each of them repeats its own bits? Then a library has chosen other kernels.
 
 Each operation runs on the same inputs again and again, captured in a graph; its results are compared with those of the first time, on the
-device. `repeated_trainings.py` compares whole trainings.
+device. `repeated_trainings.py` compares whole training runs.
 
 Start the Multi-Process Service first (`nvidia-cuda-mps-control -d`), so that kernels of several processes run at the same time. The exit status is 1 if
 something differed.

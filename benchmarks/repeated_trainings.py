@@ -9,7 +9,7 @@ Every step leaves checksums of its batch on the device, of the gradient of each 
 where to look: a batch differs if copying it to the device goes wrong, a gradient if a kernel of the forward or backward pass does, weights if the
 optimizer does. Losses would not show it: they hide differences in the last bits.
 
-To share a GPU, start the Multi-Process Service (`nvidia-cuda-mps-control -d`) and other trainings first. The exit status is 1 if something differed.
+To share a GPU, start the Multi-Process Service (`nvidia-cuda-mps-control -d`) and other training runs first. The exit status is 1 if something differed.
 """
 
 import argparse
@@ -79,7 +79,7 @@ SAME = "the same"
 def compared(recipe: str, apart: bool, options: argparse.Namespace) -> str:
     """Train twice; what differs first, and at which step."""
     one, other = (trained(recipe, apart, options) for _ in range(2))
-    assert len(one) == len(other), "the trainings have different numbers of batches"
+    assert len(one) == len(other), "the training runs have different numbers of batches"
     step = 1
     for (what, here), (_, there) in zip(one, other, strict=True):
         if differing := [number for number, pair in enumerate(zip(here, there, strict=True)) if pair[0] != pair[1]]:

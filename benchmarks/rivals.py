@@ -1,4 +1,4 @@
-"""Table 2 of the paper, ours: the Transformer and its rivals on the same data, in the same time, under the same loop, search and scores.
+"""Table 2 of the paper, measured: the Transformer and other architectures on the same data, in the same time, under the same loop, search and scores.
 
     python benchmarks/rivals.py --seconds-left 570 --out $OUT      whatever is missing; again until nothing is left
     python benchmarks/rivals.py --only rnn gnmt --tasks multi30k   some rows

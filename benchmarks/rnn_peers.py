@@ -1,4 +1,4 @@
-"""The recurrent network with attention beside Eole's and OpenNMT-py's on a CPU: the same tokens, about the same size, taking turns.
+"""The recurrent network with attention compared with Eole's and OpenNMT-py's on a CPU: the same tokens, about the same size, alternating.
 
     python benchmarks/rnn_peers.py --peers EOLE/bin ONMT/bin [--data FOLDER] [--seconds 60] [--rounds 2] [--threads 2] [--quick]
 

@@ -1,4 +1,4 @@
-"""Whether the server has become slower: this checkout beside another one, taking turns.
+"""Whether the server has become slower: this checkout beside another one, alternating.
 
     git worktree add ../before COMMIT
     python benchmarks/serve_before.py RUN --before ../before [--data FOLDER] [--rounds 7] [--seconds 3]

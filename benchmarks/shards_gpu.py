@@ -1,4 +1,4 @@
-"""What shards and processes cost, and whether they change the weights: whole runs of `transduce train`, taking turns.
+"""What shards and processes cost, and whether they change the weights: whole runs of `transduce train`, alternating.
 
     python benchmarks/shards_gpu.py                        on a GPU; writes benchmarks/results/shards-gpu.json
     python benchmarks/shards_gpu.py --device cpu           on CPU cores; writes benchmarks/results/shards-cpu.json

@@ -2,7 +2,7 @@
 
     python benchmarks/student.py TEACHER STUDENT SOURCE REFERENCE [--rounds 5]
 
-Each greedily and with beam 4, taking turns; sentences a second with tokenising and detokenising, medians of the rounds, and how many
+Each greedily and with beam 4, alternating; sentences a second with tokenising and detokenising, medians of the rounds, and how many
 times as fast as the teacher with beam 4 each one was in its round. Sizes are of the weights, and of the int8 file that translates.
 """
 

@@ -1,4 +1,4 @@
-"""Many small trainings side by side, to back the table of fitted settings with runs.
+"""Many small training runs side by side, to back the table of fitted settings with runs.
 
     python benchmarks/sweep.py benchmarks/sweeps/*.toml --data FOLDER --jobs 8 --out sweep.jsonl
 

@@ -122,7 +122,7 @@ def padded(sentences: Sentences, pairs: np.ndarray, pad: int) -> list[Batch]:
 
 
 def timed(steps: dict[str, Callable[[int], None]], count: int, rounds: int) -> dict[str, list[float]]:
-    """Seconds a step of every system, taking turns; one figure a round."""
+    """Seconds a step of every system, alternating; one figure a round."""
     seconds: dict[str, list[float]] = {name: [] for name in steps}
     for number in range(rounds + 1):  # the first is for warming up
         for name, step in steps.items():

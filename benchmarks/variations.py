@@ -1,4 +1,4 @@
-"""Table 3 of the paper, ours: rows A to E and rows that take a choice of the paper back, each beside the base model and the paper.
+"""Table 3 of the paper, measured: rows A to E and rows that revert a choice of the paper, each compared with the base model and the paper.
 
     python benchmarks/variations.py --seconds-left 570 --out $OUT     whatever is missing; again until nothing is left
     python benchmarks/variations.py --only base "why: no positions"   some rows

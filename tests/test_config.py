@@ -364,7 +364,7 @@ def test_several_gpus_get_larger_steps_and_say_why() -> None:
     )
     assert eight.layer["train"]["epochs"] == one.layer["train"]["epochs"]
     assert many.layer["train"]["tokens_per_batch"] <= 402_000
-    assert any(reason.startswith("8 GPUs: steps 8 times as large as on one GPU") for reason in eight.reasons)
+    assert any(reason.startswith("8 GPUs: batches 8 times as large as on one GPU") for reason in eight.reasons)
     assert not any("GPU" in reason for reason in one.reasons)
     steps = [fit(counts, FitRequest(gpus=gpus, steps=1_000)).layer["train"] for gpus in (1, 8)]
     assert [one["warmup_steps"] for one in steps] == [50, 100]
@@ -376,9 +376,11 @@ def test_too_few_steps_or_a_given_size_keep_steps_as_they_are() -> None:
     times = small.layer["train"]["tokens_per_batch"] // one.layer["train"]["tokens_per_batch"]
     assert times < 8
     tiny = fit(Counts(1_000, WORDS, WORDS), FitRequest(gpus=64))
-    assert any("64 GPUs: steps as on one GPU, because larger ones" in reason for reason in tiny.reasons)
+    assert any("64 GPUs: batches as large as on one GPU, because larger ones" in reason for reason in tiny.reasons)
     speech = fit(Counts(100_000, WORDS, WORDS, audio=True), FitRequest(gpus=8))
-    assert any("8 GPUs: steps as on one GPU, because larger ones were not measured" in r for r in speech.reasons)
+    assert any(
+        "8 GPUs: batches as large as on one GPU, because larger ones were not measured" in r for r in speech.reasons
+    )
     given = fit(counts, FitRequest(gpus=8, tokens_per_batch=5_000))
     assert any("8 GPUs: each step is divided among them (train.tokens_per_batch was given)" in r for r in given.reasons)
     assert given.layer["train"]["learning_rate"] == one.layer["train"]["learning_rate"]

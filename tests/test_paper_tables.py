@@ -198,7 +198,7 @@ def test_scores_of_reversals_are_reported_by_length(tmp_path: Path) -> None:
     assert "symbols right by the length of the source, in symbols:" in page
     assert "| system | 1 to 7 | 30 to 39 |" in page
     assert all(f"| {name} | {short:.1f} | {long:.1f} |" in page for name, (short, long) in shares.items())
-    assert "the way is one step, whatever the length" in page
+    assert "the path has length one, whatever the length" in page
     plot = rivals_page.length_plot("reversal", results)
     assert plot.series == {name: [(1, short), (30, long)] for name, (short, long) in shares.items()}
     assert (plot.title, plot.y) == ("symbols right by source length", "symbols right")

@@ -1,7 +1,6 @@
 """The demonstration: English spelling to pronunciation, on the CMU dictionary, in a few minutes on a laptop.
 
-Trains a model, scores it on unseen words, pronounces a few, and draws attention and learning curves. A finished training
-is not repeated.
+Trains a model, scores it on unseen words, pronounces a few, and draws attention and learning curves. A finished model is not trained again.
 """
 
 import json

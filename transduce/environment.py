@@ -94,7 +94,7 @@ def _without_paths(message: str) -> str:
 
 
 def described(environment: Mapping[str, Any]) -> list[str]:
-    """The same as lines for people."""
+    """The same as lines of text."""
     found = dict(environment)
     packages = {name: number for name, number in found.pop("packages").items() if number and name != "torch"}
     gpus, variables = found.pop("gpus"), found.pop("variables")

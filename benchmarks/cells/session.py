@@ -28,8 +28,8 @@ from transduce.training.report import SilentReporter, StepReport
 from .tasks import TASKS, Lines, without_bpe
 
 AROUND_A_CELL_S = 25.0  # to translate and to score, and the warm-up
-ASKED_EVERY_S = 2.0  # trainings, to stop
-UNFINISHED = Path(tempfile.gettempdir()) / "transduce-cells"  # run folders of trainings that were stopped
+ASKED_EVERY_S = 2.0  # training runs, to stop
+UNFINISHED = Path(tempfile.gettempdir()) / "transduce-cells"  # run folders of training runs that were stopped
 LENGTHS = (1, 8, 12, 16, 20, 25, 30, 40, 50, 60, 1_000)  # of sources, in words
 PROCESSES = partial(ProcessPoolExecutor, mp_context=get_context("spawn"))
 Work = Callable[[Cell, Task], Finished]
@@ -114,7 +114,8 @@ class Session:
                 done, others = wait(running, timeout=left, return_when=FIRST_COMPLETED)
                 if not done:
                     print(
-                        f"time is up: {len(others)} trainings are stopped, and resumed in the next session", flush=True
+                        f"time is up: {len(others)} training runs are stopped, and resumed in the next session",
+                        flush=True,
                     )
                     stop(running)
                     done = set(running)

@@ -18,6 +18,9 @@ from .parts import DOCS, replace_part, table
 COMMAND = "rivals.py --report"
 TITLES = {"multi30k": "Multi30k En-De", "europarl": "Europarl De-En", "reversal": "Reversing random sequences"}
 BEAMS = {"multi30k": 5, "europarl": 4, "reversal": 1}
+SIGNATURES = {
+    "by place": "share of symbols that are correct at their position"
+}  # in words, where they are not of a tool
 UNITS = {"multi30k": "words", "europarl": "words", "reversal": "symbols"}  # of which lengths are counted
 LONG_SENTENCES = {  # the systems whose scores are drawn over the length of the source
     "multi30k": ("seq2seq", "rnn", BASELINE),
@@ -25,9 +28,9 @@ LONG_SENTENCES = {  # the systems whose scores are drawn over the length of the 
     "reversal": ("seq2seq", "rnn", "convs2s", BASELINE),
 }
 REVERSAL = (
-    "The first symbol of a source is the last of its target. In `seq2seq`, the way from one to the other passes through every state "
-    "between them, and in `bytenet` through as many convolutions as it takes to span them. The other systems but `ff` attend to the source: the way "
-    "is one step, whatever the length. The score is the share of symbols that are right at their place."
+    "The first symbol of a source is the last of its target. In `seq2seq`, the path between the two passes through every recurrent state "
+    "between them, and in `bytenet` through enough convolutions to span the distance. The other systems except `ff` attend to the source: the path "
+    "has length one, whatever the length of the source."
 )
 
 
@@ -58,7 +61,9 @@ def published_table() -> str:
     rows = [
         (p.model, p.system, cell(p.en_de), cell(p.en_fr), cell(p.flops_en_de), cell(p.flops_en_fr)) for p in PUBLISHED
     ]
-    return table(("paper, Table 2", "here", "En-De BLEU", "En-Fr BLEU", "En-De FLOPs", "En-Fr FLOPs"), rows)
+    return table(
+        ("paper, Table 2", "system on this page", "En-De BLEU", "En-Fr BLEU", "En-De FLOPs", "En-Fr FLOPs"), rows
+    )
 
 
 def task_parts(task: str, results: Results, tested: dict[str, Figures]) -> Iterator[str]:
@@ -67,7 +72,8 @@ def task_parts(task: str, results: Results, tested: dict[str, Figures]) -> Itera
         return
     budget, last = BUDGETS[task], cells[-1]
     yield f"## {TITLES[task]}: {budget} each"
-    yield f"{seeds_measured(cells, budget.seeds)}, on {last['hardware']}. {last['metric']}: `{last['signature']}`, beam {BEAMS[task]}."
+    signature = SIGNATURES.get(last["signature"], f"`{last['signature']}`")
+    yield f"{seeds_measured(cells, budget.seeds)}, on {last['hardware']}. {last['metric']}: {signature}, beam {BEAMS[task]}."
     yield systems_table(task, results, tested)
     yield f"![score over FLOPs, training loss, score by source length](images/rivals-{task}.svg)"
     if task == "reversal":
@@ -75,7 +81,7 @@ def task_parts(task: str, results: Results, tested: dict[str, Figures]) -> Itera
     if task == "multi30k" and (shorter := flops_rows(results)):
         yield "The Transformer at equal FLOPs:"
         yield table(
-            ("Transformer stopped at", "FLOPs", "seconds", "its BLEU", "BLEU of that rival in the full time"), shorter
+            ("Transformer stopped at", "FLOPs", "seconds", "its BLEU", "BLEU of that system in the full time"), shorter
         )
     if any(one["by_length"] for one in cells):
         yield f"{last['metric']} by the length of the source, in {UNITS[task]}:"
@@ -91,7 +97,16 @@ def seeds_measured(cells: list[Figures], wanted: tuple[int, ...]) -> str:
 
 def systems_table(task: str, results: Results, tested: dict[str, Figures]) -> str:
     header = (
-        *("system", "what", "M parameters", "score", "against the Transformer", "FLOPs", "training s", "tuning s"),
+        *(
+            "system",
+            "architecture",
+            "M parameters",
+            "score",
+            "difference from the Transformer",
+            "FLOPs",
+            "training s",
+            "tuning s",
+        ),
         *("training, target tokens/s", "greedy, sentences/s", "learning rate"),
     )
     rows = []

@@ -68,7 +68,7 @@ def in_rows_of_every_length() -> Iterator[Statement]:
         f"The recurrent layer takes {recurrent[first]:.0f} ms for the short rows and {recurrent[last]:.0f} ms for the long ones"
     )
     yield says(
-        f"Self-attention grows too, from {attention[128]:.0f} ms in rows of 128 to {attention[last]:.0f} ms in rows of {last:,}"
+        f"The time of self-attention grows too, from {attention[128]:.0f} ms in rows of 128 to {attention[last]:.0f} ms in rows of {last:,}"
     )
     yield says(
         f"It takes less time than the recurrent layer in rows of every length, and in rows of {last:,} positions still less than half",

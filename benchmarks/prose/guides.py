@@ -65,7 +65,7 @@ def fusion() -> Iterator[Statement]:
 def little_data() -> Iterator[Statement]:
     entry, ensembles = "do two passes help Multi30k", read("multi30k-bpe-ensemble-gpu")
     yield logged(
-        "R-Drop was worth about 1.5 BLEU points, and the moving average of the weights (`train.ema`) about 0.5", entry
+        "R-Drop gained about 1.5 BLEU points, and the moving average of the weights (`train.ema`) about 0.5", entry
     )
     yield logged("did not help there in 20 epochs", "does BPE-dropout help")
     each, gain = (

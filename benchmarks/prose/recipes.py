@@ -38,7 +38,7 @@ def multi30k_as_published() -> Iterator[Statement]:
     bleu, runs = result["bleu"], result["runs"]
     training, whole = (sorted(one[clock] for one in runs)[len(runs) // 2] for clock in ("training_s", "command_s"))
     yield says(
-        f"One H200, {training:.0f} s of training, {whole:.0f} s the whole command: {bleu['mean']:.2f} tokenised BLEU "
+        f"One H200, {training:.0f} s of training, {whole:.0f} s for the whole command: {bleu['mean']:.2f} tokenised BLEU "
         f"({bleu['least']:.2f} to {bleu['most']:.2f}, {number(len(runs))} seeds;"
     )
     yield given("Published without pictures: 41.02")
@@ -199,7 +199,7 @@ def spoken_digits() -> Iterator[Statement]:
         f"Two cores of a Xeon, {seconds} s for the whole command with {number(len(runs))} seeds: "
         f"{right['test']} % of the test speaker's digits are right, and {right['valid']} % of those of the validation speaker"
     )
-    yield given("4 speakers to learn from")
+    yield given("4 training speakers")
 
 
 STATEMENTS: dict[str, Statements] = {

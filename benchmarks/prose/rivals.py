@@ -82,7 +82,10 @@ def little_data() -> Iterator[Statement]:
         f"over all three seeds it is {ahead:.1f}, and with seed 1 the Transformer is ahead",
         first[0] < first[1],
     )
-    yield says("Experts and a decoder alone come within a point", max(behind("moe"), behind("prefix")) < 1)
+    yield says(
+        "Mixtures of experts (`moe`) and a decoder alone (`prefix`) are less than a point behind the Transformer",
+        max(behind("moe"), behind("prefix")) < 1,
+    )
     flops = mean(one["flops"] for one in cells_of("rnn")) / mean(one["flops"] for one in cells_of(BASELINE))
     yield says(
         "The GRU with attention is less than two points behind with a tenth of the FLOPs",

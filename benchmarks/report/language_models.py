@@ -15,18 +15,18 @@ def shakespeare(result: Result) -> Iterator[str]:
     losses, seconds = ([one[name] for one in result["rows"]] for name in ("loss", "seconds"))
     figure = (
         f"{', '.join(f'{loss:.4f}' for loss in losses)} nats per character in {max(seconds):.0f} s or less "
-        f"(nanoGPT: {result['anchor']} after three minutes of an A100)"
+        f"(nanoGPT: {result['anchor']} after three minutes on an A100)"
     )
     how = f"`{result['command']}` on one {result['hardware']['gpu']}: whole validation text, windows of 256 that do not overlap, {len(losses)} seeds"
     yield row("Shakespeare, characters, 6 layers of 384", figure, how)
     lines = [line for line in result["rows"][0]["sample"].split("\n") if line][:SAMPLE_LINES]
     how = '`transduce generate RUN --prompt "ROMEO:" --sample --top-p 0.95` with the first of these models'
-    yield row("What it writes", " / ".join(lines), how)
+    yield row("A sample of its output", " / ".join(lines), how)
 
 
 @section.rows_from("lm-speed")
 def training(result: Result) -> Iterator[str]:
-    how = f"`{result['command']}` on one {result['hardware']['gpu']}, bfloat16, taking turns; ratios to GPT-2's model code under torch.compile"
+    how = f"`{result['command']}` on one {result['hardware']['gpu']}, bfloat16; ratios to GPT-2's model code under torch.compile, which ran alternately"
     for size in dict.fromkeys(one["size"] for one in result["rows"]):
         shown = [speed(one) for one in result["rows"] if one["size"] == size]
         yield row(f"Training a language model, {size}", "; ".join(shown), how)
@@ -48,7 +48,7 @@ def fusion(result: Result) -> Iterator[str]:
     }
     bleu = "; ".join(f"{system} {score['value']:.2f}" for system, score in tested.items())
     how = (
-        f"`{result['command']}` on one {result['hardware']['gpu']}, {60 * result['minutes']:.0f} s for each of three models side by side, "
-        f"language model {stages['text']['bits_per_byte']:.2f} bits per byte; `{tested['plain']['signature']}`. {' '.join(stages['compare']['verdicts'])}"
+        f"`{result['command']}` on one {result['hardware']['gpu']}, {60 * result['minutes']:.0f} s for each of three models, trained at the same time; "
+        f"the language model has {stages['text']['bits_per_byte']:.2f} bits per byte; `{tested['plain']['signature']}`. {' '.join(stages['compare']['verdicts'])}"
     )
     yield row(f"Fusion and reranking, {CORPORA[result['name']]}, BLEU", bleu, how)

@@ -52,7 +52,7 @@ def multi30k_as_published(result: Result) -> Iterator[str]:
     training, whole = (sorted(one[clock] for one in runs)[len(runs) // 2] for clock in ("training_s", "command_s"))
     figure = f"tokenised BLEU {bleu['mean']} ({bleu['least']} to {bleu['most']}, {len(runs)} seeds); published 41.02"
     how = (
-        f"`configs/multi30k-bpe-gpu.toml`, {training:.0f} s of training, {whole:.0f} s the whole command (medians), one "
+        f"`configs/multi30k-bpe-gpu.toml`, {training:.0f} s of training, {whole:.0f} s for the whole command (medians), one "
         f"{result['hardware']['gpu']}, test_2016_flickr, beam 5; `{runs[0]['signature']}`"
     )
     yield row("Multi30k English to German, tokenised as published", figure, how)
@@ -68,8 +68,8 @@ def ensembles(result: Result) -> Iterator[str]:
     )
     steps, before = (one["runs"][0]["steps"] for one in (result, read("multi30k-bpe-gpu")))
     how = (
-        f"`configs/multi30k-bpe-gpu.toml` with {each} seeds each, translating together (`translate --ensemble`); measured after pairs "
-        f"were packed into rows more tightly ({steps:,} steps instead of {before:,}), so the single models are other runs than those above"
+        f"`configs/multi30k-bpe-gpu.toml` with {each} seeds each (`translate --ensemble`); measured after pairs "
+        f"were packed into rows more tightly ({steps:,} steps instead of {before:,}), so the single models are not the runs above"
     )
     yield row(f"The same, ensembles of {each}", figure, how)
 

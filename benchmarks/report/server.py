@@ -9,14 +9,14 @@ section = Section("Server")
 
 @section.rows_from("serve-load")
 def load(result: Result) -> Iterator[str]:
-    how = f"`benchmarks/serve_load.py` on {cores(result)}, clients included, a sentence a request"
+    how = f"`benchmarks/serve_load.py` on {cores(result)}, including the clients, one sentence per request"
     for clients in ("1", "8", "64"):
         shown = [f"{name} {speed(found[clients])}" for name, found in result["load"].items()]
         yield row(f"Server, {clients} client{'s' if clients != '1' else ''}", "; ".join(shown), how)
     overload = result["overload"]
     figure = (
-        f"still answers {overload['goodput_of_peak']:.0%} of its peak; refuses within {overload['refused_p99_ms']:.0f} ms (p99); "
-        f"back to its usual latency after {overload['recovery_s']:.1f} s"
+        f"answers {overload['goodput_of_peak']:.0%} of its peak rate; refuses the other requests within {overload['refused_p99_ms']:.0f} ms (p99); "
+        f"normal latency {overload['recovery_s']:.1f} s after the overload ends"
     )
     yield row(f"Server at {overload['times_peak']:.0f} times its peak", figure, how)
 
@@ -24,7 +24,7 @@ def load(result: Result) -> Iterator[str]:
 def speed(found: Result) -> str:
     return (
         f"{found['requests_per_s']:.0f}/s, p50 {found['p50_ms']:.0f} ms, p99 {found['p99_ms']:.0f} ms, "
-        f"{found['server_cpu_ms']:.1f} ms of CPU"
+        f"{found['server_cpu_ms']:.1f} ms of CPU time per request"
     )
 
 
@@ -34,7 +34,7 @@ def attack(result: Result) -> Iterator[str]:
     figure = (
         f"{fuzz['requests']:,} fuzzed requests, {fuzz['wrong_5xx']} answered with a 5xx status other than 503, memory {fuzz['memory_growth_mb']:+.0f} MB; "
         f"{slow['closed']} of {slow['connections']} slow connections closed; "
-        f"{left['hung_up']:,} clients disconnected, {left['left_waiting']:.0f} of their requests kept waiting; "
+        f"{left['hung_up']:,} clients disconnected, {left['left_waiting']:.0f} of their requests stayed in the queue; "
         f"{stops['stops']} stops, {stops['lost']} of {stops['answered'] + stops['lost']} requests lost"
     )
     yield row("Server under attack", figure, f"`benchmarks/serve_attack.py` on {cores(result)}")

@@ -22,7 +22,7 @@ def iban(result: Result) -> Iterator[str]:
     for system, found in result["systems"].items():
         test, new = (found["scores"][part] for part in PARTS)
         rates = [f"{metric} {part[metric]['value']:.2f}" for part in (test, new) for metric in ("WER", "CER")]
-        figure = f"{rates[0]}, {rates[1]} (without texts of the training data {rates[2]}, {rates[3]})"
+        figure = f"{rates[0]}, {rates[1]} (only texts that are not in the training data: {rates[2]}, {rates[3]})"
         how = (
             f"`configs/iban.toml` with {', '.join(result['settings']) or 'nothing changed'}, {result['minutes']:.1f} minutes on one {result['trained']}; "
             f"beam {result['beam']}; `{test['WER']['signature']}`"
@@ -36,7 +36,7 @@ def iban_ablations(recipe: Result) -> Iterator[str]:
     shown = [f"{title}: {short_rates(result)}" for name, title in ABLATIONS.items() if (result := read(name))]
     steps = next(one.removeprefix("train.steps=") for one in recipe["settings"] if one.startswith("train.steps="))
     how = f"`configs/iban.toml`, {int(steps):,} steps, one seed, beam {recipe['beam']}, {recipe['trained']}; `benchmarks/iban.py --no-trigram`"
-    yield row("Iban with 40 % of the steps: what each part is worth", "; ".join(shown), how)
+    yield row("Iban with 40 % of the steps: ablation of each part", "; ".join(shown), how)
 
 
 def short_rates(result: Result) -> str:
@@ -45,34 +45,34 @@ def short_rates(result: Result) -> str:
     return f"WER {test['WER']['value']:.2f}, CER {test['CER']['value']:.2f} (validation speakers WER {valid['WER']['value']:.2f})"
 
 
-BEFORE = {  # result files of the version before speech and language models, in turns with a later one
+BEFORE = {  # result files that compare the version before speech and language models with a later one
     "before-after-speech-train-gpu": "training on a GPU",
     "before-after-speech-translate-gpu-beam4": "translation on a GPU, beam 4",
     "before-after-speech-train-cpu": "training on a CPU",
     "before-after-speech-translate-cpu-beam4": "translation on a CPU, beam 4",
-    "before-after-speech-translate-cpu-beam1": "greedily",
+    "before-after-speech-translate-cpu-beam1": "translation on a CPU, greedy",
     "before-after-speech-load-cpu": "loading a model",
 }
 
 
 @section.rows_from("before-after-speech-train-gpu")
-def since_speech_came(result: Result) -> Iterator[str]:
+def unchanged_by_speech(result: Result) -> Iterator[str]:
     found = {what: one["now_over_before"] for name, what in BEFORE.items() if (one := read(name))}
     figure = "; ".join(
         "{} {median:.2f} ({least:.2f} to {most:.2f})".format(what, **ratio) for what, ratio in found.items()
     )
-    how = f"`benchmarks/before_after.py` beside {result['before']}, both in turns, on one {result['hardware']['gpu']} and on two CPU cores; PyTorch's engine"
-    yield row("Speed of text translation, as a multiple of that before speech models came", figure, how)
+    how = f"`benchmarks/before_after.py`, compared with commit {result['before']}, which ran alternately, on one {result['hardware']['gpu']} and on two CPU cores; torch engine"
+    yield row("Effect of adding speech models on the speed of text translation: new speed / old speed", figure, how)
 
 
 @section.rows_from("digits-cpu")
 def digits(result: Result) -> Iterator[str]:
     runs = result["runs"]
     right = {split: " and ".join(f"{run['right'][split]:.1f}" for run in runs) for split in ("test", "valid")}
-    figure = f"{right['test']} % right for the test speaker, {right['valid']} % for the validation speaker"
+    figure = f"accuracy {right['test']} % for the test speaker, {right['valid']} % for the validation speaker"
     seconds = " and ".join(f"{run['command_s']:.0f}" for run in runs)
     yield row(
-        "Spoken digits of speakers who are in no training data",
+        "Spoken digits of speakers who are not in the training data",
         figure,
         f"`configs/spoken-digits.toml`, {seconds} s for the whole training command on {cores(result)}; `{result['command']}`",
     )
@@ -82,21 +82,21 @@ def digits(result: Result) -> Iterator[str]:
 def speed(result: Result) -> Iterator[str]:
     """Memory and speed by the length of recordings; on a CPU the ratios are of computing time, since its cores were shared."""
     gpu, settings = "gpu" in result["hardware"], result["settings"]
-    which, clock = ("speed_ratio", "clock") if gpu else ("core_ratio", "computing time of all cores")
+    which, clock = ("speed_ratio", "wall-clock time") if gpu else ("core_ratio", "CPU time of all cores")
     how = (
         f"`{result['command']}` on {where(result)}, {settings['precision']}, random weights, "
-        f"{settings['seconds_per_step']} s of sound at once; speeds by the clock, ratios by the {clock}"
+        f"{settings['seconds_per_step']} s of sound per batch; speeds by wall-clock time, ratios by {clock}"
     )
     device = "GPU" if gpu else "CPU"
     for length in sorted({one["length_s"] for one in result["rows"]}):
         found = [one for one in result["rows"] if one["length_s"] == length]
-        yield row(f"Training on {length} s of sound, {device}", training(found, which), how)
-        yield row(f"Transcribing {length} s of sound, {device}", searching(found, which), how)
+        yield row(f"Training on recordings of {length} s, {device}", training(found, which), how)
+        yield row(f"Transcribing recordings of {length} s, {device}", searching(found, which), how)
 
 
 def training(systems: list[Result], which: str) -> str:
     shown = [
-        f"{one['system']} ({one['parameters'] / 1e6:.1f} M): {one['memory_gib']:.2f} GiB, {one['sound_s_per_s']:,.1f} s of sound per s{times(one, which, 'training')}"
+        f"{one['system']} ({one['parameters'] / 1e6:.1f} M): {one['memory_gib']:.2f} GiB, {one['sound_s_per_s']:,.1f} s of sound per second{times(one, which, 'training')}"
         for one in systems
     ]
     return "; ".join(shown)

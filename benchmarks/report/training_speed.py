@@ -1,4 +1,4 @@
-"""Training speed on GPUs and CPUs beside other toolkits, and the speed of preparing data."""
+"""Training speed on GPUs and CPUs compared with other toolkits, and the speed of preparing data."""
 
 from collections.abc import Iterator
 from statistics import mean
@@ -38,15 +38,13 @@ def on_a_gpu(result: Result) -> Iterator[str]:
 def extras(result: Result) -> Iterator[str]:
     bare, with_extras = (result["results"][name] for name in ("bare", "with extras"))
     figure = f"{with_extras['slower_by']['median']:.1%} of {bare['target_tokens_per_s']:,} target tokens/s"
-    how = f"`benchmarks/extras.py` on one {result['hardware']['gpu']}, whole runs of `transduce train`, taking turns"
+    how = f"`benchmarks/extras.py` on one {result['hardware']['gpu']}, whole runs of `transduce train`, alternating"
     yield row("Cost of clipping, a moving average and logging every 10 steps", figure, how)
 
 
 @section.rows_from("cpu-peers")
 def on_a_cpu(result: Result) -> Iterator[str]:
-    how = (
-        f"`benchmarks/cpu_peers.py` on {cores(result)}, Multi30k, same size and tokens, each in a process, taking turns"
-    )
+    how = f"`benchmarks/cpu_peers.py` on {cores(result)}, Multi30k, same model size and tokens, each in its own process, alternating"
     for size, report in result["results"].items():
         shape, ours = result["settings"]["shapes"][size], report["systems"]["ours"]
         others = [
@@ -59,7 +57,7 @@ def on_a_cpu(result: Result) -> Iterator[str]:
 
 @section.rows_from("rnn-peers")
 def recurrent(result: Result) -> Iterator[str]:
-    """The recurrent network with attention beside those of Eole and OpenNMT-py."""
+    """The recurrent network with attention, compared with those of Eole and OpenNMT-py."""
     ours = result["results"]["ours"]
 
     def ratios(name: str, peer: str) -> str:
@@ -70,13 +68,13 @@ def recurrent(result: Result) -> Iterator[str]:
         [
             f"{mean(one['tokens_per_s'] for one in ours):,.0f} target tokens/s",
             *(
-                f"{ratios('tokens_per_s', peer)} times {PEERS[peer]} by the clock, {ratios('tokens_per_cpu_s', peer)} times by computing time"
+                f"{ratios('tokens_per_s', peer)} times {PEERS[peer]} by wall-clock time, {ratios('tokens_per_cpu_s', peer)} times by CPU time"
                 for peer in result["results"]
                 if peer != "ours"
             ),
         ]
     )
-    rounds = f"{len(ours)} rounds of {result['settings']['seconds']:.0f} s, taking turns"
+    rounds = f"{len(ours)} rounds of {result['settings']['seconds']:.0f} s, alternating"
     how = f"`{result['command']}` on {cores(result)}, Multi30k, LSTMs with attention, {rounds}"
     yield row("Training a recurrent network on a CPU", figure, how)
 
@@ -84,6 +82,6 @@ def recurrent(result: Result) -> Iterator[str]:
 @section.rows_from("prepare")
 def preparing(result: Result) -> Iterator[str]:
     prepare, ratio = result["results"]["prepare"], result["results"]["prepare_over_sentencepiece"]
-    figure = f"{prepare['seconds']:.0f} s, {prepare['peak_resident_mb']} MB; {ratio:.2f} times sentencepiece alone"
+    figure = f"{prepare['seconds']:.0f} s, {prepare['peak_resident_mb']} MB; {ratio:.2f} times as long as sentencepiece alone"
     what = f"Preparing {prepare['pairs']:,} pairs (Europarl)"
     yield row(what, figure, f"`benchmarks/prepare.py` on {cores(result)}")

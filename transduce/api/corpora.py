@@ -34,8 +34,8 @@ def batch(
 ) -> "BatchResult":
     """Translate files of any size to a folder, in shards. Call it again with the same arguments to resume.
 
-    A shard is written to a file of its own, which gets its name when it is complete: whatever dies, every line is
-    translated exactly once, in order. `collect_batch` joins the shards.
+    Each shard is written to its own file, which gets its final name when it is complete. Every line is therefore translated exactly
+    once, in order, even if processes die. `collect_batch` joins the shards.
 
     Args:
         run: The run folder of the model.
@@ -47,10 +47,10 @@ def batch(
         beam: Beam size; 1 is greedy search. By default the setting of the model.
         alpha: Strength of the length penalty.
         request: All search settings at once.
-        shard_lines: Lines per shard; what is lost when a worker dies.
+        shard_lines: Lines per shard. A worker that dies loses at most its current shard.
         on: "ray" runs on a Ray cluster, which needs the extra `transduce[ray]`.
         workers: Processes, or actors of Ray. 0 is one for each GPU; without several GPUs, this process translates.
-        shard: The number of this task, from 0, among `shards` tasks that share the work without knowing of each other.
+        shard: The number of this task, from 0, among `shards` tasks that share the work without communicating.
         shards: The number of such tasks, as in a SLURM array.
         prepare_only: Write the manifest, and translate nothing.
         options: How to load the model. Its `threads` are those of each worker; 0 divides the cores between the workers.

@@ -24,7 +24,7 @@ def load_language_model(
 
     Args:
         folder: The run folder.
-        weights: Which weights of the run; "auto" is the better validated of "best" and "averaged".
+        weights: Which weights of the run; "auto" is "best" or "averaged", whichever has the better validation result.
         device: "auto" is a GPU if there is one.
         threads: CPU threads; 0 means one for each core.
 

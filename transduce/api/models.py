@@ -40,7 +40,7 @@ def load(
     Args:
         folder: A run folder that `train`, `average` or `import_model` wrote.
         to: The target language, for models that translate into several; `Translator.to` changes it later.
-        weights: Which weights of the run; "auto" is the better validated of "best" and "averaged".
+        weights: Which weights of the run; "auto" is "best" or "averaged", whichever has the better validation result.
         engine: "ct2" (CTranslate2) is faster on CPUs. "auto" chooses it where it is installed and can serve the request.
         device: "auto" is a GPU if there is one.
         threads: CPU threads; 0 means one for each core.
@@ -48,7 +48,7 @@ def load(
         shortlist: Consider only the output tokens that `transduce.shortlist` listed (ct2 engine only).
         ensemble: Run folders of further models with the same vocabularies that translate together with this one.
         ngram: Use the n-gram model that `transduce.ngram` made for a speech model; weights replace those of the run.
-        lm: The run folder of a language model that takes part in every search (shallow fusion). It needs the target vocabulary
+        lm: The run folder of a language model for shallow fusion. It needs the target vocabulary
             of this model: `train(text=..., vocabulary=folder)`.
         lm_weight: The weight of its log-probabilities; those of the translator have weight 1.
         rerank: A file that `tune_reranker` wrote. N-best lists are then ordered by several models.
@@ -112,8 +112,8 @@ def translate(
         to: The target language, for models that translate into several.
         beam: Beam size; 1 is greedy search. By default the setting of the model.
         alpha: Strength of the length penalty, from 0 to 10. By default the setting of the model.
-        split: Split each line into sentences first, and keep what stands between them.
-        lm: A language model that takes part in the search, as in `load`.
+        split: Split each line into sentences first, and keep the text between them.
+        lm: A language model for shallow fusion, as in `load`.
         lm_weight: The weight of its log-probabilities.
 
     Returns:

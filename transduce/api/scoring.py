@@ -41,7 +41,7 @@ def evaluate(
         alpha: Strength of the length penalty.
         metrics: Names as in `transduce evaluate --metrics`; by default the metrics of the task.
         merge: Whether equal sources become one source with several references, as in a dictionary.
-        lm: A language model that takes part in the search, as in `load`.
+        lm: A language model for shallow fusion, as in `load`.
         lm_weight: The weight of its log-probabilities.
 
     Returns:
@@ -157,7 +157,7 @@ def tune_reranker(
     options: LoadOptions | None = None,
     quiet: bool = False,
 ) -> "RerankFile":
-    """Tune the weights with which n-best lists are reranked, on validation data, and write them to a file.
+    """Tune the weights for reranking n-best lists, on validation data, and write them to a file.
 
     The score of an output is a weighted sum of the translator's score, the log-probability of the output by a language model,
     that of the source by a model of the opposite direction, and the length. `load(run, rerank=output)` uses the file.

@@ -37,9 +37,8 @@ def train(
 ) -> "Result":
     """Train a model, or resume a run.
 
-    Training ends when the first of `minutes`, `steps` and `epochs` is reached; without any of them, the budget is fitted to
-    the data. Call it again with the same folder to resume; with `steps` or `epochs` the result is bit-identical to an
-    uninterrupted run.
+    Training ends when the first of `minutes`, `steps` and `epochs` is reached; without any of them, the budget is chosen for the data.
+    Call it again with the same folder to resume; with `steps` or `epochs` the result is bit-identical to an uninterrupted run.
 
     Args:
         run: The run folder to create or resume.
@@ -114,7 +113,7 @@ def plan(
     quiet: bool = False,
     started_at: float | None = None,
 ) -> "RunPlan":
-    """What `train` with the same arguments will take: time, memory, disk, tokens and operations.
+    """Predict what `train` with the same arguments will take: time, memory, disk, tokens and operations.
 
     Reads the data, trains a dozen steps, validates and writes a checkpoint to a temporary folder, and discards all of it. Only
     the cache of prepared data stays, which `train` reads next.
@@ -134,14 +133,14 @@ def plan(
         minutes: Budget in minutes.
         steps: Budget in optimizer steps.
         epochs: Budget in passes over the training data.
-        gpus: GPUs per machine. If given, the plan also predicts the run on a cluster, with settings fitted to it.
+        gpus: GPUs per machine. If given, the plan also predicts the run on a cluster, with the settings chosen for it.
         nodes: Machines of the cluster.
         network: Gb/s per GPU between the machines.
         quiet: Print nothing.
         started_at: The `time.perf_counter()` from which the time to start counts; by default the beginning of this call.
 
     Returns:
-        The plan: `lines()` for people, `as_dict()` for programs, and the figures as attributes.
+        The plan: `lines()` as text, `as_dict()` for JSON, and the figures as attributes.
 
     Example:
         >>> planned = transduce.plan(train=("train.en", "train.de"), valid=("valid.en", "valid.de"), steps=10_000)
@@ -200,7 +199,7 @@ def doctor(
 ) -> "Report":
     """Look for problems in training, validation and test data before training on them.
 
-    Every file is read once, by several processes. If torch is already imported, these are started anew, so that a script
+    Every file is read once, by several processes. If torch is already imported, they are spawned instead of forked, so a script
     must call this function under `if __name__ == "__main__":`.
 
     Args:
@@ -211,14 +210,14 @@ def doctor(
         preset: A named recipe that `train` would use.
         config: A TOML file of settings that `train` would use.
         settings: Settings that `train` would use, as in `train`.
-        minutes: Budget that `train` would have; so are `steps` and `epochs`.
+        minutes: Budget in minutes that `train` would have.
         steps: Budget in optimizer steps.
         epochs: Budget in passes over the training data.
         thresholds: Limits of rules by name, such as `{"largest_ratio": 4.0}`.
         fast: Leave out near-duplicates and the identification of languages.
         write: A new folder for clean training files and a table of what was left out.
-        keep: Names of rules whose pairs are reported, but written all the same.
-        only: Names of the only rules whose pairs are left out.
+        keep: Names of rules whose pairs are reported, but not removed.
+        only: Names of the rules whose pairs are removed; all other pairs are kept.
         html: A file to write the report to as a page.
         model: A run folder by whose cross-entropy the pairs are ranked.
         reverse: A run folder of the opposite direction; both scores are then combined.

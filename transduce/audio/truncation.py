@@ -1,4 +1,4 @@
-"""Recordings that end too early: WAV and Ogg files of which only the beginning is there, as after an interrupted copy.
+"""Truncated recordings: WAV and Ogg files without their end, as after an interrupted copy.
 
 libsndfile reads them in silence, as if they were whole. Knows bytes, and not how sound is decoded.
 """

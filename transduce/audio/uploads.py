@@ -1,4 +1,4 @@
-"""Recordings that strangers send: decoded from memory, with limits on type, length, channels and sampling rate.
+"""Recordings from untrusted clients: decoded from memory, with limits on type, length, channels and sampling rate.
 
 Nothing is written to a file, and no more is decoded than is allowed, whatever a header promises. Errors do not name the file.
 Decoding imports no torch, so that the server can do it in a small process (`transduce/server/decoding.py`).

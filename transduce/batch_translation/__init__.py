@@ -8,7 +8,7 @@ it is complete, so that the files in the folder are the only record of what is d
     folder      the files of the output folder
     worker      one shard: read, translate, count, rename
     schedule    which shards are left, and which have failed too often
-    progress    what people are told meanwhile
+    progress    progress messages
     run         a whole command: the manifest, then workers for what is left
     local       workers in this process, or in processes of their own (`worker_process`)
     on_ray      workers in the actors of a Ray cluster

@@ -1,4 +1,4 @@
-"""What is done with a finished batch: every file verified by its count and hash, and all of them joined in order."""
+"""Verifies every file of a finished batch by its count and hash, and joins all files in order."""
 
 import bz2
 import gzip

@@ -1,4 +1,4 @@
-"""What people are told while a batch runs: shards done, lines per second, the time left, and failures."""
+"""Progress messages of a batch: finished shards, lines per second, the time left, and failures."""
 
 from threading import Lock
 from time import perf_counter

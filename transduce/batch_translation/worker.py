@@ -22,7 +22,7 @@ Advanced = Callable[[int], None]  # told how many more rows are written
 
 @dataclass
 class Counts:
-    """What people should know about the rows of a shard; the names are those of the notices of `transduce translate`."""
+    """What a user should know about the rows of a shard, as counts; the names are those of the notices of `transduce translate`."""
 
     cut: int = 0
     outputs_at_limit: int = 0

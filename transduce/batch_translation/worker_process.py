@@ -1,4 +1,4 @@
-"""The program of a worker that has a process of its own: numbers of shards in, one JSON object per line out.
+"""The program of a worker process: reads the numbers of shards, and writes one JSON object per line.
 
 `local` starts it. It ends when its input ends, and soon after the process that started it is gone.
 """

@@ -1,4 +1,4 @@
-"""Shows people how many lines of a test set are translated: a progress bar on a terminal, plain lines otherwise."""
+"""Shows how many lines of a test set are translated: a progress bar on a terminal, plain lines otherwise."""
 
 import time
 from collections.abc import Iterator

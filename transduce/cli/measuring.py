@@ -1,4 +1,4 @@
-"""The commands that look at a model: evaluate, score, attention."""
+"""The commands that measure and inspect a model: evaluate, score, attention."""
 
 import sys
 from collections.abc import Iterator, Sequence

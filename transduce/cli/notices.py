@@ -1,4 +1,4 @@
-"""What people should know about a whole input: how many lines were cut, had unknown tokens, or were not UTF-8."""
+"""Warnings about a whole input: how many lines were cut, had unknown tokens, or were not UTF-8."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator

@@ -187,11 +187,14 @@ def add_workers(parser: Parser | argparse._ArgumentGroup) -> None:
         type=int,
         default=0,
         metavar="N",
-        help="processes that translate, or actors of Ray; the cores are divided between them (default: one for each GPU; "
+        help="number of worker processes, or of Ray actors; the cores are divided between them (default: one for each GPU; "
         "without several GPUs, this process)",
     )
     parser.add_argument(
-        "--on", choices=["local", "ray"], default="local", help="ray: the cluster of RAY_ADDRESS, or this machine"
+        "--on",
+        choices=["local", "ray"],
+        default="local",
+        help="ray: the Ray cluster at RAY_ADDRESS, or Ray on this machine",
     )
 
 
@@ -218,12 +221,12 @@ def add_ngram(parser: Parser) -> None:
     add(
         "--ngram",
         action="store_true",
-        help="speech: search with the n-gram model and lexicon that `transduce ngram` made for the run; the decoder rescores as "
-        "many texts as the beam has",
+        help="speech: search with the n-gram model and lexicon that `transduce ngram` made for the run; the decoder rescores "
+        "the texts of the beam",
     )
     for option, of_what in (
         ("--word-bonus", "added for each word"),
-        ("--ctc-weight", "share of CTC beside the decoder, from 0 to 1; with 1 the decoder is not used"),
+        ("--ctc-weight", "weight of CTC, from 0 to 1; the decoder has the rest, and is not used with 1"),
     ):
         add(option, type=float, metavar="X", help=f"with --ngram: {of_what} (default: as tuned)")
 
@@ -234,7 +237,7 @@ def add_language_model(parser: Parser, more: str = "") -> None:
         "--lm",
         metavar="RUN",
         default="",
-        help="language model that takes part in the search (shallow fusion, torch engine only); train it with "
+        help="language model for shallow fusion (torch engine only); train it with "
         "`train --text FILE --vocabulary` and the run folder of this model",
     )
     parser.add_argument(

@@ -76,20 +76,20 @@ COMMANDS = (  # in the order of `transduce --help`
     Command(
         "batch",
         batches.batch,
-        "translate files of any size in shards, here or on many machines",
+        "translate files of any size in shards, on one or many machines",
         batches.SHARDS,
     ),
     Command("evaluate", measuring.evaluate, "translate a test set and score the translations"),
     Command(
         "compare",
         comparing.compare,
-        "compare systems on a test set: is the difference real, and where is it",
+        "compare systems on a test set, and test whether the differences are significant",
         comparing.COMPARED,
     ),
     Command(
         "rerank",
         reranking.rerank,
-        "tune the weights with which n-best lists are reranked",
+        "tune the weights for reranking n-best lists",
         reranking.JUDGES,
     ),
     Command(
@@ -134,7 +134,7 @@ COMMANDS = (  # in the order of `transduce --help`
     Command(
         "clean",
         tracking.clean,
-        "show what the cache and old checkpoints take, and remove what no run needs",
+        "show the disk space of the cache and old checkpoints, and remove what no run needs",
         tracking.ASKS,
     ),
     Command("settings", settings.settings, "list the settings, or explain one"),
@@ -143,7 +143,7 @@ COMMANDS = (  # in the order of `transduce --help`
     Command(
         "report",
         reporting.report,
-        "print the versions and devices that matter for a bug report",
+        "print versions and devices for a bug report",
         reporting.NO_PATHS,
     ),
     Command(

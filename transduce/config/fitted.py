@@ -1,4 +1,4 @@
-"""Settings fitted to the data, the machine and the time budget, with the reasons.
+"""Settings chosen for the data, the machine and the time budget, with the reasons.
 
 A small table maps the number of pairs to a complete recipe; for a budget in minutes or a slow machine, the model and its
 batches become smaller (`transduce/config/budget.py`). Presets, files and `--set` override these settings. Each row is
@@ -117,7 +117,7 @@ MEASURED_MUON = ("transformer", "decoder")  # families
 
 @dataclass(frozen=True)
 class FitRequest:
-    """The requested settings that the fitted settings depend on."""
+    """The requested settings on which the chosen settings depend."""
 
     task: str = "auto"
     source_units: str = ""
@@ -156,7 +156,7 @@ class FitRequest:
 
 
 def _requested_size(model: dict[str, Any]) -> Size | None:
-    """The requested shape, even if only partly given; omitted values are typical of fitted models."""
+    """The requested shape, even if only partly given; omitted values are typical of chosen models."""
     encoder = 2 if model.get("family") == "speech" else 1  # layers of the encoder for each of the decoder
     names = {"num_encoder_layers": encoder, "num_decoder_layers": 1}
     if not any(name in model for name in ("d_model", *names)):
@@ -174,7 +174,7 @@ class Time:
 
 
 def fit(counts: Counts, asked: FitRequest | None = None, time: Time | None = None) -> Fitted:
-    """The recipe for a corpus, consistent with the requested settings; a requested budget replaces the fitted one.
+    """The recipe for a corpus, consistent with the requested settings; a requested budget replaces the chosen one.
 
     Differs from the paper: pre-norm, a learning rate that falls linearly to zero over the budget, clipping, and dropout and
     vocabulary size chosen by the size of the data. The presets `base` and `big` follow the paper.
@@ -227,7 +227,7 @@ def row_for(task: str, counts: Counts, asked: FitRequest) -> Row:
 
 
 def concatenated(task: str, counts: Counts, asked: FitRequest) -> float:
-    """The share of pairs that are followed by another one: a small dictionary is learned by heart otherwise.
+    """The share of pairs that are followed by another one: otherwise, a model memorises a small dictionary.
 
     Not with features, with which it was not measured, nor with a budget in steps or epochs: these would take longer.
     """
@@ -241,7 +241,7 @@ def spoken_hours(counts: Counts) -> float:
 
 
 def has_short_utterances(counts: Counts) -> bool:
-    """Whether the recordings are words or commands: how much quiet is around them then decides what a model hears."""
+    """Whether the recordings are words or commands: their accuracy then depends on the silence around them."""
     return counts.target.characters_per_line < SHORT_SECONDS * CHARACTERS_PER_SECOND
 
 
@@ -321,11 +321,11 @@ def _gpu_reasons(for_one: Row, fitted: Row, work: Work, asked: FitRequest) -> li
         return [f"{asked.gpus} GPUs: each step is divided among them (train.tokens_per_batch was given)"]
     times = fitted.tokens_per_batch // for_one.tokens_per_batch
     if times == 1:
-        why = "were not measured with speech" if work.task == "speech" else "would leave too few of them"
-        return [f"{asked.gpus} GPUs: steps as on one GPU, because larger ones {why}"]
+        why = "were not measured with speech" if work.task == "speech" else "would leave too few steps"
+        return [f"{asked.gpus} GPUs: batches as large as on one GPU, because larger ones {why}"]
     return [
-        f"{asked.gpus} GPUs: steps {times} times as large as on one GPU keep them busy, with {times**0.25:.2g} times the learning "
-        f"rate and twice the share of warm-up, as larger steps need (Ott et al. 2018)"
+        f"{asked.gpus} GPUs: batches {times} times as large as on one GPU, with {times**0.25:.2g} times the learning rate and twice the "
+        f"share of warm-up, as larger batches need (Ott et al. 2018)"
     ]
 
 
@@ -467,12 +467,12 @@ def _reasons(data: dict[str, Any], why: str, counts: Counts) -> list[str]:
         f"{_tokens(data['source_units'], data['target_units'])}; {'joint vocabulary' if data['joint'] else 'separate vocabularies'}",
         *text_reasons(counts, data["task"]),
         *(
-            ["a small dictionary: most words are followed by another one in training (data.concatenate)"]
+            ["a small dictionary: another word is appended to most words in training (data.concatenate)"]
             if "concatenate" in data
             else []
         ),
         *(
-            ["short utterances: quiet at both ends of recordings is left out (data.trim_quiet)"]
+            ["short utterances: silence at both ends of recordings is trimmed (data.trim_quiet)"]
             if "trim_quiet" in data
             else []
         ),

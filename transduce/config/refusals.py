@@ -23,7 +23,7 @@ def check(config: Config) -> None:
 
 
 def check_ranges(config: Config) -> None:
-    """Refuse what is wrong for any data; the rest of `check` needs settings that are fitted to the data."""
+    """Refuse what is wrong for any data; the rest of `check` needs settings that are chosen for the data."""
     for section in SECTIONS:
         values = getattr(config, section)
         for one in settings_of(section, type(values)):

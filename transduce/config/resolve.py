@@ -1,4 +1,4 @@
-"""How settings come together: defaults < fitted to the data < preset < file < `--set`.
+"""Merges the sources of settings: defaults < chosen for the data < preset < file < `--set`.
 
 A layer is a nested dictionary, `{"model": {"d_model": 256}}`. Nothing is accepted that is not a setting, and
 every value is checked against its field's type. Knows files only as TOML text.
@@ -106,7 +106,7 @@ def from_toml(text: str, where: str) -> Layers:
         raise SettingError(f"{where}: not valid TOML: {error}") from None
     for section, values in layer.items():
         if not isinstance(values, dict):
-            raise SettingError(f"{where}: '{section}' stands outside a section; put it under [model], [data], ...")
+            raise SettingError(f"{where}: '{section}' is outside a section; put it under [model], [data], ...")
     return layer
 
 

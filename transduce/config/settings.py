@@ -23,7 +23,7 @@ UNITS = {
     "bpe": "subwords by byte-pair encoding",
     "unigram": "subwords by a unigram language model",
     "char": "characters",
-    "word": "whatever stands between blanks",
+    "word": "sequences of characters between spaces",
 }
 
 
@@ -39,8 +39,9 @@ class DataConfig:
     )
     weights: tuple[str, ...] = setting(
         (),
-        "How often an epoch shows each pair of the first, second, ... --train: 2 shows each "
-        "pair twice, 0.5 shows half of the pairs in each epoch. Give one number for each --train, or none for once each. The vocabulary and the fitted settings ignore the weights.",
+        "How often an epoch shows each pair of the first, second, ... --train: 2 shows each pair twice, 0.5 shows half of "
+        "the pairs in each epoch. Give one number for each --train, or none for once each. "
+        "The vocabulary and the settings chosen for the data ignore the weights.",
     )
     hold_out: int = setting(
         0,
@@ -133,13 +134,13 @@ class DataConfig:
     )
     placeholders: tuple[str, ...] = setting(
         (),
-        "Parts of a text that must survive translation: any of tags, urls, emails, numbers. In training, those that both sides of a "
-        "pair contain become symbols; in translation, those of the source do, and come back in the output.",
+        "Parts of a text that are copied to the output: any of tags, urls, emails, numbers. In training, parts that both sides of a pair "
+        "contain become symbols. In translation, those of the source become symbols and are restored in the output.",
         inherited="always",
     )
     columns: tuple[str, ...] = setting(
         (),
-        "Which column of TSV files, or key of JSONL files, is what, such as source=1,features=2,target=3, by number or by "
+        "Columns of TSV files, or keys of JSONL files, and their roles, such as source=1,features=2,target=3, by number or by "
         "name. Features, written A;B;C, are appended to the source as the symbols ;A;B;C. Without it, the columns are "
         "recognised from the first lines.",
     )
@@ -153,7 +154,7 @@ class DataConfig:
     )
     concatenate: float = rate(
         0.0,
-        "The share of training pairs that are followed by another random pair, in each epoch by a new one: an augmentation for small data.",
+        "The share of training pairs to which another random pair is appended, a new one in each epoch: an augmentation for small data.",
     )
     max_length: int = setting(
         256, "Training pairs with a longer side are left out.", unit="tokens", least=1, most=1_000_000
@@ -168,17 +169,17 @@ class DataConfig:
     )
     trim_quiet: float = setting(
         0.0,
-        "Speech: the beginning and the end of a recording are left out where they are this much quieter than its loud parts, in training "
-        "and in transcription.",
+        "Speech: both ends of a recording are trimmed where they are this much quieter than its loud parts, in training and in "
+        "transcription.",
         unit="decibels",
-        zero="nothing is left out",
+        zero="no trimming",
         least=0,
         most=100,
         inherited="default",
     )
     speeds: tuple[str, ...] = setting(
         (),
-        "Speech: in each epoch, a recording is heard at one of these speeds, such as 0.9,1,1.1; without any, as it is.",
+        "Speech: in each epoch, a recording is played at one of these speeds, such as 0.9,1,1.1; without any, at its own speed.",
     )
     frequency_masks: int = setting(
         0, "Speech: bands of frequency that are masked in each training recording (SpecAugment).", least=0, most=100
@@ -224,7 +225,7 @@ class DataConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """How long, how fast and with what to train."""
+    """Budget, batches, optimizer and hardware of training."""
 
     steps: int = setting(
         100_000,

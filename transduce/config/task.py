@@ -46,7 +46,7 @@ class SideCounts:
 
 @dataclass(frozen=True)
 class Counts:
-    """The counts of a corpus that settings are fitted to."""
+    """The counts of a corpus by which settings are chosen."""
 
     pairs: int
     source: SideCounts

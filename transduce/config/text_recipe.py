@@ -1,4 +1,4 @@
-"""The recipe of a language model, fitted to the amount of text, the machine and the time budget, with the reasons.
+"""The recipe of a language model, chosen for the amount of text, the machine and the time budget, with the reasons.
 
 A small table maps the number of characters to a recipe; for a budget in minutes, the model and its batches become smaller as
 for pairs (`transduce/config/fitted.py`). Sees only counts, never the text.
@@ -50,7 +50,7 @@ TEXT = [  # characters, d_model, heads, layers, dropout, vocabulary, tokens a ba
 
 
 def fit_text(characters: int, on_gpu: bool, asked: FitRequest, time: Time | None = None) -> Fitted:
-    """The recipe for this many characters of text; a requested budget replaces the fitted one."""
+    """The recipe for this many characters of text; a requested budget replaces the chosen one."""
     row = next(row for row in TEXT if characters <= row.pairs)
     if units := asked.target_units or asked.source_units:
         row = replace(row, units=units, vocabulary=max(row.vocabulary, 8_000) if units != "char" else row.vocabulary)

@@ -23,7 +23,7 @@ class Augmentation:
     epoch: int
 
     def speeds(self, utterances: int) -> NDArray[np.int64]:
-        """Which of the speeds each utterance is heard at."""
+        """Which of the speeds each utterance is played at."""
         draw = np.random.default_rng([self.seed, self.epoch, _SPEEDS])
         return draw.integers(0, max(1, len(self.data.speeds)), utterances)
 

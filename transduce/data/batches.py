@@ -53,7 +53,7 @@ class Stored(Protocol):
 
 @runtime_checkable
 class Recordings(Protocol):
-    """Pairs whose sources are recordings, heard differently in each epoch."""
+    """Pairs whose sources are recordings, augmented differently in each epoch."""
 
     def augmented(self, data: DataConfig, seed: int, epoch: int) -> "Pairs": ...
 

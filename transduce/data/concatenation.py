@@ -1,7 +1,7 @@
-"""Training pairs that are followed by other pairs: an augmentation for small data.
+"""Augmentation for small data: another pair is appended to training pairs.
 
-A model of a few thousand pairs learns them by heart. Two pairs, one after the other, are a pair that it has not seen, and to get it right
-it has to find its way in the source. Both sides keep their `</s>` between the two, so a model that translates one source stops at its end.
+A model memorises a few thousand pairs. Two pairs, one after the other, are a pair that it has not seen, and to translate it, the model
+has to attend to the right part of the source. Both sides keep their `</s>` between the two, so a model that translates one source stops at its end.
 
 Everything is drawn from (seed, epoch), so a resumed run sees what it would have seen. Lengths change, so pairs are drawn before an
 epoch is planned. Knows ids, no text.

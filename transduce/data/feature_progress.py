@@ -1,4 +1,4 @@
-"""How far the features of recordings are computed, for people who wait. Knows counts, and neither sound nor screens."""
+"""The progress of computing the features of recordings. Knows counts, and neither sound nor screens."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext

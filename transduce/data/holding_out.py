@@ -1,7 +1,7 @@
 """Which part of the training files is held out for validation where no validation data are given.
 
 About a thousand pairs, but at most a tenth. If the manifest of recordings names speakers, whole speakers, with at most a quarter of
-the recordings: on voices that it has heard in training, a model makes fewer errors than on new ones. Of text, the end of each file.
+the recordings: on voices that occur in training, a model makes fewer errors than on new ones. Of text, the end of each file.
 """
 
 from collections import Counter

@@ -107,7 +107,7 @@ class Mixture:
             )
 
     def summary(self, names: list[str]) -> list[str]:
-        """One line for people about each corpus."""
+        """A one-line summary of each corpus."""
         shares = [float(100 * seen / sum(self.seen)) for seen in self.seen]
         corpora = zip(names, self.pairs, self.weights, shares, strict=True)
         return [

@@ -88,7 +88,7 @@ class SpeechStore:
         self.target_lengths: NDArray[np.int32] = self.ids.lengths
 
     def summary(self) -> str:
-        """One line for people, with an example of each reason for which utterances were left out."""
+        """A one-line summary, with an example of each reason for which utterances were left out."""
         first = {one.reason: Path(one.place).name for one in reversed(self.left_out)}
         return self.report.summary(first)
 
@@ -114,7 +114,7 @@ class SpeechStore:
         return self.ids.take(numbers)
 
     def augmented(self, data: DataConfig, seed: int, epoch: int) -> "AugmentedSpeech":
-        """The recordings as an epoch hears them."""
+        """The recordings as an epoch uses them."""
         return AugmentedSpeech(self, Augmentation(data, seed, epoch))
 
     def resampled(self, vocabularies: Vocabularies, rate: float, seed: int, epoch: int) -> "SpeechStore":

@@ -118,7 +118,7 @@ class Report:
         return f"{count:,} {LEFT_OUT[name].format(s='s' * (count != 1))}"
 
     def summary(self, examples: Mapping[str, str] = NO_EXAMPLES) -> str:
-        """One line for people, with a place for each reason that has an example; counts of 0 are not mentioned."""
+        """A one-line summary, with a place for each reason that has an example; counts of 0 are not mentioned."""
         such_as = {name: f" such as {place}" for name, place in examples.items()}
         left_out = ", ".join(self.left_out(name) + such_as.get(name, "") for name in LEFT_OUT if getattr(self, name))
         unknown = self.source_unknown + self.target_unknown
@@ -130,7 +130,7 @@ class Report:
         )
 
     def text_summary(self) -> str:
-        """One line for people about running text."""
+        """A one-line summary of running text."""
         unknown = f", of which {self.target_unknown:,} are unknown" if self.target_unknown else ""
         return f"{self.pairs:,} lines, {self.target_bytes:,} bytes, {self.target_tokens:,} tokens{unknown}"
 
@@ -163,7 +163,7 @@ class Store:
         return len(self._source)
 
     def summary(self) -> str:
-        """One line for people."""
+        """A one-line summary."""
         return self.report.summary()
 
     @property

@@ -149,7 +149,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Context:
-    """What every analysis of one corpus is told when it is made."""
+    """What the constructor of every analysis of one corpus gets."""
 
     role: Role = "train"
     languages: tuple[str, ...] = ()  # codes of source and target; empty if they are not given

@@ -158,7 +158,7 @@ _RULES = [
         "control_characters",
         EitherSide(_control),
         partial(_show_matches, _CONTROL),
-        "Control characters, which no reader sees and which make the words around them unknown.",
+        "Control characters, which are invisible and make the words around them unknown.",
         "Remove these characters.",
         serious=0.05,
         notable=0.0,

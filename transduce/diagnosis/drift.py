@@ -90,7 +90,7 @@ class DriftAnalysis:
         return [*self._shifted(), *self._unmatched()]
 
     def concerned(self) -> Mapping[str, NDArray[np.int64]]:
-        """All pairs of the shifted stretches. A corpus that matches nowhere is left whole: that is for people to judge."""
+        """All pairs of the shifted stretches. A corpus that matches nowhere is left whole, for the user to judge."""
         numbers = [np.arange(drift.first, drift.last + 1) for drift in self._drifts if not drift.is_everything]
         return {RULE: np.concatenate(numbers)} if numbers else {}
 
@@ -122,8 +122,7 @@ class DriftAnalysis:
             "notable",
             count,
             count / sum(group.pairs for group in self._groups.values()),
-            "Lengths, digits and punctuation of the two sides have nothing to do with each other, "
-            "as if one side were in another order.",
+            "Lengths, digits and punctuation of the two sides are unrelated, as if one side were in another order.",
             "Check that the two files belong together and have the same order.",
             _examples(drifts, self._bounds(drifts)),
             self.role,

@@ -139,7 +139,7 @@ class LanguageAnalysis:
             "serious",
             count,
             count / self._pairs,
-            f"Of {checked:,} pairs that were checked, most have their source in the language of the targets and the reverse.",
+            f"Of {checked:,} pairs that were checked, most have sources in the target language and targets in the source language.",
             "Swap the two files, or the two languages after --languages; --write keeps these pairs.",
             tuple(_spread(samples[0].examples, MOST_EXAMPLES)),
             self.role,

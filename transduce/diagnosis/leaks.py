@@ -31,7 +31,7 @@ def rule_of(kind: str, role: Role) -> str:
 
 @dataclass(frozen=True)
 class _Filter:
-    """A table that says of most hashes at once that they are not among the wanted ones."""
+    """A table that quickly rules out most hashes that are not wanted."""
 
     table: NDArray[np.bool_]
 

@@ -161,7 +161,7 @@ MARKUP_RULES = [
         partial(_show_differing, _placeholders),
         "Pairs whose sides have different placeholders (such as {0} or %s); a model that drops them breaks the program that "
         "fills them in.",
-        "Look at the examples, and correct what is worth it.",
+        "Look at the examples, and correct the wrong ones.",
         notable=0.0005,
         sentences=True,
     ),
@@ -170,7 +170,7 @@ MARKUP_RULES = [
         partial(_differing, _urls_in, _urls),
         partial(_show_differing, _urls),
         "Pairs whose sides have different numbers of URLs; often one side has more text than the other.",
-        "Look at the examples, and correct what is worth it.",
+        "Look at the examples, and correct the wrong ones.",
         notable=0.01,
         sentences=True,
     ),

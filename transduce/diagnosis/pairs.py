@@ -164,7 +164,7 @@ PAIR_RULES = [
         partial(_numbers),
         _show_numbers,
         "Pairs whose numbers differ: often wrong translations, sometimes another way to write a number.",
-        "Look at the examples, and correct what is worth it.",
+        "Look at the examples, and correct the wrong ones.",
         serious=0.1,
         notable=0.01,
         sentences=True,

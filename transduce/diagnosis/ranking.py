@@ -1,4 +1,4 @@
-"""Pairs ranked by what models think of them: cross-entropy per token, in one direction or in both.
+"""Pairs ranked by their cross-entropy per token under a model, in one direction or in both.
 
 With both directions the score is the dual conditional cross-entropy of Junczys-Dowmunt (2018): the mean of the two, plus
 their difference, because a pair that only one direction finds likely is suspicious as well. Knows translators and blocks of

@@ -1,4 +1,4 @@
-"""Reading corpora as they are: blocks of raw bytes, whatever is wrong with them.
+"""Reads corpora as blocks of raw bytes, even if they are malformed.
 
 `transduce train` refuses files that are not UTF-8, tables with malformed lines, and aligned files of different lengths. An
 examination reports them instead, so it reads bytes. It reads the same formats, with the parser that `train` uses for tables. Lines

@@ -1,4 +1,4 @@
-"""Which rules `--write` leaves pairs out by: those that do so by default, without the ones to keep; or only some.
+"""The rules by which `--write` removes pairs: the default rules except those of `--keep`, or those of `--only`.
 
 Knows the names of the rules, and no pairs.
 """

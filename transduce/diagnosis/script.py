@@ -1,4 +1,4 @@
-"""A script that is not the language's: lines whose letters mostly belong to another writing system.
+"""Wrong scripts: lines whose letters mostly belong to a writing system that the language does not use.
 
 The script of a side is that of its language, or that of most letters of its block if the language is not given or has no
 known script. Knows texts and scripts.

@@ -1,4 +1,4 @@
-"""Findings about the files themselves: aligned files of different lengths, and lines of tables that are no pairs."""
+"""Findings about the files themselves: aligned files of different lengths, and lines of tables that are not pairs."""
 
 from collections.abc import Sequence
 
@@ -58,7 +58,7 @@ class Structure:
             severity="serious",
             count=self.malformed,
             share=self.malformed / (pairs + self.malformed),
-            explanation="Lines of a table that are no pairs; `transduce train` stops at the first one.",
+            explanation="Lines of a table that are not pairs; `transduce train` stops at the first one.",
             advice="Repair them, or name the columns with --columns.",
             examples=tuple(self._examples),
             corpus=self.role,

@@ -1,4 +1,4 @@
-"""The limits of the rules: what keeps 99.9 % of the validation data, which the user trusts; built-in ones if that is small.
+"""The limits of the rules: chosen so that 99.9 % of the validation data are kept, or built-in ones if there are few validation data.
 
 Any of them can be given. Knows lengths, and no texts.
 """

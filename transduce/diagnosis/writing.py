@@ -40,7 +40,7 @@ class Written:
     removed: Mapping[str, int]
 
     def summary(self) -> str:
-        """One line for people."""
+        """A one-line summary."""
         count = sum(self.removed.values())
         if not count:
             return f"{self.folder}: wrote all {self.kept:,} pairs; nothing was left out"

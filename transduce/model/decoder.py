@@ -1,4 +1,4 @@
-"""The paper's decoder without an encoder: a language model, which predicts a text from nothing but its own beginning.
+"""The paper's decoder without an encoder: a language model, which predicts each token of a text from those before it.
 
 Each layer is masked self-attention and feed-forward. Differs from the paper: without a source there is no attention to one.
 The embedding of `<pad>`, the start of a document, is zero, as in the Transformer. Works on ids; knows nothing of text.

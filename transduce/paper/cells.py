@@ -1,4 +1,4 @@
-"""A cell of a table: one training with some settings and one budget, scored on a test set.
+"""A cell of a table: one model, trained with some settings and one budget, and scored on a test set.
 
 Trains and translates as `transduce train` and `transduce evaluate` do. Knows no table: what is compared with what is in
 `transduce/paper/rivals.py` and `transduce/paper/variations.py`.
@@ -114,7 +114,7 @@ def run_cell(cell: Cell, task: Task, folder: Path, reporter: Reporter | None = N
 
 
 def train_cell(cell: Cell, task: Task, folder: Path, reporter: Reporter | None = None) -> dict[str, Any]:
-    """Train a cell within its budget; its figures are what a table says of the training."""
+    """Train a cell within its budget, and return the figures that tables show."""
     begun = time.perf_counter()
     trained = train(folder, _request(cell, task), reporter=reporter)
     command_s = time.perf_counter() - begun

@@ -1,4 +1,4 @@
-"""Finished cells, one line of JSON each, so that a table can be made in several sessions."""
+"""The results of finished cells as JSON lines, so that a table can be measured in several sessions."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The systems of Table 2: the Transformer and what came before it, as settings, with the paper's figures.
+"""The systems of Table 2: the Transformer and other architectures, as settings, with the paper's figures.
 
 A system that this version does not have is left out of the tables. Knows settings and published figures, and trains nothing.
 """

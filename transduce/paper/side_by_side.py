@@ -1,4 +1,4 @@
-"""Trains cells side by side: on a CPU as many at a time as there are cores, on a GPU one after the other.
+"""Trains the models of cells: on a CPU as many at a time as there are cores, on a GPU one after the other.
 
 A network this small keeps hardly more than one core busy, so several of them with one thread each learn more in the same time.
 """

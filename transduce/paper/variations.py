@@ -1,4 +1,4 @@
-"""The rows of Table 3, scaled to a model of any size, with the paper's figures; and rows that take a choice of the paper back.
+"""The rows of Table 3, scaled to a model of any size, with the paper's figures; and rows that revert a choice of the paper.
 
 The paper varies its base model (8 heads, d_k 64, 6 layers, d_model 512, d_ff 2048). A smaller model is varied by the same factors.
 Knows settings and published figures, and trains nothing.

@@ -1,4 +1,4 @@
-"""Tunes a reranker on validation data: lists are made once, their outputs are judged once, and then weights are searched."""
+"""Tunes a reranker on validation data: n-best lists are created and scored once, and then weights are searched."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,6 @@
 """Constrained beam search: outputs must contain given phrases, such as terminology.
 
-The search counts how many tokens of its phrases each output still lacks. Beams are allocated in turns among the best outputs
-that lack the fewest tokens, the best that lack one more, and so on (after Post and Vilar, 2018). `</s>` is allowed only where
+The search counts how many tokens of its phrases each output still lacks. Beams are allocated round-robin among the best outputs that lack the fewest tokens, the best that lack one more, and so on (after Post and Vilar, 2018). `</s>` is allowed only where
 nothing is lacking, and near the length limit only missing phrases can follow, so every output contains every phrase. (The
 count near the limit does not assume that phrases overlap.)
 
@@ -191,7 +190,7 @@ def _advance(sentence: Sentence, candidates: list[Beam], position: int, end: int
 
 
 def _allocate(candidates: list[Beam], phrases: Phrases, beam: int) -> list[Beam]:
-    """The best of each bank in turns; a bank holds the beams that lack the same number of tokens."""
+    """The best of each bank, round-robin; a bank holds the beams that lack the same number of tokens."""
     banks: dict[int, list[Beam]] = {}
     for one in candidates:
         banks.setdefault(phrases.lacking(one.matched), []).append(one)

@@ -1,4 +1,4 @@
-"""CTC forced alignment: at which frames each token of a text is heard, on the most probable path (Viterbi).
+"""CTC forced alignment: the frames of each token of a text on the most probable path (Viterbi).
 
 A path runs through the states blank, first token, blank, second token, ..., and may leave out a blank between different tokens. Knows
 no text and no model.

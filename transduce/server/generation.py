@@ -1,7 +1,6 @@
 """Language models of a server, and generation as work for the queue. Knows no HTTP.
 
-A request is one job whose lines are turns of a few tokens. So a long text is generated in many short batches, and the requests of others
-have their turns in between. When its client disconnects, the turns that are left are dropped.
+A request is one job whose lines are turns of a few tokens. A long text is therefore generated in many short batches, with other requests in between. When its client disconnects, the turns that are left are dropped.
 """
 
 import asyncio

@@ -55,7 +55,7 @@ def _boundary(content_type: str) -> bytes:
 
 
 def _split(body: bytes, boundary: bytes) -> list[bytes]:
-    """What stands between the boundaries."""
+    """The parts between the boundaries."""
     _, *parts = (b"\r\n" + body).split(b"\r\n--" + boundary, PARTS + 2)
     if not parts or not parts[-1].startswith(b"--"):
         many = len(parts) > PARTS

@@ -1,4 +1,4 @@
-"""The pace of the work: how long lines take, learned from finished lines. Knows neither lines nor clocks.
+"""Estimates how long lines take, from finished lines. Knows neither lines nor clocks.
 
 A cost is any number that grows with the work, such as the number of tokens. The seconds per unit of cost are learned.
 """

@@ -187,7 +187,7 @@ class Service:
     async def _listened(
         self, model: ServedSpeechModel, decoded: "RecordingPieces", segments: "list[Segment]"
     ) -> dict[int, dict[str, Any]]:
-        """Where the decoder listens in each segment that holds sound."""
+        """The attention of the decoder over time, for each segment that holds sound."""
         numbers = [decoded.times.index(times) for times in decoded.audible]
         pairs = [(utterance, segments[n].text) for n, utterance in zip(numbers, decoded.utterances, strict=True)]
         found = await self.queue.answer(ListeningWork(model), pairs, [float(len(utterance)) for utterance, _ in pairs])

@@ -63,7 +63,8 @@ def transcribe_routes(service: Service) -> APIRouter:
             ),
         ] = "json",
         attention: Annotated[
-            bool, Query(description="Return where the decoder listens, in JSON, for recordings of up to 60 s.")
+            bool,
+            Query(description="Return the attention of the decoder over time, in JSON, for recordings of up to 60 s."),
         ] = False,
     ) -> Response:
         """Transcribe a recording: the body of the request, or the field `file` of a form."""
@@ -141,7 +142,7 @@ async def _transcribed(
     words: bool = False,
     attention: bool = False,
 ) -> Transcribed:
-    """What the model heard."""
+    """The transcript."""
     if words and not model.knows_times:
         raise Refusal("this model was trained without CTC and does not know the times of words: ask for segments only")
     request = model.translator.request(beam=beam, log_probs="outputs")

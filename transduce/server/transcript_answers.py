@@ -27,7 +27,7 @@ class CtcAnswer(BaseModel):
 
 
 class ListeningAnswer(BaseModel):
-    """Where the decoder listens while it writes the tokens of a segment."""
+    """The attention of the decoder over time, for each token of a segment."""
 
     begin: float = Field(
         description="Where the first column begins, in seconds: models may leave out quiet at the ends."
@@ -41,7 +41,7 @@ class ListeningAnswer(BaseModel):
 
 
 class WordAnswer(BaseModel):
-    """A word and when it is heard."""
+    """A word with its begin and end."""
 
     text: str = Field(description="The word.")
     begin: float = Field(description="Where it begins, in seconds.")

@@ -47,7 +47,7 @@ class ServedSpeechModel:
 
     @property
     def knows_times(self) -> bool:
-        """Whether it can say when each word is heard."""
+        """Whether it knows the times of words."""
         from transduce.translator.word_times import knows_times
 
         return knows_times(self.translator)
@@ -110,7 +110,7 @@ class SpeechWork:
 
 
 class WordTimesWork(SpeechWork):
-    """Says when each word is heard: for each utterance and its text, the words."""
+    """The words of each utterance, with their times."""
 
     def __call__(self, pairs: "list[tuple[Features, str]]") -> "list[list[Word]]":
         from transduce.translator.word_times import words_of
@@ -120,7 +120,7 @@ class WordTimesWork(SpeechWork):
 
 
 class ListeningWork(SpeechWork):
-    """Says where the decoder listens, and what CTC emits when, for each utterance and its text."""
+    """The attention of the decoder and the emissions of CTC over time, for each utterance and its text."""
 
     def __call__(self, pairs: "list[tuple[Features, str]]") -> list[dict[str, Any]]:
         with self.model.lock:

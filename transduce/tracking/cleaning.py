@@ -1,4 +1,4 @@
-"""What the cache and the checkpoints take on disk, and what of it no run needs.
+"""The disk space of the cache and the checkpoints, and which part of it no run needs.
 
 Needed is whatever a run that can be resumed would read: its prepared data and its sampled segmentations. The runs are those under
 the folder and all others that have used the cache and still exist. Nothing is removed that loading, resuming or averaging needs, and

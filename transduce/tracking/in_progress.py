@@ -1,4 +1,4 @@
-"""What people who use a run should know: that it is still being trained, or was stopped before the end of its budget."""
+"""Messages about runs that are still being trained, or were stopped before the end of their budget."""
 
 from pathlib import Path
 

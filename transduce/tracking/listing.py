@@ -1,4 +1,4 @@
-"""The runs under a folder: what each was trained on, how far it came, its best score, and what it takes on disk.
+"""The runs under a folder: its data, its progress, its best score, and its disk space.
 
 Reads settings, the headers of weights and the end of the log, so hundreds of runs take seconds and nothing imports torch. A
 run that cannot be read is listed as broken, with the reason.

@@ -1,4 +1,4 @@
-"""The settings of a run: requested settings override those fitted to the data or inherited from another model.
+"""The settings of a run: requested settings override those chosen for the data or inherited from another model.
 
 Reads no files and sees only counts of the data.
 """
@@ -88,7 +88,7 @@ def settings_of_new(
     say: Say,
     begun: float,
 ) -> Config:
-    """The settings of a new run: requested settings override those fitted to the data, machine and budget, or inherited.
+    """The settings of a new run: requested settings override those chosen for the data, machine and budget, or inherited.
 
     `start` is the model to start from, and `owner` the one whose vocabulary is used. Reports the reasons. A budget in minutes
     counts from `begun`.
@@ -146,7 +146,7 @@ def _chosen(fitted: Fitted, config: Config, overridden: list[str]) -> Iterator[s
 def _overridden(
     fitted: Config, config: Config, requested: RequestedSettings, found: Mapping[str, Any]
 ) -> Iterator[str]:
-    """The settings that are not the fitted ones, one line for each place that they come from."""
+    """The settings that were not chosen for the data, one line for each source of settings."""
     by_origin: dict[str, list[str]] = {}
     for name, (_, new) in differences(fitted, config).items():
         if name.removeprefix("data.") not in found and name not in BUDGETS:
@@ -212,7 +212,7 @@ def _inherited(stored: Layers, how: str) -> Layers:
 
 
 def counts(scanned: Scan, languages: tuple[str, ...] = ()) -> Counts:
-    """The counts of the data that settings are fitted to."""
+    """The counts of the data by which settings are chosen."""
     source, target = (
         SideCounts(
             tokens_per_line=side.tokens_per_line,

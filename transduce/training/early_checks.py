@@ -1,4 +1,4 @@
-"""What a request to train can be refused for before torch is imported and before any data is read. Imports no torch.
+"""Checks of a training request that need neither torch nor the data. Imports no torch.
 
 `transduce/training/prepare.py` checks everything again with the data at hand; what is refused here is refused whatever the data are.
 """

@@ -1,4 +1,4 @@
-"""Shows people how far the features of recordings are computed: a progress bar on a terminal, plain lines otherwise."""
+"""Shows the progress of computing the features of recordings: a progress bar on a terminal, plain lines otherwise."""
 
 import time
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Gathers what a run will take from its trainer: the figures of the data, memory, disk and the rest of its budget.
+"""Makes the plan of a run from its trainer: the figures of the data, memory, disk and the rest of its budget.
 
 `train` calls `plan_of` before its first step with what it has measured by then, and `transduce plan` after a rehearsal
 (`transduce/training/rehearsal.py`). Measures nothing but the memory in use.

@@ -97,8 +97,8 @@ def prepare_data(
 ) -> Prepared:
     """Everything that a new or resumed run needs. Fills the cache, but writes nothing into the folder.
 
-    A budget in minutes counts from `begun`. `inspect` looks at the training data of a new run and returns what people should
-    know about it. `watch` shows how far the features of recordings are.
+    A budget in minutes counts from `begun`. `inspect` looks at the training data of a new run and returns warnings about it. `watch`
+    shows the progress of computing the features of recordings.
     """
     for note in notes_on_old_names(*requested.layers):
         say(note)

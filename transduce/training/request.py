@@ -23,7 +23,7 @@ Settings = Mapping[str, Any] | Iterable[str]  # {"model.d_model": 64}, {"model":
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingRequest:
-    """What to train on and with which settings. Omitted settings are fitted to the data, or kept when resuming."""
+    """What to train on and with which settings. Omitted settings are chosen for the data, or kept when resuming."""
 
     train: Files | None = None
     valid: Files | None = None
@@ -65,7 +65,7 @@ class RequestedSettings:
 
 
 def requested_settings(request: TrainingRequest) -> RequestedSettings:
-    """The layers that override fitted settings: inherited from a teacher < preset < file < options and `--set`."""
+    """The layers that override the settings chosen for the data: inherited from a teacher < preset < file < options and `--set`."""
     if request.preset and request.preset not in PRESETS:
         raise SettingError(f"unknown preset '{request.preset}'; choose one of {', '.join(PRESETS)}")
     start_from: Layers = {"train": {"start_from": str(request.start_from)}} if request.start_from else {}
@@ -164,7 +164,7 @@ def _text_layer(request: TrainingRequest) -> Layers:
 
 
 def _without_auto(layer: Mapping[str, Mapping[str, Any]]) -> Layers:
-    """Drop settings of `auto`, so that they are fitted to the data."""
+    """Drop settings of `auto`, so that they are chosen for the data."""
     return {
         section: {k: v for k, v in values.items() if not (section == "data" and v == "auto")}
         for section, values in layer.items()

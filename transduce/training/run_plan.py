@@ -1,4 +1,4 @@
-"""What a run will take: parameters, tokens, steps, time, operations, memory and disk, and what to change if it does not fit.
+"""The plan of a run: parameters, tokens, steps, time, operations, memory and disk, and what to change if it does not fit.
 
 `train` prints a line of this before its first step, and `transduce plan` all of it. Knows numbers only: the trainer and the
 rehearsal (`transduce/training/rehearsal.py`) measure them.
@@ -125,7 +125,7 @@ class RunPlan:
         return "; ".join([here, *(change for change in self.changes if change != _disk_change(self.disk))])
 
     def lines(self) -> list[str]:
-        """The plan for people, one topic per line."""
+        """The plan as text, one topic per line."""
         return [f"{name:<8} {text}" for name, text in self._topics()]
 
     def _topics(self) -> list[tuple[str, str]]:

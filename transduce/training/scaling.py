@@ -144,7 +144,7 @@ class ClusterFigures:
         return asdict(self) | {"step": asdict(step) | derived}
 
     def topics(self) -> list[tuple[str, str]]:
-        """The figures for people: names and texts."""
+        """The figures as text: names and values."""
         step, cluster = self.step, self.cluster
         basis = "" if self.measured else " (predicted for NVIDIA H200s: no GPU was measured)"
         machines = f"{cluster.nodes} machines of " if cluster.nodes > 1 else ""

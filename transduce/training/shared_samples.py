@@ -1,4 +1,4 @@
-"""Sampled segmentations that several processes share: process 0 samples once per epoch, and the others open what it wrote.
+"""Sampled segmentations that several processes share: process 0 samples once per epoch, and the others read its file.
 
 sentencepiece draws other random numbers in every process, even from the same seed, so they cannot all sample for themselves.
 Knows stores and the meeting of the processes, but no batches and no training.

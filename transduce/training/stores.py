@@ -37,7 +37,7 @@ def store_corpora(
     say: Say,
     watch: WatchFeatures = unwatched,
 ) -> tuple[TrainingData, list[str]]:
-    """The training data of a run, stored in the cache, and what people should know about it."""
+    """The training data of a run, stored in the cache, and warnings about it."""
     if isinstance(corpora.train, TextCorpus):
         return _store_text(config, both, corpora, scanned, say)
     if scanned.train.audio:

@@ -91,7 +91,7 @@ class SearchRequest:
     def refusal(self, supported: Collection[str]) -> str:
         """The first setting that is neither in `supported` nor at its default, such as `sampling = True`, or nothing.
 
-        An engine lists what it supports. So it refuses a setting that is added later until it lists that one too.
+        An engine lists what it supports. It therefore refuses a setting that is added later, until it lists that one too.
         """
         unread = () if self.sampling else SAMPLING_SETTINGS
         for one in fields(self):

@@ -1,4 +1,4 @@
-"""What a translator is given: lines, each with an optional prefix, terms and length limit, taken block by block."""
+"""The input of a translator: lines, each with an optional prefix, terms and length limit, taken block by block."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""A language model: how probable texts are, what it attends to, and continuations of prompts.
+"""A language model: probabilities of texts, attention weights, and continuations of prompts.
 
 A line break is `</s>` in ids. What a document is, and so where a generated text ends, is the setting `data.documents` that the
 model was trained with.
@@ -164,7 +164,7 @@ class LanguageModel:
 
     @property
     def line_start(self) -> int:
-        """The token that stands before a line: `<pad>` if every line is a document, else a line break."""
+        """The token before a line: `<pad>` if every line is a document, else a line break."""
         return line_start(self.config, self.vocabulary)
 
     def _nats(self, ids: Offsets, ends: Offsets, stride: int) -> float:
@@ -305,7 +305,7 @@ class LanguageModel:
 
 
 def line_start(config: Config, vocabulary: Vocabulary) -> int:
-    """The token that stands before a line in the text of a language model."""
+    """The token before a line in the text of a language model."""
     return vocabulary.pad if config.data.documents == "line" else EOS
 
 

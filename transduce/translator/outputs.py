@@ -1,4 +1,4 @@
-"""What a translator returns: translations with their outputs, scores of given targets, attention weights."""
+"""The output of a translator: translations with their outputs, scores of given targets, attention weights."""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""From hypotheses to translations: the texts of outputs, their word alignments, and counts of what a reader should know.
+"""From hypotheses to translations: the texts of outputs, their word alignments, and counts of what was cut or unknown.
 
 Sees what a search found for a block of lines; how it was found, and where the lines come from, is the translator's.
 """

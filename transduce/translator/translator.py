@@ -159,7 +159,7 @@ class Translator:
             request: All search settings at once; by default those that the model was trained with.
             beam: Beam size; 1 is greedy search.
             alpha: Strength of the length penalty, from 0 to 10.
-            split: Split each line into sentences first, and keep what stands between them.
+            split: Split each line into sentences first, and keep the text between them.
 
         Example:
             >>> transduce.load("runs/en-de").translate(["a sentence"], beam=4)

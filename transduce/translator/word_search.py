@@ -1,4 +1,4 @@
-"""Words in the search of a speech model: which words there may be, spelt in its pieces, and what an n-gram model says of them.
+"""Words in the search of a speech model: a lexicon, spelt in the pieces of the model, and an n-gram model that scores words.
 
 A run folder keeps them in `ngram/`: the n-gram model as an ARPA file, the lexicon with one word per line if the words are limited to one, and
 the weights. Knows pieces of words, and no sound.

@@ -1,4 +1,4 @@
-"""When each word of a transcript is heard: the times and confidences of words, from the CTC output of a speech model."""
+"""The times and confidences of the words of a transcript, from the CTC output of a speech model."""
 
 from dataclasses import dataclass
 from itertools import groupby
@@ -22,7 +22,7 @@ POSITION_SECONDS = SHORTER * FRAME_SECONDS
 
 @dataclass(frozen=True)
 class Word:
-    """A word with the time at which it is heard."""
+    """A word with its time in the recording."""
 
     text: str
     begin: float  # seconds

@@ -6,4 +6,4 @@ INSTALL = 'For bash, add `eval "$(transduce completion bash)"` to ~/.bashrc; the
 
 
 def completion(parser: Parser) -> None:
-    parser.add_argument("shell", choices=["bash", "zsh", "fish"], help="the shell to complete in")
+    parser.add_argument("shell", choices=["bash", "zsh", "fish"], help="your shell")

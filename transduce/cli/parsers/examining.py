@@ -4,8 +4,8 @@ from transduce.cli.options import FILES, Parser, add_budget, add_columns, add_se
 from transduce.config import PRESETS
 
 EXIT_STATUS = (
-    "Every file is read once on all cores. The findings are printed with examples and what to do, the most serious first. The "
-    "exit status is 3 if anything serious was found."
+    "Reads every file once, on all cores. Prints the findings with examples and advice, the most serious first. The exit status is 3 if "
+    "anything serious was found."
 )
 
 
@@ -53,7 +53,7 @@ def doctor(parser: Parser) -> None:
         action="extend",
         metavar="RULE",
         default=[],
-        help="with --write: leave out pairs by these rules only, also by rules that usually only report, such as html_tags",
+        help="with --write: remove only the pairs that these rules find; rules that otherwise only report, such as html_tags, are allowed",
     )
     add("--html", metavar="FILE", default="", help="write the report as a page with histograms and all examples")
     add("--model", metavar="RUN", default="", help="also rank the pairs by this model's cross-entropy")

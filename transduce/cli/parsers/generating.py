@@ -2,7 +2,7 @@
 
 from transduce.cli.options import Parser, add_loading, add_sampling
 
-STREAMED = "The text is printed as it is written, until its document ends or --max-tokens are written."
+STREAMED = "Prints the text while it is generated, until its document ends or it has --max-tokens tokens."
 
 
 def generate(parser: Parser) -> None:

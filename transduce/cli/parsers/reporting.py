@@ -2,7 +2,7 @@
 
 from transduce.cli.options import JSON_RESULT, Parser
 
-NO_PATHS = "It holds no paths and no names of users or machines."
+NO_PATHS = "The report contains no paths and no names of users or machines."
 
 
 def report(parser: Parser) -> None:

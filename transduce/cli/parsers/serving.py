@@ -4,8 +4,8 @@ from transduce.audio.recording import TYPES
 from transduce.cli.options import Parser, add_engine, add_loading
 
 ROUTES = (
-    "The server offers LibreTranslate's API, an API of its own under /v1, and a web page. Language models and speech models are served too, "
-    "also in OpenAI's form."
+    "The server offers LibreTranslate's API, its own API under /v1, and a web page. It also serves language models and speech models, with "
+    "routes that OpenAI's clients can use."
 )
 
 

@@ -3,10 +3,10 @@
 from transduce.cli.options import JSON_RESULT, Parser
 
 STATES = (
-    "A run is running, stopped (rerun its `transduce train` command to resume it), finished, or broken; what is wrong with a "
-    "broken run is printed below the table."
+    "A run is running, stopped (rerun its `transduce train` command to resume it), finished, or broken; the table is followed by the "
+    "reasons why runs are broken."
 )
-ASKS = "Nothing is removed without asking, and nothing that loading, resuming or averaging needs."
+ASKS = "It asks before it removes anything, and keeps everything that loading, resuming or averaging needs."
 
 
 def runs(parser: Parser) -> None:

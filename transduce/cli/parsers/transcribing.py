@@ -14,7 +14,7 @@ from transduce.cli.options import (
 
 RECORDINGS = (
     "Texts go to stdout, one line per file; with several files, each line begins with the file and a tab. Long recordings are cut "
-    "at silences. The exit status is 2 if a file could not be read; the others are transcribed all the same."
+    "at silences. The exit status is 2 if a file could not be read; the others are still transcribed."
 )
 WORDS = "`transcribe --ngram` and `evaluate --ngram` then use it: CTC prefix search with these words, rescored by the decoder."
 
@@ -71,7 +71,7 @@ def ngram(parser: Parser) -> None:
         "--lexicon",
         default="",
         metavar="FILE",
-        help="the words that may be written, one per line; what follows a word is not used (default: any word)",
+        help="the words that the model may write, one per line; the rest of a line is ignored (default: any word)",
     )
     add("--arpa", default="", metavar="FILE", help="use this finished n-gram model instead of learning one")
     add(

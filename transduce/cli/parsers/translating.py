@@ -35,7 +35,7 @@ def translate(parser: Parser) -> None:
     )
     add("--n-best", type=int, default=1, metavar="N", help="print N outputs for each line as `line ||| text ||| score`")
     add_sampling(parser)
-    add("--split", action="store_true", help="split each line into sentences, and keep what stands between them")
+    add("--split", action="store_true", help="split each line into sentences, and keep the text between them")
     add("--prefix", metavar="FILE", help="file with one prefix per input line; the output must start with it")
     add("--terms", metavar="FILE", help="file with the phrases that each line's output must contain, separated by tabs")
     add_language_model(parser)
@@ -45,7 +45,7 @@ def translate(parser: Parser) -> None:
     add("--replace-unknown", action="store_true", help="replace <unk> by the source word it is aligned with")
     add_ensemble(parser)
     add("--json", action="store_true", help="print a JSON object for each line: texts, tokens, log-probabilities")
-    add("--quiet", action="store_true", help="do not report cut lines, unknown tokens and the like")
+    add("--quiet", action="store_true", help="print no warnings, such as about cut lines and unknown tokens")
 
 
 def shortlist(parser: Parser) -> None:

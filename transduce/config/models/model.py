@@ -52,7 +52,7 @@ class ModelConfig:
 
     @classmethod
     def fitted(cls, recipe: Layers) -> Layers:
-        """The settings fitted to the data for this family, from those for a Transformer: of the model, those that it has."""
+        """The settings chosen for the data for this family, from those for a Transformer: of the model, those that it has."""
         known = {one.name for one in fields(cls)}
         return {**recipe, "model": {key: value for key, value in recipe["model"].items() if key in known}}
 

@@ -53,11 +53,11 @@ class SpeechConfig(ModelConfig):
     )  # fmt: skip
     ctc_weight: float = rate(
         0.3,
-        "Share of the CTC loss of the encoder in the loss; 0 trains no CTC output, and search cannot use it.",
+        "Weight of the encoder's CTC loss in the loss. 0: there is no CTC output, so the search cannot use it.",
         inherited="always",
     )
     ctc_search: float = rate(
-        0.3, "Share of CTC's log-probabilities in a search, beside those of the decoder.", resumable=True
+        0.3, "Weight of CTC's log-probabilities in a search; the decoder has the rest.", resumable=True
     )
 
     @property

@@ -84,7 +84,7 @@ function number(id, value, min, max, step) {
 
 function notes(last) {
   const [{ tokens, finish_reason: reason }] = last.texts;
-  const ended = reason === "stop" ? "The document ended" : "The text reached its length";
+  const ended = reason === "stop" ? "The document ended" : "The text reached its maximum length";
   const cut = last.cut ? ` The model did not see the first ${last.cut} tokens of the prompt.` : "";
   return `${ended} after ${tokens} tokens.${cut}`;
 }

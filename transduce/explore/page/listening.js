@@ -1,4 +1,4 @@
-/* Where the decoder of a speech model listens, and when CTC emits each token: from left to right the time of the recording. */
+/* The attention of a speech model's decoder to a recording, and when CTC emits each token; time runs from left to right. */
 
 import { onSchemeChange, palette, weightShade } from "./colours.js";
 import { element } from "./dom.js";

@@ -9,7 +9,7 @@ import { asWav } from "./wav.js";
 const INSECURE =
   "To record here, open this page on localhost or over HTTPS: browsers allow the microphone nowhere else. You can choose a file.";
 const LEGEND =
-  "Where the decoder listens while it writes each token (cross-attention, averaged over layers and heads), over the time of the segment. The row CTC shows when the encoder emits each token: the stronger the colour, the more probable.";
+  "What the decoder attends to for each token (cross-attention, averaged over layers and heads), over the time of the segment. The row CTC shows when the encoder emits each token: the stronger the colour, the more probable.";
 
 /** The panel; `say(message)` shows what went wrong. */
 export class Transcribe {

@@ -1,4 +1,4 @@
-"""The input of a convolution: each position with its neighbours, of its own sentence only.
+"""The input of a convolution: each position with its neighbours in the same sentence.
 
 A convolution is then one matrix product with the vectors of all its taps side by side. Taps outside the sentence are zero, whether
 they lie outside the row, in padding or, in a packed row, in another sentence.

@@ -1,5 +1,5 @@
 """The encoder-decoder without attention (Sutskever, Vinyals and Le, "Sequence to Sequence Learning with Neural Networks",
-NIPS 2014): one vector per layer carries the whole sentence. Sizes and initialisation from section 3.4 of the paper.
+NIPS 2014): one vector per layer represents the whole sentence. Sizes and initialisation from section 3.4 of the paper.
 
     source ids, backwards -> embedding -> LSTM -> ... -> LSTM
                                            | last states  |

@@ -1,4 +1,4 @@
-"""Speech recognition: frames of sound through two convolutions into the layers of a Transformer, with CTC beside its decoder."""
+"""Speech recognition: frames of sound through two convolutions into the layers of a Transformer, with CTC in addition to its decoder."""
 
 from transduce.model.speech.speech_model import SpeechModel
 

@@ -67,9 +67,9 @@ def layers_section(data: PageData) -> str:
         *("with d to the power", "layers from the first to the last of 16, 64 positions"),
     )
     said = (
-        "An exponent of 2 means that twice the length takes four times as long; small → large sizes. Below a few hundred positions, attention is the smaller "
-        "part of its own layer, and the square does not show. On one core, many short rows and few long ones take the same time for recurrent layers too: sequential steps "
-        "cost time only where thousands of units could work at once."
+        "An exponent of 2 means that twice the length takes four times as long; each entry goes from small to large sizes. Below a few hundred positions, the projections of a "
+        "self-attention layer take more time than attention itself, so its exponent stays below 2. On one core, a recurrent layer takes as long for many short rows as for few "
+        "long ones: sequential steps cost time only on hardware with thousands of parallel units."
     )
     plots = [
         Plot(f"time over length, d = {widest}", "n", "CPU seconds", {k.name: in_n(data.timings, k.name, widest) for k in KINDS}, True, True),
@@ -119,7 +119,7 @@ def rivals_section(data: PageData) -> str:
             rows.append((system.name, system.about, *_figures(one), published))
     header = (
         "system",
-        "what",
+        "architecture",
         "words right, %",
         "FLOPs",
         "M parameters",
@@ -128,14 +128,14 @@ def rivals_section(data: PageData) -> str:
         "paper: En-De BLEU",
     )
     budget = next(iter(cells.values()))["budget_s"] if cells else 0.0
-    said = f"Each system learned to pronounce English words for {budget:.0f} s, at the same width. The score is the share of unseen words that are right in every phoneme."
+    said = f"Each system was trained for {budget:.0f} s to pronounce English words, at the same width. The score is the share of unseen words with every phoneme correct."
     costs = {name: [(one["flops"], one["score"])] for name, one in cells.items()}
     curves = {name: [(x, y) for x, y in one["curve"]] for name, one in cells.items()}
     plots = [
         Plot("words right over training FLOPs", "FLOPs", "%", costs, log_x=True, lines=False, names_at_points=True),
         Plot("training loss over time", "seconds", "cross-entropy", curves),
     ]
-    return section("Table 2: the Transformer and its rivals", said, table(header, rows), plots)
+    return section("Table 2: the Transformer and other architectures", said, table(header, rows), plots)
 
 
 def _figures(one: Figures) -> tuple[str, ...]:
@@ -154,8 +154,8 @@ def length_section(data: PageData) -> str:
     rows = [(name, *(f"{group['score']:.0f}" for group in found)) for name, found in cells.items()]
     header = ("system", *(f"{low} to {below - 1} letters" for low, below in groups))
     said = (
-        "The task is to write a random sequence of letters backwards; the table has the share of letters that are in their place, in percent, by length. A network that "
-        "carries a sequence in one vector forgets long ones; attention looks each letter up."
+        "The task is to write a random sequence of letters backwards; the table has the share of letters that are correct at their position, in percent, by length. A "
+        "network that represents a sequence by a single vector fails on long ones; attention can look up each letter."
     )
     series = {name: [(group["from"], group["score"]) for group in found] for name, found in cells.items()}
     return section(
@@ -189,16 +189,16 @@ def variations_section(data: PageData) -> str:
     header = ("", "row", "words right, %", "effect", "M parameters", "steps", "paper: effect on BLEU")
     budget = base["budget_s"] if base else 0.0
     said = (
-        f"Each row changes one thing in the Transformer and trains for {budget:.0f} s, one seed. Small effects are chance. The rows “why” take back a choice "
-        "that the paper argues for in words."
+        f"Each row changes one thing in the Transformer and trains for {budget:.0f} s, one seed. Small effects may be chance. The rows “why” revert a choice "
+        "that the paper justifies in words."
     )
-    return section("Table 3: what each part is worth", said, table(header, rows), [])
+    return section("Table 3: what each part contributes", said, table(header, rows), [])
 
 
 def factor_section(data: PageData) -> str:
     said = (
         "Why dot products are divided by sqrt(d_k): for random queries and keys the variance of q · k is d_k. Without the factor, softmax gives one key nearly all the "
-        "weight as d_k grows, and for most queries hardly any gradient is left. With it, nothing depends on d_k."
+        "weight as d_k grows, and the gradient of most queries nearly vanishes. With it, neither depends on d_k."
     )
     plots = [
         _factor_plot(data, "variance of the logits", lambda one: one.variance, log_y=True),
