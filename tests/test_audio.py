@@ -147,7 +147,9 @@ def hostile(folder: Path, kind: str) -> Recording:
         pytest.importorskip("soundfile")
         return Recording(str(path))
     sounds = {"empty": np.zeros(0, np.float32), "short": tone(440)[:100], "nan": np.full(16_000, np.nan, np.float32)}
-    write(path, sounds.get(kind, tone(440)), subtype="FLOAT")
+    write(path, sounds.get(kind, 1e30 * tone(440) if kind == "huge" else tone(440)), subtype="FLOAT")
+    if kind == "slow":
+        path.write_bytes(path.read_bytes()[:24] + (1).to_bytes(4, "little") + path.read_bytes()[28:])
     if kind == "text":
         path.write_text("this is not sound\n" * 50)
     if kind == "blank":
@@ -163,12 +165,14 @@ def hostile(folder: Path, kind: str) -> Recording:
     ("kind", "reason", "message"),
     [
         ("missing", "missing", "no such file"),
-        ("text", "broken", "not a recording that can be read"),
+        ("text", "broken", "cannot be decoded"),
         ("blank", "broken", "is empty"),
-        ("truncated", "broken", "cut short|not a recording"),
+        ("truncated", "broken", "cut short|cannot be decoded"),
         ("empty", "empty", "no samples"),
         ("short", "too short", "too short: 6 ms"),
-        ("nan", "broken", "NaN or infinite"),
+        ("nan", "broken", "NaN, infinite or far"),
+        ("huge", "broken", "far beyond full scale"),
+        ("slow", "broken", "a sampling rate of 1 Hz; the lowest is 4,000 Hz"),
         ("long", "too long", r"too long: 1\.0 s of at most 0\.5 s"),
     ],
 )
@@ -193,7 +197,7 @@ def test_a_file_that_ends_too_early_is_refused(tmp_path: Path, kind: str, subtyp
     for size in {*range(100, len(content) - 44, 997), len(content) - 45}:
         cut.write_bytes(content[:size])
         for read in (read_samples, check_header):
-            with pytest.raises(AudioError, match=r"cut short|not a recording that can be read") as caught:
+            with pytest.raises(AudioError, match=r"cut short|cannot be decoded") as caught:
                 read(Recording(str(cut), 0.0, 0.1))
             assert caught.value.reason == "broken"
 

@@ -72,9 +72,9 @@ TABLES = {
         ("header.tsv", "header.tsv: names no recordings: give a line for each recording"),
         ("blank.tsv", "blank.tsv:3: blank line: use --skip-blank-lines to skip such lines"),
         ("short.tsv", "short.tsv:2: 1 column, but the first line names 2: give audio, text, with a tab between them"),
-        ("no-sound.tsv", "no-sound.tsv:3: {folder}/text: not a recording that can be read: of another type, damaged or "
-         "incomplete: give another file, or remove the line"),
-        ("nan.tsv", "nan.tsv:3: {folder}/nan.wav: the recording has samples that are NaN or infinite: give another file"),
+        ("no-sound.tsv", "no-sound.tsv:3: {folder}/text: cannot be decoded: it is damaged, or not wav, flac, ogg, opus or mp3 "
+         "(`ffmpeg -i FILE FILE.flac` converts other types): give another file, or remove the line"),
+        ("nan.tsv", "nan.tsv:3: {folder}/nan.wav: the recording has samples that are NaN, infinite or far beyond full scale: give another file"),
         ("times.tsv", "times.tsv:3: {folder}/a.wav: the part from 0 to 99 s is beyond the end of the recording, 1.00 s: "
          "correct the times, or remove the line"),
         ("keys.jsonl", "keys.jsonl:1: the keys are source, target: each line must have the keys audio and text"),

@@ -22,7 +22,7 @@ import transduce
 from transduce.audio.features import RATE, log_mel
 from transduce.audio.files import read_samples
 from transduce.audio.recording import Recording
-from transduce.audio.silences import LONGEST_SECONDS, is_silent, pieces, without_quiet_ends
+from transduce.audio.silences import LONGEST_SECONDS, holds_sound, noise_of, pieces, without_quiet_ends
 from transduce.audio.utterances import features_at_speeds, features_of, features_of_source, normalised
 from transduce.cli import main
 from transduce.config import DataConfig, from_toml
@@ -257,9 +257,9 @@ def write_hostile(folder: Path) -> dict[str, str]:
     soundfile.write(folder / "channels.wav", np.stack([np.repeat(noise, 12)] * 8, axis=1), 192_000)
     return {
         "empty.wav": "the recording is empty",
-        "nan.wav": "the recording has samples that are NaN or infinite",
+        "nan.wav": "the recording has samples that are NaN, infinite or far beyond full scale",
         "truncated.flac": "",  # cut short, or not readable, as the version of libsndfile has it
-        "text.wav": "not a recording that can be read",
+        "text.wav": "cannot be decoded",
         "blank.wav": "is empty",
         "truncated.wav": "the file is cut short: its header promises 32,000 bytes of sound, but there are 30,000",
         "truncated.ogg": "the file is cut short: its last Ogg page is cut off",
@@ -390,13 +390,13 @@ def test_unusable_recordings_are_named_counted_and_left_out(corpus: Path, capsys
     settings = TINY | {"data.cache": str(corpus / "cache")}
     transduce.train(corpus / "bad", train=corpus / "bad.tsv", valid=corpus / "valid.tsv", steps=1, settings=settings)
     said = capsys.readouterr().err
-    assert f"{corpus}/bad.tsv:26: {corpus}/broken.wav: not a recording that can be read" in said.replace("\n", " ")
+    assert f"{corpus}/bad.tsv:26: {corpus}/broken.wav: cannot be decoded" in said.replace("\n", " ")
     assert "bad.tsv:27" in said
     long, unusable = "1 transcript too long for CTC on the recording", "2 unusable recordings"
     assert f"24 of 27 pairs (left out: {long} such as bad.tsv:28, {unusable} such as bad.tsv:26)" in " ".join(
         said.split()
     )
-    with pytest.raises(DataError, match=r"bad\.tsv:26: .*broken\.wav: not a recording"):
+    with pytest.raises(DataError, match=r"bad\.tsv:26: .*broken\.wav: cannot be decoded"):
         transduce.train(corpus / "b", train=corpus / "train.tsv", valid=corpus / "bad.tsv", steps=1, settings=settings)
 
 
@@ -681,8 +681,36 @@ def test_long_recordings_are_cut_where_it_is_quiet_and_nothing_is_lost() -> None
     assert all(one[1] == other[0] for one, other in pairwise(found))
     assert all(end - begin <= LONGEST_SECONDS for begin, end in found)
     assert abs(found[0][1] - 12.25) < 0.3
-    assert is_silent(sound, 12.0, 12.5)
-    assert not is_silent(sound, 11.0, 12.5)
+    assert not holds_sound(sound[12 * RATE : 12 * RATE + RATE // 2])
+    assert holds_sound(sound[11 * RATE : 12 * RATE + RATE // 2])
+
+
+def words_with_pauses(noise: float) -> Any:
+    """Ten words of half a second, each with a gap inside, and a second of pause after each; noise everywhere."""
+    draw = np.random.default_rng(1)
+    word = 0.3 * np.sin(2 * np.pi * 300 * np.arange(RATE // 2) / RATE)
+    word[RATE // 5 : RATE // 4] = 0
+    sound = np.concatenate([np.concatenate([word, np.zeros(RATE)])] * 10)
+    return torch.from_numpy((sound + noise * draw.normal(size=len(sound))).astype(np.float32))
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.001, 0.01])
+def test_pieces_for_a_model_of_words_hold_one_word_each(noise: float) -> None:
+    sound = words_with_pauses(noise)
+    found = pieces(sound, 1.2)
+    words = [(1.5 * number, 1.5 * number + 0.5) for number in range(10)]
+    assert not [end for _, end in found if any(begin < end < last for begin, last in words)], "no cut is inside a word"
+    level = noise_of(sound)
+    kept = [part for part in found if holds_sound(sound[round(part[0] * RATE) : round(part[1] * RATE)], level)]
+    assert len(kept) == 10
+    assert all(begin <= first and last <= end for (begin, end), (first, last) in zip(kept, words, strict=True))
+    recording = RecordingPieces.of(sound, 35.0, 1.2)
+    assert recording.sounds == [pytest.approx(word, abs=0.011) for word in words]
+
+
+def test_sound_without_pauses_is_not_taken_for_noise() -> None:
+    sound = torch.from_numpy(np.random.default_rng(0).normal(size=30 * RATE).astype(np.float32))
+    assert noise_of(sound) == 0.0
 
 
 def test_transcribe_prints_every_file_and_says_which_failed(
@@ -717,7 +745,7 @@ def test_errors_about_standard_input_name_it_as_it_was_typed(
 ) -> None:
     for sound, reason in (
         (b"\0", "the recording is empty"),
-        (b"fLaC and nothing else", "not a recording that can be read"),
+        (b"fLaC and nothing else", "cannot be decoded"),
     ):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(sound)))
         assert main(["transcribe", str(run), "-", "--device", "cpu", "--json"]) == 2

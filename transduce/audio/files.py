@@ -15,16 +15,20 @@ from torch import Tensor
 from transduce.audio.features import RATE
 from transduce.audio.recording import Recording
 from transduce.audio.resampling import resample
-from transduce.audio.soundfiles import SHORTEST_SECONDS, AudioError, soundfile
+from transduce.audio.soundfiles import LOUDEST, LOWEST_RATE, SHORTEST_SECONDS, AudioError, soundfile
 from transduce.audio.truncation import truncation
+
+UNREADABLE = "cannot be decoded: it is damaged, or not wav, flac, ogg, opus or mp3 (`ffmpeg -i FILE FILE.flac` converts other types)"
 
 
 def read_samples(recording: Recording, longest_seconds: float = 0.0) -> Tensor:
     """The samples of a recording, with the mean of its channels; `longest_seconds` of 0 means that any length is read."""
     sound, rate = _read(recording, longest_seconds)
     samples = torch.from_numpy(sound).mean(1)
-    if not bool(samples.isfinite().all()):
-        raise AudioError(recording, "broken", "the recording has samples that are NaN or infinite")
+    if not bool((samples.abs() <= LOUDEST).all()):
+        raise AudioError(
+            recording, "broken", "the recording has samples that are NaN, infinite or far beyond full scale"
+        )
     return resample(samples, rate, RATE)
 
 
@@ -66,10 +70,14 @@ def _opened(recording: Recording) -> Iterator[Any]:
     try:
         with package.SoundFile(recording.path if os.name == "nt" else os.fsencode(recording.path)) as file:
             _check_whole(recording)
+            if file.samplerate < LOWEST_RATE:
+                message = (
+                    f"its header gives a sampling rate of {file.samplerate:,} Hz; the lowest is {LOWEST_RATE:,} Hz"
+                )
+                raise AudioError(recording, "broken", message)
             yield file
     except (package.LibsndfileError, RuntimeError, TypeError):
-        empty = not path.stat().st_size
-        what = "is empty" if empty else "not a recording that can be read: of another type, damaged or incomplete"
+        what = UNREADABLE if path.stat().st_size else "is empty"
         raise AudioError(recording, "broken", what) from None
 
 

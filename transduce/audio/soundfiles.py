@@ -6,6 +6,8 @@ from transduce.audio.recording import Recording
 from transduce.errors import DataError, MissingExtra
 
 SHORTEST_SECONDS = 0.05  # two positions of the encoder
+LOWEST_RATE = 4_000  # hertz: a header with a lower one is damaged
+LOUDEST = 1e6  # full scale is 1, and 32,768 where integers were written as they are; beyond this, sums overflow
 
 
 class AudioError(DataError):

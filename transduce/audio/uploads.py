@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from transduce.audio.recording import TYPES, Recording
-from transduce.audio.soundfiles import SHORTEST_SECONDS, AudioError, soundfile
+from transduce.audio.soundfiles import LOUDEST, LOWEST_RATE, SHORTEST_SECONDS, AudioError, soundfile
 from transduce.audio.truncation import truncation
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 CHANNELS = 32
-RATES = (4_000, 192_000)  # hertz
+RATES = (LOWEST_RATE, 192_000)  # hertz
 DAMAGED = "cannot be decoded: it is damaged or incomplete"
 _AT_ONCE = 1 << 20  # values that are decoded at once
 _UPLOADED = Recording("the recording")
@@ -128,7 +128,7 @@ def _check_samples(sound: Sound) -> None:
     count = len(sound.samples)
     if not count:
         raise UploadError("empty", "it has no samples")
-    if not np.isfinite(sound.samples).all():
-        raise UploadError("broken", "it has samples that are NaN or infinite")
+    if not (np.abs(sound.samples) <= LOUDEST).all():
+        raise UploadError("broken", "it has samples that are NaN, infinite or far beyond full scale")
     if count < SHORTEST_SECONDS * sound.rate:
         raise UploadError("too short", f"it lasts {1000 * count / sound.rate:.0f} ms; it must last at least 50 ms")

@@ -167,6 +167,10 @@ def _contradictions(config: Config) -> list[Refusal]:
             "data.speeds, data.frequency_masks, data.time_masks and data.trim_quiet are for speech: leave them out",
         ),
         (
+            data.task in ("translation", "symbols") and data.piece_seconds != DataConfig.piece_seconds,
+            "data.piece_seconds is for speech: leave it out",
+        ),
+        (
             data.task == "speech" and (not data.joint or data.subword_sampling > 0),
             "speech needs data.joint=true, since recordings have no vocabulary, and data.subword_sampling=0",
         ),

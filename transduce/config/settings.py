@@ -177,6 +177,14 @@ class DataConfig:
         most=100,
         inherited="default",
     )
+    piece_seconds: float = setting(
+        25.0,
+        "Speech: longer recordings are transcribed in pieces of at most this length, which are cut where it is quietest.",
+        unit="seconds",
+        least=1,
+        most=1_000,
+        inherited="default",
+    )
     speeds: tuple[str, ...] = setting(
         (),
         "Speech: in each epoch, a recording is played at one of these speeds, such as 0.9,1,1.1; without any, at its own speed.",

@@ -167,7 +167,8 @@ class Service:
         attention: bool = False,
     ) -> Transcribed:
         """Decode a recording and transcribe its pieces; they are one job of the queue."""
-        decoded = await self._decode(recording, model.translator.config.data.trim_quiet)
+        data = model.translator.config.data
+        decoded = await self._decode(recording, data.trim_quiet, data.piece_seconds)
         if attention and decoded.seconds > (most := self.settings.inspected_seconds):
             raise PayloadTooLarge(
                 f"the recording lasts {decoded.seconds:.1f} s; attention is shown for at most {most:g} s"
@@ -194,10 +195,10 @@ class Service:
         times = [{"begin": begin, "end": end} for begin, end in decoded.sounds]
         return {n: time | one for n, time, one in zip(numbers, times, found, strict=True)}
 
-    async def _decode(self, recording: bytes, trim_quiet: float) -> "RecordingPieces":
+    async def _decode(self, recording: bytes, trim_quiet: float, piece_seconds: float) -> "RecordingPieces":
         if len(recording) > (most := self.settings.audio_bytes):
             raise PayloadTooLarge(f"the recording has {len(recording):,} bytes; at most {most:,} are accepted")
-        work = DecodingWork(self.decoder, trim_quiet)
+        work = DecodingWork(self.decoder, trim_quiet, piece_seconds)
         kinds = {"type": UnsupportedType, "too long": PayloadTooLarge}
         try:
             answers: list[RecordingPieces] = await self.queue.answer(work, [recording], [len(recording) / 1_000])

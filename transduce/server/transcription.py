@@ -59,6 +59,7 @@ class DecodingWork:
 
     decoder: "Decoder"
     trim_quiet: float  # as the model learned it
+    piece_seconds: float
 
     @property
     def alone(self) -> None:
@@ -66,12 +67,13 @@ class DecodingWork:
 
     @property
     def kind(self) -> tuple[object, ...]:
-        return "decode", self.trim_quiet
+        return "decode", self.trim_quiet, self.piece_seconds
 
     def __call__(self, recordings: list[bytes]) -> "list[RecordingPieces]":
         from transduce.translator.transcription import RecordingPieces
 
-        return [RecordingPieces.of(self.decoder(one).resampled(), self.trim_quiet) for one in recordings]
+        cut = self.trim_quiet, self.piece_seconds
+        return [RecordingPieces.of(self.decoder(one).resampled(), *cut) for one in recordings]
 
 
 @dataclass(frozen=True)

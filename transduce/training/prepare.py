@@ -43,6 +43,7 @@ from transduce.training.corpora import (
 from transduce.training.early_checks import check_free
 from transduce.training.feed import TrainingData
 from transduce.training.output_limit import fit_output_limit
+from transduce.training.piece_length import fit_piece_length
 from transduce.training.request import RequestedSettings
 from transduce.training.resuming import settings_of_resumed
 from transduce.training.run_files import check_resumable, check_unchanged, write_run
@@ -139,7 +140,7 @@ def _prepare_new(
                 both = learn_vocabularies(scanned.train, config.data, cache, notify=say)
             training_data, about = store_corpora(config, both, corpora, scanned, say, watch)
     if not reads_text(config):
-        training_data = _with_output_limit(training_data, requested, say)
+        training_data = _with_piece_length(_with_output_limit(training_data, requested, say), requested, say)
     seconds = time.perf_counter() - caching_begun
     return Prepared(training_data, start, about, scanned.content, seconds, reading_peak)
 
@@ -219,6 +220,15 @@ def _moved(stored: DataConfig, now: DataConfig, requested: RequestedSettings) ->
             files = " ".join(path for group in groups_from_setting(is_now) for path in group)
             lines.append(f"the {kind} data has moved: reading {files}")
     return lines
+
+
+def _with_piece_length(training_data: TrainingData, requested: RequestedSettings, say: Say) -> TrainingData:
+    as_requested = any("piece_seconds" in layer.get("data", {}) for layer in requested.layers)
+    if training_data.config.data.task != "speech" or as_requested:
+        return training_data
+    return replace(
+        training_data, config=fit_piece_length(training_data.config, training_data.train.source_lengths, say)
+    )
 
 
 def _with_output_limit(training_data: TrainingData, requested: RequestedSettings, say: Say) -> TrainingData:

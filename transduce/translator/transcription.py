@@ -9,7 +9,7 @@ from torch import Tensor
 from transduce.audio.features import RATE
 from transduce.audio.files import read_samples
 from transduce.audio.recording import Recording
-from transduce.audio.silences import is_silent, pieces, without_quiet_ends
+from transduce.audio.silences import LONGEST_SECONDS, holds_sound, noise_of, pieces, without_quiet_ends
 from transduce.audio.utterances import Features, features_of
 from transduce.errors import DataError, SettingError
 from transduce.translator.engine import SearchRequest
@@ -65,7 +65,8 @@ def transcribe(
 
 
 def _segments(translator: Translator, file: str, request: SearchRequest, words: bool) -> list[Segment]:
-    recording = RecordingPieces.of(read_samples(Recording.parse(file)), translator.config.data.trim_quiet)
+    data = translator.config.data
+    recording = RecordingPieces.of(read_samples(Recording.parse(file)), data.trim_quiet, data.piece_seconds)
     segments = recording.segments(translator.transcribe(recording.utterances, request))
     if not words:
         return segments
@@ -83,12 +84,13 @@ class RecordingPieces:
     utterances: list[Features]  # of these sounds
 
     @staticmethod
-    def of(samples: Tensor, trim_quiet: float = 0.0) -> "RecordingPieces":
-        """The pieces of samples at 16 kHz; quiet ends of pieces are removed by `data.trim_quiet` of the model."""
-        times = pieces(samples)
-        audible = [piece for piece in times if not is_silent(samples, *piece)]
-        sounds = [_sound(samples, *piece, trim_quiet) for piece in audible]
-        utterances = [features_of(samples[round(begin * RATE) : round(end * RATE)]) for begin, end in sounds]
+    def of(samples: Tensor, trim_quiet: float = 0.0, longest_seconds: float = LONGEST_SECONDS) -> "RecordingPieces":
+        """The pieces of samples at 16 kHz; `trim_quiet` and the length of a piece are settings of the model's data."""
+        times = pieces(samples, longest_seconds)
+        noise = noise_of(samples) if len(times) > 1 else 0.0
+        audible = [piece for piece in times if holds_sound(_part(samples, piece), noise)]
+        sounds = [_sound(samples, piece, trim_quiet, noise) for piece in audible]
+        utterances = [features_of(_part(samples, sound)) for sound in sounds]
         return RecordingPieces(len(samples) / RATE, times, audible, sounds, utterances)
 
     def segments(self, found: Sequence[Translation]) -> list[Segment]:
@@ -107,13 +109,16 @@ class RecordingPieces:
         return [_with_words(one, next(words), sounds[one.begin, one.end][0]) if one.text else one for one in segments]
 
 
-def _sound(samples: Tensor, begin: float, end: float, trim_quiet: float) -> Times:
+def _sound(samples: Tensor, piece: Times, trim_quiet: float, noise: float) -> Times:
     """Where the sound of a piece begins and ends."""
-    if not trim_quiet:
-        return begin, end
-    first = round(begin * RATE)
-    inner = without_quiet_ends(samples[first : round(end * RATE)], trim_quiet)
-    return (first + inner[0]) / RATE, (first + inner[1]) / RATE
+    first = round(piece[0] * RATE)
+    inner = without_quiet_ends(_part(samples, piece), trim_quiet, noise)
+    return ((first + inner[0]) / RATE, (first + inner[1]) / RATE) if trim_quiet else piece
+
+
+def _part(samples: Tensor, times: Times) -> Tensor:
+    begin, end = times
+    return samples[round(begin * RATE) : round(end * RATE)]
 
 
 def _segment(begin: float, end: float, found: Translation | None) -> Segment:
