@@ -13,7 +13,7 @@ from folders import GERMAN, SHAPE, ends_its_sentences, lines, vocabularies, writ
 
 import transduce
 from transduce.cli.main import main
-from transduce.errors import DamagedFile, SettingError
+from transduce.errors import DamagedFile, DataError, SettingError
 from transduce.reranking import RerankFile, RerankingTranslator, Weights
 from transduce.reranking.reranker import Judges
 from transduce.reranking.tuning import AT_LEAST
@@ -106,6 +106,13 @@ def test_the_translator_s_weight_alone_gives_plain_search(runs: Path) -> None:
     assert [[one.text for one in each.outputs] for each in found] == [[one.text for one in e.outputs] for e in listed]
 
 
+def test_a_model_of_weight_0_is_not_loaded(runs: Path) -> None:
+    ours = reranking(runs, Weights(lm=0.5)).ready()
+    ours.translate(ASKED[:1])
+    assert "lm" in vars(ours.judges)
+    assert "reverse" not in vars(ours.judges)
+
+
 @pytest.mark.numerics
 def test_features_are_those_of_the_models(runs: Path) -> None:
     plain, lm = (
@@ -186,6 +193,32 @@ def test_a_file_moves_with_its_models(runs: Path, tmp_path: Path) -> None:
     (tmp_path / "here").rename(tmp_path / "there")
     moved = RerankFile.read(tmp_path / "there" / "rerank.json")
     assert moved == replace(written, lm=str(tmp_path / "there" / "lm"))
+
+
+def test_a_missing_model_is_traced_to_the_file(tmp_path: Path) -> None:
+    RerankFile(weights=Weights(lm=0.5), lm=str(tmp_path / "gone")).write(tmp_path / "file")
+    with pytest.raises(DataError, match=r"file: its language model .*gone does not exist: move it back"):
+        RerankFile.read(tmp_path / "file")
+    RerankFile(weights=Weights(), lm=str(tmp_path / "gone")).write(tmp_path / "file")
+    RerankFile.read(tmp_path / "file")  # it is not needed
+
+
+@pytest.mark.parametrize(
+    ("useless", "message"),
+    [
+        (["lm", "reverse"], "neither model improved the score"),
+        (["reverse"], "the reverse model did not improve the score"),
+    ],
+)
+def test_models_without_a_weight_are_named(
+    useless: list[str], message: str, runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = [1.0, *(0.0 if name in useless else 0.5 for name in ("lm", "reverse")), 0.0]
+    monkeypatch.setattr("transduce.reranking.tuning.search_weights", lambda *_: np.array(found))
+    assert main(tune(runs, runs / "tuned")) == 0
+    printed = capsys.readouterr()
+    assert message in printed.err
+    assert f"(weights: translator 1, language model {found[1]:g}, reverse model 0, length 0)" in printed.out
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,8 @@ from transduce.cli.measuring import read_test_set
 from transduce.errors import SettingError
 from transduce.translator import Translator
 
+NAMES = {"direct": "translator", "lm": "language model", "reverse": "reverse model", "length": "length"}
+
 
 def rerank(options: Options) -> int:
     if not Path(options.output).resolve().parent.is_dir():
@@ -35,6 +37,6 @@ def rerank(options: Options) -> int:
     if options.json:
         print_json(asdict(tuned))
     else:
-        weights = ", ".join(f"{name} {value:g}" for name, value in asdict(tuned.weights).items())
-        print(f"{tuned.metric} {tuned.before:.2f} -> {tuned.after:.2f} on the validation data ({weights})")
+        weights = ", ".join(f"{NAMES[name]} {value:g}" for name, value in asdict(tuned.weights).items())
+        print(f"{tuned.metric} {tuned.before:.2f} -> {tuned.after:.2f} on the validation data (weights: {weights})")
     return 0

@@ -82,7 +82,8 @@ class RerankingTranslator(Translator):
     def __init__(self, translator: Translator, file: RerankFile, options: LoadOptions) -> None:
         super().__init__(translator.engines, translator.vocabularies, translator.config)
         self.forms, self.file = translator.forms, file
-        self.judges = Judges(file.lm, file.reverse, options)
+        needed = file.weighted_models  # a model of weight 0 would take time and change nothing
+        self.judges = Judges(needed.get("lm", ""), needed.get("reverse", ""), options)
         if self.reads_speech and file.reverse:
             raise SettingError("a reverse model needs sources of text, but this model takes recordings")
 

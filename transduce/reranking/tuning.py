@@ -10,7 +10,7 @@ from transduce.errors import DataError, SettingError
 from transduce.metrics.measures import Measure, make_measures
 from transduce.reranking.reranker import Features, Judges
 from transduce.reranking.weight_search import Array, Lists, search_weights
-from transduce.reranking.weights import RerankFile, Weights
+from transduce.reranking.weights import MODELS, RerankFile, Weights
 from transduce.search import length_penalty
 from transduce.translator import LoadOptions, SearchRequest, Translation, Translator
 from transduce.translator.evaluation import TestSet, merges_references, task_metrics
@@ -40,14 +40,23 @@ def tune(translator: Translator, request: TuningRequest, say: Callable[[str], No
     merged = merges_references(translator.config, request.sources)
     test = TestSet.of(request.sources, *request.references, merged=merged)
     translator.ready(search)
-    judges = Judges(_absolute(request.lm), _absolute(request.reverse), request.options)
+    judges = Judges(request.lm, request.reverse, request.options)
     judges.ready(translator.config.data.languages)
     say(f"translating {len(test.sources):,} lines with lists of {search.n_best}")
     translations = list(translator.stream(test.sources, search))
     say("scoring the lists")
     features = judges.features(translations, length_penalty(search.length_penalty, search.alpha))
     say("searching the weights")
-    return _tuned(translator, request, test, translations, features)
+    tuned = _tuned(translator, request, test, translations, features)
+    if useless := [name for name in MODELS if getattr(tuned, name) and name not in tuned.weighted_models]:
+        say(_about_useless(useless))
+    return tuned
+
+
+def _about_useless(names: Sequence[str]) -> str:
+    if len(names) > 1:
+        return "neither model improved the score: their weights are 0, and `--rerank` will not run them"
+    return f"the {MODELS[names[0]]} did not improve the score: its weight is 0, and `--rerank` will not run it"
 
 
 def _check(request: TuningRequest) -> None:

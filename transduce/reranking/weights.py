@@ -43,6 +43,11 @@ class RerankFile:
     before: float = 0.0  # its value without reranking
     after: float = 0.0
 
+    @property
+    def weighted_models(self) -> dict[str, str]:
+        """The models whose weights are not 0, by what they are for."""
+        return {name: getattr(self, name) for name in MODELS if getattr(self, name) and getattr(self.weights, name)}
+
     def write(self, path: str | Path) -> None:
         """Write the file; folders of models are written relative to it, so that they can be moved together."""
         folder = os.path.dirname(os.path.abspath(path))
@@ -61,9 +66,16 @@ class RerankFile:
         except (ValueError, RecursionError):
             raise _not_ours(path) from None
         try:
-            return _parsed(found, os.path.dirname(os.path.abspath(path)))
+            parsed = _parsed(found, os.path.dirname(os.path.abspath(path)))
         except (TypeError, KeyError, ValueError, AttributeError):
             raise _not_ours(path) from None
+        for name, folder in parsed.weighted_models.items():
+            if not os.path.isdir(folder):
+                raise DataError(
+                    f"{path}: its {MODELS[name]} {folder} does not exist: move it back there, or write a new file with "
+                    "`transduce rerank`"
+                )
+        return parsed
 
 
 def _parsed(found: dict[str, Any], folder: str) -> RerankFile:
@@ -77,7 +89,7 @@ def _parsed(found: dict[str, Any], folder: str) -> RerankFile:
     return parsed
 
 
-MODELS = ("lm", "reverse")
+MODELS = {"lm": "language model", "reverse": "reverse model"}
 
 
 def _relative(path: str, folder: str) -> str:
