@@ -85,9 +85,15 @@ def test_a_disk_with_too_little_space_is_refused_before_the_first_step(
     )
     with pytest.raises(TrainingError, match=message):
         run_training(tmp_path / "run", reversal)
-    assert not checkpoint.steps_saved(RunFolder(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
     free(10**9)
-    assert run_training(tmp_path / "run", reversal).steps == 24  # the same command, once there is space
+    assert run_training(tmp_path / "run", reversal, "model.d_ff=16").steps == 24  # with other settings, as advised
+    free(0)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / ".note").touch()
+    with pytest.raises(TrainingError, match="too little space"):
+        run_training(tmp_path / "mine", reversal)
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == [".note"]
 
 
 def test_a_disk_with_little_space_is_a_warning(

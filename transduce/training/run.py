@@ -1,6 +1,9 @@
 """One training run from its request to its result: prepare the data, train, write the model card."""
 
+import shutil
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -8,7 +11,7 @@ import torch
 
 from transduce.checkpoint import RunFolder, freed_by_deleting, read_about
 from transduce.device import choose_device
-from transduce.errors import DamagedFile
+from transduce.errors import DamagedFile, TrainingError
 from transduce.model import make_model, stored_tensors
 from transduce.run_lock import alone_in
 from transduce.training.card import RunSummary, draw_curves, write_card
@@ -43,10 +46,12 @@ def train(
     given = requested.config.train
     choose_device(given.device, given.precision, given.threads)  # fail now rather than after reading the data
     launch = Launch.of_environment()
+    new, known = not folder.config.exists(), set(folder.path.glob("*"))
 
     def run_training(prepared: Prepared, processes: Processes, reporter: Reporter, threads: int) -> Result:
         trainer = make_trainer(folder, prepared, reporter, begun, processes, threads)
-        trainer.run()
+        with _undone_if_refused(trainer, folder, known) if new and processes.number == 0 else nullcontext():
+            trainer.run()
         return Result(**processes.first(lambda: asdict(_conclude(folder, prepared, trainer))))
 
     if launch.count > 1:
@@ -60,6 +65,25 @@ def train(
             result = run_training(prepared, Alone(), reporter, 0)
     _say_finished(folder, result, reporter)
     return result
+
+
+@contextmanager
+def _undone_if_refused(trainer: Trainer, folder: RunFolder, known: set[Path]) -> Iterator[None]:
+    """Remove what a new run has written if it cannot make a step: other settings, as the error advises, need a new folder."""
+    try:
+        yield
+    except TrainingError:
+        if not trainer.progress.step:
+            _remove_new(folder, known)
+        raise
+
+
+def _remove_new(folder: RunFolder, known: set[Path]) -> None:
+    for path in set(folder.path.glob("*")) - known:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    if not known:
+        with suppress(OSError):  # such as a folder that a disk is mounted at
+            folder.path.rmdir()
 
 
 def _say_finished(folder: RunFolder, result: Result, reporter: Reporter) -> None:
