@@ -1,5 +1,6 @@
 """Files are read only where they are plain files: a FIFO, socket, device or folder in their place is refused at once."""
 
+import errno
 import os
 import shutil
 from dataclasses import replace
@@ -9,8 +10,8 @@ import pytest
 
 import transduce
 from transduce.checkpoint import RunFolder
-from transduce.errors import DamagedFile, TransduceError
-from transduce.files import open_plain, read_plain
+from transduce.errors import DamagedFile, SettingError, TransduceError
+from transduce.files import check_place, open_plain, read_plain, write_result
 from transduce.translator import read_config, write_config
 
 FROZEN = Path(__file__).parent / "frozen" / "0.1.0"
@@ -34,6 +35,43 @@ def test_what_is_no_plain_file_is_refused_without_waiting(tmp_path: Path) -> Non
         open_plain("/dev/null")
     with pytest.raises(IsADirectoryError):
         open_plain(tmp_path)
+
+
+def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("transduce.files.os.access", lambda path, mode: Path(path) != tmp_path)
+    with pytest.raises(SettingError, match=r"file: cannot be written .*: give another place"):
+        check_place(tmp_path / "file")
+    (tmp_path / "file").touch()
+    check_place(tmp_path / "file")
+
+
+def test_a_result_is_written_whole_or_an_older_one_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("older")
+    (tmp_path / "file").chmod(0o640)
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    write_result(tmp_path / "link", "newer")
+    assert ((tmp_path / "file").read_text(), (tmp_path / "file").stat().st_mode & 0o777) == ("newer", 0o640)
+
+    def full(path: Path, content: bytes) -> None:
+        path.write_bytes(content[:2])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("transduce.files.write_durably", full)
+    with pytest.raises(SettingError, match=r"file: cannot be written \(No space left on device\): free some space"):
+        write_result(tmp_path / "file", "newest")
+    assert (tmp_path / "file").read_text() == "newer"
+    assert {path.name for path in tmp_path.iterdir()} == {"file", "link"}
+
+
+@NEVER_WAITS
+def test_a_result_can_go_to_a_pipe(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    reader = os.open(tmp_path / "fifo", os.O_RDONLY | os.O_NONBLOCK)
+    write_result(tmp_path / "fifo", "text")
+    assert os.read(reader, 9) == b"text"
+    os.close(reader)
+    assert (tmp_path / "fifo").is_fifo()
+    write_result("/dev/null", "text")
 
 
 def test_a_file_that_is_too_large_is_refused(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ as results.
 
 import errno
 import os
+import shutil
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -35,14 +36,40 @@ def check_place(path: str | Path) -> None:
         raise SettingError(f"{path}: the folder {Path(path).parent} does not exist: create it first")
     if Path(path).is_dir():
         raise SettingError(f"{path}: is a folder: give the name of a file")
+    if not os.access(path if Path(path).exists() else Path(path).resolve().parent, os.W_OK):
+        raise SettingError(f"{path}: cannot be written (no permission, or a read-only disk): give another place")
 
 
-def write_result(path: str | Path, text: str) -> None:
-    """Write a text to the file that a user named; half a surrogate pair becomes a question mark."""
+def write_result(path: str | Path, content: str | bytes) -> None:
+    """Write the file that a user named: all of it, or an older file stays; half a surrogate pair becomes a question mark."""
+    whole = content if isinstance(content, bytes) else content.encode(errors="replace")
+    with disk_errors(lambda reason, full: SettingError(f"{path}: cannot be written ({reason}): {_place(full)}")):
+        if _is_replaceable(Path(path)):
+            _replace(Path(path).resolve(), whole)
+        else:
+            Path(path).write_bytes(whole)
+
+
+def _place(full: bool) -> str:
+    return "free some space, or give a place on another disk" if full else "give another place"
+
+
+def _is_replaceable(path: Path) -> bool:
+    """Pipes and devices are written to, and so is a file in a folder that takes no new files."""
+    special = path.exists() and not path.is_file()
+    through = path.absolute().parts[1:2] in (("dev",), ("proc",))  # such as /dev/stdout, wherever it leads
+    return not special and not through and os.access(path.resolve().parent, os.W_OK)
+
+
+def _replace(path: Path, content: bytes) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        Path(path).write_text(text, encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise SettingError(f"{path}: cannot be written ({error.strerror})") from None
+        write_durably(temporary, content)
+        if path.exists():
+            shutil.copymode(path, temporary)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def write_durably(path: Path, content: bytes) -> None:

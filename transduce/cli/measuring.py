@@ -17,7 +17,7 @@ from transduce.config import DataConfig
 from transduce.data import Corpus, Group, describe_columns, is_manifest, read_pairs, without_pipes
 from transduce.data.manifests import look_like_recordings
 from transduce.errors import DataError, RunError, SettingError
-from transduce.files import check_place
+from transduce.files import check_place, write_result
 from transduce.translator import Translator, open_folder
 from transduce.translator.engines import say_to_stderr
 
@@ -45,7 +45,7 @@ def evaluate(options: Options) -> int:
         say_to_stderr(warning)
     if options.output:
         outputs = first.outputs_for(files.sources)
-        Path(options.output).write_text("".join(f"{text}\n" for text in outputs), encoding="utf-8")
+        write_result(options.output, "".join(f"{text}\n" for text in outputs))
     if options.engine == "both":
         _print_both(results["torch"], results["ct2"], options)
     elif options.json:

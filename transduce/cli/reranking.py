@@ -1,20 +1,18 @@
 """The command `rerank`: weights for reranking, tuned on validation data."""
 
 from dataclasses import asdict, replace
-from pathlib import Path
 
 from transduce import api
 from transduce.cli.arguments import Options, load_options, print_json
 from transduce.cli.measuring import read_test_set
-from transduce.errors import SettingError
+from transduce.files import check_place
 from transduce.translator import Translator
 
 NAMES = {"direct": "translator", "lm": "language model", "reverse": "reverse model", "length": "length"}
 
 
 def rerank(options: Options) -> int:
-    if not Path(options.output).resolve().parent.is_dir():
-        raise SettingError(f"{options.output}: the folder {Path(options.output).parent} does not exist")
+    check_place(options.output)
     files = read_test_set(options)
     loading = replace(load_options(options), to=options.to, lm="")  # the language model judges, and does not search
     translator = Translator.load(options.run, loading)

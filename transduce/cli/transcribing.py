@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from transduce import api
 from transduce.cli.arguments import Options, announce_progress, load, print_json, search_request
 from transduce.errors import DataError, SettingError
+from transduce.files import check_place
 from transduce.translator import open_folder
 from transduce.translator.engines import say_to_stderr
 
@@ -71,6 +72,8 @@ def _check(options: Options) -> None:
         raise SettingError(
             f"--output {options.output}: must be a folder, in which each recording gets a file; to write to one file, use > {folder}"
         )
+    if folder.is_dir() and options.output:
+        check_place(folder / f"{_stem(options.files[0])}.{form}")
 
 
 def _stem(file: str) -> str:

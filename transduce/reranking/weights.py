@@ -7,9 +7,8 @@ from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import Any
 
-from transduce.checkpoint import write_text
 from transduce.errors import DamagedFile, DataError
-from transduce.files import read_plain
+from transduce.files import read_plain, write_result
 
 VERSION = 1
 LARGEST_FILE = 1_000_000  # bytes
@@ -52,7 +51,7 @@ class RerankFile:
         """Write the file; folders of models are written relative to it, so that they can be moved together."""
         folder = os.path.dirname(os.path.abspath(path))
         found = asdict(self) | {name: _relative(getattr(self, name), folder) for name in ("lm", "reverse")}
-        write_text(Path(path), json.dumps({"version": VERSION} | found, indent=1) + "\n")
+        write_result(path, json.dumps({"version": VERSION} | found, indent=1) + "\n")
 
     @staticmethod
     def read(path: str | Path) -> "RerankFile":

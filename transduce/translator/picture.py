@@ -6,11 +6,12 @@ Sees tokens and weights; the translator provides both.
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transduce.errors import SettingError
-from transduce.files import check_place
+from transduce.files import check_place, write_result
 from transduce.translator.outputs import Attention
 
 if TYPE_CHECKING:
@@ -42,7 +43,9 @@ def draw_attention(attention: Attention, path: str | Path) -> None:
     """Draw the weights of all heads to a file."""
     path = check_picture_path(path)
     _check_size(attention)
-    attention_figure(attention).savefig(path)
+    drawn = BytesIO()
+    attention_figure(attention).savefig(drawn, format=path.suffix[1:].lower())
+    write_result(path, drawn.getvalue())
 
 
 def attention_figure(attention: Attention) -> Any:
