@@ -234,6 +234,19 @@ def test_a_language_model_learns(trained: Path) -> None:
     assert read_tensors(trained / "best.safetensors").keys() >= {"output_embedding.weight"}
 
 
+def test_validation_text_with_unknown_characters_is_a_warning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "valid").write_text("日 本 語\n" * 5)
+    settings = SETTINGS | {"train.label_smoothing": 0.0}
+    transduce.train(
+        tmp_path / "run", text=write_text(tmp_path), valid_text=tmp_path / "valid", steps=1, settings=settings
+    )
+    warning = "15 of 30 validation tokens are not in the vocabulary. The model does not predict which"
+    assert warning in " ".join(capsys.readouterr().err.split())
+    assert warning in (tmp_path / "run" / "README.md").read_text()
+
+
 def test_minutes_choose_the_size_and_the_warm_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A model that these seconds can train; a resumed run keeps it, however many minutes it is given."""
     run, text = tmp_path / "run", str(write_text(tmp_path, 4_000))

@@ -78,6 +78,7 @@ LEFT_OUT = {  # why pairs are left out: the name of the count, and what people r
     "unusable": "unusable recording{s}",
 }
 MANY_UNKNOWN = 0.1  # share of unknown tokens above which a warning is due
+MANY_UNKNOWN_IN_TEXT = 0.01  # each is a character that need not be predicted: bits per byte look better
 
 
 NO_EXAMPLES: Mapping[str, str] = {}
@@ -133,6 +134,15 @@ class Report:
         """A one-line summary of running text."""
         unknown = f", of which {self.target_unknown:,} are unknown" if self.target_unknown else ""
         return f"{self.pairs:,} lines, {self.target_bytes:,} bytes, {self.target_tokens:,} tokens{unknown}"
+
+    def text_warnings(self, kind: str) -> list[str]:
+        """A warning if so much of a text is unknown that its bits per byte mislead."""
+        if self.target_unknown <= MANY_UNKNOWN_IN_TEXT * self.target_tokens:
+            return []
+        return [
+            f"warning: {self.target_unknown:,} of {self.target_tokens:,} {kind} tokens are not in the vocabulary. The model does not "
+            "predict which characters they are, so bits per byte look better than they are: set data.target_units=bpe and data.unknown=bytes"
+        ]
 
     def warnings(self) -> list[str]:
         """One warning for each side whose tokens are often unknown to its vocabulary."""

@@ -67,8 +67,10 @@ def _store_text(
     cache = cache_folder(config.data.cache)
     train = open_or_build(corpora.train, scanned.train, both, Rules(), cache, notify=say)
     valid = open_or_build(corpora.valid, scanned.valid, both, Rules(), cache, notify=say)
-    about = [f"training: {train.report.text_summary()}", f"validation: {valid.report.text_summary()}"]
-    for line in [*about, *train.report.warnings()]:
+    named = ("training", train.report), ("validation", valid.report)
+    about = [f"{name}: {report.text_summary()}" for name, report in named]
+    about += [warning for name, report in named for warning in report.text_warnings(name)]
+    for line in about:
         say(line)
     pairs = training_pairs(config, train), validation_pairs(config, valid)
     return TrainingData(config, both, *pairs, NO_TEXTS), about
