@@ -367,14 +367,21 @@ def test_strided_windows_cover_every_token_once(documents: Any, stride: int) -> 
     assert all(end - begin <= 7 for begin, _, end in windows)
 
 
-def test_the_command_line_prints_both_strides(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line_prints_both_strides(
+    trained: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = str(trained.parent / "text.txt")
+    monkeypatch.setattr("transduce.cli.line_display.PLAIN_EVERY_S", -1.0)
     assert main(["score", str(trained), "--text", text, "--device", "cpu", "--threads", "1", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    printed = capsys.readouterr()
+    found = json.loads(printed.out)
+    assert "measured" not in printed.err
     assert [one["stride"] for one in found] == [16, 8]
     assert found[1]["bits_per_byte"] < found[0]["bits_per_byte"]
     assert main(["score", str(trained), "--text", text, "--device", "cpu", "--threads", "1", "--stride", "16"]) == 0
-    assert f"{found[0]['bits_per_byte']:.4f} bits per byte" in capsys.readouterr().out
+    printed = capsys.readouterr()
+    assert f"{found[0]['bits_per_byte']:.4f} bits per byte" in printed.out
+    assert f"measured {16:,} of {found[0]['tokens']:,} tokens" in printed.err
 
 
 def test_every_unknown_character_is_counted(

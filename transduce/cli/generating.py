@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from transduce import api
 from transduce.cli.arguments import SAMPLING, Options, announce_progress, check_sampling, print_json
+from transduce.cli.line_display import measured_line, shown_progress
 from transduce.data import read_lines, without_pipes
 from transduce.errors import DataError, SettingError
 from transduce.translator import open_folder
@@ -87,7 +89,8 @@ def score_text(options: Options) -> int:
     strides = [options.stride] if options.stride else [model.context, max(1, model.context // 2)]
     found: list[TextScore] = []
     for stride in strides:
-        found.append(model.score(texts, stride))
+        with nullcontext() if options.json else shown_progress(measured_line) as show:
+            found.append(model.score(texts, stride, show=show))
         if found[0].unknown and len(found) == 1:
             print(_about_unknown(found[0]), file=sys.stderr)
         if not options.json:

@@ -5,7 +5,7 @@ model was trained with.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -100,13 +100,16 @@ class LanguageModel:
 
     # --- measuring -------------------------------------------------------------------------------------------------
 
-    def score(self, texts: str | Sequence[str], stride: int = 0) -> TextScore:
+    def score(
+        self, texts: str | Sequence[str], stride: int = 0, *, show: Callable[[int, int], None] | None = None
+    ) -> TextScore:
         """Measure the whole of one or several texts.
 
         Args:
             texts: A text, or several. With `data.documents = "file"`, each is a document.
             stride: Tokens from one window to the next. By default the context, so that windows do not overlap. A smaller stride
                 predicts every token from at least `context - stride` tokens, and takes longer.
+            show: Called during the work with the number of tokens that are measured, and of how many.
 
         Example:
             >>> transduce.load_language_model("runs/shakespeare").score("To be, or not to be").bits_per_byte
@@ -127,7 +130,7 @@ class LanguageModel:
         ends = document_ends(lengths, [len(file) for file in files], self.config.data.documents)
         unknown = self._unknown_texts(lines, encoded)
         return TextScore(
-            nats=self._nats(ids, ends, stride),
+            nats=self._nats(ids, ends, stride, show),
             tokens=len(ids),
             bytes=sum(len(line.encode()) + 1 for line in lines),
             words=sum(len(line.split()) for line in lines),
@@ -167,9 +170,14 @@ class LanguageModel:
         """The token before a line: `<pad>` if every line is a document, else a line break."""
         return line_start(self.config, self.vocabulary)
 
-    def _nats(self, ids: Offsets, ends: Offsets, stride: int) -> float:
+    def _nats(self, ids: Offsets, ends: Offsets, stride: int, show: Callable[[int, int], None] | None) -> float:
         """The negative log-probability of all tokens."""
-        return sum(nats for _, nats in self._window_nats(ids, ends, stride, self.vocabulary.pad))
+        total = 0.0
+        for first, nats in self._window_nats(ids, ends, stride, self.vocabulary.pad):
+            total += nats
+            if show:
+                show(first, len(ids))
+        return total
 
     def _window_nats(self, ids: Offsets, ends: Offsets, stride: int, start: int) -> Iterator[tuple[int, float]]:
         """The first token of each window, and the negative log-probability of the tokens that are new in it.
