@@ -1,6 +1,7 @@
 """Exports: another runtime loads them with no code of ours and says what our model says, or nothing is left behind."""
 
 import dataclasses
+import errno
 import json
 import os
 import signal
@@ -23,6 +24,7 @@ from transduce.cli.parser import make_parser
 from transduce.config import SearchConfig, TransformerConfig
 from transduce.errors import DataError, MissingExtra, RunError, SettingError
 from transduce.exchange import FORMATS, export_model, exporting, hf, import_model
+from transduce.exchange.new_folder import new_folder
 from transduce.exchange.pieces import piece_names, renumber
 from transduce.exchange.verification import Answer, Ours, Verified, verify
 from transduce.text import Vocabularies, Vocabulary, train_vocabulary
@@ -443,6 +445,13 @@ def test_an_export_that_cannot_be_written_names_the_place_asked_for(tmp_path: Pa
     (tmp_path / "file").touch()
     with pytest.raises(RunError, match=r"file/there: cannot be created \(Not a directory\)"):
         export(FROZEN, tmp_path / "file" / "there")
+
+
+def test_a_full_disk_is_named_with_what_to_do(tmp_path: Path) -> None:
+    advice = "new: cannot be written .No space left on device.: free some space, or export to a folder on another disk"
+    with pytest.raises(RunError, match=advice), new_folder(tmp_path / "new"):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert not list(tmp_path.iterdir())
 
 
 @needs_transformers

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from transduce.errors import RunError
+from transduce.files import disk_errors
 
 
 @contextmanager
@@ -15,10 +16,16 @@ def new_folder(target: Path) -> Iterator[Path]:
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         _make(temporary, target)
-        yield temporary
-        os.replace(temporary, target)
+        with disk_errors(lambda reason, full: _unwritable(target, reason, full)):
+            yield temporary
+            os.replace(temporary, target)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _unwritable(target: Path, reason: str, full: bool) -> RunError:
+    advice = "free some space, or export to a folder on another disk" if full else "fix the cause and rerun the command"
+    return RunError(f"{target}: cannot be written ({reason}): {advice}")
 
 
 def _make(temporary: Path, target: Path) -> None:
