@@ -197,6 +197,7 @@ def run_card(folder: Path, *changes: tuple[str, str]) -> str:
     program += "\nimport sys\nassert not [name for name in sys.modules if name.startswith('transduce')]"
     done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    assert "max_length" not in done.stderr, "a warning that the card's own program must not cause"
     return done.stdout
 
 

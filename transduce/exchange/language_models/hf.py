@@ -106,8 +106,8 @@ def write(opened: ModelFolder, model: Decoder, folder: Path) -> None:
         **ids,
     }
     _write_json(folder / "config.json", shared | chosen.settings(config))
-    generation = ids | {"max_length": config.context, "suppress_tokens": [UNKNOWN]}
-    _write_json(folder / "generation_config.json", generation)
+    # No max_length: the library would warn of it whenever max_new_tokens is given.
+    _write_json(folder / "generation_config.json", ids | {"suppress_tokens": [UNKNOWN]})
     tokenizer = write_tokenizer(opened.vocabularies.target, config.context, ends, folder)
     _write_json(folder / "tokenizer_config.json", tokenizer)
     write_card(opened, folder, USE, FRONT)
