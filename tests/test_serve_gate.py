@@ -55,8 +55,8 @@ def test_a_slash_at_the_end_is_not_redirected(client: Client, path: str) -> None
             {"json": {"q": "a", "target": "de"}},
             'the field source is missing: add it to the body, for example {"source": "en"}',
         ),
-        ({"json": {"q": 3, "source": "en", "target": "de"}}, "q"),
-        ({"json": [1]}, "dictionary"),
+        ({"json": {"q": 3, "source": "en", "target": "de"}}, "q: give a text, or a list of texts"),
+        ({"json": [1]}, "the body must be a JSON object"),
         (
             {"json": {"q": "a", "source": "en", "target": "de", "format": "pdf"}},
             "format: Input should be 'text' or 'html'",
@@ -89,6 +89,19 @@ def test_bodies_that_make_no_sense(client: Client, content: dict[str, Any], reas
 )
 def test_v1_is_strict(client: Client, change: dict[str, Any]) -> None:
     refused(client.post("/v1/translate", {"text": "a", "model": "en-de", **change}), 400)
+
+
+@pytest.mark.parametrize(
+    ("content", "content_type", "reason"),
+    [
+        (b"text=a", "application/x-www-form-urlencoded", "a JSON object, sent with the header content-type: application/json"),
+        (b"", "application/json", "the body must be a JSON object"),
+        ('{"text": "é"}'.encode("latin-1"), "application/json", "the body is not valid UTF-8: send JSON in UTF-8"),
+    ],
+)  # fmt: skip
+def test_bodies_that_are_no_json(client: Client, content: bytes, content_type: str, reason: str) -> None:
+    answer = client("POST", "/v1/translate", content=content, headers={"content-type": content_type})
+    assert reason in refused(answer, 400)
 
 
 def test_what_was_sent_is_not_echoed(client: Client) -> None:

@@ -65,7 +65,8 @@ def test_texts_are_those_of_the_library(client: Client, service: Service) -> Non
     answer = GenerateAnswer.model_validate_json(response.content, strict=True)
     options = {name: value for name, value in SAMPLED.items() if name != "prompt"}
     assert [one.text for one in answer.texts] == model_of(service).generate("the ca", **options)
-    assert (answer.model, answer.prompt_tokens, answer.cut) == ("stories", 6, 0)
+    assert (answer.model, answer.prompt_tokens, answer.cut, answer.unknown) == ("stories", 6, 0, 0)
+    assert client.post("/v1/generate", {"prompt": "日本 the\n語", "max_tokens": 1}).json()["unknown"] == 3
     assert {(one.tokens, one.finish_reason) for one in answer.texts} == {(20, "length")}
     greedy = client.post("/v1/generate", {"prompt": "the"}).json()["texts"][0]
     assert [greedy["text"]] == model_of(service).generate("the")
@@ -134,8 +135,9 @@ def test_tokens_are_counted_in_the_metrics(folder: Path) -> None:
         ({"sampling": True, "top_k": -1}, "top_k"),
         ({"n": 17, "sampling": True}, "n: Input should be less than or equal to 16"),
         ({"max_tokens": 0}, "max_tokens"),
-        ({"stop": ""}, "stop"),
-        ({"stop": ["a"] * 17}, "stop"),
+        ({"stop": ""}, "stop: an empty string would end every text before it begins: leave it out"),
+        ({"stop": ["a"] * 17}, "stop: give a text, or a list of at most 16 texts, of at most 200 characters each"),
+        ({"stop": "a" * 201}, "stop: give a text, or a list of at most 16 texts, of at most 200 characters each"),
         ({"seed": -1, "sampling": True}, "seed"),
         ({"promt": "a"}, "promt"),
         ({"prompt": 3}, "prompt"),
@@ -307,12 +309,14 @@ def test_temperature_zero_is_greedy_and_without_a_seed_texts_differ(client: Clie
 
 
 @pytest.mark.parametrize(
-    "change",
-    [{"logprobs": 3}, {"echo": True}, {"best_of": 2}, {"suffix": "x"}, {"presence_penalty": 1.0}, {"prompt": ["a", "b"]},
-     {"temperature": 0, "n": 2}, {"model": None}],
+    ("change", "reason"),
+    [({"logprobs": 3}, "logprobs is not supported: leave it out"), ({"echo": True}, "echo"), ({"best_of": 2}, "best_of"),
+     ({"suffix": "x"}, "suffix is not supported: leave it out"), ({"presence_penalty": 1.0}, "presence_penalty"),
+     ({"prompt": ["a", "b"]}, "prompt: give a text, or a list with one text"), ({"temperature": 0, "n": 2}, "n = 2"),
+     ({"model": None}, "model")],
 )  # fmt: skip
-def test_what_completions_do_not_support_is_refused(client: Client, change: dict[str, Any]) -> None:
-    refused(client.post("/v1/completions", COMPLETION | change), 400)
+def test_what_completions_do_not_support_is_refused(client: Client, change: dict[str, Any], reason: str) -> None:
+    assert refused(client.post("/v1/completions", COMPLETION | change), 400).startswith(reason)
 
 
 # --- several kinds of models -------------------------------------------------------------------------------------

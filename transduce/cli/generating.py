@@ -48,9 +48,10 @@ def _check_prompt(prompt: str) -> None:
 
 def _about_prompt(model: "LanguageModel", prompt: str, request: "GenerationRequest") -> Iterator[str]:
     """What the model does not see of a prompt."""
-    if cut := model.generation(prompt, request).cut:
+    generation = model.generation(prompt, request)
+    if cut := generation.cut:
         yield f"the prompt is longer than the context of {model.context:,} tokens: its first {cut:,} tokens were ignored"
-    if unknown := sum(len(text) for line in prompt.split("\n") for text in model.vocabulary.unknown_texts(line)):
+    if unknown := generation.unknown:
         many = "characters of the prompt are" if unknown > 1 else "character of the prompt is"
         yield f"{unknown:,} {many} not in the vocabulary"
 

@@ -76,7 +76,9 @@ def handle_errors(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def refuse_route(_: HttpRequest, error: HTTPException) -> Response:
-        return JSONResponse(Refused(error=error.detail).model_dump(), error.status_code, error.headers)
+        not_utf8 = isinstance(error.__cause__, UnicodeDecodeError)  # FastAPI says only that it could not read the body
+        reason = "the body is not valid UTF-8: send JSON in UTF-8" if not_utf8 else error.detail
+        return JSONResponse(Refused(error=reason).model_dump(), error.status_code, error.headers)
 
 
 EXAMPLES = {
@@ -87,6 +89,13 @@ EXAMPLES = {
 }  # values of fields that bodies need
 
 
+NO_OBJECT = "the body must be a JSON object, sent with the header content-type: application/json"
+TEXTS = {
+    "prompt": "give a text, or a list with one text",
+    "stop": "give a text, or a list of at most 16 texts, of at most 200 characters each",
+}  # fields that take a text or a list; others take any number of texts
+
+
 def explain(errors: Sequence[Any]) -> str:
     """The first error in a body: the field and what was expected there, without the value that was sent."""
     first = next(
@@ -94,7 +103,14 @@ def explain(errors: Sequence[Any]) -> str:
     )  # a misspelt field explains the other errors
     if first["type"] == "json_invalid":
         return f"the body is not valid JSON: error at character {first['loc'][-1]}"
-    where = ".".join(str(part) for part in first["loc"] if part != "body")
+    parts = [str(part) for part in first["loc"] if part != "body"]
+    where = ".".join(parts)
+    if not where and first["type"] in ("missing", "model_type", "model_attributes_type"):
+        return NO_OBJECT
+    if first["type"] == "none_required":
+        return f"{where} is not supported: leave it out"
+    if any(part in ("str", "constrained-str") or part.startswith("list[") for part in parts[1:]):
+        return f"{parts[0]}: {TEXTS.get(parts[0], 'give a text, or a list of texts')}"
     if first["type"] == "missing" and where:
         example = f', for example {{"{where}": "{EXAMPLES[where]}"}}' if where in EXAMPLES else ""
         return f"the field {where} is missing: add it to the body{example}"

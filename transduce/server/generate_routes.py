@@ -28,7 +28,7 @@ SEEDS = 2**63
 SAMPLING = ("temperature", "top_k", "top_p", "seed")
 
 Finish = Literal["stop", "length"]
-Stop = Annotated[str, Field(min_length=1, max_length=200)]
+Stop = Annotated[str, Field(max_length=200)]  # an empty one is refused with the words of the command line
 Count = Annotated[int, Field(ge=1, le=MOST_TEXTS), WHOLE]
 MaxTokens = Annotated[int, Field(ge=1), WHOLE]
 Seed = Annotated[int, Field(ge=0, lt=SEEDS), WHOLE]
@@ -79,6 +79,7 @@ class GenerateAnswer(BaseModel):
     texts: list[GeneratedTextAnswer] = Field(description="The texts, as many as `n`.")
     prompt_tokens: int = Field(description="How many tokens the prompt has.")
     cut: int = Field(description="How many of them the model did not see, because its context is shorter.")
+    unknown: int = Field(description="How many characters of the prompt are not in the vocabulary.")
 
 
 class CompletionBody(Body):
@@ -266,7 +267,13 @@ def _answer(model: ServedLanguageModel, generation: "Generation", texts: list[st
         GeneratedTextAnswer(text=text, tokens=one.tokens, finish_reason=_finish(one))
         for text, one in zip(texts, generation.texts, strict=True)
     ]
-    return GenerateAnswer(model=model.of.name, texts=answers, prompt_tokens=len(generation.prompt), cut=generation.cut)
+    return GenerateAnswer(
+        model=model.of.name,
+        texts=answers,
+        prompt_tokens=len(generation.prompt),
+        cut=generation.cut,
+        unknown=generation.unknown,
+    )
 
 
 def _usage(generation: "Generation") -> Usage:

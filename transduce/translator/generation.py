@@ -70,9 +70,14 @@ class Generation:
     """The continuations of a prompt; iterate over it once for what each of its texts grows by."""
 
     def __init__(
-        self, model: "LanguageModel", prompt: list[int], texts: "list[GeneratedText]", request: GenerationRequest
+        self,
+        model: "LanguageModel",
+        prompt: list[int],
+        texts: "list[GeneratedText]",
+        request: GenerationRequest,
+        unknown: int = 0,  # characters of the prompt that are not in the vocabulary
     ) -> None:
-        self.model, self.prompt, self.texts, self.request = model, prompt, texts, request
+        self.model, self.prompt, self.texts, self.request, self.unknown = model, prompt, texts, request, unknown
 
     @property
     def cut(self) -> int:

@@ -303,7 +303,10 @@ class LanguageModel:
             GeneratedText(IncrementalDetokenizer(self.vocabulary, unfinished, self.config.data.documents), request.stop)
             for _ in range(request.n)
         ]
-        return Generation(self, [*beginning, *unfinished], texts, request)
+        ids = [*beginning, *unfinished]
+        lines = prompt.split("\n") if UNKNOWN in ids else []
+        unknown = sum(len(text) for line in lines for text in self.vocabulary.unknown_texts(line))
+        return Generation(self, ids, texts, request, unknown)
 
     def encode_prompt(self, prompt: str) -> tuple[list[int], list[int]]:
         """The ids of the prompt's whole lines, and those of its last line, which goes on."""
