@@ -344,7 +344,7 @@ def test_a_port_that_is_taken(run: Path, capfd: pytest.CaptureFixture[str]) -> N
         port = taken.getsockname()[1]
         assert main(["serve", str(run), "--port", str(port)]) == 2
     assert re.fullmatch(
-        rf"transduce: 127\.0\.0\.1:{port}: cannot listen on this address \(.*\); choose another --port or --host\n",
+        rf"transduce: 127\.0\.0\.1:{port}: cannot listen on this address \(Address already in use\); choose another --port or --host\n",
         capfd.readouterr().err,
     )
 

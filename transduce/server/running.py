@@ -63,8 +63,13 @@ def check_free(host: str, port: int) -> None:
             pass
     except OSError as error:
         raise SettingError(
-            f"{host}:{port}: cannot listen on this address ({error.strerror}); choose another --port or --host"
+            f"{host}:{port}: cannot listen on this address ({_reason(error)}); choose another --port or --host"
         ) from None
+
+
+def _reason(error: OSError) -> str:
+    """The system's own words: Python adds the address to them."""
+    return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error.strerror or error)
 
 
 def _leave() -> NoReturn:
