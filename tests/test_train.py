@@ -126,7 +126,7 @@ def test_the_settings_of_a_run_are_printed_once_with_where_they_come_from(
     assert "chosen for this data: task: symbol sequences, because " in said
     assert said.count("d_model 32") == 1
     assert re.search(r"^settings for [\d,]+ pairs: .*d_model 32,.* 2 steps, learning rate ", said, re.MULTILINE)
-    origin = rf"^set by {set_by}: .*model\.d_model=32.*; all other settings are chosen for this data$"
+    origin = rf"^set by {set_by}: .*model\.d_model=32.*; all other settings have the values chosen for this data$"
     assert re.search(origin, said, re.MULTILINE)
     assert not re.search(r"d_model (?!32)", said)
 

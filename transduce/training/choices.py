@@ -140,7 +140,7 @@ def _chosen(fitted: Fitted, config: Config, overridden: list[str]) -> Iterator[s
     yield f"settings for {fitted.summary(config)}"
     *others, last = overridden
     yield from others
-    yield f"{last}; all other settings are chosen for this data"
+    yield f"{last}; all other settings have the values chosen for this data"
 
 
 def _overridden(
