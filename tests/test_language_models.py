@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from transduce.data.batches import Batching, make_batch
 from transduce.data.pages import Paging
 from transduce.data.store import Rules
 from transduce.data.text_windows import document_ends, strided_windows
-from transduce.errors import DataError, SettingError
+from transduce.errors import DamagedFile, DataError, SettingError
 from transduce.explore.text_view import text_view
 from transduce.model import Decoder, Sequences, Tokens
 from transduce.text import EOS, Vocabularies, Vocabulary, train_vocabulary
@@ -229,6 +230,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_language_model_learns(trained: Path) -> None:
     card = (trained / "README.md").read_text()
     assert "transduce generate run" in card
+    assert "| weights | step | loss | score | lines | signature |" in card, "nothing is searched"
+    assert "`averaged`" not in card, "nothing is averaged"
+    assert "data.unknown" not in card, "characters are never spelt in bytes"
     loss = float(next(line for line in card.splitlines() if line.startswith("| best")).split("|")[3])
     assert loss < 0.9  # a fifth of log2(4) bits is the least; a uniform guess is 2.6
     assert read_tensors(trained / "best.safetensors").keys() >= {"output_embedding.weight"}
@@ -245,6 +249,17 @@ def test_validation_text_with_unknown_characters_is_a_warning(
     warning = "15 of 30 validation tokens are not in the vocabulary. The model does not predict which"
     assert warning in " ".join(capsys.readouterr().err.split())
     assert warning in (tmp_path / "run" / "README.md").read_text()
+
+
+def test_damaged_weights_are_refused_with_what_to_do(trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained, tmp_path / "run")
+    path = tmp_path / "run" / "best.safetensors"
+    whole = path.read_bytes()
+    for damaged in (whole[:-1], bytes(9), whole[:-1] + bytes([whole[-1] ^ 1])):
+        path.write_bytes(damaged)
+        with pytest.raises(DamagedFile, match=r"best\.safetensors: .*: restore the file from a copy, or use --weights last$"):
+            transduce.load_language_model(tmp_path / "run")
+    transduce.load_language_model(tmp_path / "run", weights="last")
 
 
 def test_minutes_choose_the_size_and_the_warm_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -266,6 +281,7 @@ def test_minutes_choose_the_size_and_the_warm_up(tmp_path: Path, capsys: pytest.
     said = " ".join(capsys.readouterr().err.split())
     shape = r"2 layers of \d heads, d_model 64, a context of 128 tokens, dropout 0\.0, 512 tokens a batch"
     assert re.search(rf"characters in 0\.1 minutes on a CPU: {shape}", said)
+    assert "tokens are characters, because the text has at most 5,000,000 characters" in said
     assert said.index("characters in 0.1 minutes") < said.index("plan: ") < said.index("finished ")
     chosen = from_toml((run / "config.toml").read_text(), "config.toml")
     assert 1 <= chosen["train"]["warmup_steps"] < 40, "98 before, whatever the minutes"
@@ -486,6 +502,11 @@ def test_stop_and_the_number_of_tokens(model: LanguageModel) -> None:
     assert model.generation("g" * 2 * model.context, GenerationRequest()).cut == model.context + 1
     with pytest.raises(SettingError, match="an empty string would end every text"):
         GenerationRequest(stop=("a", ""))
+    with pytest.raises(SettingError, match="n = 2: .*: set sampling=True"):
+        model.generate("ga", n=2)
+    for prompt in (None, b"ga"):
+        with pytest.raises(SettingError, match=r"prompt: must be a text \(str\), not "):
+            model.generate(prompt)  # type: ignore[arg-type]
 
 
 def test_the_command_line_generates(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -505,7 +526,7 @@ def test_the_command_line_generates(trained: Path, capsys: pytest.CaptureFixture
     ("arguments", "message"),
     [
         (["generate", "RUN", "--temperature", "2"], "--temperature has no effect without --sample"),
-        (["generate", "RUN", "--n", "2"], "n = 2: without sampling all texts would be the same: add --sample"),
+        (["generate", "RUN", "--n", "2"], "--n 2: without sampling all texts would be the same: add --sample"),
         (["generate", "RUN", "--max-tokens", "0"], "max_tokens = 0: must be at least 1"),
         (["generate", "RUN", "--stop", ""], "stop: an empty string would end every text"),
         (["generate", "RUN", "--sample", "--seed", "-1"], "seed = -1: must be at least 0"),
@@ -559,6 +580,8 @@ def test_text_and_pairs_at_once_are_refused(tmp_path: Path) -> None:
         transduce.train(tmp_path / "run", text="a.txt", train="b.tsv", quiet=True)
     with pytest.raises(SettingError, match="give text files as one path or as a list of paths"):
         transduce.train(tmp_path / "run", text=[("a.txt", "b.txt")], quiet=True)
+    with pytest.raises(SettingError, match="--languages has no effect on a language model"):
+        transduce.train(tmp_path / "run", text="a.txt", languages=("en", "de"), quiet=True)
 
 
 def test_an_empty_text_is_refused(tmp_path: Path) -> None:
@@ -567,9 +590,17 @@ def test_an_empty_text_is_refused(tmp_path: Path) -> None:
         transduce.train(tmp_path / "run", text=tmp_path / "empty.txt", steps=1, quiet=True)
 
 
+def test_a_text_of_empty_lines_is_named(tmp_path: Path) -> None:
+    (tmp_path / "blank.txt").write_text("\n" * 200)
+    with pytest.raises(DataError, match=r"blank\.txt: no text to learn a vocabulary from: every line is empty"):
+        transduce.train(
+            tmp_path / "run", text=tmp_path / "blank.txt", steps=1, settings={"train.device": "cpu"}, quiet=True
+        )
+
+
 def test_too_little_text_to_hold_any_out(tmp_path: Path) -> None:
     (tmp_path / "short.txt").write_text("one\ntwo\n")
-    with pytest.raises(DataError, match=r"too little text \(2 lines\).*--valid-text"):
+    with pytest.raises(DataError, match=r"too little text \(2 lines\).*, which takes whole lines: give --valid-text"):
         transduce.train(
             tmp_path / "run", text=tmp_path / "short.txt", steps=1, settings={"train.device": "cpu"}, quiet=True
         )
@@ -621,7 +652,7 @@ def test_attention_as_one_file_from_the_command_line(
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [
-        (" ", [], "the sentence is empty"),
+        (" ", [], "the text is empty: there is nothing to show"),
         ("a" * 16, [], "17 tokens are more than the model's context of 16"),
         ("a", ["--target", "b"], "a language model has no target"),
     ],

@@ -153,11 +153,11 @@ def attention(
     """
     from transduce.explore import PAGE, PICTURES, check_picture_path
 
-    if not source.strip():
-        raise SettingError("the sentence is empty: give a sentence to translate")
     path = check_picture_path(output, (*PICTURES, PAGE)) if output else None
     if (language_model := opened_language_model(model)) is not None:
-        return _text_attention(language_model, source, target, path)
+        return _text_attention(language_model, source, target, path)  # it refuses an empty text
+    if not source.strip():
+        raise SettingError("the sentence is empty: give a sentence to translate")
     translator = opened_model(cast("Model", model))
     if path is None or path.suffix.lower() != PAGE:
         return translator.attention(source, target, picture=path or "")

@@ -67,6 +67,8 @@ def _request(options: Options) -> "GenerationRequest":
     from transduce.translator.generation import GenerationRequest
 
     check_sampling(options)
+    if options.n > 1 and not options.sample:
+        raise SettingError(f"--n {options.n}: without sampling all texts would be the same: add --sample")
     given = {name: getattr(options, name) for name in SAMPLING}
     return GenerationRequest(n=1).but(
         sampling=options.sample or None,

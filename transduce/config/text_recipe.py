@@ -59,7 +59,9 @@ def fit_text(characters: int, on_gpu: bool, asked: FitRequest, time: Time | None
     fitted, warnings = (_on_cpu(row, tokens, asked), []) if on_cpu else _in_time(row, tokens, asked, time)
     layer = _layer(fitted) | {"train": _training(fitted, tokens, asked)}
     layer["data"] |= vocabulary_sample(asked)
-    reasons = [f"task: language model; tokens are {UNIT_TITLES[fitted.units]}"]
+    short = fitted.units == "char" and not (asked.target_units or asked.source_units)
+    why = f", because the text has at most {row.pairs:,} characters" if short else ""
+    reasons = [f"task: language model; tokens are {UNIT_TITLES[fitted.units]}{why}"]
     return Fitted(layer, reasons, warnings, lambda config: _summary(config, fitted.epochs, characters, on_gpu))
 
 

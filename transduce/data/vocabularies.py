@@ -15,7 +15,9 @@ import sentencepiece
 from transduce.config import DataConfig
 from transduce.config.settings import Units
 from transduce.data import cache
+from transduce.data.inputs import groups_from_setting
 from transduce.data.scanning import Scan
+from transduce.errors import DataError
 from transduce.files import write_durably
 from transduce.text import Vocabularies, Vocabulary, train_vocabulary
 
@@ -48,14 +50,18 @@ def _vocabulary(
     name = VOCABULARY + cache.entry_key(sample, learning, sentencepiece.__version__)
 
     def learn(path: Path) -> None:
-        learned = train_vocabulary(
-            _lines(scan, sides),
-            units=units,
-            size=settings.vocabulary_size,
-            unknown=settings.unknown,
-            normalization=settings.normalization,
-            symbols=symbols,
-        )
+        try:
+            learned = train_vocabulary(
+                _lines(scan, sides),
+                units=units,
+                size=settings.vocabulary_size,
+                unknown=settings.unknown,
+                normalization=settings.normalization,
+                symbols=symbols,
+            )
+        except DataError as error:
+            files = " ".join(file for group in groups_from_setting(settings.train) for file in group)
+            raise DataError(f"{files}: {error}") from None
         write_durably(path / MODEL, learned.model)
 
     return Vocabulary.load(cache.open_or_write(folder, name, learn, notify) / MODEL)

@@ -7,7 +7,7 @@ from typing import Any
 
 from transduce import __version__
 from transduce.checkpoint import RunFolder, read_about, write_text
-from transduce.config import Config, flatten
+from transduce.config import Config, TrainConfig, flatten
 from transduce.errors import DamagedFile
 from transduce.model import training_flops
 from transduce.run_log import read_events
@@ -48,9 +48,9 @@ def write_card(folder: RunFolder, config: Config, summary: RunSummary) -> None:
         "",
         "## Scores on the validation data",
         "",
-        *_scores(folder),
+        *_scores(folder, config),
         "",
-        _chosen_by(folder, config.train.best_metric),
+        _chosen_by(folder, config.train),
         "",
         "## Data",
         "",
@@ -59,7 +59,7 @@ def write_card(folder: RunFolder, config: Config, summary: RunSummary) -> None:
         "",
         "## Training",
         "",
-        f"- {summary.steps:,} steps, {summary.target_tokens:,} target tokens",
+        f"- {summary.steps:,} step{'s' * (summary.steps != 1)}, {summary.target_tokens:,} target tokens",
         f"- {summary.seconds / 60:.1f} minutes on {summary.device}",
         f"- cost: {flops(config, summary):.2e} FLOPs (matrix products of the forward and backward passes, without padding)",
         "",
@@ -98,6 +98,8 @@ def _settings(config: Config) -> dict[str, Any]:
     settings = flatten(config)
     for key in ("data.train", "data.valid"):
         settings[key] = tuple(" ".join(Path(file).name for file in group.split("\t")) for group in settings[key])
+    if {config.data.source_units, config.data.target_units} <= {"char", "word"}:
+        settings["data.unknown"] = ""  # without subwords, nothing is spelt in bytes whatever it says
     for key in ("train.start_from", "data.vocabulary_from"):
         settings[key] = Path(settings[key]).name if settings[key] else ""
     return settings | {"data.cache": ""}
@@ -108,15 +110,16 @@ def _cell(value: Any) -> str:
     return text.replace("|", "\\|").replace("\t", " ")
 
 
-def _scores(folder: RunFolder) -> list[str]:
+def _scores(folder: RunFolder, config: Config) -> list[str]:
+    search = "" if config.data.task == "text" else ", greedy search"
     lines = [
-        "| weights | step | loss | score, greedy search | lines | signature |",
+        f"| weights | step | loss | score{search} | lines | signature |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
     for which in ("best", "averaged"):
         if folder.weights(which).exists():
             about = read_about(folder.weights(which), needed=("step", "loss", "metric", "score", "signature"))
-            score = f"{about['metric']} {float(about['score']):.2f}"
+            score = f"{about['metric']} {float(about['score']):.{4 if config.data.task == 'text' else 2}f}"
             lines.append(
                 f"| {which} | {about['step']} | {float(about['loss']):.4f} | {score} | {_lines(about, 'lines')} "
                 f"| `{_cell(about['signature'])}` |"
@@ -124,13 +127,16 @@ def _scores(folder: RunFolder) -> list[str]:
     return lines
 
 
-def _chosen_by(folder: RunFolder, best_metric: str) -> str:
+def _chosen_by(folder: RunFolder, train: TrainConfig) -> str:
     about = read_about(folder.weights("best"), needed=("metric", "loss"))
-    task = ", the main metric of the task" if best_metric == "auto" else ""
+    task = ", the main metric of the task" if train.best_metric == "auto" else ""
     name = "the loss" if _by_loss(about) else f"{about['metric']}{task}"
     where = f" on {_lines(about, 'ranked_lines')} lines" if "ranked_lines" in about else ""
-    chosen = f"the best validation result{where}, measured by {name} (`train.best_metric = {best_metric}`)"
-    return f"`best` is the checkpoint with {chosen}. `averaged` is used instead if its result on the same lines is as good or better."
+    chosen = f"the best validation result{where}, measured by {name} (`train.best_metric = {train.best_metric}`)"
+    averaged = (
+        " `averaged` is used instead if its result on the same lines is as good or better." if train.average else ""
+    )
+    return f"`best` is the checkpoint with {chosen}.{averaged}"
 
 
 def _by_loss(about: Mapping[str, str]) -> bool:

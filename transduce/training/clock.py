@@ -215,7 +215,7 @@ class Clock:
         over = self.spent + seconds - 60 * self.config.minutes
         late = f", {duration(over)} over the budget because starting took {duration(plan.started)}" if plan else ""
         return (
-            f"{steps:,} steps ({rounded(steps / self.steps_per_epoch)} epochs) of about {rounded(self.costs.step)} s; "
+            f"{steps:,} step{'s' * (steps != 1)} ({rounded(steps / self.steps_per_epoch)} epochs) of about {rounded(self.costs.step)} s; "
             f"{duration(seconds)} left, until about {ends}{late if over > 1 else ''}"
         )
 

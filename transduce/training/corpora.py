@@ -97,7 +97,8 @@ def scan_and_report(corpora: Corpora, data: DataConfig, say: Say) -> Scans:
         pairs = scan(whole, sample_pairs=1).pairs  # an empty corpus raises an error of its own
         if isinstance(corpora.train, TextCorpus):
             raise DataError(
-                f"too little text ({pairs:,} lines) to hold any out for validation: give --valid-text"
+                f"too little text ({pairs:,} line{'s' * (pairs != 1)}) to hold any out for validation, which takes whole lines: "
+                "give --valid-text"
             ) from None
         raise DataError(
             f"too few different sources ({pairs:,} pair{'s' * (pairs != 1)}) to hold any out for validation: "

@@ -154,12 +154,11 @@ def _text_layer(request: TrainingRequest) -> Layers:
     """Every file of text is a corpus of its own."""
     if request.train or request.valid:
         raise SettingError("--text and --valid-text are for language models: leave out --train and --valid")
-    options = {
-        "train": paths_of(request.text),
-        "valid": paths_of(request.valid_text),
-        "languages": language_codes(request.languages),
-        "task": "text",
-    }
+    if request.languages:
+        raise SettingError(
+            "--languages has no effect on a language model, which has no source and target: leave it out"
+        )
+    options = {"train": paths_of(request.text), "valid": paths_of(request.valid_text), "task": "text"}
     return {"model": {"family": "decoder"}, "data": {key: value for key, value in options.items() if value}}
 
 

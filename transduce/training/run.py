@@ -95,7 +95,7 @@ def _say_finished(folder: RunFolder, result: Result, reporter: Reporter) -> None
     elif config.data.task == "speech":
         following = f"transcribe {result.run} recording.wav"
     reporter.say(
-        f"finished {result.steps:,} steps in {duration(result.seconds)}: {result.metric} {result.score:.{4 if text else 2}f} on "
+        f"finished {result.steps:,} step{'s' * (result.steps != 1)} in {duration(result.seconds)}: {result.metric} {result.score:.{4 if text else 2}f} on "
         f"{lines_scored(result.lines, result.all_lines)}{search} (weights: {result.weights}; {result.signature})\n"
         f"next: transduce {following}"
     )
@@ -128,7 +128,7 @@ def make_trainer(
     trainer = Trainer(folder, training_data, model, device, reporter, begun, processes)
     reporter.say(
         f"model: {trainer.parameters / 1e6:.2f} M parameters on {device.name}{', bf16' if device.bf16 else ''}; "
-        f"{trainer.layout.steps_per_epoch:,} steps per epoch, {100 * trainer.layout.padding:.1f} % padding"
+        f"{trainer.layout.steps_per_epoch:,} step{'s' * (trainer.layout.steps_per_epoch != 1)} per epoch, {100 * trainer.layout.padding:.1f} % padding"
     )
     if device.kind == "cuda" and config.train.shards == 1 and not trainer.progress.step:
         reporter.say(

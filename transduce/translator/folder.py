@@ -3,7 +3,8 @@
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,9 +40,20 @@ class ModelFolder:
         if not path.exists():
             missing = "weights: neither best.safetensors nor last.safetensors" if which == "auto" else path.name
             raise RunError(f"{self.folder.path}: the folder has no {missing}{self._what_to_do(which)}")
-        check_version(path)
+        with self._advice_for(path):
+            check_version(path)
         self._check_vocabularies(path)
         return path
+
+    @contextmanager
+    def _advice_for(self, path: Path) -> Iterator[None]:
+        """Damaged weights are refused with what to do."""
+        try:
+            yield
+        except DamagedFile as error:
+            others = [name for name in ("best", "last", "averaged") if self.folder.weights(name) != path]
+            usable = [f", or use --weights {name}" for name in others if self.folder.weights(name).exists()]
+            raise DamagedFile(f"{error}: restore the file from a copy{usable[0] if usable else ''}") from None
 
     def _what_to_do(self, which: str) -> str:
         """Of a run that was stopped before its first checkpoint, which command trains it."""
@@ -53,9 +65,10 @@ class ModelFolder:
         from transduce.model import uninitialised_model
 
         path = self.weights(which)
-        check_shapes(self.shapes(), read_shapes(path), str(path))  # before memory is asked for
-        model = uninitialised_model(self.config.model, self.vocabularies.source.size, self.vocabularies.target.size)
-        load_weights(model, read_tensors(path), str(path))
+        with self._advice_for(path):
+            check_shapes(self.shapes(), read_shapes(path), str(path))  # before memory is asked for
+            model = uninitialised_model(self.config.model, self.vocabularies.source.size, self.vocabularies.target.size)
+            load_weights(model, read_tensors(path), str(path))
         return model.eval()
 
     def shapes(self) -> Shapes:

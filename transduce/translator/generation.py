@@ -50,7 +50,7 @@ class GenerationRequest:
         if self.sampling:
             check_sampling(self.n, self.temperature, self.top_k, self.top_p)
         elif self.n > 1:
-            raise SettingError(f"n = {self.n}: without sampling all texts would be the same: add --sample")
+            raise SettingError(f"n = {self.n}: without sampling all texts would be the same: set sampling=True")
 
     def but(self, **changes: float | bool | tuple[str, ...] | None) -> "GenerationRequest":
         """A copy with changes; None keeps a value."""

@@ -298,6 +298,8 @@ class LanguageModel:
 
     def generation(self, prompt: str, request: GenerationRequest) -> Generation:
         """The same as an object that also counts tokens and knows which texts have ended; nothing is computed yet."""
+        if not isinstance(prompt, str):
+            raise SettingError(f"prompt: must be a text (str), not {type(prompt).__name__}")
         beginning, unfinished = self.encode_prompt(prompt)
         texts = [
             GeneratedText(IncrementalDetokenizer(self.vocabulary, unfinished, self.config.data.documents), request.stop)
