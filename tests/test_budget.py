@@ -146,7 +146,7 @@ def test_muon_has_time_for_fewer_steps() -> None:
 def test_a_budget_far_below_what_the_data_need_is_said() -> None:
     _, short = fitted(TATOEBA, QUIET, 2)
     assert (
-        "this machine can train about 0.48 epochs in 2 minutes, and a model for this data keeps improving up to about 15"
+        "this machine can train about 0.48 epochs in 2 minutes; about 15 would be best for this data"
         in short.warnings[0]
     )
     assert "hours on this machine" in short.warnings[0]
@@ -282,7 +282,7 @@ def test_a_language_model_keeps_what_was_asked_for() -> None:
 
 def test_little_time_for_a_language_model_is_said() -> None:
     (warning,) = text_fitted(SHAKESPEARE, QUIET, 1)[1].warnings
-    assert "epochs in 1 minute, and a model for this data keeps improving up to about 30" in warning
+    assert "epochs in 1 minute; about 30 would be best for this data" in warning
     assert "(d_model 384, 6 layers, 30 epochs) would take about" in warning
     assert text_fitted(SHAKESPEARE, gpu_machine(7e14), 2)[1].warnings == []
 
@@ -362,7 +362,7 @@ def test_time_for_speech_is_said_once() -> None:
     """Below ten epochs the clock says how many minutes are needed, when it has measured a step."""
     assert fitted(spoken(7.0), QUIET, 3, "model.family=speech")[1].warnings == []
     (warning,) = fitted(spoken(7.0), QUIET, 10, "model.family=speech")[1].warnings
-    assert "keeps improving up to about 100: expect a weaker model" in warning
+    assert "about 100 would be best for this data: expect a weaker model" in warning
     assert "(speech: 6 + 3 layers, convolutions of 15, d_model 144, 100 epochs) would take about" in warning
 
 

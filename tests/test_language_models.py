@@ -257,7 +257,9 @@ def test_damaged_weights_are_refused_with_what_to_do(trained: Path, tmp_path: Pa
     whole = path.read_bytes()
     for damaged in (whole[:-1], bytes(9), whole[:-1] + bytes([whole[-1] ^ 1])):
         path.write_bytes(damaged)
-        with pytest.raises(DamagedFile, match=r"best\.safetensors: .*: restore the file from a copy, or use --weights last$"):
+        with pytest.raises(
+            DamagedFile, match=r"best\.safetensors: .*: restore the file from a copy, or use --weights last$"
+        ):
             transduce.load_language_model(tmp_path / "run")
     transduce.load_language_model(tmp_path / "run", weights="last")
 
@@ -415,8 +417,8 @@ def test_every_unknown_character_is_counted(
     said = capsys.readouterr().err
     assert f"8 of {len(text)} characters (19 of {len(text.encode())} bytes) are not in the vocabulary" in said
     assert (
-        f"with these characters spelt in bytes, {score.bits_per_byte:.4f} bits per byte would be up to {score.most_bits_per_byte:.4f}"
-        in said
+        "counting 8 bits for each byte of these characters, the figure is at most "
+        f"{score.most_bits_per_byte:.4f} bits per byte instead of {score.bits_per_byte:.4f}" in said
     )
     assert main([*options, "--json"]) == 0
     for found in json.loads(capsys.readouterr().out):
@@ -502,7 +504,7 @@ def test_stop_and_the_number_of_tokens(model: LanguageModel) -> None:
     assert model.generation("g" * 2 * model.context, GenerationRequest()).cut == model.context + 1
     with pytest.raises(SettingError, match="an empty string would end every text"):
         GenerationRequest(stop=("a", ""))
-    with pytest.raises(SettingError, match="n = 2: .*: set sampling=True"):
+    with pytest.raises(SettingError, match=r"n = 2: .*: set sampling=True"):
         model.generate("ga", n=2)
     for prompt in (None, b"ga"):
         with pytest.raises(SettingError, match=r"prompt: must be a text \(str\), not "):

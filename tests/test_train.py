@@ -82,7 +82,7 @@ def test_a_finished_run_keeps_one_checkpoint_and_says_how_to_free_it(reversal: d
     size = sum(path.stat().st_size for path in (run / "checkpoints" / "step-00000024").iterdir())
     weights = (run / "last.safetensors").stat().st_size
     assert checkpoint.freed_by_deleting(run / "checkpoints") == size - weights, "last.safetensors is the same file"
-    said = f"{run / 'checkpoints'} ({(size - weights) / 1e6:,.1f} MB) is needed only to train this run further"
+    said = f"you may delete {run / 'checkpoints'} ({(size - weights) / 1e6:,.1f} MB): it is only needed to train"
     assert any(line.startswith(said) for line in heard.lines)
     goes_on = [*SMALL, "train.steps=30"]
     assert train_model(run, TrainingRequest(settings=goes_on, **files)).steps == 30

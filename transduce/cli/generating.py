@@ -107,7 +107,8 @@ def _about_unknown(score: "TextScore") -> str:
     return (
         f"warning: {score.unknown_characters:,} of {score.characters:,} characters ({score.unknown_bytes:,} of {score.bytes:,} bytes) are "
         "not in the vocabulary. The model does not predict which they are, so all figures look better than they are: "
-        f"with these characters spelt in bytes, {score.bits_per_byte:.4f} bits per byte would be up to {score.most_bits_per_byte:.4f}"
+        "counting 8 bits for each byte of these characters, the figure is at most "
+        f"{score.most_bits_per_byte:.4f} bits per byte instead of {score.bits_per_byte:.4f}"
     )
 
 

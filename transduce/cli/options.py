@@ -90,8 +90,8 @@ def minutes_given(text: str) -> float:
 
 def add_budget(
     parser: Parser,
-    minutes: str = "wall-clock time of the run from start to model card, summed over all commands that resumed it; the model is "
-    "chosen for it",
+    minutes: str = "wall-clock time of the run from start to model card, in total over all commands that resumed it; a model that "
+    "fits this time is chosen",
 ) -> None:
     """How long to train."""
     budget = parser.add_argument_group(
@@ -166,7 +166,7 @@ def add_weights(parser: Parser, of: str = "weights of the run to use") -> None:
         "--weights",
         choices=["auto", "best", "last", "averaged"],
         default="auto",
-        help=f"{of} (default: auto, the better of best and averaged on the validation data)",
+        help=f"{of} (default: auto, whichever of best and averaged scored better in validation)",
     )
 
 

@@ -360,8 +360,8 @@ def _time_warnings(row: Row, choice: Choice, work: Work, asked: FitRequest, minu
         return []
     expected = "expect a weaker model" if epochs >= 1 else "less than one pass over the data, so expect poor output"
     return [
-        f"this machine can train about {rounded(epochs)} epochs in {_minutes(asked.minutes)}, and a model for this data keeps "
-        f"improving up to about {row.epochs:g}: {expected}. The recommended recipe ({best}) would take about "
+        f"this machine can train about {rounded(epochs)} epochs in {_minutes(asked.minutes)}; about {row.epochs:g} "
+        f"would be best for this data: {expected}. The recommended recipe ({best}) would take about "
         f"{_hours(minutes)} on this machine"
     ]
 

@@ -101,8 +101,7 @@ def _say_finished(folder: RunFolder, result: Result, reporter: Reporter) -> None
     )
     if size := freed_by_deleting(folder.checkpoints):
         reporter.say(
-            f"{folder.checkpoints} ({size / 1e6:,.1f} MB) is needed only to train this run further; "
-            "delete it to free the space"
+            f"you may delete {folder.checkpoints} ({size / 1e6:,.1f} MB): it is only needed to train this run further"
         )
 
 
