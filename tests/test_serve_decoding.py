@@ -17,6 +17,7 @@ import soundfile
 from transduce.audio.uploads import DAMAGED, UploadError, UploadLimits, decode
 from transduce.server import decoding
 from transduce.server.decoding import Decoder
+from transduce.server.decoding_process import address_space
 
 LIMITS = UploadLimits(10.0)
 
@@ -127,3 +128,32 @@ print(json.dumps(found))
     assert {found[name] for name in ("read", "write", "connect")} == {"Too many open files"}
     if found["address space"]:
         assert found["memory"] == "refused"
+
+
+def test_a_recording_may_be_much_larger_than_the_one_before(
+    decoder: Decoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = (
+        "from transduce.server import decoding_process\ndecoding_process.SLACK_BYTES = 1 << 25\ndecoding_process.main()"
+    )
+    (tmp_path / "program.py").write_text(program)
+    monkeypatch.setattr(decoding, "PROGRAM", tmp_path / "program.py")
+    size = 1 << 26
+    large = WAV[:12] + b"junk" + size.to_bytes(4, "little") + bytes(size) + WAV[12:]
+    assert decoder(WAV).rate == 16_000
+    assert decoder(large).rate == 16_000
+
+
+def test_the_limit_on_memory_stays_within_that_of_the_server() -> None:
+    if not address_space():  # the system does not say, so no limit is set
+        return
+    program = """
+import resource
+from transduce.server.decoding_process import limit_memory
+resource.setrlimit(resource.RLIMIT_AS, (1 << 34, 1 << 34))
+for most in (1 << 33, 1 << 35):
+    limit_memory(most)
+    print(resource.getrlimit(resource.RLIMIT_AS)[0])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert [int(line) for line in done.stdout.split()] == [1 << 33, 1 << 34]

@@ -26,11 +26,11 @@ def main() -> None:
     decode_silence()  # so that everything is loaded that needs to open a file
     used = address_space()
     confine()
-    while size := sys.stdin.buffer.read(8):
-        content = sys.stdin.buffer.read(int.from_bytes(size, "big"))
-        if used:
-            limit_memory(used + SLACK_BYTES + 2 * len(content) + round(8 * limits.seconds * RATES[1]))
-        answer(content, limits)
+    while header := sys.stdin.buffer.read(8):
+        size = int.from_bytes(header, "big")
+        if used:  # before the recording is read: it may be larger than the one that the last limit was for
+            limit_memory(used + SLACK_BYTES + 2 * size + round(8 * limits.seconds * RATES[1]))
+        answer(sys.stdin.buffer.read(size), limits)
 
 
 def decode_silence() -> None:
@@ -53,7 +53,10 @@ def confine() -> None:
 
 
 def limit_memory(most: int) -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (most, resource.RLIM_INFINITY))
+    """Allow so many bytes of addresses, or as many as the limit allows that the server was started with (`ulimit -v`)."""
+    _, highest = resource.getrlimit(resource.RLIMIT_AS)
+    allowed = most if highest == resource.RLIM_INFINITY else min(most, highest)
+    resource.setrlimit(resource.RLIMIT_AS, (allowed, highest))
 
 
 def answer(content: bytes, limits: UploadLimits) -> None:
