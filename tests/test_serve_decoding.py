@@ -16,7 +16,7 @@ import soundfile
 
 from transduce.audio.uploads import DAMAGED, UploadError, UploadLimits, decode
 from transduce.server import decoding
-from transduce.server.decoding import Decoder
+from transduce.server.decoding import Decoder, DecoderNotStarted
 from transduce.server.decoding_process import address_space
 
 LIMITS = UploadLimits(10.0)
@@ -87,12 +87,29 @@ def test_a_process_that_fails_costs_its_own_recording_only(
     program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     decoder = Decoder(LIMITS, timeout_s=1.0)
-    (tmp_path / "program.py").write_text(f"import sys\n{program}\nsys.stdout.flush()\nsys.stdin.buffer.read()\n")
+    (tmp_path / "program.py").write_text(
+        f"import sys\nprint('ready', flush=True)\n{program}\nsys.stdout.flush()\nsys.stdin.buffer.read()\n"
+    )
     with monkeypatch.context() as faulty:
         faulty.setattr(decoding, "PROGRAM", tmp_path / "program.py")
         with pytest.raises(UploadError) as refused:
             decoder(WAV)
     assert (refused.value.reason, refused.value.problem) == ("broken", DAMAGED)
+    decoder.timeout_s = 60.0
+    assert decoder(WAV).rate == 16_000
+    decoder.close()
+
+
+@pytest.mark.parametrize("program", ["raise ImportError", "print('{}')", "import time; time.sleep(600)"])
+def test_no_recording_is_blamed_for_a_process_that_does_not_start(
+    program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoder = Decoder(LIMITS, timeout_s=1.0)
+    (tmp_path / "program.py").write_text(program)
+    with monkeypatch.context() as faulty:
+        faulty.setattr(decoding, "PROGRAM", tmp_path / "program.py")
+        with pytest.raises(DecoderNotStarted):
+            decoder(WAV)
     decoder.timeout_s = 60.0
     assert decoder(WAV).rate == 16_000
     decoder.close()

@@ -6,18 +6,24 @@ import subprocess
 import sys
 import threading
 import weakref
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
 from transduce.audio.uploads import DAMAGED, RATES, Sound, UploadError, UploadLimits
+from transduce.server.decoding_process import READY
 
 PROGRAM = Path(__file__).with_name("decoding_process.py")
 LONGEST_LINE = 1_000
 KEPT = ("PATH", "LD_LIBRARY_PATH")  # variables of the environment; others may be secrets
 REASONS = ("type", "too long", "too short", "empty", "broken")
+
+
+class DecoderNotStarted(Exception):
+    """The process ended before it could decode anything, which is the fault of this machine and of no recording."""
 
 
 class Decoder:
@@ -32,15 +38,12 @@ class Decoder:
         """The sound of a recording, or an `UploadError`."""
         with self._lock:
             process = self._running()
-            stop = threading.Timer(self.timeout_s, process.kill)
-            stop.start()
             try:
-                return process.decode(recording)
+                with self._killed_in_time(process):
+                    return process.decode(recording)
             except (OSError, EOFError, ValueError, RecursionError):  # it crashed, took too long or wrote nonsense
                 self._end()
                 raise UploadError("broken", DAMAGED) from None
-            finally:
-                stop.cancel()
 
     def close(self) -> None:
         with self._lock:
@@ -49,8 +52,27 @@ class Decoder:
     def _running(self) -> "DecodingProcess":
         if self._process and not self._process.is_alive:
             self._end()
-        self._process = self._process or DecodingProcess(self.limits)
+        self._process = self._process or self._started()
         return self._process
+
+    def _started(self) -> "DecodingProcess":
+        process = DecodingProcess(self.limits)
+        with self._killed_in_time(process):
+            is_ready = process.is_ready()
+        if not is_ready:
+            process.end()
+            raise DecoderNotStarted
+        return process
+
+    @contextmanager
+    def _killed_in_time(self, process: "DecodingProcess") -> Iterator[None]:
+        """Inside this context, the process is killed when it has taken too long."""
+        stop = threading.Timer(self.timeout_s, process.kill)
+        stop.start()
+        try:
+            yield
+        finally:
+            stop.cancel()
 
     def _end(self) -> None:
         if self._process:
@@ -76,6 +98,10 @@ class DecodingProcess:
     @property
     def is_alive(self) -> bool:
         return self._process.poll() is None
+
+    def is_ready(self) -> bool:
+        """Whether it can decode, as soon as that is known."""
+        return _open(self._process.stdout).readline(LONGEST_LINE) == READY
 
     def decode(self, recording: bytes) -> Sound:
         self._send(recording)

@@ -1,8 +1,8 @@
 """The program of the decoding process: a recording in, its samples out, until standard input ends.
 
-A recording arrives as its size in eight bytes, and its bytes. The answer is a line of JSON, either `{"samples": n, "rate": r}`, which n
-floats follow, or `{"reason": ..., "problem": ...}`. Before the first recording, the process gives up what decoding does not need:
-it can open no file and no connection, and its memory is limited. `transduce/server/decoding.py` starts it.
+First, the process gives up what decoding does not need, so that it can open no file and no connection, and writes the line `ready`. A
+recording arrives as its size in eight bytes, and its bytes. The answer is a line of JSON, either `{"samples": n, "rate": r}`, which n
+floats follow, or `{"reason": ..., "problem": ...}`. Memory is limited for each recording. `transduce/server/decoding.py` starts it.
 """
 
 import json
@@ -18,6 +18,7 @@ import numpy as np
 from transduce.audio.soundfiles import soundfile
 from transduce.audio.uploads import RATES, Sound, UploadError, UploadLimits, decode
 
+READY = b"ready\n"
 SLACK_BYTES = 1 << 28  # for what libsndfile needs besides the recording and its samples
 
 
@@ -26,6 +27,7 @@ def main() -> None:
     decode_silence()  # so that everything is loaded that needs to open a file
     used = address_space()
     confine()
+    send(READY)
     while header := sys.stdin.buffer.read(8):
         size = int.from_bytes(header, "big")
         if used:  # before the recording is read: it may be larger than the one that the last limit was for
@@ -63,19 +65,22 @@ def answer(content: bytes, limits: UploadLimits) -> None:
     try:
         sound = decode(content, limits)
     except UploadError as error:
-        write({"reason": error.reason, "problem": error.problem})
+        send(as_line({"reason": error.reason, "problem": error.problem}))
     else:
-        write_sound(sound)
+        send_sound(sound)
 
 
-def write_sound(sound: Sound) -> None:
-    write({"samples": len(sound.samples), "rate": sound.rate})
-    sys.stdout.buffer.write(sound.samples.data.cast("B"))
-    sys.stdout.buffer.flush()
+def send_sound(sound: Sound) -> None:
+    send(as_line({"samples": len(sound.samples), "rate": sound.rate}))
+    send(sound.samples.data.cast("B"))
 
 
-def write(line: dict[str, Any]) -> None:
-    sys.stdout.buffer.write(json.dumps(line).encode() + b"\n")
+def as_line(value: dict[str, Any]) -> bytes:
+    return json.dumps(value).encode() + b"\n"
+
+
+def send(content: bytes | memoryview) -> None:
+    sys.stdout.buffer.write(content)
     sys.stdout.buffer.flush()
 
 
