@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -63,6 +64,12 @@ def test_a_process_that_has_ended_is_replaced(decoder: Decoder) -> None:
     first._process.wait()
     assert decoder(WAV).rate == 16_000
     assert decoder._running() is not first
+
+
+def test_the_process_finds_modules_where_this_one_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", ["", "/elsewhere"])  # "" is the working directory, as in `python -c` and notebooks
+    assert decoding._environment()["PYTHONPATH"].split(os.pathsep) == [str(Path.cwd()), "/elsewhere"]
 
 
 # Programs that answer as a process might that a recording has crashed or taken over.

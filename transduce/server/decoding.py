@@ -151,7 +151,8 @@ def _refusal(answer: dict[str, Any]) -> UploadError:
 
 def _environment() -> dict[str, str]:
     kept = {name: os.environ[name] for name in KEPT if name in os.environ}
-    return kept | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OPENBLAS_NUM_THREADS": "1"}
+    path = os.pathsep.join(map(os.path.abspath, sys.path))  # the empty path is the working directory
+    return kept | {"PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"}
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
