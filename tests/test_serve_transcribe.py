@@ -8,7 +8,7 @@ import re
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -25,13 +25,15 @@ from serving import Client, make_service, refused, run
 from transduce.audio.features import RATE
 from transduce.audio.files import read_samples
 from transduce.audio.recording import Recording
-from transduce.audio.uploads import UploadError, UploadLimits, decode, type_of
+from transduce.audio.uploads import Sound, UploadError, UploadLimits, decode, type_of
 from transduce.errors import SettingError
 from transduce.server.app import make_app
+from transduce.server.decoding import Decoder
 from transduce.server.keys import add_key
 from transduce.server.service import Service
 from transduce.server.settings import ServerSettings
 from transduce.server.transcript_answers import TranscribeAnswer, VerboseTranscriptionAnswer
+from transduce.server.transcription import DecodingWork
 from transduce.translator import Translation, Translator
 from transduce.translator.subtitles import srt, vtt
 from transduce.translator.transcription import RecordingPieces, Transcript
@@ -382,6 +384,21 @@ def test_hostile_recordings_are_refused_in_one_line(client: Client, content: byt
     assert re.search(reason, message), message
     assert "\n" not in message
     assert send(client, WAV).status_code == 200
+
+
+def test_a_refused_recording_costs_the_others_of_its_batch_nothing() -> None:
+    decoded: list[bytes] = []
+
+    def decoder(recording: bytes) -> Sound:
+        decoded.append(recording)
+        return decode(recording, LIMITS)
+
+    batch = [WAV, b"no recording", WAV]
+    first, refusal, last = DecodingWork(cast(Decoder, decoder), 0.0, 25.0)(batch)
+    assert isinstance(refusal, UploadError)
+    assert isinstance(first, RecordingPieces)
+    assert isinstance(last, RecordingPieces)
+    assert decoded == batch
 
 
 FORM = "multipart/form-data; boundary=b"

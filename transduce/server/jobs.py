@@ -28,7 +28,9 @@ class QueueWork(Protocol):
         """Work of the same kind takes about the same time for the same cost. There must be few kinds: each is remembered."""
         ...
 
-    def __call__(self, lines: list[Any], /) -> Sequence[Any]: ...
+    def __call__(self, lines: list[Any], /) -> Sequence[Any]:
+        """A result for each line; one that is an exception fails its own request."""
+        ...
 
 
 class QueueJob:

@@ -4,6 +4,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from transduce.audio.uploads import UploadError
 from transduce.server.specification import Specification, fingerprint
 from transduce.translator import LoadOptions, SearchRequest, Translation, Translator
 
@@ -69,11 +70,18 @@ class DecodingWork:
     def kind(self) -> tuple[object, ...]:
         return "decode", self.trim_quiet, self.piece_seconds
 
-    def __call__(self, recordings: list[bytes]) -> "list[RecordingPieces]":
+    def __call__(self, recordings: list[bytes]) -> "list[RecordingPieces | UploadError]":
+        return [self._decoded(one) for one in recordings]
+
+    def _decoded(self, recording: bytes) -> "RecordingPieces | UploadError":
+        """The pieces of a recording, or why it is refused: raised here, the error would let the whole batch be decoded again."""
         from transduce.translator.transcription import RecordingPieces
 
-        cut = self.trim_quiet, self.piece_seconds
-        return [RecordingPieces.of(self.decoder(one).resampled(), *cut) for one in recordings]
+        try:
+            samples = self.decoder(recording).resampled()
+        except UploadError as error:
+            return error
+        return RecordingPieces.of(samples, self.trim_quiet, self.piece_seconds)
 
 
 @dataclass(frozen=True)
