@@ -178,6 +178,12 @@ def test_pages_of_others_may_not_ask(client: Client, origin: str, status: int) -
     assert "access-control-allow-origin" not in answer.headers
 
 
+def test_pages_under_an_allowed_name_may_ask_behind_a_proxy_that_changes_the_host(service: Service) -> None:
+    service = Service(ServerSettings(allowed_hosts=("Mine.example",)), service.models, service.metrics)
+    answer = Client(service).get("/languages", headers={"host": "localhost", "origin": "https://mine.example"})
+    assert answer.status_code == 200
+
+
 def test_too_much_work_is_refused_before_it_is_read(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(type(service.queue), "is_full", True)
     answer = Client(service).post("/translate", {"q": "a", "source": "en", "target": "de"})

@@ -76,7 +76,8 @@ class Gate:
         self.app, self.settings, self.queue, self.metrics = app, settings, queue, metrics
         self.keys, self.uploads = keys or Keyring([]), uploads
         self._uploading = 0
-        self.hosts = {"localhost", settings.host, *(name.lower() for name in settings.allowed_hosts)}
+        self.allowed_hosts = {name.lower() for name in settings.allowed_hosts}
+        self.hosts = {"localhost", settings.host, *self.allowed_hosts}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -141,7 +142,7 @@ class Gate:
             return
         try:
             place = urlsplit(origin)
-            allowed = place.netloc == headers.get("host") or (place.hostname or "") in self.settings.allowed_hosts
+            allowed = place.netloc == headers.get("host") or (place.hostname or "") in self.allowed_hosts
         except ValueError:
             allowed = False
         if not allowed:
