@@ -354,6 +354,41 @@ def test_a_worker_that_cannot_load_its_model_ends_the_command(run: Path, tmp_pat
         local.run_processes(tmp_path / "out", 1, 1, [], schedule, progress)
 
 
+def test_no_process_is_left_of_a_worker_that_is_stopped_while_it_loads_its_model(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C in a notebook, or the fatal error of another worker."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(_: local.WorkerThread) -> subprocess.Popen[str]:
+        program = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+        started.append(subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+        return started[-1]
+
+    def answer(self: local.WorkerThread) -> dict[str, Any]:
+        while not self.stopping:
+            time.sleep(0.01)
+        assert self.process is not None
+        self.process.wait()
+        return {}
+
+    monkeypatch.setattr(local.WorkerThread, "_start", start)
+    monkeypatch.setattr(local.WorkerThread, "_answer", answer)  # notices the end after `stop` has returned
+    manifest = prepare(request(run, [write(tmp_path / "a", TEXTS)]), tmp_path / "out")
+    schedule = Schedule(BatchFolder(tmp_path / "out"), [0, 1])
+    worker = local.WorkerThread(tmp_path / "out", 1, "", schedule, Progress(manifest, [0, 1], set(), TORCH.say))
+    worker.start()
+    while worker.process is None:
+        time.sleep(0.01)
+    worker.stop()
+    worker.join(10.0)
+    running = [process for process in started if process.poll() is None]
+    for process in running:
+        process.kill()
+    assert not worker.is_alive()
+    assert not running
+
+
 def test_a_shard_survives_more_lost_workers_than_failures(tmp_path: Path) -> None:
     schedule = Schedule(BatchFolder(tmp_path), [4, 5])
     assert [schedule.take(), schedule.take(), schedule.take()] == [4, 5, None]

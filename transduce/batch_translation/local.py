@@ -101,6 +101,8 @@ class WorkerThread(threading.Thread):
             if self.process is not None:
                 _end(self.process)
             self.process = self._start()
+            if self.stopping:  # `stop` may have looked before this process was there
+                return False
             answer = self._answer()
             self.fatal = answer.get("fatal", "")
             if answer:
