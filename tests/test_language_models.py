@@ -504,6 +504,8 @@ def test_stop_and_the_number_of_tokens(model: LanguageModel) -> None:
     assert model.generation("g" * 2 * model.context, GenerationRequest()).cut == model.context + 1
     with pytest.raises(SettingError, match="an empty string would end every text"):
         GenerationRequest(stop=("a", ""))
+    with pytest.raises(SettingError, match=r"stop: give a list of strings, such as \['end'\]"):
+        model.generate("ga", stop="end")
     with pytest.raises(SettingError, match=r"n = 2: .*: set sampling=True"):
         model.generate("ga", n=2)
     for prompt in (None, b"ga"):

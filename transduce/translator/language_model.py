@@ -282,6 +282,10 @@ class LanguageModel:
         Example:
             >>> transduce.load_language_model("runs/shakespeare").generate("ROMEO:", sampling=True, n=3)
         """
+        if isinstance(stop, str):
+            raise SettingError(
+                f"stop: give a list of strings, such as [{stop!r}]: each character of a string would end the text"
+            )
         given = {
             "sampling": sampling, "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed, "n": n,
             "max_tokens": max_tokens, "stop": None if stop is None else tuple(stop),
