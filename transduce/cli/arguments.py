@@ -8,6 +8,7 @@ from typing import Any
 from transduce import api
 from transduce.errors import SettingError
 from transduce.translator import LoadOptions, SearchRequest, Translator, open_folder
+from transduce.translator.engine import SAMPLING_SETTINGS
 from transduce.translator.engines import say_to_stderr
 from transduce.translator.word_search import WordWeights, check_takes_words
 
@@ -96,14 +97,11 @@ def say_nothing(text: str) -> None:
     """Where messages go with --quiet."""
 
 
-SAMPLING = ("temperature", "top_k", "top_p", "seed")
-
-
 def check_sampling(options: Options) -> None:
     """Refuse options that would have no effect: those for sampling without --sample, and --beam with it."""
     if options.sample and getattr(options, "beam", None) is not None:
         raise SettingError("--beam has no effect with --sample: leave out one of them")
-    for name in SAMPLING:
+    for name in SAMPLING_SETTINGS:
         if not options.sample and getattr(options, name, None) is not None:
             raise SettingError(
                 f"--{name.replace('_', '-')} has no effect without --sample: add --sample, or leave it out"

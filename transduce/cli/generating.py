@@ -9,11 +9,12 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from transduce import api
-from transduce.cli.arguments import SAMPLING, Options, announce_progress, check_sampling, print_json
+from transduce.cli.arguments import Options, announce_progress, check_sampling, print_json
 from transduce.cli.line_display import measured_line, shown_progress
 from transduce.data import read_lines, without_pipes
 from transduce.errors import DataError, SettingError
 from transduce.translator import open_folder
+from transduce.translator.engine import SAMPLING_SETTINGS
 
 if TYPE_CHECKING:
     from transduce.translator.generation import GenerationRequest
@@ -69,7 +70,7 @@ def _request(options: Options) -> "GenerationRequest":
     check_sampling(options)
     if options.n > 1 and not options.sample:
         raise SettingError(f"--n {options.n}: without sampling all texts would be the same: add --sample")
-    given = {name: getattr(options, name) for name in SAMPLING}
+    given = {name: getattr(options, name) for name in SAMPLING_SETTINGS}
     return GenerationRequest(n=1).but(
         sampling=options.sample or None,
         **given,

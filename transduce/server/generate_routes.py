@@ -19,13 +19,13 @@ from transduce.server.events import DONE, Events, EventStream, event, with_error
 from transduce.server.generation import ServedLanguageModel
 from transduce.server.refusals import Refusal
 from transduce.server.service import Service
+from transduce.translator.engine import SAMPLING_SETTINGS
 
 if TYPE_CHECKING:
     from transduce.translator.generation import GeneratedText, Generation, GenerationRequest
 
 MOST_TEXTS = 16
 SEEDS = 2**63
-SAMPLING = ("temperature", "top_k", "top_p", "seed")
 
 Finish = Literal["stop", "length"]
 Stop = Annotated[str, Field(max_length=200)]  # an empty one is refused with the words of the command line
@@ -175,8 +175,8 @@ def generate_routes(service: Service) -> APIRouter:
 def _request(body: GenerateBody) -> "GenerationRequest":
     from transduce.translator.generation import GenerationRequest
 
-    given = {name: getattr(body, name) for name in SAMPLING}
-    for name in SAMPLING:
+    given = {name: getattr(body, name) for name in SAMPLING_SETTINGS}
+    for name in SAMPLING_SETTINGS:
         if not body.sampling and given[name] is not None:
             raise Refusal(f"{name} has no effect without sampling: add `sampling`, or leave it out")
     if body.n > 1 and not body.sampling:

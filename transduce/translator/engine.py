@@ -17,7 +17,7 @@ LIMITS = {
     "alpha": (0, 10),  # below 0, the empty output would always win
     "seed": (0, 2**63 - 1),
 }
-SAMPLING_SETTINGS = ("temperature", "top_k", "top_p", "seed")  # that a beam search does not read
+SAMPLING_SETTINGS = ("temperature", "top_k", "top_p", "seed")  # of a request; without sampling, they have no effect
 
 
 @dataclass(frozen=True, kw_only=True)
