@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 from transduce import api
+from transduce.api.options import reporter
 from transduce.errors import SettingError
 from transduce.translator import LoadOptions, SearchRequest, Translator, open_folder
 from transduce.translator.engine import SAMPLING_SETTINGS
@@ -34,8 +35,7 @@ def announce_progress(options: Options) -> None:
 def load_options(options: Options) -> LoadOptions:
     """How to load a model, for functions that load it themselves."""
     check_quantization(options)
-    say = say_nothing if is_quiet(options) else say_to_stderr
-    return LoadOptions(**_load_arguments(options), say=say)
+    return LoadOptions(**_load_arguments(options), say=reporter(is_quiet(options)))
 
 
 def _load_arguments(options: Options) -> dict[str, Any]:
@@ -91,10 +91,6 @@ def search_request(translator: Translator, options: Options) -> SearchRequest:
 def is_quiet(options: Options) -> bool:
     """Whether the command has an option --quiet, and it was given."""
     return bool(getattr(options, "quiet", False))
-
-
-def say_nothing(text: str) -> None:
-    """Where messages go with --quiet."""
 
 
 def check_sampling(options: Options) -> None:
