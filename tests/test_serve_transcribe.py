@@ -86,7 +86,7 @@ def test_a_recording_in_the_body_and_in_a_form_have_the_same_text(client: Client
     answer = TranscribeAnswer.model_validate_json(raw.content, strict=True)
     translator = service.models.speech("").translator
     heard = RecordingPieces.of(decode(WAV, LIMITS).resampled())
-    expected = heard.segments(translator.transcribe(heard.utterances, translator.request(log_probs="outputs")))
+    expected = heard.segments(translator.transcribe(heard.features, translator.request(log_probs="outputs")))
     assert answer.text == expected[0].text
     assert answer.segments[0].confidence == pytest.approx(expected[0].confidence)
     assert (answer.model, answer.seconds, len(answer.segments)) == ("talks", 1.0, 1)
@@ -106,7 +106,7 @@ def test_long_recordings_are_pieces_of_one_job(tmp_path: Path) -> None:
 
 def test_the_beam_is_the_one_that_was_requested(client: Client, service: Service) -> None:
     translator = service.models.speech("").translator
-    utterances = RecordingPieces.of(decode(WAV, LIMITS).resampled()).utterances
+    utterances = RecordingPieces.of(decode(WAV, LIMITS).resampled()).features
     for beam in (1, 4):
         found = client("POST", f"/v1/transcribe?model=talks&beam={beam}", content=WAV).json()["text"]
         assert found == translator.transcribe(utterances, translator.request(beam=beam))[0].outputs[0].text
@@ -165,7 +165,7 @@ def heard_with_words(service: Service) -> Transcript:
     """What `transduce transcribe` makes of the recording."""
     translator = service.models.speech("").translator
     heard = RecordingPieces.of(decode(WAV, LIMITS).resampled())
-    segments = heard.segments(translator.transcribe(heard.utterances, translator.request(log_probs="outputs")))
+    segments = heard.segments(translator.transcribe(heard.features, translator.request(log_probs="outputs")))
     found = [words_of(translator, *pair) for pair in heard.spoken(segments)]
     return Transcript("", heard.with_words(segments, found))
 

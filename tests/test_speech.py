@@ -343,7 +343,7 @@ def test_where_the_decoder_listens_is_drawn_over_time(corpus: Path, run: Path, t
 def test_what_is_heard_in_memory_is_what_is_read_from_a_file(corpus: Path, run: Path) -> None:
     translator, files = transduce.load(run, device="cpu"), [str(corpus / f"valid{number}.wav") for number in range(3)]
     recordings = [RecordingPieces.of(read_samples(Recording(file))) for file in files]
-    heard = translator.transcribe([utterance for one in recordings for utterance in one.utterances])
+    heard = translator.transcribe([features for one in recordings for features in one.features])
     read = list(translator.stream(files))
     assert [one.outputs[0].tokens for one in heard] == [one.outputs[0].tokens for one in read]
     assert [one.outputs[0].log_probability for one in heard] == [one.outputs[0].log_probability for one in read]
@@ -542,7 +542,7 @@ def test_quiet_ends_do_not_change_what_a_model_hears_in_training_and_transcripti
         for found in (
             features_at_speeds(Recording(file), (1.0,), trim_quiet=35.0)[0],
             features_of_source(file, 35.0),
-            pieces_of_it.utterances[0],
+            pieces_of_it.features[0],
         ):
             np.testing.assert_array_equal(found, expected)
 
@@ -705,7 +705,7 @@ def test_pieces_for_a_model_of_words_hold_one_word_each(noise: float) -> None:
     assert len(kept) == 10
     assert all(begin <= first and last <= end for (begin, end), (first, last) in zip(kept, words, strict=True))
     recording = RecordingPieces.of(sound, 35.0, 1.2)
-    assert recording.sounds == [pytest.approx(word, abs=0.011) for word in words]
+    assert [(one.begin, one.end) for one in recording.utterances] == [pytest.approx(word, abs=0.011) for word in words]
 
 
 def test_sound_without_pauses_is_not_taken_for_noise() -> None:

@@ -174,8 +174,9 @@ class Service:
                 f"the recording lasts {decoded.seconds:.1f} s; attention is shown for at most {most:g} s"
             )
         self.metrics.audio_seconds.labels(model.of.name).inc(decoded.seconds)
-        costs = [float(len(utterance)) for utterance in decoded.utterances]
-        found: list[Translation] = await self.queue.answer(TranscriptionWork(model, request), decoded.utterances, costs)
+        utterances = decoded.features
+        costs = [float(len(utterance)) for utterance in utterances]
+        found: list[Translation] = await self.queue.answer(TranscriptionWork(model, request), utterances, costs)
         segments = decoded.segments(found)
         if words:
             spoken = decoded.spoken(segments)
@@ -189,11 +190,12 @@ class Service:
         self, model: ServedSpeechModel, decoded: "RecordingPieces", segments: "list[Segment]"
     ) -> dict[int, dict[str, Any]]:
         """The attention of the decoder over time, for each segment that holds sound."""
-        numbers = [decoded.times.index(times) for times in decoded.audible]
-        pairs = [(utterance, segments[n].text) for n, utterance in zip(numbers, decoded.utterances, strict=True)]
-        found = await self.queue.answer(ListeningWork(model), pairs, [float(len(utterance)) for utterance, _ in pairs])
-        times = [{"begin": begin, "end": end} for begin, end in decoded.sounds]
-        return {n: time | one for n, time, one in zip(numbers, times, found, strict=True)}
+        pairs = [(one.features, segments[one.piece].text) for one in decoded.utterances]
+        found = await self.queue.answer(ListeningWork(model), pairs, [float(len(features)) for features, _ in pairs])
+        return {
+            one.piece: {"begin": one.begin, "end": one.end} | listened
+            for one, listened in zip(decoded.utterances, found, strict=True)
+        }
 
     async def _decode(self, recording: bytes, trim_quiet: float, piece_seconds: float) -> "RecordingPieces":
         if len(recording) > (most := self.settings.audio_bytes):

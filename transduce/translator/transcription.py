@@ -67,10 +67,20 @@ def transcribe(
 def _segments(translator: Translator, file: str, request: SearchRequest, words: bool) -> list[Segment]:
     data = translator.config.data
     recording = RecordingPieces.of(read_samples(Recording.parse(file)), data.trim_quiet, data.piece_seconds)
-    segments = recording.segments(translator.transcribe(recording.utterances, request))
+    segments = recording.segments(translator.transcribe(recording.features, request))
     if not words:
         return segments
     return recording.with_words(segments, [words_of(translator, *pair) for pair in recording.spoken(segments)])
+
+
+@dataclass(frozen=True)
+class Utterance:
+    """What a model reads of a piece that holds sound."""
+
+    piece: int  # its number among all pieces
+    begin: float  # seconds; later than that of the piece if quiet ends are removed
+    end: float
+    features: Features
 
 
 @dataclass(frozen=True)
@@ -79,34 +89,40 @@ class RecordingPieces:
 
     seconds: float
     times: list[Times]  # of all pieces
-    audible: list[Times]  # of the pieces that hold any sound
-    sounds: list[Times]  # of the same pieces, without the quiet at their ends if that is removed
-    utterances: list[Features]  # of these sounds
+    utterances: list[Utterance]  # of the pieces that hold any sound
 
     @staticmethod
     def of(samples: Tensor, trim_quiet: float = 0.0, longest_seconds: float = LONGEST_SECONDS) -> "RecordingPieces":
         """The pieces of samples at 16 kHz; `trim_quiet` and the length of a piece are settings of the model's data."""
         times = pieces(samples, longest_seconds)
         noise = noise_of(samples) if len(times) > 1 else 0.0
-        audible = [piece for piece in times if holds_sound(_part(samples, piece), noise)]
-        sounds = [_sound(samples, piece, trim_quiet, noise) for piece in audible]
-        utterances = [features_of(_part(samples, sound)) for sound in sounds]
-        return RecordingPieces(len(samples) / RATE, times, audible, sounds, utterances)
+        audible = [(number, piece) for number, piece in enumerate(times) if holds_sound(_part(samples, piece), noise)]
+        sounds = [(number, _sound(samples, piece, trim_quiet, noise)) for number, piece in audible]
+        utterances = [Utterance(number, *sound, features_of(_part(samples, sound))) for number, sound in sounds]
+        return RecordingPieces(len(samples) / RATE, times, utterances)
+
+    @property
+    def features(self) -> list[Features]:
+        """Those of the utterances."""
+        return [one.features for one in self.utterances]
 
     def segments(self, found: Sequence[Translation]) -> list[Segment]:
-        """All pieces with their texts; `found` are those of the pieces that hold sound."""
-        texts = dict(zip(self.audible, found, strict=True))
-        return [_segment(*piece, texts.get(piece)) for piece in self.times]
+        """All pieces with their texts; `found` are those of the utterances."""
+        texts = {one.piece: text for one, text in zip(self.utterances, found, strict=True)}
+        return [_segment(*times, texts.get(number)) for number, times in enumerate(self.times)]
 
     def spoken(self, segments: Sequence[Segment]) -> list[tuple[Features, str]]:
-        """The utterances that have a text, with their texts."""
-        features = dict(zip(self.audible, self.utterances, strict=True))
-        return [(features[one.begin, one.end], one.text) for one in segments if one.text]
+        """The features of the utterances that have a text, with their texts."""
+        return [(one.features, segments[one.piece].text) for one in self._spoken(segments)]
 
     def with_words(self, segments: Sequence[Segment], found: Iterable[Sequence[Word]]) -> list[Segment]:
         """The same segments with their words; `found` are those of what is `spoken`."""
-        words, sounds = iter(found), dict(zip(self.audible, self.sounds, strict=True))
-        return [_with_words(one, next(words), sounds[one.begin, one.end][0]) if one.text else one for one in segments]
+        spoken = zip(self._spoken(segments), found, strict=True)
+        timed = {one.piece: _with_words(segments[one.piece], words, one.begin) for one, words in spoken}
+        return [timed.get(number, segment) for number, segment in enumerate(segments)]
+
+    def _spoken(self, segments: Sequence[Segment]) -> list[Utterance]:
+        return [one for one in self.utterances if segments[one.piece].text]
 
 
 def _sound(samples: Tensor, piece: Times, trim_quiet: float, noise: float) -> Times:
