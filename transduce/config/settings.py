@@ -170,7 +170,7 @@ class DataConfig:
     trim_quiet: float = setting(
         0.0,
         "Speech: both ends of a recording are trimmed where they are this much quieter than its loud parts, in training and in "
-        "transcription.",
+        "transcription; chosen for short utterances.",
         unit="decibels",
         zero="no trimming",
         least=0,
@@ -179,7 +179,8 @@ class DataConfig:
     )
     piece_seconds: float = setting(
         25.0,
-        "Speech: longer recordings are transcribed in pieces of at most this length, which are cut where it is quietest.",
+        "Speech: longer recordings are transcribed in pieces of at most this length, cut where it is quietest; lowered if the "
+        "training recordings are shorter.",
         unit="seconds",
         least=1,
         most=1_000,
