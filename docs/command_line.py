@@ -55,10 +55,10 @@ def section(name: str, summary: str, parser: argparse.ArgumentParser) -> str:
 
 
 def usage(name: str, parser: argparse.ArgumentParser) -> str:
-    """The command with what it cannot do without."""
-    needed = [action for action in parser._actions if action.required]
-    options = [f"{action.option_strings[-1]} {value(action)}" for action in needed if action.option_strings]
-    return " ".join(["transduce", name, *(value(action) for action in needed if not action.option_strings), *options])
+    """The command with its arguments and the options that it needs."""
+    arguments = [value(action) for action in parser._actions if not action.option_strings]
+    options = [f"{a.option_strings[-1]} {value(a)}" for a in parser._actions if a.option_strings and a.required]
+    return " ".join(["transduce", name, *arguments, *options])
 
 
 def shown(group: argparse._ArgumentGroup) -> list[argparse.Action]:
@@ -70,7 +70,9 @@ def table(group: argparse._ArgumentGroup) -> str:
     title = group.title or "options"
     heading = "argument" if title.startswith("positional") else "option"
     rows = [f"| {names(action)} | {meaning(action)} |" for action in shown(group)]
-    opening = [f"\n**{title[0].upper() + title[1:]}**: {plain(group.description)}."] if group.description else []
+    name = f"**{title[0].upper() + title[1:]}**"
+    about = f": {plain(group.description)}." if group.description else ""
+    opening = [] if title == "options" or heading == "argument" else [f"\n{name}{about}"]
     return "\n".join([*opening, "", f"| {heading} | meaning |", "| --- | --- |", *rows])
 
 
@@ -86,7 +88,8 @@ def value(action: argparse.Action) -> str:
     words = action.metavar or ("{" + ",".join(action.choices) + "}" if action.choices else action.dest.upper())
     if isinstance(words, tuple):
         return " ".join(words)
-    return f"{words} ..." if action.nargs in ("+", "*") else f"[{words}]" if action.nargs == "?" else words
+    shapes = {"+": f"{words} ...", "*": f"[{words} ...]", "?": f"[{words}]"}
+    return shapes.get(str(action.nargs), words)
 
 
 def meaning(action: argparse.Action) -> str:

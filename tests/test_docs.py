@@ -22,9 +22,8 @@ finally:
     sys.path.pop(0)
 
 
-GUIDES = [
-    page for page in PAGES if page.parent.name == "how-to" or page.name in ("tutorial.md", "serving.md", "explorer.md")
-]
+OTHER_GUIDES = "tutorial.md", "speech-tutorial.md", "serving.md", "explorer.md"
+GUIDES = [page for page in PAGES if page.parent.name == "how-to" or page.name in OTHER_GUIDES]
 SETTINGS = {one.name for family in FAMILIES for one in all_settings(family)}
 
 
@@ -119,7 +118,7 @@ def test_commands_are_understood(page: Path) -> None:
         assert named <= SETTINGS, command
 
 
-FILES = {"npz", "de", "en", "safetensors"}  # endings of files whose names look like settings: train.de
+FILES = {"npz", "de", "en", "safetensors", "tsv"}  # endings of files whose names look like settings: train.de
 
 
 @pytest.mark.parametrize("page", GUIDES, ids=lambda path: str(path.relative_to(ROOT)))

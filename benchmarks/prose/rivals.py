@@ -74,7 +74,7 @@ def valid(system: str, factor: float) -> float:
 def little_data() -> Iterator[Statement]:
     best = sorted(NAMES, key=score)[-3:]
     leaders = {"convs2s", "window", BASELINE} == set(best) and score(best[-1]) - score(best[0]) < 1
-    yield says("three ways to read the source lead within a point of each other", leaders)
+    yield says("three systems have the best scores, within a point of each other", leaders)
     ahead, paired = score("convs2s") - score(BASELINE), significance()["multi30k"]["convs2s"]["difference"]
     first = [next(one["score"] for one in cells_of(name) if one["seed"] == 1) for name in ("convs2s", BASELINE)]
     yield says(

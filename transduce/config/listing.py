@@ -106,7 +106,7 @@ def listed(settings: list[Setting], width: int, family: str = "transformer") -> 
     for section, kind in (SECTIONS | {"model": FAMILIES[family]}).items():
         members = [one for one in settings if one.section == section]
         if members:
-            yield f"[{section}] {kind.__doc__}"
+            yield f"[{section}] {_about(kind)}"
         for one in members:
             star = " *" * (one.name in fitted_names(family) and one.name != "model.family")
             first = f"  {one.key} = {_default(one, family)}{star}".ljust(column + 2)
@@ -144,12 +144,17 @@ def markdown() -> str:
     """The page docs/settings.md."""
     parts = [INTRODUCTION]
     for section, kind in SECTIONS.items():
-        parts += [f"## {section}\n", f"{kind.__doc__}\n", *_table(find(section))]
+        parts += [f"## {section}\n", f"{_about(kind)}\n", *_table(find(section))]
     parts += ["## Other families of models\n", OTHER_FAMILIES]
     for family in [name for name in FAMILIES if name != "transformer"]:
-        parts += [f"### model.family={family}\n", f"{FAMILIES[family].__doc__}\n"]
+        parts += [f"### model.family={family}\n", f"{_about(FAMILIES[family])}\n"]
         parts += _table([one for one in of_family(family) if one.key != "family"], family)
     return "\n".join(parts)
+
+
+def _about(kind: type) -> str:
+    """The docstring of a class of settings, as one paragraph."""
+    return " ".join((kind.__doc__ or "").split())
 
 
 def _table(settings: list[Setting], family: str = "transformer") -> list[str]:

@@ -170,7 +170,7 @@ class DataConfig:
     trim_quiet: float = setting(
         0.0,
         "Speech: both ends of a recording are trimmed where they are this much quieter than its loud parts, in training and in "
-        "transcription.",
+        "transcription; chosen for short utterances.",
         unit="decibels",
         zero="no trimming",
         least=0,
@@ -179,7 +179,8 @@ class DataConfig:
     )
     piece_seconds: float = setting(
         25.0,
-        "Speech: longer recordings are transcribed in pieces of at most this length, which are cut where it is quietest.",
+        "Speech: longer recordings are transcribed in pieces of at most this length, cut where it is quietest; lowered if the "
+        "training recordings are shorter.",
         unit="seconds",
         least=1,
         most=1_000,
@@ -306,7 +307,7 @@ class TrainConfig:
     validate_every: int = setting(
         1_000,
         "Steps between validations.",
-        unit="steps", zero="planned by the clock with a budget in minutes, else 20 times in all",
+        unit="steps", zero="as time allows with a budget in minutes, else 20 times in all",
         least=0, most=10**9, resumable=True,
     )  # fmt: skip
     validate_lines: int = setting(
@@ -317,7 +318,7 @@ class TrainConfig:
     checkpoint_every: int = setting(
         1_000,
         "Steps between checkpoints.",
-        unit="steps", zero="planned by the clock with a budget in minutes, else 20 times in all",
+        unit="steps", zero="as time allows with a budget in minutes, else 20 times in all",
         least=0, most=10**9, resumable=True,
     )  # fmt: skip
     log_every: int = setting(50, "Steps between lines of the log.", unit="steps", least=1, most=10**9, resumable=True)
@@ -360,7 +361,7 @@ class TrainConfig:
     )
     patience: int = setting(
         0,
-        "Validations without a better score after which training stops.",
+        "Training stops after this many validations without a better score.",
         zero="training never stops early", least=0, most=1_000_000_000, resumable=True,
     )  # fmt: skip
     seed: int = setting(1, "Seed of everything random: weights, order of the data, dropout.", least=0, most=2**32 - 1)
@@ -382,7 +383,7 @@ class TrainConfig:
     threads: int = setting(0, "CPU threads.", zero="one per core", least=0, most=1_024, resumable=True)
     shards: int = setting(
         1,
-        "Parts that each step is cut into, a power of two. Up to so many processes under torchrun can share a step, and "
+        "Parts that each step is cut into, a power of two. Under torchrun, up to this many processes can share a step, and "
         "their number can change whenever the run is resumed: the weights stay the same, bit for bit.",
         least=1, most=1_024,
     )  # fmt: skip

@@ -115,8 +115,8 @@ class Choice(BaseModel):
     """A text of a completion."""
 
     index: int = Field(description="The number of the text, from 0.")
-    text: str = Field(description="The text; in a stream, what it grows by.")
-    finish_reason: Finish | None = Field(description="Why it ended; null in a stream while it goes on.")
+    text: str = Field(description="The text; in a stream, the part that is new.")
+    finish_reason: Finish | None = Field(description="Why the text ended; in a stream, null until it ends.")
     logprobs: None = Field(default=None, description="Always null.")
 
 

@@ -30,7 +30,7 @@ class ListeningAnswer(BaseModel):
     """The attention of the decoder over time, for each token of a segment."""
 
     begin: float = Field(
-        description="Where the first column begins, in seconds: models may leave out quiet at the ends."
+        description="Where the first column begins, in seconds; silence at the ends may have been trimmed."
     )
     end: float = Field(description="Where the last column ends.")
     tokens: list[str] = Field(description="The tokens of the text, ending in `</s>`.")

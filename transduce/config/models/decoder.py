@@ -19,7 +19,7 @@ class DecoderConfig(LayersConfig):
 
     context: int = setting(
         256,
-        "How many tokens before the next one the model sees at most. Longer documents are cut into windows of this length.",
+        "The model predicts a token from at most this many tokens before it. Longer documents are cut into windows of this length.",
         unit="tokens", least=2, most=1_000_000, inherited="always",
     )  # fmt: skip
 

@@ -33,7 +33,7 @@ class FeedForwardConfig(ModelConfig):
         "What the decoder knows of the source.",
         choices={
             "average": "the mean of its embeddings",
-            "separate": "each token through a hidden layer of its own, mixed by the decoder's attention only",
+            "separate": "each token passes through a hidden layer by itself; only the decoder's attention mixes tokens",
         },
         inherited="always",
     )

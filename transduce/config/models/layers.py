@@ -70,7 +70,7 @@ class LayersConfig(ModelConfig):
         inherited="always",
     )
     max_positions: int = setting(
-        1024, "Positions that can be learned; used by positions=learned only.",
+        1024, "How many positions are learned; used only with positions=learned.",
         unit="tokens", least=1, most=10_000_000, inherited="always",
     )  # fmt: skip
     activation: Literal["relu", "gelu", "swish", "swiglu"] = setting(

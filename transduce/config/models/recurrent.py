@@ -85,7 +85,7 @@ class RnnConfig(RecurrentConfig):
     )
     num_decoder_layers: int = _layers(
         2,
-        "Recurrent layers of the decoder. The first one reads target tokens, and later ones what was attended to as well.",
+        "Recurrent layers of the decoder. The first one reads target tokens; later ones also read the context.",
     )
     cell: Literal["gru", "lstm"] = setting("gru", "The recurrent unit.", choices=CELLS, inherited="always")
     attention: Literal["additive", "dot"] = setting(

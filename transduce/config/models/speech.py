@@ -48,7 +48,7 @@ class SpeechConfig(ModelConfig):
     )
     convolution: int = setting(
         15,
-        "Width of the convolution in each layer of the encoder, which then is a Conformer's (Gulati et al. 2020).",
+        "Width of the convolution in each layer of the encoder, which makes it a Conformer (Gulati et al. 2020).",
         unit="positions of 40 ms", zero="the layers of the paper", least=0, most=1_001, inherited="always",
     )  # fmt: skip
     ctc_weight: float = rate(
