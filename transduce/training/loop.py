@@ -124,8 +124,7 @@ class Trainer:
         if self._is_over() and self.checkpoints.is_complete(self.progress, self.clock.last_step):
             self.checkpoints.finish()
             self.reporter.say(
-                f"already finished at step {self.progress.step:,}; to train further, set a larger budget "
-                "(--steps, --epochs or --minutes)"
+                f"already finished at step {self.progress.step:,}; to train further, {self._to_train_further()}"
             )
             return
         self.logger = make_logger(self.checkpoints.folder, self.progress, self.reporter, self.processes)
@@ -161,6 +160,12 @@ class Trainer:
 
     def _is_over(self) -> bool:
         return self.clock.is_over or self._out_of_patience()
+
+    def _to_train_further(self) -> str:
+        """What has to change before a finished run trains further."""
+        changes = ["set a larger budget (--steps, --epochs or --minutes)"] * self.clock.is_over
+        changes += [f"set train.patience above {self.progress.waited}, or to 0"] * self._out_of_patience()
+        return " and ".join(changes)
 
     def _out_of_patience(self) -> bool:
         return 0 < self.config.patience <= self.progress.waited
