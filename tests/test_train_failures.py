@@ -136,6 +136,29 @@ def test_too_large_a_batch_is_one_line(
         run_training(tmp_path / "large", reversal)
 
 
+def test_a_file_name_that_no_setting_can_hold_is_refused_first(reversal: dict[str, str], tmp_path: Path) -> None:
+    """A name that is not UTF-8 cannot be written to config.toml: the model could not be loaded."""
+    named = Path(os.fsdecode(bytes(tmp_path / "bad") + b"\xff.tsv"))
+    named.write_bytes(Path(reversal["train"]).read_bytes())
+    with pytest.raises(
+        SettingError, match=r"data\.train = .*bad\\udcff\.tsv: not valid UTF-8: rename the file or folder$"
+    ):
+        run_training(tmp_path / "run", reversal | {"train": str(named)})
+    assert not (tmp_path / "run").exists()
+
+
+def test_nor_can_a_setting_hold_the_folder_of_a_file(
+    reversal: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Path(os.fsdecode(bytes(tmp_path / "folder") + b"\xff"))
+    folder.mkdir()
+    (folder / "train.tsv").write_bytes(Path(reversal["train"]).read_bytes())
+    monkeypatch.chdir(folder)
+    with pytest.raises(SettingError, match=r"data\.train = .*folder\\udcff/train\.tsv: not valid UTF-8"):
+        run_training(tmp_path / "run", reversal | {"train": "train.tsv"})
+    assert not (tmp_path / "run").exists()
+
+
 WITHOUT_TORCH = """
 import sys
 from transduce.cli.main import main
