@@ -204,6 +204,14 @@ def test_mistakes_are_refused_before_torch_is_imported(
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
 
 
+@pytest.mark.parametrize("processes", ["", "1", "auto"])
+def test_a_variable_that_counts_no_processes_is_no_mistake(
+    reversal: dict[str, str], tmp_path: Path, processes: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", processes)
+    refuse_early(tmp_path / "run", TrainingRequest(train=reversal["train"], valid=reversal["valid"]))
+
+
 def test_settings_that_suit_some_data_are_not_refused_early(tmp_path: Path) -> None:
     """Three heads suit the model for a quarter of a million pairs, and not that for twenty thousand."""
     (tmp_path / "a.tsv").write_text("a\tb\n")
