@@ -13,6 +13,7 @@ import pytest
 import torch
 from small_runs import _cache, command, reversal, run_training
 
+import transduce
 from transduce import checkpoint, tensor_file
 from transduce.checkpoint import RunFolder, read_tensors
 from transduce.cli import main
@@ -134,6 +135,23 @@ def test_too_large_a_batch_is_one_line(
         TrainingError, match=r"out of memory: the largest batch has \d+ positions\. .*positions_per_microbatch below"
     ):
         run_training(tmp_path / "large", reversal)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["train.shards=2", "model.norm_kind=batch"], "a model with running statistics cannot be trained with"),
+        (["train.layout=pages", "model.family=rnn"], "models of the family rnn need train.layout=padded"),
+    ],
+)
+def test_what_the_model_cannot_do_leaves_no_folder_behind(
+    reversal: dict[str, str], tmp_path: Path, settings: list[str], message: str
+) -> None:
+    """A folder that holds a run keeps its settings, so that the advised ones would be refused."""
+    files = {"train": reversal["train"], "valid": reversal["valid"], "quiet": True}
+    with pytest.raises(SettingError, match=message):
+        transduce.train(tmp_path / "run", settings=["train.steps=3", *settings], **files)  # type: ignore[arg-type]
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_file_name_that_no_setting_can_hold_is_refused_first(reversal: dict[str, str], tmp_path: Path) -> None:
