@@ -58,12 +58,12 @@ def train(
         from transduce.training.together import train_together
 
         result = train_together(folder, requested, reporter, begun, launch, run_training, inspect)
-        reporter = reporter if launch.number == 0 else SilentReporter()
     else:
         with alone_in(folder):
             prepared = prepare(folder, requested, reporter.say, begun, inspect, reporter.features)
             result = run_training(prepared, Alone(), reporter, 0)
-    _say_finished(folder, result, reporter)
+    if launch.number == 0:  # other machines need no run folder
+        _say_finished(folder, result, reporter)
     return result
 
 
