@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 from small_runs import (
     SMALL,
     _cache,
@@ -29,7 +30,7 @@ from transduce import checkpoint
 from transduce.checkpoint import RunFolder
 from transduce.cli import main
 from transduce.config import TrainConfig
-from transduce.errors import DataError, RunError
+from transduce.errors import DataError, RunError, TrainingError
 from transduce.training.loop import Trainer
 from transduce.training.progress import Progress, last_step
 from transduce.translator import read_config, write_config
@@ -166,6 +167,36 @@ def test_a_damaged_checkpoint_is_noticed(
     assert main(command(run, reversal)[3:]) == 0
     assert "trying the previous checkpoint" in capfd.readouterr().err
     assert final_weights(run) == final_weights(unthinned)
+
+
+def test_a_kill_while_a_checkpoint_is_replaced_loses_nothing(
+    finished: Path, reversal: dict[str, str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The only checkpoint had been renamed, and the new one was not in its place."""
+    run = tmp_path / "killed"
+    shutil.copytree(finished, run)
+    (path,) = (run / "checkpoints").iterdir()
+    path.rename(path.with_name(f".{path.name}.123.replaced"))
+    assert checkpoint.leftovers(RunFolder(run)) == []  # `transduce clean` deletes these
+    assert main([*command(run, reversal)[3:], "train.steps=25"]) == 0
+    assert "resuming at step 24" in capfd.readouterr().err
+
+
+def test_a_checkpoint_that_cannot_be_replaced_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, real = RunFolder(tmp_path), os.replace
+    old = checkpoint.Checkpoint({"x": torch.zeros(1)}, {}, {"step": 1})
+    path = checkpoint.save(folder, 1, old, {})
+
+    def fail(source: Path, target: Path) -> None:
+        if target == path and not str(source).endswith(".replaced"):
+            raise OSError(5, "Input/output error")
+        real(source, target)
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(TrainingError, match="Input/output error"):
+        checkpoint.save(folder, 1, checkpoint.Checkpoint({"x": torch.ones(1)}, {}, {"step": 1}), {})
+    assert checkpoint.restore(path).weights["x"].item() == 0
+    assert [one.name for one in folder.checkpoints.iterdir()] == [path.name]
 
 
 def test_a_longer_budget_goes_on(finished: Path, reversal: dict[str, str], tmp_path: Path) -> None:

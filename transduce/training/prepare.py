@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from transduce.checkpoint import RunFolder, steps_saved
+from transduce.checkpoint import RunFolder, put_back, steps_saved
 from transduce.config import Config, DataConfig, language_tag, notes_on_old_names
 from transduce.data import (
     Scan,
@@ -82,6 +82,7 @@ def prepare(
     watch: WatchFeatures = unwatched,
 ) -> Prepared:
     """Prepare a new run, or the existing one to resume, and write its first files into the folder."""
+    put_back(folder)
     prepared = prepare_data(folder, requested, say, begun, inspect, watch)
     write_run(folder, prepared.training_data, prepared.content)
     remember_run(cache_folder(prepared.training_data.config.data.cache), folder.path)
