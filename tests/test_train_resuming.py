@@ -31,6 +31,7 @@ from transduce.checkpoint import RunFolder
 from transduce.cli import main
 from transduce.config import TrainConfig
 from transduce.errors import DataError, RunError, TrainingError
+from transduce.training.checkpoint_manager import CheckpointManager
 from transduce.training.loop import Trainer
 from transduce.training.progress import Progress, last_step
 from transduce.translator import read_config, write_config
@@ -271,6 +272,32 @@ def test_sampled_segmentation_resumes_to_the_same(reversal: dict[str, str], tmp_
     assert main(["train", str(tmp_path / "here"), *options]) == 0
     subprocess.run([sys.executable, "-m", "transduce", "train", str(tmp_path / "there"), *options], check=True)
     assert final_weights(tmp_path / "here") == final_weights(tmp_path / "there")
+
+
+def test_sampled_segmentations_are_kept_as_long_as_a_checkpoint_needs_them(
+    reversal: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An epoch is a single step, so that eight of them lie between two checkpoints."""
+    run, cache = tmp_path / "run", tmp_path / "cache"
+    monkeypatch.setattr(CheckpointManager, "finish", lambda manager: None)
+    text = [
+        *SMALL,
+        "data.task=translation",
+        "data.subword_sampling=0.3",
+        "data.vocabulary_size=60",
+        "data.unknown=unk",
+        "train.tokens_per_batch=10000",
+        "train.checkpoint_every=8",
+        "train.average=0",
+        f"data.cache={cache}",
+    ]
+    options = ["--train", reversal["train"], "--valid", reversal["valid"], "--quiet", "--set", *text]
+    assert main(["train", str(run), *options]) == 0
+    before = final_hash(run)
+    assert sorted(int(path.name.rpartition("-")[2]) for path in cache.glob("sampled-*")) == list(range(16, 24))
+    shutil.rmtree(checkpoint.checkpoint_path(RunFolder(run), 24))
+    subprocess.run([sys.executable, "-m", "transduce", "train", str(run), *options], check=True)
+    assert final_hash(run) == before
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])

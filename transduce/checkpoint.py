@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 Tensors = dict[str, "Tensor"]
 Arrays = dict[str, NDArray[np.generic]]
 LARGEST_PROGRESS = 1_000_000  # bytes
+FULL_STATES = 2  # checkpoints of a run that training can resume from: if the newest is damaged, the one before it
 
 
 @dataclass(frozen=True)
@@ -341,7 +342,7 @@ def checkpoint_path(folder: RunFolder, step: int) -> Path:
     return folder.checkpoints / f"step-{step:08d}"
 
 
-def prune(folder: RunFolder, keep_weights: set[int], full_states: int = 2) -> None:
+def prune(folder: RunFolder, keep_weights: set[int], full_states: int = FULL_STATES) -> None:
     """Keep the newest checkpoints, and of older ones only the weights that averaging needs."""
     remove_leftovers(folder)
     for step in steps_saved(folder)[:-full_states]:
