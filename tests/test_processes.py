@@ -28,7 +28,7 @@ from transduce.config import build
 from transduce.device import Device
 from transduce.errors import SettingError, TrainingError
 from transduce.run_lock import alone_in
-from transduce.training import SilentReporter, TrainingRequest, layout, rendezvous
+from transduce.training import Result, SilentReporter, TrainingRequest, layout, rendezvous, train
 from transduce.training.joined import Joined
 from transduce.training.prepare import Prepared, prepare
 from transduce.training.processes import Alone
@@ -368,6 +368,17 @@ def test_a_process_knows_itself_by_its_environment(monkeypatch: pytest.MonkeyPat
     for name, value in {"RANK": "3", "MASTER_ADDR": "x", "MASTER_PORT": "1", "LOCAL_RANK": "1"}.items():
         monkeypatch.setenv(name, value)
     assert Launch.of_environment() == Launch(3, 4, 1, 1)
+
+
+def test_a_machine_without_the_run_folder_has_the_result_too(
+    pairs: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "x", "MASTER_PORT": "1"}.items():
+        monkeypatch.setenv(name, value)
+    result = Result("run", 9, 1.0, "best", "BLEU", 30.0, "", 30)
+    monkeypatch.setattr("transduce.training.together.train_together", lambda *_: result)
+    request = TrainingRequest(train=pairs["train"], valid=pairs["valid"], settings=SMALL)
+    assert train(tmp_path / "elsewhere", request) == result
 
 
 # --- how processes meet ----------------------------------------------------------------------------------------------

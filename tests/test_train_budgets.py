@@ -28,6 +28,18 @@ def test_early_stopping(reversal: dict[str, str], tmp_path: Path) -> None:
     assert result.steps < 60
 
 
+def test_a_run_without_patience_says_what_trains_it_further(
+    reversal: dict[str, str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A larger budget does not."""
+    settings = ["train.learning_rate=1e-9", "train.patience=2", "train.validate_every=2"]
+    steps = run_training(tmp_path / "early", reversal, *settings, "train.steps=30").steps
+    assert main([*command(tmp_path / "early", reversal)[3:], *settings, "train.steps=40"]) == 0
+    waited = f"already finished at step {steps}; to train further, set train.patience above 2, or to 0\n"
+    assert waited in capfd.readouterr().err
+    assert run_training(tmp_path / "early", reversal, *settings, "train.patience=0", "train.steps=32").steps == 32
+
+
 PLANNED = ("train.steps=0", "train.validate_every=0", "train.checkpoint_every=0", "train.average=2")
 
 

@@ -13,6 +13,7 @@ import pytest
 import torch
 from small_runs import _cache, command, reversal, run_training
 
+import transduce
 from transduce import checkpoint, tensor_file
 from transduce.checkpoint import RunFolder, read_tensors
 from transduce.cli import main
@@ -136,6 +137,46 @@ def test_too_large_a_batch_is_one_line(
         run_training(tmp_path / "large", reversal)
 
 
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["train.shards=2", "model.norm_kind=batch"], "a model with running statistics cannot be trained with"),
+        (["train.layout=pages", "model.family=rnn"], "models of the family rnn need train.layout=padded"),
+    ],
+)
+def test_what_the_model_cannot_do_leaves_no_folder_behind(
+    reversal: dict[str, str], tmp_path: Path, settings: list[str], message: str
+) -> None:
+    """A folder that holds a run keeps its settings, so that the advised ones would be refused."""
+    files = {"train": reversal["train"], "valid": reversal["valid"], "quiet": True}
+    with pytest.raises(SettingError, match=message):
+        transduce.train(tmp_path / "run", settings=["train.steps=3", *settings], **files)  # type: ignore[arg-type]
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_file_name_that_no_setting_can_hold_is_refused_first(reversal: dict[str, str], tmp_path: Path) -> None:
+    """A name that is not UTF-8 cannot be written to config.toml: the model could not be loaded."""
+    named = Path(os.fsdecode(bytes(tmp_path / "bad") + b"\xff.tsv"))
+    named.write_bytes(Path(reversal["train"]).read_bytes())
+    with pytest.raises(
+        SettingError, match=r"data\.train = .*bad\\udcff\.tsv: not valid UTF-8: rename the file or folder$"
+    ):
+        run_training(tmp_path / "run", reversal | {"train": str(named)})
+    assert not (tmp_path / "run").exists()
+
+
+def test_nor_can_a_setting_hold_the_folder_of_a_file(
+    reversal: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Path(os.fsdecode(bytes(tmp_path / "folder") + b"\xff"))
+    folder.mkdir()
+    (folder / "train.tsv").write_bytes(Path(reversal["train"]).read_bytes())
+    monkeypatch.chdir(folder)
+    with pytest.raises(SettingError, match=r"data\.train = .*folder\\udcff/train\.tsv: not valid UTF-8"):
+        run_training(tmp_path / "run", reversal | {"train": "train.tsv"})
+    assert not (tmp_path / "run").exists()
+
+
 WITHOUT_TORCH = """
 import sys
 from transduce.cli.main import main
@@ -179,6 +220,14 @@ def test_mistakes_are_refused_before_torch_is_imported(
     done = subprocess.run(command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": root}, capture_output=True, text=True)
     assert message in done.stderr
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+
+
+@pytest.mark.parametrize("processes", ["", "1", "auto"])
+def test_a_variable_that_counts_no_processes_is_no_mistake(
+    reversal: dict[str, str], tmp_path: Path, processes: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", processes)
+    refuse_early(tmp_path / "run", TrainingRequest(train=reversal["train"], valid=reversal["valid"]))
 
 
 def test_settings_that_suit_some_data_are_not_refused_early(tmp_path: Path) -> None:

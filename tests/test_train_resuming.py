@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 from small_runs import (
     SMALL,
     _cache,
@@ -29,7 +30,8 @@ from transduce import checkpoint
 from transduce.checkpoint import RunFolder
 from transduce.cli import main
 from transduce.config import TrainConfig
-from transduce.errors import DataError, RunError
+from transduce.errors import DataError, RunError, TrainingError
+from transduce.training.checkpoint_manager import CheckpointManager
 from transduce.training.loop import Trainer
 from transduce.training.progress import Progress, last_step
 from transduce.translator import read_config, write_config
@@ -168,6 +170,36 @@ def test_a_damaged_checkpoint_is_noticed(
     assert final_weights(run) == final_weights(unthinned)
 
 
+def test_a_kill_while_a_checkpoint_is_replaced_loses_nothing(
+    finished: Path, reversal: dict[str, str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The only checkpoint had been renamed, and the new one was not in its place."""
+    run = tmp_path / "killed"
+    shutil.copytree(finished, run)
+    (path,) = (run / "checkpoints").iterdir()
+    path.rename(path.with_name(f".{path.name}.123.replaced"))
+    assert checkpoint.leftovers(RunFolder(run)) == []  # `transduce clean` deletes these
+    assert main([*command(run, reversal)[3:], "train.steps=25"]) == 0
+    assert "resuming at step 24" in capfd.readouterr().err
+
+
+def test_a_checkpoint_that_cannot_be_replaced_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, real = RunFolder(tmp_path), os.replace
+    old = checkpoint.Checkpoint({"x": torch.zeros(1)}, {}, {"step": 1})
+    path = checkpoint.save(folder, 1, old, {})
+
+    def fail(source: Path, target: Path) -> None:
+        if target == path and not str(source).endswith(".replaced"):
+            raise OSError(5, "Input/output error")
+        real(source, target)
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(TrainingError, match="Input/output error"):
+        checkpoint.save(folder, 1, checkpoint.Checkpoint({"x": torch.ones(1)}, {}, {"step": 1}), {})
+    assert checkpoint.restore(path).weights["x"].item() == 0
+    assert [one.name for one in folder.checkpoints.iterdir()] == [path.name]
+
+
 def test_a_longer_budget_goes_on(finished: Path, reversal: dict[str, str], tmp_path: Path) -> None:
     run = tmp_path / "longer"
     shutil.copytree(finished, run)
@@ -240,6 +272,32 @@ def test_sampled_segmentation_resumes_to_the_same(reversal: dict[str, str], tmp_
     assert main(["train", str(tmp_path / "here"), *options]) == 0
     subprocess.run([sys.executable, "-m", "transduce", "train", str(tmp_path / "there"), *options], check=True)
     assert final_weights(tmp_path / "here") == final_weights(tmp_path / "there")
+
+
+def test_sampled_segmentations_are_kept_as_long_as_a_checkpoint_needs_them(
+    reversal: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An epoch is a single step, so that eight of them lie between two checkpoints."""
+    run, cache = tmp_path / "run", tmp_path / "cache"
+    monkeypatch.setattr(CheckpointManager, "finish", lambda manager: None)
+    text = [
+        *SMALL,
+        "data.task=translation",
+        "data.subword_sampling=0.3",
+        "data.vocabulary_size=60",
+        "data.unknown=unk",
+        "train.tokens_per_batch=10000",
+        "train.checkpoint_every=8",
+        "train.average=0",
+        f"data.cache={cache}",
+    ]
+    options = ["--train", reversal["train"], "--valid", reversal["valid"], "--quiet", "--set", *text]
+    assert main(["train", str(run), *options]) == 0
+    before = final_hash(run)
+    assert sorted(int(path.name.rpartition("-")[2]) for path in cache.glob("sampled-*")) == list(range(16, 24))
+    shutil.rmtree(checkpoint.checkpoint_path(RunFolder(run), 24))
+    subprocess.run([sys.executable, "-m", "transduce", "train", str(run), *options], check=True)
+    assert final_hash(run) == before
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])

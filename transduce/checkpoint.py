@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 Tensors = dict[str, "Tensor"]
 Arrays = dict[str, NDArray[np.generic]]
 LARGEST_PROGRESS = 1_000_000  # bytes
+FULL_STATES = 2  # checkpoints of a run that training can resume from: if the newest is damaged, the one before it
 
 
 @dataclass(frozen=True)
@@ -280,12 +281,14 @@ def disk_errors(path: Path) -> AbstractContextManager[None]:
 
 # --- checkpoints -----------------------------------------------------------------------------------------------
 
+_REPLACED = ".replaced"  # ends the name of a checkpoint while another one takes its place
+
 
 def save(folder: RunFolder, step: int, checkpoint: Checkpoint, about: Mapping[str, str]) -> Path:
     """Write the checkpoint of a step; its folder appears complete or not at all."""
-    path = folder.checkpoints / f"step-{step:08d}"
-    temporary = folder.checkpoints / f".step-{step:08d}.{os.getpid()}"
-    replaced = folder.checkpoints / f".step-{step:08d}.{os.getpid()}.replaced"
+    path = checkpoint_path(folder, step)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    replaced = path.with_name(f"{temporary.name}{_REPLACED}")
     try:
         with disk_errors(path):
             temporary.mkdir(parents=True, exist_ok=True)
@@ -297,9 +300,22 @@ def save(folder: RunFolder, step: int, checkpoint: Checkpoint, about: Mapping[st
             os.replace(temporary, path)
             files.synchronize(folder.checkpoints)
     finally:
+        put_back(folder)
         shutil.rmtree(temporary, ignore_errors=True)
         shutil.rmtree(replaced, ignore_errors=True)
     return path
+
+
+def put_back(folder: RunFolder) -> None:
+    """Restore the old checkpoint if a process was killed after it renamed it and before the new one had its name."""
+    for replaced, path in _half_replaced(folder):
+        os.replace(replaced, path)
+
+
+def _half_replaced(folder: RunFolder) -> list[tuple[Path, Path]]:
+    """Such checkpoints: their paths now, and the paths that they had."""
+    renamed = [(one, one.with_name(one.name.split(".")[1])) for one in folder.checkpoints.glob(f".step-*{_REPLACED}")]
+    return [(replaced, path) for replaced, path in renamed if not path.exists()]
 
 
 def restore(path: Path) -> Checkpoint:
@@ -326,7 +342,7 @@ def checkpoint_path(folder: RunFolder, step: int) -> Path:
     return folder.checkpoints / f"step-{step:08d}"
 
 
-def prune(folder: RunFolder, keep_weights: set[int], full_states: int = 2) -> None:
+def prune(folder: RunFolder, keep_weights: set[int], full_states: int = FULL_STATES) -> None:
     """Keep the newest checkpoints, and of older ones only the weights that averaging needs."""
     remove_leftovers(folder)
     for step in steps_saved(folder)[:-full_states]:
@@ -344,8 +360,10 @@ def remove(folder: RunFolder, step: int) -> None:
 
 
 def leftovers(folder: RunFolder) -> list[Path]:
-    """What a process that was killed while it wrote or deleted weights has left behind."""
-    return [*folder.checkpoints.glob(".step-*"), *folder.path.glob(".*.safetensors.*")]
+    """What a process that was killed while it wrote or deleted weights has left behind, except what `put_back` needs."""
+    needed = [replaced for replaced, _ in _half_replaced(folder)]
+    found = [*folder.checkpoints.glob(".step-*"), *folder.path.glob(".*.safetensors.*")]
+    return [path for path in found if path not in needed]
 
 
 def remove_leftovers(folder: RunFolder) -> None:

@@ -85,10 +85,11 @@ class Setting:
         return "a list of texts" if get_origin(self.kind) is tuple else KINDS[self.kind]
 
     def refusal(self, value: Any) -> str:
-        """Why this value is outside the bounds, or nothing."""
+        """Why this value is outside the bounds, or cannot be written to a file; or nothing."""
         about = self.about
         if self.kind not in (int, float):
-            return ""
+            texts = value if isinstance(value, tuple) else [value]
+            return next(filter(None, map(self._not_unicode, texts)), "")
         if about.below is not None and not (about.least or 0) <= value < about.below:
             return f"{self.name} = {value}: must be at least {about.least or 0:g} and below {about.below:g}"
         if not math.isfinite(value):
@@ -99,6 +100,11 @@ class Setting:
         if about.most is not None and value > about.most:
             return f"{self.name} = {value}: must be at most {about.most:,}"
         return ""
+
+    def _not_unicode(self, value: Any) -> str:
+        """In Python's texts, surrogates stand for the bytes of a file name that is not UTF-8."""
+        shown = str(value).encode(errors="backslashreplace").decode()
+        return "" if shown == str(value) else f"{self.name} = {shown}: not valid UTF-8: rename the file or folder"
 
 
 def settings_of(section: str, kind: type) -> Iterator[Setting]:

@@ -30,7 +30,7 @@ from transduce.files import write_durably
 from transduce.text import UNKNOWN, Vocabularies
 
 FORMAT = 2  # since 2, a store says how many pairs of each group were kept
-KEPT_EPOCHS = 3  # whose sampled segmentations are kept: a checkpoint is never older
+MOST_EPOCHS = 200  # whose sampled segmentations are kept, even if the checkpoints of a run are further apart
 
 STORE, SAMPLED = "store-", "sampled-"  # how the names of entries of the cache begin
 _META = "meta.json"
@@ -168,6 +168,7 @@ class Store:
         self._target = Ragged(path, "target", meta["target_type"])
         self.source_lengths: NDArray[np.int32] = self._source.lengths
         self.target_lengths: NDArray[np.int32] = self._target.lengths
+        self._sampled: dict[int, Path] = {}  # the entries of the cache that `resampled` has opened, by epoch
 
     def __len__(self) -> int:
         return len(self._source)
@@ -203,7 +204,7 @@ class Store:
         """The same pairs in another random segmentation, one for each (seed, epoch).
 
         The segmentation is kept in the cache so that a resumed run uses the same one: sentencepiece repeats its random
-        numbers from a seed within a process, but not in another process. Entries of earlier epochs are removed.
+        numbers from a seed within a process, but not in another process.
         """
         assert self.rules.keep_text, "a store built with data.subword_sampling = 0 has no text"
         resample = partial(self._resampled_block, vocabularies, rate, seed, epoch)
@@ -212,11 +213,17 @@ class Store:
             blocks, rules = in_parallel(resample, self._stretches()), replace(self.rules, keep_text=False)
             _write(blocks, vocabularies, rules, len(self.groups), path)
 
-        def name(of_epoch: int) -> str:
-            return f"{sampled_name(self.path.name, rate, seed)}{of_epoch}"
+        name = f"{sampled_name(self.path.name, rate, seed)}{epoch}"
+        self._sampled[epoch] = cache.open_or_write(self.path.parent, name, build, cache.to_stderr)
+        self.forget_sampled(before=epoch - MOST_EPOCHS + 1)
+        return Store(self._sampled[epoch])
 
-        shutil.rmtree(self.path.parent / name(epoch - KEPT_EPOCHS), ignore_errors=True)
-        return Store(cache.open_or_write(self.path.parent, name(epoch), build, cache.to_stderr))
+    def forget_sampled(self, before: int) -> None:
+        """Remove the segmentations of epochs before this one, when no checkpoint can resume there."""
+        for epoch, entry in list(self._sampled.items()):  # a thread may be sampling the next epoch
+            if epoch < before:
+                shutil.rmtree(entry, ignore_errors=True)
+                self._sampled.pop(epoch, None)
 
     def _stretches(self) -> "Iterator[_Stretch]":
         group_begin = 0

@@ -19,6 +19,7 @@ from transduce.config import (
     all_settings,
     assemble,
     build,
+    check_ranges,
     differences,
     fit,
     fit_text,
@@ -105,6 +106,7 @@ def settings_of_new(
     taken = _taken_from(start, requested, fitted.layer) if start else of_vocabulary
     alone = with_absolute_paths(assemble(fitted.layer, taken, {"data": asked["data"]}))
     config = with_absolute_paths(build(fitted.layer, taken, *requested.layers, {"data": found}))
+    check_ranges(config)  # again: absolute paths have names that nobody gave
     refuse_unsupported(config)
     overridden = list(_overridden(alone, config, requested, found))
     for line in _chosen(fitted, config, overridden) if start is None else overridden:

@@ -12,6 +12,7 @@ from transduce.checkpoint import RunFolder
 from transduce.config import Config, Counts, FitRequest, Layers, SideCounts, build, fit, fit_text, merge
 from transduce.data import groups_from_setting
 from transduce.errors import RunError, SettingError, UnreadableFile
+from transduce.training.rendezvous import started_together
 from transduce.training.request import RequestedSettings, TrainingRequest, requested_settings
 
 # Data of every kind that recipes differ for: words, letters and sounds, by the number of pairs.
@@ -31,7 +32,7 @@ def refuse_early(run: str | Path, request: TrainingRequest) -> None:
     if folder:
         check_free(folder)
     data = requested.config.data
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1:  # of several machines, each reads its own files
+    if started_together() == 1:  # of several machines, each reads its own files
         for group in groups_from_setting((*data.train, *data.valid)):
             _check_files(group)
     _refuse_for_any_data(requested)

@@ -12,7 +12,7 @@ from itertools import count
 from typing import Any, Generic
 
 from transduce.config import Config
-from transduce.data import Mixture, Windows
+from transduce.data import Mixture, Store, Windows
 from transduce.data.batches import Batch, CutText, Pairs, Planned, Planner, Recordings
 from transduce.data.concatenation import ConcatenatedPairs
 from transduce.text import Vocabularies
@@ -64,6 +64,11 @@ class TrainingData:
             return self.train.augmented(self.config.data, seed, epoch)
         pairs = self.train.resampled(self.vocabularies, sampling, seed, epoch) if sampling else self.train
         return self._concatenated(pairs, epoch)
+
+    def forget_epochs(self, before: int) -> None:
+        """Remove what was kept of these epochs, so that a checkpoint in one of them can resume."""
+        if isinstance(self.train, Store):
+            self.train.forget_sampled(before)
 
     def _concatenated(self, pairs: Pairs, epoch: int) -> Pairs:
         data = self.config.data

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from transduce.checkpoint import RunFolder
+from transduce.checkpoint import FULL_STATES, RunFolder
 from transduce.device import Device
 from transduce.errors import TrainingError
 from transduce.model import Model, has_running_statistics
@@ -89,6 +89,7 @@ class Trainer:
         costs = Costs(step=1.0, validation=0.0, checkpoint=checkpoint, closing=closing, averages=averages)
         self.clock = Clock(self.config, self.progress, self.layout.steps_per_epoch, costs, command_begun)
         self.learning_rate = self.gradient_norm = 0.0
+        self.epochs_saved = {self.progress.step: self.progress.epoch}  # of each checkpoint, by its step
 
     def _make_share(self) -> Share | None:
         """This process's part of every step; None if a step is not cut into shards."""
@@ -124,8 +125,7 @@ class Trainer:
         if self._is_over() and self.checkpoints.is_complete(self.progress, self.clock.last_step):
             self.checkpoints.finish()
             self.reporter.say(
-                f"already finished at step {self.progress.step:,}; to train further, set a larger budget "
-                "(--steps, --epochs or --minutes)"
+                f"already finished at step {self.progress.step:,}; to train further, {self._to_train_further()}"
             )
             return
         self.logger = make_logger(self.checkpoints.folder, self.progress, self.reporter, self.processes)
@@ -161,6 +161,12 @@ class Trainer:
 
     def _is_over(self) -> bool:
         return self.clock.is_over or self._out_of_patience()
+
+    def _to_train_further(self) -> str:
+        """What has to change before a finished run trains further."""
+        changes = ["set a larger budget (--steps, --epochs or --minutes)"] * self.clock.is_over
+        changes += [f"set train.patience above {self.progress.waited}, or to 0"] * self._out_of_patience()
+        return " and ".join(changes)
 
     def _out_of_patience(self) -> bool:
         return 0 < self.config.patience <= self.progress.waited
@@ -402,4 +408,12 @@ class Trainer:
         self.clock.record()
         self.progress.metrics_size = self.logger.size()
         self.checkpoints.save(self.progress, self.state, self.clock.last_step)
+        self._forget_epochs()
         self.clock.saved(time.perf_counter() - begun)
+
+    def _forget_epochs(self) -> None:
+        """Remove what the cache has of epochs before that of the oldest checkpoint that training can resume from."""
+        self.epochs_saved[self.progress.step] = self.progress.epoch
+        oldest, *_ = sorted(self.epochs_saved)[-FULL_STATES:]
+        if self.processes.number == 0:
+            self.training_data.forget_epochs(before=self.epochs_saved[oldest])

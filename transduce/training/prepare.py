@@ -9,10 +9,11 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from transduce.checkpoint import RunFolder, steps_saved
+from transduce.checkpoint import RunFolder, put_back, steps_saved
 from transduce.config import Config, DataConfig, language_tag, notes_on_old_names
 from transduce.data import (
     Scan,
@@ -31,6 +32,7 @@ from transduce.memory import peak_resident
 from transduce.text import Vocabularies
 from transduce.training.choices import Say, reads_text, settings_of_new
 from transduce.training.corpora import (
+    Corpora,
     Scans,
     all_files,
     check_recordings,
@@ -82,6 +84,7 @@ def prepare(
     watch: WatchFeatures = unwatched,
 ) -> Prepared:
     """Prepare a new run, or the existing one to resume, and write its first files into the folder."""
+    put_back(folder)
     prepared = prepare_data(folder, requested, say, begun, inspect, watch)
     write_run(folder, prepared.training_data, prepared.content)
     remember_run(cache_folder(prepared.training_data.config.data.cache), folder.path)
@@ -112,43 +115,59 @@ def prepare_data(
 def _prepare_new(
     folder: RunFolder, requested: RequestedSettings, say: Say, begun: float, inspect: Inspect, watch: WatchFeatures
 ) -> Prepared:
+    data = requested.config.data
+    start = open_folder(requested.start_from) if requested.start_from else None
+    owner = open_folder(data.vocabulary_from) if data.vocabulary_from else start
     with tempfile.TemporaryDirectory() as scratch:
-        start = open_folder(requested.start_from) if requested.start_from else None
-        data = requested.config.data
-        owner = open_folder(data.vocabulary_from) if data.vocabulary_from else start
-        corpora = open_corpora(data, Path(scratch), infers=True)
-        for line in [] if reads_text(requested.config) else describe_columns(all_files(corpora)):
-            say(line)
-        if not data.valid:
-            corpora = divided(hold_out(corpora.train, say))
+        corpora = _corpora_of_new(requested.config, Path(scratch), say)
         scanned = scan_and_report(corpora, data, say)
         check_recordings(scanned, corpora.train, start)
         config = settings_of_new(scanned.train, requested, start, owner, inferred_settings(corpora, data), say, begun)
         for warning in [] if reads_text(config) else _warnings(scanned, config.data, inspect):
             say(warning)
-        cache = cache_folder(config.data.cache)
         say(f"using the vocabulary{' and weights' * bool(start)} of {owner.folder.path}" if owner else LEARNING)
         if owner:
             _check_symbols(config.data, owner)
             for warning in _unknown_features(scanned.train, owner):
                 say(warning)
-        caching_begun, reading_peak = time.perf_counter(), peak_resident()
-        with warming_up(config):
-            if owner:
-                both = _vocabularies_of(owner, config.data, scanned.train.audio)
-            else:
-                both = learn_vocabularies(scanned.train, config.data, cache, notify=say)
-            training_data, about = store_corpora(config, both, corpora, scanned, say, watch)
-    if not reads_text(config):
-        training_data = _with_piece_length(_with_output_limit(training_data, requested, say), requested, say)
-    seconds = time.perf_counter() - caching_begun
-    return Prepared(training_data, start, about, scanned.content, seconds, reading_peak)
+        vocabularies = partial(_vocabularies_of_new, scanned.train, config.data, owner, say)
+        prepared = _stored(config, vocabularies, corpora, scanned, start, say, watch)
+    if reads_text(config):
+        return prepared
+    training_data = _with_piece_length(_with_output_limit(prepared.training_data, requested, say), requested, say)
+    return replace(prepared, training_data=training_data)
 
 
-def _vocabularies_of(owner: ModelFolder, data: DataConfig, audio: bool) -> Vocabularies:
-    """The vocabularies of another run; without a source of text, its target vocabulary is the only one."""
+def _corpora_of_new(config: Config, scratch: Path, say: Say) -> Corpora:
+    """The corpora of a new run; without validation data, a part of the training data is held out."""
+    corpora = open_corpora(config.data, scratch, infers=True)
+    for line in [] if reads_text(config) else describe_columns(all_files(corpora)):
+        say(line)
+    return corpora if config.data.valid else divided(hold_out(corpora.train, say))
+
+
+def _vocabularies_of_new(train: Scan, data: DataConfig, owner: ModelFolder | None, say: Say) -> Vocabularies:
+    """Those of another run, or learned; without a source of text, the target vocabulary is the only one."""
+    if owner is None:
+        return learn_vocabularies(train, data, cache_folder(data.cache), notify=say)
     target = owner.vocabularies.target
-    return Vocabularies(target, target) if data.task == "text" or audio else owner.vocabularies
+    return Vocabularies(target, target) if data.task == "text" or train.audio else owner.vocabularies
+
+
+def _stored(
+    config: Config,
+    vocabularies: Callable[[], Vocabularies],
+    corpora: Corpora,
+    scanned: Scans,
+    start: ModelFolder | None,
+    say: Say,
+    watch: WatchFeatures,
+) -> Prepared:
+    """The run with its data in the cache. The device warms up while the vocabularies are learned and the data is stored."""
+    begun, reading_peak = time.perf_counter(), peak_resident()
+    with warming_up(config):
+        training_data, about = store_corpora(config, vocabularies(), corpora, scanned, say, watch)
+    return Prepared(training_data, start, about, scanned.content, time.perf_counter() - begun, reading_peak)
 
 
 def _warnings(scanned: Scans, data: DataConfig, inspect: Inspect) -> list[str]:
@@ -186,14 +205,10 @@ def _prepare_resumed(folder: RunFolder, requested: RequestedSettings, say: Say, 
         corpora = open_corpora(config.data, Path(scratch))
         scanned = scan_and_report(corpora, config.data, say)
         check_unchanged(folder, scanned, requested)
-        caching_begun, reading_peak = time.perf_counter(), peak_resident()
-        with warming_up(config):
-            both = read_vocabularies(folder, config)
-            training_data, about = store_corpora(config, both, corpora, scanned, say, watch)
-    start_from = "" if steps_saved(folder) else config.train.start_from  # killed before its first checkpoint
-    start = open_folder(start_from) if start_from else None
-    seconds = time.perf_counter() - caching_begun
-    return Prepared(training_data, start, about, scanned.content, seconds, reading_peak)
+        start_from = "" if steps_saved(folder) else config.train.start_from  # killed before its first checkpoint
+        start = open_folder(start_from) if start_from else None
+        vocabularies = partial(read_vocabularies, folder, config)
+        return _stored(config, vocabularies, corpora, scanned, start, say, watch)
 
 
 def prepare_elsewhere(config: Config, both: Vocabularies, names: tuple[str, str]) -> tuple[Path, Path]:

@@ -45,18 +45,18 @@ class Launch:
     @staticmethod
     def of_environment() -> "Launch":
         """As torchrun or a similar launcher describes this process; otherwise a process by itself."""
-        found = {name: os.environ.get(name, "") for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")}
-        if not found["WORLD_SIZE"].isdigit() or int(found["WORLD_SIZE"]) < 2:
+        if (count := started_together()) < 2:
             return Launch()
+        found = {name: os.environ.get(name, "") for name in ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE")}
         for name in ("RANK", "MASTER_ADDR", "MASTER_PORT"):
             if not os.environ.get(name):
                 raise SettingError(
-                    f"WORLD_SIZE is {found['WORLD_SIZE']}, but {name} is not set: start several processes with torchrun, "
+                    f"WORLD_SIZE is {count}, but {name} is not set: start several processes with torchrun, "
                     "or unset WORLD_SIZE"
                 )
         return Launch(
             number=int(found["RANK"]),
-            count=int(found["WORLD_SIZE"]),
+            count=count,
             local_number=int(found["LOCAL_RANK"] or 0),
             local_count=int(found["LOCAL_WORLD_SIZE"] or 1),
         )
@@ -70,6 +70,12 @@ class Launch:
     def speaks(self) -> bool:
         """Whether this process says what it waits for: process 0, and the first one that waits on each machine."""
         return self.number <= 1 or self.local_number == 0
+
+
+def started_together() -> int:
+    """How many processes a launcher has started, of which this is one; 1 without a launcher."""
+    count = os.environ.get("WORLD_SIZE", "")
+    return int(count) if count.isdecimal() else 1
 
 
 class Meeting:

@@ -2,16 +2,17 @@
 
 import shutil
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import torch
 
 from transduce.checkpoint import RunFolder, freed_by_deleting, read_about
 from transduce.device import choose_device
-from transduce.errors import DamagedFile, TrainingError
+from transduce.errors import DamagedFile, TransduceError
 from transduce.model import make_model, stored_tensors
 from transduce.run_lock import alone_in
 from transduce.training.card import RunSummary, draw_curves, write_card
@@ -49,36 +50,38 @@ def train(
     new, known = not folder.config.exists(), set(folder.path.glob("*"))
 
     def run_training(prepared: Prepared, processes: Processes, reporter: Reporter, threads: int) -> Result:
-        trainer = make_trainer(folder, prepared, reporter, begun, processes, threads)
-        with _undone_if_refused(trainer, folder, known) if new and processes.number == 0 else nullcontext():
-            trainer.run()
+        undo = partial(_remove_new, folder, known) if new and processes.number == 0 else lambda: None
+        trainer = _trained(partial(make_trainer, folder, prepared, reporter, begun, processes, threads), undo)
         return Result(**processes.first(lambda: asdict(_conclude(folder, prepared, trainer))))
 
     if launch.count > 1:
         from transduce.training.together import train_together
 
         result = train_together(folder, requested, reporter, begun, launch, run_training, inspect)
-        reporter = reporter if launch.number == 0 else SilentReporter()
     else:
         with alone_in(folder):
             prepared = prepare(folder, requested, reporter.say, begun, inspect, reporter.features)
             result = run_training(prepared, Alone(), reporter, 0)
-    _say_finished(folder, result, reporter)
+    if launch.number == 0:  # other machines need no run folder
+        _say_finished(folder, result, reporter)
     return result
 
 
-@contextmanager
-def _undone_if_refused(trainer: Trainer, folder: RunFolder, known: set[Path]) -> Iterator[None]:
-    """Remove what a new run has written if it cannot make a step: other settings, as the error advises, need a new folder."""
+def _trained(make: Callable[[], Trainer], undo: Callable[[], None]) -> Trainer:
+    """A trainer that has run; if it is refused before its first step, `undo` makes room for other settings, as the error advises."""
+    trainer: Trainer | None = None
     try:
-        yield
-    except TrainingError:
-        if not trainer.progress.step:
-            _remove_new(folder, known)
+        trainer = make()
+        trainer.run()
+    except TransduceError:
+        if trainer is None or not trainer.progress.step:
+            undo()
         raise
+    return trainer
 
 
 def _remove_new(folder: RunFolder, known: set[Path]) -> None:
+    """Remove what a new run has written: a folder that holds a run keeps its settings."""
     for path in set(folder.path.glob("*")) - known:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     if not known:
