@@ -487,6 +487,14 @@ def test_a_tiny_top_p_or_a_top_k_of_one_is_greedy() -> None:
     assert draws(models, [6] * 3, 1, top_k=1) == expected
 
 
+@pytest.mark.parametrize("temperature", [1e-20, 1e-40, 1e-300])
+def test_a_tiny_temperature_is_greedy(temperature: float) -> None:
+    models = [model(seed, 300) for seed in range(3)]
+    expected, _ = run(models, [6] * 3, 1, PaperPenalty(0.6))
+    for kept in ({}, {"top_k": 5}, {"top_p": 0.9}):
+        assert draws(models, [6] * 3, 1, temperature=temperature, **kept) == expected
+
+
 def test_a_seed_gives_the_same_samples_again() -> None:
     models = [model(seed, 9) for seed in range(3)]
     assert draws(models, [8] * 3, 5, seed=3) == draws(models, [8] * 3, 5, seed=3)
