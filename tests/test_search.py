@@ -683,6 +683,17 @@ def test_phrases_that_cannot_fit_and_missing_ones_are_refused() -> None:
         run_constrained([model(1, 5)], [], [4], 2, PENALTIES[2])
 
 
+def test_a_constrained_search_never_chooses_the_token_0_either() -> None:
+    """Where `</s>` is another id, 0 is an ordinary one that can be ruled out."""
+    step, state = Recorder.over([lambda history: [3.0, *[0.0] * 11]])
+    found = constrained_search(
+        step, state, start=START, end=4, limits=torch.tensor([6]), beam=3, n_best=3, penalty=PENALTIES[2],
+        phrases=[[(2,)]], never=(0,),
+    )  # fmt: skip
+    assert found[0]
+    assert not any(0 in one.tokens for one in found[0])
+
+
 def test_phrases_may_hold_what_is_never_chosen_otherwise() -> None:
     found = run_constrained([model(1, 5)], [[(3,)]], [6], 3, PENALTIES[2], never=[3, 4])[0]
     assert all(one.tokens.count(3) == 1 and 4 not in one.tokens for one in found)

@@ -152,7 +152,8 @@ def _candidates(
         found: list[Beam] = []
         for one in sentence.alive:
             offered = dict(zip(likely[row][1], likely[row][0], strict=True))
-            extra = [*sentence.phrases.wanted(one.matched), end, max(sentence.forced[position], 0)]
+            must = sentence.forced[position]
+            extra = [*sentence.phrases.wanted(one.matched), end] if must == FREE else [must]
             offered |= {token: float(log_probs[row, token]) for token in extra if token not in offered}
             found += _continuations(sentence, one, offered, position, end, row)
             row += 1
