@@ -166,11 +166,12 @@ def test_training_is_deterministic(learned, units):
         ["a"],
         ["word " * 20_000],
         ["unbroken" * 20_000],
+        ["\U0001f600" * 4_000],
         ["again"] * 5_000 + ["and again"] * 5_000,
         ["nul\0nul", "tab\ttab", "line\nline", "\r", "\x85\u2028"],
         ["</s>", "x"],
     ],
-    ids=["tiny", "long line", "long word", "repeated", "separators", "controls"],
+    ids=["tiny", "long line", "long word", "long word of four-byte characters", "repeated", "separators", "controls"],
 )
 def test_odd_text_still_trains(units, lines):
     assert train_vocabulary(lines, units=units, size=8_000).size >= 3

@@ -334,7 +334,7 @@ class _TooManyCharacters(SettingError):
 
 def _bounded(line: str) -> str:
     text = line[:_LONGEST_LINE].translate(_SEPARATORS)
-    return _OVERLONG_WORD.sub(r"\1 ", text) if len(text) > _LONGEST_WORD else text
+    return _OVERLONG_WORD.sub(r"\1 ", text)[:_LONGEST_LINE] if len(text) > _LONGEST_WORD else text
 
 
 def _training_error(message: str, size: int) -> DataError | SettingError:
