@@ -96,6 +96,14 @@ def test_many_texts_are_spelt_as_sentencepiece_spells_them(request, kind, units)
     assert vocabulary.decode([np.array(row, np.int64) for row in rows]) == expected
 
 
+def test_arrays_of_narrow_integers_are_spelt_too():
+    """A number in the table of spellings may be too large for the type of the ids."""
+    words = [f"w{number}" for number in range(150)]
+    vocabulary = train_vocabulary([" ".join(words)], units="word", size=200)
+    rows = vocabulary.encode(words)
+    assert vocabulary.decode([np.array(row, np.uint8) for row in rows]) == words
+
+
 def test_endless_pieces_are_spelt_too():
     """What is longer than a table should be for, in letters of one, two and three bytes."""
     symbols = ["x" * 48, "y" * 49, "ж" * 24, "щ" * 25, "अ" * 20]

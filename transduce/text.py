@@ -253,7 +253,7 @@ class Spelling:
 
 def _joined(rows: Sequence[Any]) -> NDArray[np.int64]:
     if isinstance(rows[0], np.ndarray):
-        return np.concatenate(rows)
+        return np.concatenate(rows, dtype=np.int64)
     return np.fromiter(chain.from_iterable(rows), np.int64)
 
 
