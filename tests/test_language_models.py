@@ -90,6 +90,16 @@ def test_more_tokens_than_the_context_are_refused() -> None:
         small_decoder().decode(Tokens.padded([[2] * 13], PAD), None)
 
 
+def test_padding_is_not_counted_towards_the_context() -> None:
+    """Rows of an odd context are filled up to an even width on a GPU."""
+    model = small_decoder()
+    filled = Tokens.padded([[2] * CONTEXT], PAD).padded_to(2, CONTEXT + 2)
+    with torch.no_grad():
+        hidden = model.decode(Sequences(filled.ids, filled.position, filled.segment), None)
+        alone = model.decode(Tokens.padded([[2] * CONTEXT], PAD), None)
+    torch.testing.assert_close(hidden[:1, :CONTEXT], alone, rtol=1e-4, atol=1e-5)
+
+
 def test_the_matrices_of_attention_are_known_as_three() -> None:
     model = small_decoder()
     assert model.matrices()[model.layers[0].attention.stacked.weight] == [16, 16, 16]

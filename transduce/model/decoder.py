@@ -26,7 +26,7 @@ from transduce.model.dropout import Dropout
 from transduce.model.embeddings import embed, make_embedding
 from transduce.model.layers import EncoderLayer, layer_matrices, make_norm, normalise
 from transduce.model.model import Matrices, Model
-from transduce.model.positions import Positions
+from transduce.model.positions import Positions, tokens_beyond
 from transduce.model.shapes import Float, Int
 from transduce.model.tokens import Sequences, Source, Tokens, keep_earlier_of
 
@@ -100,8 +100,8 @@ class Decoder(Model):
         return layer_matrices(self.layers)
 
     def _embed(self, ids: Int[Tensor, "R W"], position: Int[Tensor, "R W"], longest: int) -> Float[Tensor, "R W D"]:
-        if longest > self.config.context:
-            raise DataError(f"{longest} tokens are more than the model's context of {self.config.context} tokens")
+        if tokens := tokens_beyond(position, longest, self.config.context):
+            raise DataError(f"{tokens} tokens are more than the model's context of {self.config.context} tokens")
         return self.embedding_dropout(self.positions(embed(self.output_embedding, ids), position, longest))
 
 

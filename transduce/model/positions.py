@@ -34,6 +34,19 @@ def _angles(position: Tensor, width: int, last: int) -> Tensor:
     return (position[..., None] / 10_000.0**exponent).float()
 
 
+def tokens_beyond(position: Int[Tensor, "*positions"], longest: int, limit: int | None) -> int:
+    """The tokens of the longest sentence if they are more than the limit, else 0; `longest` is an upper bound on them.
+
+    A row may be wider than its sentences: a packed row has several, and a padded one may be filled up. So the positions are
+    read where the bound is over the limit. Reading them waits for the device. A CUDA graph cannot wait, and needs no check:
+    it was warmed up, and the settings limit the lengths of its sentences.
+    """
+    if limit is None or longest <= limit or (position.is_cuda and torch.cuda.is_current_stream_capturing()):
+        return 0
+    tokens = int(position.max()) + 1
+    return tokens if tokens > limit else 0
+
+
 def check_positions(
     position: Int[Tensor, "*positions"],
     longest: int,
@@ -41,15 +54,8 @@ def check_positions(
     sentence: str = "a row has {} tokens",
     remedy: str = "train with sinusoidal positions",
 ) -> None:
-    """Refuse sentences that are longer than the positions the model learned; `longest` is an upper bound on their lengths.
-
-    A packed row is wider than its sentences, so the positions are read where the bound is over the limit. Reading them waits
-    for the device. A CUDA graph cannot wait, and needs no check: it was warmed up, and the settings limit the lengths of its sentences.
-    """
-    if limit is None or longest <= limit or (position.is_cuda and torch.cuda.is_current_stream_capturing()):
-        return
-    tokens = int(position.max()) + 1
-    if tokens > limit:
+    """Refuse sentences with more tokens than the model learned positions, as `tokens_beyond` counts them."""
+    if tokens := tokens_beyond(position, longest, limit):
         raise DataError(
             f"{sentence.format(tokens)}, but the model learned only model.max_positions = {limit} positions: "
             f"shorten the sentence, or {remedy}"
