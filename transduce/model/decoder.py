@@ -113,9 +113,10 @@ def decoder_flops(
 ) -> float:
     """Operations to train on this many tokens, counted as in `transduce/model/cost.py`.
 
-    A token attends to half of its context on average.
+    A token attends to half of its context on average, or to what is in its window.
     """
-    layer = attention_weights(config) + feed_forward_weights(config) + products_per_key(config) * config.context / 2
+    seen = min(config.context / 2, config.window + 1) if config.window else config.context / 2
+    layer = attention_weights(config) + feed_forward_weights(config) + products_per_key(config) * seen
     return OPERATIONS_PER_WEIGHT * (config.num_decoder_layers * layer + config.d_model * classes) * target_tokens
 
 
