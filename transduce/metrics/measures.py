@@ -139,12 +139,14 @@ class Measures:
 def make_measures(
     names: Sequence[str], references: Sequence[Sequence[str]], language: str, units: SymbolUnits, tokenizer: str = ""
 ) -> Measures:
-    """The named measures. Sentences are compared by chrF, since most sentences have a BLEU near 0; symbols by their edits."""
+    """The named measures. Sentences are compared by chrF, since most sentences have a BLEU near 0; symbols by their edits;
+    transcripts by their first error rate, which is of normalised text."""
     for name in names:
         if name not in METRICS:
             raise SettingError(f"unknown metric '{name}': choose from {', '.join(METRICS)}")
     made: dict[str, Measure] = {}
-    sentence = "chrf" if set(names) & set(SACREBLEU) else "token-error-rate"
+    of_transcripts = next((name for name in names if name in TRANSCRIPT_RATES), "token-error-rate")
+    sentence = "chrf" if set(names) & set(SACREBLEU) else of_transcripts
     for name in dict.fromkeys((*names, sentence)):
         if name in SACREBLEU:
             made[name] = SacreBleuMeasure(name, references, language, tokenizer)
