@@ -231,9 +231,8 @@ class Spelling:
             first[byte] = later[byte] = None
         spelt = [text.encode() if text is not None and self._fits(text) else None for text in (*later, *first)]
         self.table = np.array([*(text or b"" for text in spelt), b"\n"])
-        self.irregular = np.array(
-            [*(text is None for text in spelt), False]
-        )  # texts with these ids are decoded by sentencepiece
+        # Texts with these ids are decoded by sentencepiece.
+        self.irregular = np.array([*(text is None for text in spelt), False])
 
     def texts(self, rows: Sequence[Sequence[int]]) -> list[str]:
         """The text of each row; in the table, what an id spells at the start of a text is `count` rows further down."""

@@ -119,9 +119,8 @@ class Transformer(Model):
         """The state before the first target token; the encoder's output is projected here, once."""
         source = [layer.source_attention.keys_values(memory.hidden) for layer in self.decoder]
         keep = keep_source(torch.ones_like(memory.segment[:, :1]), memory.segment)
-        sentence = torch.arange(
-            memory.segment.shape[0], device=memory.segment.device
-        )  # `len` would fix it in an export
+        rows = memory.segment.shape[0]  # `len` would fix it in an export
+        sentence = torch.arange(rows, device=memory.segment.device)
         return DecoderState(source, keep, [Cache() for _ in self.decoder], sentence=sentence)
 
     def step(self, tokens: Int[Tensor, "R"], state: DecoderState) -> Float[Tensor, "R V"]:
