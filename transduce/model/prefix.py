@@ -5,8 +5,8 @@ Summarizing Long Sequences", 2018).
     position:   0   1  ... n-1   n      n+1  n+2 ...  n+m
     predicts:                    y1     y2   y3  ...  </s>
 
-Source and target pass the same layers as one sequence. Its positions continue from one to the other: the target begins at the length of
-its source, `</s>` counted. `<pad>`, with which every target begins, separates the two. The loss is that of the target.
+Source and target pass the same layers as one sequence. Its positions continue from one to the other: the target begins at the
+length of its source, `</s>` counted. `<pad>`, with which every target begins, separates the two. The loss is that of the target.
 With `source_mask = "full"`, source tokens see the whole source (the prefix language model of Raffel et al. 2020).
 
 In a batch, a row of sources and its row of targets become one row, the sources first. Sentences are told apart by their

@@ -1,6 +1,7 @@
 """Constrained beam search: outputs must contain given phrases, such as terminology.
 
-The search counts how many tokens of its phrases each output still lacks. Beams are allocated round-robin among the best outputs that lack the fewest tokens, the best that lack one more, and so on (after Post and Vilar, 2018). `</s>` is allowed only where
+The search counts how many tokens of its phrases each output still lacks. Beams are allocated round-robin among the best outputs
+that lack the fewest tokens, the best that lack one more, and so on (after Post and Vilar, 2018). `</s>` is allowed only where
 nothing is lacking, and near the length limit only missing phrases can follow, so every output contains every phrase. (The
 count near the limit does not assume that phrases overlap.)
 
