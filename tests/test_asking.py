@@ -14,6 +14,7 @@ from folders import SHAPE, ends_its_sentences, lines, vocabularies, write_folder
 from transduce.cli import main
 from transduce.errors import DataError, RunError, SettingError
 from transduce.model import Ensemble, Tokens, Transformer
+from transduce.model.ensemble import EnsembleState
 from transduce.search import Hypothesis
 from transduce.text import UNKNOWN, Vocabularies, train_vocabulary
 from transduce.translator import LoadOptions, Translator
@@ -43,6 +44,21 @@ def test_an_ensemble_predicts_the_mean_of_probabilities() -> None:
     for place in range(3):
         stepped = ensemble.step(target.ids[[1, 0], place], state)
         assert torch.allclose(stepped, whole[[1, 0], place], atol=1e-4)
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """The state of a model that does not change its state: `select` returns another one."""
+
+    numbers: torch.Tensor
+
+    def select(self, rows: torch.Tensor) -> "Rows":
+        return Rows(self.numbers[rows])
+
+
+def test_a_model_of_an_ensemble_may_return_a_new_state() -> None:
+    state = EnsembleState([Rows(torch.arange(2))]).select(torch.tensor([1, 1, 0]))
+    assert [own.numbers.tolist() for own in state.states] == [[1, 1, 0]]  # type: ignore[attr-defined]
 
 
 def write_pair(folder: Path) -> list[Path]:

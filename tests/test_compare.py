@@ -71,6 +71,22 @@ def measure_of(name: str) -> Measure:
     return make_measures([name], [[text] for text in REFERENCES], "de", "word").main
 
 
+@pytest.mark.parametrize(
+    ("names", "title"),
+    [
+        (["exact-match", "character-error-rate"], "CER"),
+        (["word-error-rate"], "WER"),
+        (["per"], "token error rate"),
+        (["word-error-rate", "bleu"], "chrF2"),
+    ],
+)
+def test_sentences_are_compared_by_a_measure_of_their_kind(names: list[str], title: str) -> None:
+    sentence = make_measures(names, [["It is fine"]], "en", "word").sentence
+    assert sentence.title == title
+    if title in ("CER", "WER"):
+        assert sentence.scores(sentence.count(["it is fine."]))[0] == 0
+
+
 # --- somebody else's answer ------------------------------------------------------------------------------------
 
 

@@ -189,6 +189,7 @@ def test_what_cannot_work_is_refused(settings: dict[str, Any], message: str) -> 
 def test_a_sentence_beyond_the_learned_positions_is_refused() -> None:
     with pytest.raises(DataError, match=r"model\.max_positions = 40"):
         make(CONVS2S).encode(Tokens.padded(sentences(41), PAD))
+    make(CONVS2S).encode(Tokens.packed([sentences(40, 30)], PAD))
 
 
 # --- must learn ----------------------------------------------------------------------------------------------------

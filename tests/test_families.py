@@ -95,6 +95,8 @@ def test_matrices_are_those_inside_the_layers(model: Model) -> None:
     assert all(sum(heights) == matrix.shape[0] for matrix, heights in matrices.items())
     tables = (model.output_embedding.weight, model.source_embedding.weight, model.target_embedding.weight)  # type: ignore[union-attr]
     assert not any(matrix is table for matrix in matrices for table in tables)
+    positions = [parameter for name, parameter in model.named_parameters() if "positions" in name]
+    assert not any(matrix is table for matrix in matrices for table in positions)
 
 
 def test_twice_the_tokens_cost_twice_as_much(model: Model) -> None:

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from transduce.data.store import Rules
 from transduce.data.text_windows import document_ends, strided_windows
 from transduce.errors import DamagedFile, DataError, SettingError
 from transduce.explore.text_view import text_view
-from transduce.model import Decoder, Sequences, Tokens
+from transduce.model import Decoder, Sequences, Tokens, training_flops
 from transduce.text import EOS, Vocabularies, Vocabulary, train_vocabulary
 from transduce.training.loss import batch_loss
 from transduce.translator.generation import GeneratedText, GenerationRequest, IncrementalDetokenizer
@@ -88,6 +89,22 @@ def test_a_row_of_one_sequence_needs_no_mask() -> None:
 def test_more_tokens_than_the_context_are_refused() -> None:
     with pytest.raises(DataError, match="13 tokens are more than the model's context of 12"):
         small_decoder().decode(Tokens.padded([[2] * 13], PAD), None)
+
+
+def test_in_a_window_a_token_costs_as_much_as_in_a_context_of_twice_its_size() -> None:
+    config = small_decoder(window=2).config
+    half = replace(config, window=0, context=6)
+    assert training_flops(config, 49, 0, 100, 9.0) == training_flops(half, 49, 0, 100, 9.0)
+
+
+def test_padding_is_not_counted_towards_the_context() -> None:
+    """Rows of an odd context are filled up to an even width on a GPU."""
+    model = small_decoder()
+    filled = Tokens.padded([[2] * CONTEXT], PAD).padded_to(2, CONTEXT + 2)
+    with torch.no_grad():
+        hidden = model.decode(Sequences(filled.ids, filled.position, filled.segment), None)
+        alone = model.decode(Tokens.padded([[2] * CONTEXT], PAD), None)
+    torch.testing.assert_close(hidden[:1, :CONTEXT], alone, rtol=1e-4, atol=1e-5)
 
 
 def test_the_matrices_of_attention_are_known_as_three() -> None:

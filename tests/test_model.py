@@ -378,6 +378,16 @@ def test_learned_positions_end_somewhere() -> None:
         model.encode(Tokens.padded(sentences(5), PAD))
 
 
+def test_a_packed_row_may_be_wider_than_the_learned_positions() -> None:
+    """What counts is the length of its sentences, not how many of them share the row."""
+    model = make(dataclasses.replace(TINY, positions="learned", max_positions=4))
+    packed = model.encode(Tokens.packed([sentences(4, 3)], PAD)).hidden[0]
+    alone = model.encode(Tokens.padded(sentences(4, 3), PAD)).hidden
+    torch.testing.assert_close(packed, torch.cat([alone[0], alone[1, :3]]), atol=1e-5, rtol=1e-5)
+    with pytest.raises(DataError, match="a row has 5 tokens"):
+        model.encode(Tokens.packed([sentences(3, 5)], PAD))
+
+
 def test_sinusoids_go_on_beyond_the_table() -> None:
     """A sentence longer than the precomputed table has the positions it should have."""
     model = make(dataclasses.replace(TINY, num_encoder_layers=1))

@@ -161,3 +161,15 @@ def test_source_and_target_share_the_learned_positions() -> None:
         DataError, match=r"have 17 tokens together, but the model learned only model\.max_positions = 16"
     ):
         model.decode(shifted([[1] * 9]), model.encode(Tokens.padded([[1] * 8], PAD)))
+
+
+@torch.no_grad()
+def test_padding_needs_no_learned_positions() -> None:
+    """A short source beside a long one has room for a long target, also in a search."""
+    model = made(replace(PREFIX, positions="learned", max_positions=16))
+    sources, targets = [[1] * 12, [2] * 3], [[3] * 4, [4] * 12]
+    whole = logits(model, sources, targets)
+    state = model.begin(model.encode(Tokens.padded(sources, PAD)))
+    for place, token in enumerate([PAD, *targets[1][:3]]):
+        stepped = model.step(torch.full((2,), token), state)
+        torch.testing.assert_close(stepped[1], whole[1, place], atol=1e-5, rtol=1e-5)

@@ -487,6 +487,14 @@ def test_a_tiny_top_p_or_a_top_k_of_one_is_greedy() -> None:
     assert draws(models, [6] * 3, 1, top_k=1) == expected
 
 
+@pytest.mark.parametrize("temperature", [1e-20, 1e-40, 1e-300])
+def test_a_tiny_temperature_is_greedy(temperature: float) -> None:
+    models = [model(seed, 300) for seed in range(3)]
+    expected, _ = run(models, [6] * 3, 1, PaperPenalty(0.6))
+    for kept in ({}, {"top_k": 5}, {"top_p": 0.9}):
+        assert draws(models, [6] * 3, 1, temperature=temperature, **kept) == expected
+
+
 def test_a_seed_gives_the_same_samples_again() -> None:
     models = [model(seed, 9) for seed in range(3)]
     assert draws(models, [8] * 3, 5, seed=3) == draws(models, [8] * 3, 5, seed=3)
@@ -673,6 +681,17 @@ def test_phrases_that_cannot_fit_and_missing_ones_are_refused() -> None:
         run_constrained([model(1, 5)], [[(2, 3), (1, 2)]], [4], 2, PENALTIES[2])
     with pytest.raises(SettingError, match="phrases for 0 of 1 sentences"):
         run_constrained([model(1, 5)], [], [4], 2, PENALTIES[2])
+
+
+def test_a_constrained_search_never_chooses_the_token_0_either() -> None:
+    """Where `</s>` is another id, 0 is an ordinary one that can be ruled out."""
+    step, state = Recorder.over([lambda history: [3.0, *[0.0] * 11]])
+    found = constrained_search(
+        step, state, start=START, end=4, limits=torch.tensor([6]), beam=3, n_best=3, penalty=PENALTIES[2],
+        phrases=[[(2,)]], never=(0,),
+    )  # fmt: skip
+    assert found[0]
+    assert not any(0 in one.tokens for one in found[0])
 
 
 def test_phrases_may_hold_what_is_never_chosen_otherwise() -> None:

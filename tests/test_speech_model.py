@@ -258,6 +258,16 @@ def test_settings_that_cannot_work_are_refused(settings: dict[str, object], mess
         build({"model": {"family": "speech", **settings}})
 
 
+def test_muon_knows_which_matrices_are_stacked() -> None:
+    model = tiny()
+    d, heights = model.config.d_model, model.matrices()
+    for layer in model.transformer.decoder:
+        assert heights[layer.attention.stacked.weight] == heights[layer.source_attention.stacked.weight] == 3 * [d]
+    for conformer in model.encoder:
+        assert heights[conformer.attention.stacked.weight] == 3 * [d]
+        assert heights[conformer.convolution.gates.weight] == 2 * [d]  # type: ignore[union-attr]
+
+
 def test_r_drop_is_refused() -> None:
     with pytest.raises(SettingError, match="without R-Drop"):
         tiny().r_drop_loss(Frames.padded(sounds(9)), None, None, 0.0, 1.0)  # type: ignore[arg-type]

@@ -96,6 +96,14 @@ def test_many_texts_are_spelt_as_sentencepiece_spells_them(request, kind, units)
     assert vocabulary.decode([np.array(row, np.int64) for row in rows]) == expected
 
 
+def test_arrays_of_narrow_integers_are_spelt_too():
+    """A number in the table of spellings may be too large for the type of the ids."""
+    words = [f"w{number}" for number in range(150)]
+    vocabulary = train_vocabulary([" ".join(words)], units="word", size=200)
+    rows = vocabulary.encode(words)
+    assert vocabulary.decode([np.array(row, np.uint8) for row in rows]) == words
+
+
 def test_endless_pieces_are_spelt_too():
     """What is longer than a table should be for, in letters of one, two and three bytes."""
     symbols = ["x" * 48, "y" * 49, "ж" * 24, "щ" * 25, "अ" * 20]
@@ -166,11 +174,12 @@ def test_training_is_deterministic(learned, units):
         ["a"],
         ["word " * 20_000],
         ["unbroken" * 20_000],
+        ["\U0001f600" * 4_000],
         ["again"] * 5_000 + ["and again"] * 5_000,
         ["nul\0nul", "tab\ttab", "line\nline", "\r", "\x85\u2028"],
         ["</s>", "x"],
     ],
-    ids=["tiny", "long line", "long word", "repeated", "separators", "controls"],
+    ids=["tiny", "long line", "long word", "long word of four-byte characters", "repeated", "separators", "controls"],
 )
 def test_odd_text_still_trains(units, lines):
     assert train_vocabulary(lines, units=units, size=8_000).size >= 3

@@ -55,6 +55,7 @@ def test_too_few_frames_and_no_tokens_have_no_alignment() -> None:
     log_probs = np.full((3, 3), math.log(1 / 3))
     assert align(log_probs, [0, 0, 0]) == []
     assert align(log_probs, []) == []
+    assert align(log_probs[:0], [0]) == []
     assert align(log_probs, [0, 1, 0]) == [(0, 1), (1, 2), (2, 3)]
 
 

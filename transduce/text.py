@@ -231,9 +231,8 @@ class Spelling:
             first[byte] = later[byte] = None
         spelt = [text.encode() if text is not None and self._fits(text) else None for text in (*later, *first)]
         self.table = np.array([*(text or b"" for text in spelt), b"\n"])
-        self.irregular = np.array(
-            [*(text is None for text in spelt), False]
-        )  # texts with these ids are decoded by sentencepiece
+        # Texts with these ids are decoded by sentencepiece.
+        self.irregular = np.array([*(text is None for text in spelt), False])
 
     def texts(self, rows: Sequence[Sequence[int]]) -> list[str]:
         """The text of each row; in the table, what an id spells at the start of a text is `count` rows further down."""
@@ -253,7 +252,7 @@ class Spelling:
 
 def _joined(rows: Sequence[Any]) -> NDArray[np.int64]:
     if isinstance(rows[0], np.ndarray):
-        return np.concatenate(rows)
+        return np.concatenate(rows, dtype=np.int64)
     return np.fromiter(chain.from_iterable(rows), np.int64)
 
 
@@ -334,7 +333,7 @@ class _TooManyCharacters(SettingError):
 
 def _bounded(line: str) -> str:
     text = line[:_LONGEST_LINE].translate(_SEPARATORS)
-    return _OVERLONG_WORD.sub(r"\1 ", text) if len(text) > _LONGEST_WORD else text
+    return _OVERLONG_WORD.sub(r"\1 ", text)[:_LONGEST_LINE] if len(text) > _LONGEST_WORD else text
 
 
 def _training_error(message: str, size: int) -> DataError | SettingError:

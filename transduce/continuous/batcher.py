@@ -37,9 +37,7 @@ class ContinuousBatcher:
     Several threads may call `stream` at once: each call takes pools that no other call is using.
     """
 
-    MAX_ROWS: ClassVar = (
-        4_096  # slots x beams of the pool for the shortest outputs; the pools for longer ones have fewer
-    )
+    MAX_ROWS: ClassVar = 4_096  # slots x beams of the pool for the shortest outputs; pools for longer ones have fewer
     SMALLEST: ClassVar = 256  # positions of a slot in that pool
     MEMORY_SHARE: ClassVar = 0.25  # of the free memory that one pool may take
 
@@ -82,9 +80,8 @@ class ContinuousBatcher:
         that texts are tokenised and detokenised while the device decodes.
         """
         with (
-            prefetch(
-                blocks, PREFETCHED_BLOCKS, POLL_S
-            ) as ready,  # its thread may be waiting for input that never comes
+            # Its thread may be waiting for input that never comes.
+            prefetch(blocks, PREFETCHED_BLOCKS, POLL_S) as ready,
             prefetch(self.decode(ready, options), PREFETCHED_BLOCKS) as found,
         ):
             try:

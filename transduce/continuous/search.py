@@ -58,9 +58,8 @@ class SlotGreedySearch:
         self.log_probs.scatter_(1, at, torch.where(going, log_prob, self.log_probs.gather(1, at)[:, 0])[:, None])
         ends = going & (token == self.end)
         self.lengths.copy_(torch.where(ends, self.position + 1, self.lengths))
-        self.position.copy_(
-            self.position + (going & ~ends)
-        )  # a row that ends stays there: no position is beyond the last
+        # A row that ends stays there: no position is beyond the last.
+        self.position.copy_(self.position + (going & ~ends))
         self.tokens.copy_(token)
 
     def paths(self, slots: Tensor, positions: int, n_best: int) -> Paths:
@@ -84,9 +83,8 @@ class SlotBeamSearch:
         zeros = torch.zeros(slots, beam, dtype=torch.long, device=device)
         self.alive = Alive(self.slot, zeros + start, zeros.double() - torch.inf, zeros.clone())
         self.parents = torch.arange(slots * beam, device=device)
-        self.pointers = BackPointers.empty(
-            torch.cat((self.forced, self.forced[:, :1]), 1), 2 * beam
-        )  # finished slots write to the last one
+        # With one position more, to which finished slots write.
+        self.pointers = BackPointers.empty(torch.cat((self.forced, self.forced[:, :1]), 1), 2 * beam)
         self.kept = FinishedHypotheses.empty(slots, beam, device)
         self.finished = torch.ones(slots, dtype=torch.bool, device=device)
 

@@ -36,14 +36,12 @@ Stream = Sequence[str | None]  # one reference of every line; None if a line has
 def edit_rate(hypotheses: Sequence[str], references: Sequence[Stream], asian: bool, processes: int = 0) -> EditRate:
     """Compute TER in this many processes (0: one per core)."""
     count = min(processes or available_cores(), len(hypotheses) // LINES_PER_PROCESS)
-    uneven = any(
-        text is None for stream in references for text in stream
-    )  # the signature depends on it, so it needs all lines
+    # The signature depends on whether lines have equally many references, which takes all lines to know.
+    uneven = any(text is None for stream in references for text in stream)
     if count < 2 or uneven or not sys.executable:
         return _count(hypotheses, references, asian)
-    parts = [
-        slice(number, None, count) for number in range(count)
-    ]  # interleaved, because long lines are often next to each other
+    # Interleaved, because long lines are often next to each other.
+    parts = [slice(number, None, count) for number in range(count)]
     try:
         found = _count_in_processes(hypotheses, references, asian, parts)
     except (OSError, ValueError):  # no process could be started, or one was killed

@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from transduce.errors import SettingError
 from transduce.metrics import (
     ERROR_RATES,
-    METRICS,
     SACREBLEU,
     TRANSCRIPT_RATES,
     TRANSCRIPT_TITLES,
     SymbolUnits,
+    check_metrics,
     count_edit_rate,
     count_errors,
     count_transcript_errors,
@@ -104,8 +103,11 @@ class ErrorRateMeasure(Measure):
         return np.asarray(100 * sums[..., 0] / np.maximum(sums[..., 1], 1))
 
     def signature(self, test: str, samples: int, seed: str) -> str:
-        references, _, rest = error_rate_signature(self.references, self.units).partition("|")
+        references, _, rest = self._untested_signature().partition("|")
         return f"{references}|{test}:{samples}|seed:{seed}|{rest}"
+
+    def _untested_signature(self) -> str:
+        return error_rate_signature(self.references, self.units)
 
 
 class TranscriptMeasure(ErrorRateMeasure):
@@ -118,9 +120,8 @@ class TranscriptMeasure(ErrorRateMeasure):
     def count(self, outputs: Sequence[str]) -> Counts:
         return np.array(count_transcript_errors(outputs, self.references, self.units), dtype=np.float64)
 
-    def signature(self, test: str, samples: int, seed: str) -> str:
-        references, _, rest = transcript_signature(self.references, self.units).partition("|")
-        return f"{references}|{test}:{samples}|seed:{seed}|{rest}"
+    def _untested_signature(self) -> str:
+        return transcript_signature(self.references, self.units)
 
 
 @dataclass(frozen=True)
@@ -139,12 +140,12 @@ class Measures:
 def make_measures(
     names: Sequence[str], references: Sequence[Sequence[str]], language: str, units: SymbolUnits, tokenizer: str = ""
 ) -> Measures:
-    """The named measures. Sentences are compared by chrF, since most sentences have a BLEU near 0; symbols by their edits."""
-    for name in names:
-        if name not in METRICS:
-            raise SettingError(f"unknown metric '{name}': choose from {', '.join(METRICS)}")
+    """The named measures. Sentences are compared by chrF, since most sentences have a BLEU near 0; symbols by their edits;
+    transcripts by their first error rate, which is of normalised text."""
+    check_metrics(names)
     made: dict[str, Measure] = {}
-    sentence = "chrf" if set(names) & set(SACREBLEU) else "token-error-rate"
+    of_transcripts = next((name for name in names if name in TRANSCRIPT_RATES), "token-error-rate")
+    sentence = "chrf" if set(names) & set(SACREBLEU) else of_transcripts
     for name in dict.fromkeys((*names, sentence)):
         if name in SACREBLEU:
             made[name] = SacreBleuMeasure(name, references, language, tokenizer)

@@ -83,6 +83,13 @@ class Scores:
         }
 
 
+def check_metrics(names: Iterable[str]) -> None:
+    """Refuse the name of an unknown metric."""
+    for name in names:
+        if name not in METRICS:
+            raise SettingError(f"unknown metric '{name}': choose from {', '.join(METRICS)}")
+
+
 def group_references(sources: Sequence[str], references: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
     """The distinct sources in order of first appearance, and the distinct references of each."""
     grouped: dict[str, dict[str, None]] = {}
@@ -107,9 +114,7 @@ def score_outputs(
     references of equal sources were merged. `printed` are the metrics to print, if not all of them.
     """
     _check(hypotheses, references)
-    for name in names:
-        if name not in METRICS:
-            raise SettingError(f"unknown metric '{name}': choose from {', '.join(METRICS)}")
+    check_metrics(names)
     rates = _error_rates(hypotheses, references, units) if set(names) & ERROR_RATES.keys() else {}
 
     def score(name: str) -> Score:

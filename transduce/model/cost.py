@@ -1,8 +1,9 @@
 """What training costs: floating-point operations, as in the last columns of the paper's Table 2, and activations.
 
-Here are the parts of the Transformer's layers, and the whole Transformer. Every other family counts its own cost, in the file of its network or in a `cost.py` of its package. The count of operations has 2 operations per token for each weight of each matrix that the token
-passes through, times three for the forward and backward pass, and the products of attention. The paper instead multiplied GPU
-hours by an estimated rate.
+Here are the parts of the Transformer's layers, and the whole Transformer. Every other family counts its own cost, in the file
+of its network or in a `cost.py` of its package. The count of operations has 2 operations per token for each weight of each
+matrix that the token passes through, times three for the forward and backward pass, and the products of attention. The paper
+instead multiplied GPU hours by an estimated rate.
 """
 
 from dataclasses import dataclass

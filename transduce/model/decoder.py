@@ -26,7 +26,7 @@ from transduce.model.dropout import Dropout
 from transduce.model.embeddings import embed, make_embedding
 from transduce.model.layers import EncoderLayer, layer_matrices, make_norm, normalise
 from transduce.model.model import Matrices, Model
-from transduce.model.positions import Positions
+from transduce.model.positions import Positions, tokens_beyond
 from transduce.model.shapes import Float, Int
 from transduce.model.tokens import Sequences, Source, Tokens, keep_earlier_of
 
@@ -100,8 +100,8 @@ class Decoder(Model):
         return layer_matrices(self.layers)
 
     def _embed(self, ids: Int[Tensor, "R W"], position: Int[Tensor, "R W"], longest: int) -> Float[Tensor, "R W D"]:
-        if longest > self.config.context:
-            raise DataError(f"{longest} tokens are more than the model's context of {self.config.context} tokens")
+        if tokens := tokens_beyond(position, longest, self.config.context):
+            raise DataError(f"{tokens} tokens are more than the model's context of {self.config.context} tokens")
         return self.embedding_dropout(self.positions(embed(self.output_embedding, ids), position, longest))
 
 
@@ -113,9 +113,10 @@ def decoder_flops(
 ) -> float:
     """Operations to train on this many tokens, counted as in `transduce/model/cost.py`.
 
-    A token attends to half of its context on average.
+    A token attends to half of its context on average, or to what is in its window.
     """
-    layer = attention_weights(config) + feed_forward_weights(config) + products_per_key(config) * config.context / 2
+    seen = min(config.context / 2, config.window + 1) if config.window else config.context / 2
+    layer = attention_weights(config) + feed_forward_weights(config) + products_per_key(config) * seen
     return OPERATIONS_PER_WEIGHT * (config.num_decoder_layers * layer + config.d_model * classes) * target_tokens
 
 

@@ -23,8 +23,7 @@ class EnsembleState:
     states: list[State]
 
     def select(self, rows: Int[Tensor, "N"]) -> "EnsembleState":
-        for state in self.states:
-            state.select(rows)
+        self.states = [state.select(rows) for state in self.states]
         return self
 
 

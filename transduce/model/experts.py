@@ -111,16 +111,13 @@ class Slots:
         """Fill the slots of each expert in the order of the tokens, first choices before second ones."""
         tokens, per_token = experts.shape
         wanted = torch.where(real[:, None], experts, count).T.flatten()
-        chosen = (
-            wanted == torch.arange(count, device=wanted.device)[:, None]
-        )  # along the last axis, a GPU counts in parallel
+        # Along the last axis, a GPU counts in parallel.
+        chosen = wanted == torch.arange(count, device=wanted.device)[:, None]
         place = (chosen.cumsum(1) * chosen).sum(0) - 1
         taken = torch.where((place >= 0) & (place < limit), wanted * limit + place, count * limit)
         slot = taken.unflatten(0, (per_token, tokens)).T.contiguous()
         everyone = torch.arange(slot.numel(), device=slot.device)
-        token = (
-            torch.full_like(everyone[:1], slot.numel()).repeat(count * limit + 1).scatter_(0, slot.flatten(), everyone)
-        )
+        token = everyone.new_full((count * limit + 1,), slot.numel()).scatter_(0, slot.flatten(), everyone)
         return Slots(slot, token[:-1], count)
 
     def filled(self, tokens: Float[Tensor, "N D"]) -> Float[Tensor, "E C D"]:

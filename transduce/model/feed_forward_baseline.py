@@ -29,7 +29,7 @@ from transduce.model.recurrent.attention import AttendedSource, SourceAttention
 from transduce.model.shapes import Float, Int
 from transduce.model.tokens import Source, Tokens
 
-BagOfWords = Float[Tensor, "R 1 D"]
+FeedForwardMemory = Float[Tensor, "R 1 D"] | AttendedSource  # the bag of words, or the tokens one by one
 
 
 @dataclass
@@ -37,7 +37,7 @@ class WindowState:
     """The last target tokens of each row, and its source."""
 
     recent: Int[Tensor, "R N"]  # one less than the window
-    memory: Tensor | AttendedSource
+    memory: FeedForwardMemory
 
     def select(self, rows: Int[Tensor, "M"]) -> "WindowState":
         memory = self.memory
@@ -68,7 +68,7 @@ class FeedForwardBaseline(Model):
         self.inner = nn.Linear(config.window * d + d, config.d_ff)
         self.outer = nn.Linear(config.d_ff, d)
 
-    def encode(self, source: Source) -> Tensor | AttendedSource:
+    def encode(self, source: Source) -> FeedForwardMemory:
         """The mean of the source's embeddings, or its tokens one by one."""
         assert isinstance(source, Tokens)
         x = self._embed(self.source_embedding, source.ids)
@@ -77,10 +77,10 @@ class FeedForwardBaseline(Model):
         real = source.real[..., None]
         return (x * real).sum(1, keepdim=True) / real.sum(1, keepdim=True).clamp(min=1)
 
-    def decode(self, target: Tokens, memory: Tensor | AttendedSource) -> Float[Tensor, "R W D"]:
+    def decode(self, target: Tokens, memory: FeedForwardMemory) -> Float[Tensor, "R W D"]:
         return self._hidden(pad(target.ids, (self.config.window - 1, 0), value=self.target_pad), memory)
 
-    def begin(self, memory: Tensor | AttendedSource) -> WindowState:
+    def begin(self, memory: FeedForwardMemory) -> WindowState:
         like = memory if isinstance(memory, Tensor) else memory.values
         start = torch.full((like.shape[0], self.config.window - 1), self.target_pad, device=like.device)
         return WindowState(start, memory)
@@ -95,7 +95,7 @@ class FeedForwardBaseline(Model):
             super().attentions()  # refuses
         return {"encoder": [], "decoder": [], "cross": [self.attention]}
 
-    def _hidden(self, ids: Int[Tensor, "R P"], memory: Tensor | AttendedSource) -> Float[Tensor, "R W D"]:
+    def _hidden(self, ids: Int[Tensor, "R P"], memory: FeedForwardMemory) -> Float[Tensor, "R W D"]:
         """The hidden state after each token; the window of the first one is all that comes before it."""
         windows = self._embed(self.target_embedding, ids.unfold(1, self.config.window, 1)).flatten(2)
         context = memory if isinstance(memory, Tensor) else self.attention(self.query(windows), memory)

@@ -262,10 +262,9 @@ def mingru_flops(
     """Operations to train on this many tokens, counted as in `transduce/model/cost.py`."""
     d = config.d_model
     layer = 3 * d * d + 2 * d * config.d_ff
-    source = (
-        config.num_encoder_layers * layer + config.num_decoder_layers * 2 * d * d
-    )  # the keys and values of each layer
-    target = config.num_decoder_layers * (layer + 2 * d * d + 2 * d * mean_length) + d * classes
+    keys_values = queries_and_output = 2 * d * d
+    source = config.num_encoder_layers * layer + config.num_decoder_layers * keys_values
+    target = config.num_decoder_layers * (layer + queries_and_output + 2 * d * mean_length) + d * classes
     return OPERATIONS_PER_WEIGHT * (source * source_tokens + target * target_tokens)
 
 

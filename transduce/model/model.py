@@ -120,7 +120,7 @@ class Model(nn.Module, ABC):
         return {
             parameter: [parameter.shape[0]]
             for name, parameter in self.named_parameters()
-            if parameter.dim() == 2 and "embedding" not in name
+            if parameter.dim() == 2 and "embedding" not in name and "positions" not in name
         }
 
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from transduce.config import LayersConfig
+from transduce.errors import DataError
 from transduce.model.shapes import Float, Int
 
 
@@ -31,6 +32,34 @@ def _angles(position: Tensor, width: int, last: int) -> Tensor:
     # In double precision until the angle is known: in float32, position 1000 would lose three digits.
     exponent = torch.arange(0, width, 2, dtype=torch.float64, device=position.device) / last
     return (position[..., None] / 10_000.0**exponent).float()
+
+
+def tokens_beyond(position: Int[Tensor, "*positions"], longest: int, limit: int | None) -> int:
+    """The tokens of the longest sentence if they are more than the limit, else 0; `longest` is an upper bound on them.
+
+    A row may be wider than its sentences: a packed row has several, and a padded one may be filled up. So the positions are
+    read where the bound is over the limit. Reading them waits for the device. A CUDA graph cannot wait, and needs no check:
+    it was warmed up, and the settings limit the lengths of its sentences.
+    """
+    if limit is None or longest <= limit or (position.is_cuda and torch.cuda.is_current_stream_capturing()):
+        return 0
+    tokens = int(position.max()) + 1
+    return tokens if tokens > limit else 0
+
+
+def check_positions(
+    position: Int[Tensor, "*positions"],
+    longest: int,
+    limit: int | None,
+    sentence: str = "a row has {} tokens",
+    remedy: str = "train with sinusoidal positions",
+) -> None:
+    """Refuse sentences with more tokens than the model learned positions, as `tokens_beyond` counts them."""
+    if tokens := tokens_beyond(position, longest, limit):
+        raise DataError(
+            f"{sentence.format(tokens)}, but the model learned only model.max_positions = {limit} positions: "
+            f"shorten the sentence, or {remedy}"
+        )
 
 
 SINUSOIDS = ("sinusoidal", "marian")

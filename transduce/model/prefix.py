@@ -5,8 +5,8 @@ Summarizing Long Sequences", 2018).
     position:   0   1  ... n-1   n      n+1  n+2 ...  n+m
     predicts:                    y1     y2   y3  ...  </s>
 
-Source and target pass the same layers as one sequence. Its positions continue from one to the other: the target begins at the length of
-its source, `</s>` counted. `<pad>`, with which every target begins, separates the two. The loss is that of the target.
+Source and target pass the same layers as one sequence. Its positions continue from one to the other: the target begins at the
+length of its source, `</s>` counted. `<pad>`, with which every target begins, separates the two. The loss is that of the target.
 With `source_mask = "full"`, source tokens see the whole source (the prefix language model of Raffel et al. 2020).
 
 In a batch, a row of sources and its row of targets become one row, the sources first. Sentences are told apart by their
@@ -27,7 +27,6 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from transduce.config.models.prefix import PrefixConfig
-from transduce.errors import DataError
 from transduce.model.attention import Cache, Tap
 from transduce.model.cost import (
     OPERATIONS_PER_WEIGHT,
@@ -40,7 +39,7 @@ from transduce.model.dropout import Dropout
 from transduce.model.embeddings import embed, make_embeddings
 from transduce.model.layers import EncoderLayer, layer_matrices, make_norm, normalise
 from transduce.model.model import Matrices, Model
-from transduce.model.positions import Positions
+from transduce.model.positions import Positions, check_positions
 from transduce.model.shapes import Float, Int
 from transduce.model.tokens import Keep, Source, Tokens
 
@@ -142,11 +141,7 @@ class Prefix(Model):
 
     def _placed(self, x: Float[Tensor, "R W D"], position: Int[Tensor, "R W"], longest: int) -> Float[Tensor, "R W D"]:
         """The input of the first layer: embeddings plus positions, all below `longest`."""
-        if self.positions.limit is not None and longest > self.positions.limit:
-            raise DataError(
-                f"source and target have {longest} tokens together, but the model learned only model.max_positions = "
-                f"{self.positions.limit} positions: shorten the sentence, or train with sinusoidal positions"
-            )
+        check_positions(position, longest, self.positions.limit, "source and target have {} tokens together")
         return self.embedding_dropout(self.positions(x, position, longest))
 
 

@@ -153,7 +153,8 @@ def collate(sources: Sequence[SourceItem], pad: int) -> Source:
 class Keep:
     """The attention mask: a position attends to its own sentence and, if `causal`, to no later position of the row.
 
-    With a `window`, it attends to that many neighbours on each side. A padding position attends to everything, since without any key its result would be NaN. The result is never used.
+    With a `window`, it attends to that many neighbours on each side. A padding position attends to everything, since without any
+    key its result would be NaN. The result is never used.
     """
 
     query: Int[Tensor, "R Q"]  # the segments of the query positions

@@ -13,13 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from transduce.config import TransformerConfig
-from transduce.errors import DataError, SettingError
+from transduce.errors import SettingError
 from transduce.model.attention import Cache, KeysValues, MultiHeadAttention
 from transduce.model.dropout import Dropout
 from transduce.model.embeddings import embed, make_embeddings
 from transduce.model.layers import DecoderLayer, EncoderLayer, layer_matrices, make_norm, normalise
 from transduce.model.model import Matrices, Model
-from transduce.model.positions import Positions
+from transduce.model.positions import Positions, check_positions
 from transduce.model.shapes import Float, Int
 from transduce.model.tokens import Keep, Source, Tokens, keep_earlier, keep_same_sentence, keep_source
 
@@ -88,7 +88,7 @@ class Transformer(Model):
     def encode(self, source: Source) -> Memory:
         """Run the encoder."""
         assert isinstance(source, Tokens)
-        self._check_length(source.width, self.source_positions)
+        check_positions(source.position, source.width, self.source_positions.limit)
         x = self.source_positions(embed(self.source_embedding, source.ids), source.position, source.width)
         x = self.embedding_dropout(x)
         keep = keep_same_sentence(source.segment, self.config.window)
@@ -119,9 +119,8 @@ class Transformer(Model):
         """The state before the first target token; the encoder's output is projected here, once."""
         source = [layer.source_attention.keys_values(memory.hidden) for layer in self.decoder]
         keep = keep_source(torch.ones_like(memory.segment[:, :1]), memory.segment)
-        sentence = torch.arange(
-            memory.segment.shape[0], device=memory.segment.device
-        )  # `len` would fix it in an export
+        rows = memory.segment.shape[0]  # `len` would fix it in an export
+        sentence = torch.arange(rows, device=memory.segment.device)
         return DecoderState(source, keep, [Cache() for _ in self.decoder], sentence=sentence)
 
     def step(self, tokens: Int[Tensor, "R"], state: DecoderState) -> Float[Tensor, "R V"]:
@@ -137,16 +136,9 @@ class Transformer(Model):
         self, ids: Int[Tensor, "R W"], position: Int[Tensor, "R W"], longest: int
     ) -> Float[Tensor, "R W D"]:
         """The decoder's input: embeddings plus positions, all below `longest`."""
-        self._check_length(longest, self.target_positions)
+        check_positions(position, longest, self.target_positions.limit)
         x = embed(self.target_embedding, ids)
         return self.embedding_dropout(self.target_positions(x, position, longest))
-
-    def _check_length(self, width: int, positions: Positions) -> None:
-        if positions.limit is not None and width > positions.limit:
-            raise DataError(
-                f"a row has {width} tokens, but the model learned only model.max_positions = {positions.limit} positions: "
-                "shorten the sentence, or train with sinusoidal positions"
-            )
 
 
 def as_transformer(model: Model) -> Transformer:

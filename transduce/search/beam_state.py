@@ -144,13 +144,9 @@ class BackPointers:
         """
         position = torch.arange(len(self.tokens), device=hypotheses.ranks.device)[:, None, None]
         sentence = torch.arange(len(hypotheses.ranks), device=hypotheses.ranks.device)[:, None]
-        far = (hypotheses.lengths - 1 - position).clamp(
-            min=0
-        )  # from the last position of an output to this one [T, B, N]
-        here, at = (
-            position + far,
-            hypotheses.ranks.expand(len(position), -1, -1),
-        )  # the position and rank reached so far
+        # How far the last position of an output is from this one [T, B, N], and the position and rank reached so far.
+        far = (hypotheses.lengths - 1 - position).clamp(min=0)
+        here, at = position + far, hypotheses.ranks.expand(len(position), -1, -1)
         back, distance = self.origins, 1  # the rank of a candidate's ancestor `distance` positions earlier
         while distance < len(position):
             jumps = (far & distance) > 0

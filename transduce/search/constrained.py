@@ -1,6 +1,7 @@
 """Constrained beam search: outputs must contain given phrases, such as terminology.
 
-The search counts how many tokens of its phrases each output still lacks. Beams are allocated round-robin among the best outputs that lack the fewest tokens, the best that lack one more, and so on (after Post and Vilar, 2018). `</s>` is allowed only where
+The search counts how many tokens of its phrases each output still lacks. Beams are allocated round-robin among the best outputs
+that lack the fewest tokens, the best that lack one more, and so on (after Post and Vilar, 2018). `</s>` is allowed only where
 nothing is lacking, and near the length limit only missing phrases can follow, so every output contains every phrase. (The
 count near the limit does not assume that phrases overlap.)
 
@@ -152,7 +153,8 @@ def _candidates(
         found: list[Beam] = []
         for one in sentence.alive:
             offered = dict(zip(likely[row][1], likely[row][0], strict=True))
-            extra = [*sentence.phrases.wanted(one.matched), end, max(sentence.forced[position], 0)]
+            must = sentence.forced[position]
+            extra = [*sentence.phrases.wanted(one.matched), end] if must == FREE else [must]
             offered |= {token: float(log_probs[row, token]) for token in extra if token not in offered}
             found += _continuations(sentence, one, offered, position, end, row)
             row += 1

@@ -1,8 +1,9 @@
 """CTC prefix search: the most probable texts of the frames of a recording, with a guide that allows and scores tokens.
 
-An alignment gives each frame a token or the blank; repeated tokens are merged and blanks removed. The search keeps the prefixes that are
-best at each frame, and adds up the alignments of each prefix: those that end in a blank apart from those that end in its last token. A guide,
-such as a lexicon with a language model, says which tokens may follow a prefix and what they are worth. Knows no text and no model.
+An alignment gives each frame a token or the blank; repeated tokens are merged and blanks removed. The search keeps the prefixes
+that are best at each frame, and adds up the alignments of each prefix: those that end in a blank apart from those that end in
+its last token. A guide, such as a lexicon with a language model, says which tokens may follow a prefix and what they are worth.
+Knows no text and no model.
 
 Axes: T frames, C classes with the blank.
 """

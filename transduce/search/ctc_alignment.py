@@ -20,6 +20,8 @@ def align(log_probs: NDArray[np.floating[Any]], tokens: Sequence[int]) -> list[t
     states[1::2] = tokens
     skips = np.zeros(len(states), bool)  # whether a state can follow the one before the last
     skips[3::2] = states[3::2] != states[1:-2:2]
+    if not len(log_probs):
+        return []
     best, steps = _scan(log_probs[:, states].astype(np.float64), skips)
     last = len(states) - 1
     at = last if last == 0 or best[last] >= best[last - 1] else last - 1

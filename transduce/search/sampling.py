@@ -14,6 +14,8 @@ from transduce.search.penalty import Penalty
 from transduce.search.step import SearchState, Step, forced_tokens, hypotheses
 from transduce.search.walk import walk
 
+LEAST_TEMPERATURE = 1e-30  # a log-probability divided by less may overflow float32, and this is greedy already
+
 
 @torch.no_grad()
 def sample(
@@ -55,6 +57,7 @@ def sample(
 
 def sample_tokens(log_probs: Tensor, temperature: float, top_k: int, top_p: float, generator: Generator) -> Tensor:
     """Sample a token for each row [R] among those that top_k and top_p keep."""
+    temperature = max(temperature, LEAST_TEMPERATURE)
     if top_k == 0 and top_p == 1:
         return _sample_columns(torch.softmax(log_probs / temperature, dim=1), generator)
     count = min(top_k or log_probs.shape[1], log_probs.shape[1])

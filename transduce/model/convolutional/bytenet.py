@@ -4,8 +4,8 @@
     target ───────────────────────────────────(+)── causal dilated residual blocks ── × n ── next token t
 
 There is no attention. The decoder is stacked on the encoder: when it predicts token t, it reads column t of the encoder's
-output, and zeros once the source has ended (dynamic unfolding, section 3.2). Dilations double from block to block, so that a few blocks see a
-whole sentence.
+output, and zeros once the source has ended (dynamic unfolding, section 3.2). Dilations double from block to block, so that a
+few blocks see a whole sentence.
 
 Differs from the paper: subwords where the paper has characters; the source is not padded to 1.2 times its
 length before the encoder reads it; the encoder's output is normalised before it is added; dropout.

@@ -22,13 +22,13 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding, glu, linear
 
 from transduce.config.models import ConvS2SConfig
-from transduce.errors import DataError
 from transduce.model.attention import Tap, masked_softmax
 from transduce.model.convolutional.neighbours import Past, causal, centred, with_neighbours
 from transduce.model.convolutional.weight_norm import NormedLinear
 from transduce.model.dropout import Dropout
 from transduce.model.embeddings import make_embeddings
 from transduce.model.model import Model
+from transduce.model.positions import check_positions
 from transduce.model.shapes import Float, Int
 from transduce.model.tokens import Keep, Source, Tokens, keep_source
 
@@ -248,11 +248,7 @@ class ConvS2S(Model):
         return {"encoder": [], "decoder": [], "cross": [layer.attention for layer in self.decoder]}
 
     def _embed(self, table: nn.Embedding, positions: Tensor, ids: Tensor, position: Tensor, longest: int) -> Tensor:
-        if longest > len(positions):
-            raise DataError(
-                f"a row has {longest} tokens, but the model learned only model.max_positions = {len(positions)} positions: "
-                "shorten the sentence, or train with a larger model.max_positions"
-            )
+        check_positions(position, longest, len(positions), remedy="train with a larger model.max_positions")
         return self.dropout(embedding(ids, table.weight, table.padding_idx) + embedding(position, positions))
 
 

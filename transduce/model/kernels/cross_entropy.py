@@ -15,11 +15,11 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.nn.functional import pad
 
+from transduce.model.kernels import ALIGNED
+
 LANES, EACH = 256, 8  # threads of a program, and logits that a thread reads at once
 LOWEST = tl.constexpr(-1e30)  # the maximum of a lane that has read no logit yet
 BITS = tl.constexpr(1 / math.log(2))  # converts e^x to 2^(x BITS): the hardware computes powers of 2
-ALIGNED = 8  # ids: bfloat16 products are much slower if rows are not a multiple of 16 bytes
-
 
 Sums = tuple[Tensor, Tensor]
 
@@ -31,8 +31,12 @@ def projected_cross_entropy(hidden: Tensor, table: Tensor, labels: Tensor, smoot
     same holds for the rows that fill the table up to a multiple of ALIGNED.
     """
     classes = table.shape[0] - 1
-    filled = pad(table, (0, 0, 0, -table.shape[0] % ALIGNED))
-    return _ProjectedCrossEntropy.apply(hidden.flatten(0, -2), filled, labels.flatten(), smoothing, classes)  # type: ignore[no-any-return]
+    return _ProjectedCrossEntropy.apply(hidden.flatten(0, -2), aligned(table), labels.flatten(), smoothing, classes)  # type: ignore[no-any-return]
+
+
+def aligned(table: Tensor) -> Tensor:
+    """The table with rows of zeros up to a multiple of ALIGNED, so that rows of logits have a length that products compute fast."""
+    return pad(table, (0, 0, 0, -table.shape[0] % ALIGNED))
 
 
 class _ProjectedCrossEntropy(Function):

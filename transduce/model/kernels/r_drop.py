@@ -13,9 +13,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 from torch.autograd import Function
-from torch.nn.functional import pad
 
-from transduce.model.kernels.cross_entropy import ALIGNED, EACH, LANES, Sums, gradients_of_product, row_sums, summed
+from transduce.model.kernels.cross_entropy import EACH, LANES, Sums, aligned, gradients_of_product, row_sums, summed
 
 
 def projected_r_drop(hidden: Tensor, table: Tensor, labels: Tensor, smoothing: float, weight: float) -> Sums:
@@ -25,8 +24,7 @@ def projected_r_drop(hidden: Tensor, table: Tensor, labels: Tensor, smoothing: f
     `hidden` has the positions of the first pass followed by those of the second; `labels` has the positions of one pass.
     """
     classes = table.shape[0] - 1
-    filled = pad(table, (0, 0, 0, -table.shape[0] % ALIGNED))
-    return _ProjectedRDrop.apply(hidden.flatten(0, -2), filled, labels.flatten(), smoothing, weight, classes)  # type: ignore[no-any-return]
+    return _ProjectedRDrop.apply(hidden.flatten(0, -2), aligned(table), labels.flatten(), smoothing, weight, classes)  # type: ignore[no-any-return]
 
 
 class _ProjectedRDrop(Function):

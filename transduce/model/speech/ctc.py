@@ -85,12 +85,11 @@ def _scan(emitted: Float[Tensor, "R T S"], states: Int[Tensor, "R S"], blank: in
 
 def _scan_by_steps(emitted: Float[Tensor, "R T S"], skips: Float[Tensor, "R S"]) -> Float[Tensor, "R T S"]:
     """The same, operation by operation."""
-    sums = emitted.new_full(
-        (emitted.shape[1], len(emitted), emitted.shape[2] + 2), NEVER
-    )  # two states before the first
+    rows, frames, states = emitted.shape
+    sums = emitted.new_full((frames, rows, states + 2), NEVER)  # two states before the first
     by_frame = emitted.transpose(0, 1)
     sums[0, :, 2:4] = by_frame[0, :, :2]
-    for frame in range(1, len(sums)):
+    for frame in range(1, frames):
         last = sums[frame - 1]
         near = torch.logaddexp(last[:, 2:], last[:, 1:-1])
         reached = torch.logaddexp(near, last[:, :-2] + skips)

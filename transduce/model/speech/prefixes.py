@@ -25,9 +25,8 @@ class Prefixes:
     classes: Float[Tensor, "B T V"]  # log-probabilities of the frames of each sentence
     probabilities: Float[Tensor, "B T V"]  # the same without the logarithm
     blanks: Float[Tensor, "B T"]
-    in_label: Float[
-        Tensor, "R T"
-    ]  # alignments of exactly the prefix, up to and with each frame, that end in its last label
+    # Alignments of exactly the prefix, up to and with each frame: those that end in its last label, and in a blank.
+    in_label: Float[Tensor, "R T"]
     in_blank: Float[Tensor, "R T"]
     last: Int[Tensor, "R"]  # label; -1 before the first
     score: Float[Tensor, "R"]  # log-probability of texts that begin with the prefix

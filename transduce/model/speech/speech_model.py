@@ -15,12 +15,12 @@ from torch import Tensor, nn
 from transduce.config import SpeechConfig
 from transduce.errors import SettingError
 from transduce.model.attention import MultiHeadAttention
-from transduce.model.layers import EncoderLayer, normalise
+from transduce.model.layers import EncoderLayer, layer_matrices, normalise
 from transduce.model.losses import IGNORED, Loss, projected_loss
-from transduce.model.model import Model
+from transduce.model.model import Matrices, Model
 from transduce.model.shapes import Float, Int
 from transduce.model.speech.ctc import ctc_loss
-from transduce.model.speech.layers import ConformerLayer, Subsampling, subsampled
+from transduce.model.speech.layers import ConformerLayer, ConvolutionModule, Subsampling, subsampled
 from transduce.model.speech.prefixes import Prefixes
 from transduce.model.tokens import Frames, Source, Tokens, keep_whole_row
 from transduce.model.transformer import DecoderState, Memory, Transformer
@@ -126,6 +126,14 @@ class SpeechModel(Model):
         both = (1 - self.ctc_search) * logits.float().log_softmax(-1) + self.ctc_search * of_ctc
         left = (1 - both.exp().sum(-1, keepdim=True)).clamp(min=1e-30).log()
         return torch.cat([both, left], -1)
+
+    def matrices(self) -> Matrices:
+        gates: Matrices = {
+            module.gates.weight: 2 * [self.config.d_model]
+            for module in self.modules()
+            if isinstance(module, ConvolutionModule)
+        }
+        return super().matrices() | layer_matrices([*self.encoder, *self.transformer.decoder]) | gates
 
     def attentions(self) -> dict[str, list[MultiHeadAttention]]:
         return {**self.transformer.attentions(), "encoder": [layer.attention for layer in self.encoder]}
