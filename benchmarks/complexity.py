@@ -1,11 +1,11 @@
 """Table 1 of the paper, measured: operations, time by length and width, sequential steps, path lengths.
 
-    python benchmarks/complexity.py --device cpu        small sizes, CPU seconds of one thread; about two minutes
-    python benchmarks/complexity.py --device cuda       n = 16 ... 16,384, d = 64 ... 1,024; under four minutes of one GPU
+    python benchmarks/complexity.py --device cpu        CPU seconds of one thread; about a quarter of an hour
+    python benchmarks/complexity.py --device cuda       under four minutes of one GPU
     python benchmarks/complexity.py --page              writes docs/complexity.md and its plots from both result files
 
-Each layer runs forward and backward, in float16 on a GPU and float32 on a CPU. Exponents are the slopes of time over size in
-logarithms, over the four smallest and the four largest sizes (three on a CPU).
+Each layer runs forward and backward at n = 16 ... 16,384 and d = 64 ... 1,024, in float16 on a GPU and float32 on a CPU. Exponents are
+the slopes of time over size in logarithms, over the four smallest and the four largest sizes.
 """
 
 import argparse
@@ -28,9 +28,11 @@ from transduce.paper.complexity import (
 from transduce.paper.layers import KINDS, Kind
 
 PATH_LENGTHS = (16, 64, 256)
-SIZES = {  # lengths, widths, rows; length and width of the slices shown; positions at constant n x batch
-    "cpu": ([16 * 2**i for i in range(8)], [64, 128, 256, 512], 1, 256, 256, 4_096),
-    "cuda": ([16 * 2**i for i in range(11)], [64, 128, 256, 512, 1_024], 8, 512, 512, 131_072),
+LENGTHS = [16 * 2**i for i in range(11)]
+WIDTHS = [64, 128, 256, 512, 1_024]
+SIZES = {  # rows; length and width of the slices shown; positions at constant n x batch
+    "cpu": (1, 256, 256, 16_384),
+    "cuda": (8, 512, 512, 131_072),
 }
 
 
@@ -48,10 +50,10 @@ def main() -> None:
 
 def measure(device: str, longest: int) -> Path:
     torch.set_num_threads(1)
-    lengths, widths, batch, n_shown, d_shown, positions = SIZES[device]
-    lengths = [n for n in lengths if n <= longest]
+    batch, n_shown, d_shown, positions = SIZES[device]
+    lengths = [n for n in LENGTHS if n <= longest]
     watch = Stopwatch(device)
-    grid = measure_grid(watch, lengths, widths, batch, show)
+    grid = measure_grid(watch, lengths, WIDTHS, batch, show)
     constant = measure_constant(watch, [n for n in lengths if n <= positions], d_shown, positions, show)
     return write_result(
         f"complexity-{'gpu' if device == 'cuda' else 'cpu'}",
@@ -59,7 +61,7 @@ def measure(device: str, longest: int) -> Path:
         ["torch"],
         n_shown=n_shown,
         d_shown=d_shown,
-        operations=[operations(kind, n, d) for kind in KINDS for n in lengths for d in widths],
+        operations=[operations(kind, n, d) for kind in KINDS for n in lengths for d in WIDTHS],
         paths=[asdict(measure_path(name, n)) for name in PATHS for n in PATH_LENGTHS],
         grid=[asdict(timing) for timing in grid],
         constant=[asdict(timing) for timing in constant],

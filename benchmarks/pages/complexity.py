@@ -78,14 +78,13 @@ def times_part(device: str, record: dict) -> Iterator[str]:
         "exponent in n, n x rows constant",
         "slowest",
     )
-    at_each_end = 3 if device == "cpu" else 4  # sizes over which an exponent is taken
-    yield table(header, [times_row(record, kind.name, at_each_end) for kind in KINDS])
+    yield table(header, [times_row(record, kind.name) for kind in KINDS])
     yield f"![time over length and width, {device.upper()}](images/complexity-{device}.svg)"
 
 
-def times_row(record: dict, layer: str, at_each_end: int) -> tuple[str, ...]:
+def times_row(record: dict, layer: str) -> tuple[str, ...]:
     slices = [in_n(record, layer), in_d(record, layer)]
-    exponents = [f"{small:.2f} → {large:.2f}" for small, large in (ends(points, at_each_end) for points in slices)]
+    exponents = [f"{small:.2f} → {large:.2f}" for small, large in map(ends, slices)]
     slowest = max((row for row in record["grid"] if row["layer"] == layer), key=lambda row: row["seconds"])
     longest = f"{1e3 * slowest['seconds']:,.1f} ms at n = {slowest['n']:,}, d = {slowest['d']:,}"
     return (layer, *exponents, f"{exponent(at_constant(record, layer)):.2f}", longest)

@@ -35,8 +35,8 @@ def layers() -> Iterator[Statement]:
 
 
 def on_a_cpu() -> Iterator[Statement]:
-    in_length = {kind.name: ends(in_n(CPU, kind.name), 3)[1] for kind in KINDS}
-    in_width = {kind.name: ends(in_d(CPU, kind.name), 3)[1] for kind in KINDS}
+    in_length = {kind.name: ends(in_n(CPU, kind.name))[1] for kind in KINDS}
+    in_width = {kind.name: ends(in_d(CPU, kind.name))[1] for kind in KINDS}
     linear = all(0.9 < in_length[name] < 1.1 for name in ("recurrent", "convolutional", "restricted"))
     yield says(
         "restricted layers grows linearly in n, and that of self-attention approaches the square",
