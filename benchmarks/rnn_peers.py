@@ -18,13 +18,12 @@ eole    architecture `custom`: encoder brnn, decoder rnn with input feeding, whi
 onmt    OpenNMT-py, of which Eole is a fork: the same model.
 
 Printed are target tokens (`</s>` but no padding) per second as each log says, and per second of computing, which other work on the machine
-changes less: of the whole command, less those of the pilot. Then the validation cross-entropy per token, which has no smoothing, and
-BLEU (tok:none, BPE undone). Writes benchmarks/results/rnn-peers.json.
+changes less: of the whole command, less those of the pilot. Then BLEU (tok:none, BPE undone). Validation losses are not compared: those of the peers
+contain the label smoothing. Writes benchmarks/results/rnn-peers.json.
 """
 
 import argparse
 import json
-import math
 import os
 import re
 import resource
@@ -59,7 +58,6 @@ class Turn:
     updates: int
     tokens_per_s: float
     tokens_per_cpu_s: float
-    valid_loss: float
     valid_bleu: float
 
 
@@ -147,14 +145,13 @@ class Training:
     tokens: float
     seconds: float  # from the second update on
     speeds: list[float]
-    loss: float
     cpu_s: float
 
     def after(self, pilot: "Training", score: float) -> Turn:
         """The figures of a training, its start not counted: the pilot had the same."""
         computed = (self.tokens - pilot.tokens) / max(1e-9, self.cpu_s - pilot.cpu_s)
         speed = statistics.median(self.speeds[1:] or self.speeds)
-        return Turn(self.parameters, self.updates, round(speed, 1), round(computed, 1), round(self.loss, 3), score)
+        return Turn(self.parameters, self.updates, round(speed, 1), round(computed, 1), score)
 
     def fitting(self, seconds: float) -> int:
         """How many updates fit into this time, by those of a pilot."""
@@ -201,10 +198,9 @@ def train_ours(work: Work, updates: int) -> Training:
     speeds = [event["tokens_per_second"] for event in trained]
     tokens = [event["target_tokens"] for event in trained]
     parameters = float(re.search(r"([\d.]+) M parameters", (run / "README.md").read_text())[1])
-    (loss,) = {event["loss"] for event in events if event["event"] == "valid"}
     seconds = sum((now - last) / speed for last, now, speed in zip(tokens, tokens[1:], speeds[1:], strict=False))
     cpu_s = computed_seconds() - before
-    return Training(round(parameters * 1e6), trained[-1]["step"], tokens[-1], seconds, speeds, loss, cpu_s)
+    return Training(round(parameters * 1e6), trained[-1]["step"], tokens[-1], seconds, speeds, cpu_s)
 
 
 # --- Eole and OpenNMT-py ------------------------------------------------------------------------------------------
@@ -290,8 +286,7 @@ def peer_training(log: str, updates: int, cpu_s: float) -> Training:
     speeds, elapsed = figures(r"/ *([\d.]+) tok/s", log), figures(r"(\d+) sec;", log)
     (parameters,) = figures(r"\* number of parameters: (\d+)", log)
     tokens = sum(figures(r"bsz: *[\d.]+/ *([\d.]+)/", log))
-    loss = math.log(figures(r"Validation perplexity: ([\d.e+]+)", log)[-1])
-    return Training(int(parameters), updates, tokens, elapsed[-1] - elapsed[0], speeds, loss, cpu_s)
+    return Training(int(parameters), updates, tokens, elapsed[-1] - elapsed[0], speeds, cpu_s)
 
 
 # --- the table ----------------------------------------------------------------------------------------------------
@@ -299,7 +294,7 @@ def peer_training(log: str, updates: int, cpu_s: float) -> Training:
 
 def table(turns: dict[str, list[Turn]]) -> str:
     lines = [
-        f"{'':8}{'M parameters':>13}{'updates':>9}{'target tokens/s':>17}{'per CPU second':>16}{'valid loss':>12}{'BLEU':>8}"
+        f"{'':8}{'M parameters':>13}{'updates':>9}{'target tokens/s':>17}{'per CPU second':>16}{'BLEU':>8}"
     ]
     for name, of in turns.items():
 
@@ -308,7 +303,7 @@ def table(turns: dict[str, list[Turn]]) -> str:
 
         lines.append(
             f"{name:8}{middle('parameters') / 1e6:13.2f}{middle('updates'):9,.0f}{middle('tokens_per_s'):17,.0f}"
-            f"{middle('tokens_per_cpu_s'):16,.0f}{middle('valid_loss'):12.3f}{middle('valid_bleu'):8.2f}"
+            f"{middle('tokens_per_cpu_s'):16,.0f}{middle('valid_bleu'):8.2f}"
         )
     return "\n".join(lines)
 
