@@ -137,7 +137,7 @@ def record(done: list[dict[str, Any]], together: list[dict[str, Any]], options: 
     asked += f" --ensemble {options.ensemble}" if options.ensemble else ""
     asked += f" --jobs {options.jobs}" if options.jobs > 1 else ""
     command = f"python benchmarks/multi30k_bpe.py --config configs/{options.config.name} {asked}"
-    name = "multi30k-bpe-ensemble-gpu" if options.ensemble else "multi30k-bpe-gpu"
+    name = options.config.stem.replace("bpe", "bpe-ensemble" if options.ensemble else "bpe")
     found = {"bleu": spread(done), "runs": done}
     if together:
         found |= {"ensembles": {"bleu": spread(together), "runs": together}}
