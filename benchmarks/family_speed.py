@@ -1,4 +1,4 @@
-"""How fast each family of models trains and translates on a device.
+"""How fast each family of models trains and translates on a device, and the Transformer with a window.
 
     python benchmarks/family_speed.py [--device cuda] [--families rnn gnmt] [--sizes published fitted] [--seconds 4]
     python benchmarks/family_speed.py --report            writes the table of docs/families.md from the result files
@@ -49,17 +49,17 @@ POSITIONS = {"cpu": 2_048, "cuda": 131_072}  # as in transduce/training/layout.p
 STEPS = {"cpu": 3, "cuda": 12}  # distinct steps that are repeated
 LINES = {"cpu": 16, "cuda": 2_048}  # that are translated at once
 FILES = {"cpu": "cpu", "cuda": "gpu"}
-MEASURED = [
-    family for family in FAMILIES if family != "speech"
-]  # those that read tokens; speech_speed.py measures the other
+# The families that read tokens, and variants of them; speech_speed.py measures the other family.
+MEASURED = [*(family for family in FAMILIES if family != "speech"), *page.VARIANTS]
 
 
-def config_of(family: str, size: str) -> ModelConfig:
+def config_of(name: str, size: str) -> ModelConfig:
+    family, changes = page.VARIANTS.get(name, (name, {}))
     if size == "published":
-        return FAMILIES[family](family=family)
+        return FAMILIES[family](family=family, **changes)
     side = SideCounts(tokens_per_line=13, distinct_tokens=10_000, characters_per_line=60)
     layer = FAMILIES[family].fitted(fit(Counts(29_000, side, side)).layer)
-    return assemble(merge(layer, {"model": {"family": family}})).model
+    return assemble(merge(layer, {"model": {"family": family, **changes}})).model
 
 
 def planner_of(model: Model, device: Device, tokens: int) -> Planner[Any]:

@@ -110,6 +110,21 @@ def test_several_folders_translate_together(tmp_path: Path, capsys: pytest.Captu
     assert json.loads(capsys.readouterr().out)["scores"]["exact match"]["value"] == 100.0
     assert main(evaluate) == 0
     assert json.loads(capsys.readouterr().out)["scores"]["exact match"]["value"] < 100.0
+    score = ["score", str(one), *scored_files, "--threads", "1"]
+    assert main([*score, "--ensemble", str(other)]) == 0
+    printed_scores = [float(line) for line in capsys.readouterr().out.split()]
+    assert printed_scores == pytest.approx([pair.log_probability for pair in scored], abs=1e-4)
+    assert main(score) == 0
+    assert [float(line) for line in capsys.readouterr().out.split()] != pytest.approx(printed_scores, abs=1e-2)
+
+
+def test_an_ensemble_is_refused_where_it_cannot_score(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "text").write_text("a\n")
+    text, ensemble = str(tmp_path / "text"), ["--ensemble", str(FROZEN)]
+    assert main(["score", str(FROZEN), "--text", text, *ensemble]) == 2
+    assert "--ensemble is for translators: language models (--text) are scored one at a time" in capsys.readouterr().err
+    assert main(["score", str(FROZEN), text, text, "--engine", "ct2", *ensemble]) == 2
+    assert "it does not support ensembles; use engine torch" in capsys.readouterr().err
 
 
 def test_an_ensemble_shares_its_vocabulary(tmp_path: Path) -> None:

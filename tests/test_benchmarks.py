@@ -126,6 +126,26 @@ def test_the_logs_of_eole_and_opennmt_are_read(monkeypatch: pytest.MonkeyPatch) 
     sys.modules.pop("rnn_peers")
 
 
+@pytest.mark.parametrize("peers", [["eole"], ["onmt"], ["eole", "onmt"]])
+def test_the_row_of_recurrent_networks_has_every_peer(peers: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    training_speed = importlib.import_module("report.training_speed")
+    names = {"eole": "Eole", "onmt": "OpenNMT-py"}
+    turn = {"tokens_per_s": 100.0, "tokens_per_cpu_s": 60.0, "valid_loss": 5.0, "valid_bleu": 2.0}
+    other = {"tokens_per_s": 50.0, "tokens_per_cpu_s": 40.0, "valid_loss": 4.0, "valid_bleu": 3.0}
+    result = {
+        "command": "", "hardware": {"cores": 2, "cpu": "CPU"}, "settings": {"seconds": 60.0},
+        "results": {"ours": [turn, turn], **{peer: [other, other] for peer in peers}},
+    }  # fmt: skip
+    (row,) = training_speed.recurrent(result)
+    for peer in peers:
+        assert f"2.00 (2.00 to 2.00) times {names[peer]} per wall-clock second and 1.50 (1.50 to 1.50) times" in row
+    spread = {peer: [f"{names[peer]} {value:.2f} ({value:.2f} to {value:.2f})" for value in (4, 3)] for peer in peers}
+    losses, scores = (", ".join(spread[peer][figure] for peer in peers) for figure in (0, 1))
+    assert f"validation loss at the end: Transduce 5.00 (5.00 to 5.00), {losses};" in row
+    assert f"validation BLEU, greedy search: Transduce 2.00 (2.00 to 2.00), {scores} |" in row
+
+
 def test_the_recipes_of_repeated_trainings_are_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     """A training that is refused would end the others."""
     monkeypatch.syspath_prepend(str(BENCHMARKS))

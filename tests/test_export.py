@@ -338,6 +338,28 @@ def test_what_ctranslate2_has_no_form_for_is_refused_before_anything_is_written(
     assert not (tmp_path / "new").exists()
 
 
+# --- which other format supports the model ------------------------------------------------------------------------
+
+ONLY_SOME = {
+    "rotary": (dataclasses.replace(SHAPE, positions="rotary"), "hf", "try --to ct2 or --to onnx"),
+    "narrow heads": (dataclasses.replace(SHAPE, d_k=8), "hf", "try --to onnx"),
+    "additive, hf": (dataclasses.replace(SHAPE, attention="additive"), "hf", ""),
+    "additive, ct2": (dataclasses.replace(SHAPE, attention="additive"), "ct2", ""),
+    "BatchNorm, ct2": (dataclasses.replace(SHAPE, norm_kind="batch"), "ct2", ""),
+    "BatchNorm, onnx": (dataclasses.replace(SHAPE, norm_kind="batch"), "onnx", ""),
+}
+
+
+@pytest.mark.parametrize("which", ONLY_SOME)
+def test_a_refusal_names_the_formats_that_support_the_model(which: str, tmp_path: Path) -> None:
+    config, to, advice = ONLY_SOME[which]
+    both = vocabularies(joint=True)
+    run = write_model(tmp_path / "run", transduce.model.Transformer(config, both.source.size, both.target.size), both)
+    expected = advice or "no other format of transduce export supports this model"
+    with pytest.raises(SettingError, match=rf"^[^;]*model\.[^;]*; {expected}$"):
+        export_model(run, tmp_path / "new", to)
+
+
 # --- nothing is left behind ------------------------------------------------------------------------------------
 
 

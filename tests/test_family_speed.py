@@ -1,11 +1,15 @@
 """benchmarks/family_speed.py: every family is measured, and the table of docs/families.md comes from the result files."""
 
 import argparse
+import copy
+import dataclasses
+import re
 import sys
 from pathlib import Path
 
 import pytest
 
+from transduce.config import FAMILIES, PRESETS
 from transduce.device import Device
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
@@ -50,7 +54,24 @@ def test_rounds_become_a_median_with_its_spread() -> None:
     assert failed["training"] == {"error": "no memory"}
 
 
-@pytest.mark.parametrize("family", ["rnn", "prefix"])
+@pytest.mark.parametrize("size", ["fitted", "published"])
+def test_a_window_is_a_row_of_its_own(size: str) -> None:
+    assert "window" in family_speed.MEASURED
+    config = family_speed.config_of("window", size)
+    assert (config.family, config.window) == ("transformer", 8)
+    assert dataclasses.replace(config, window=0) == family_speed.config_of("transformer", size)
+    result = {"results": {"transformer, fitted": SPEEDS, "window, fitted": copy.deepcopy(SPEEDS)}}
+    assert list(families.rows("fitted", {"cpu": result}))[1][:2] == ["`transformer`, `model.window=8`", "200 (1.00)"]
+
+
+def test_the_page_names_the_families_without_a_preset() -> None:
+    text = " ".join((DOCS / "families.md").read_text(encoding="utf-8").split())
+    (names,) = re.findall(r"There is no preset for (.*?)\.", text)
+    without = set(FAMILIES) - {"transformer"} - {one.get("model", {}).get("family") for one in PRESETS.values()}
+    assert set(re.findall(r"`(\w+)`", names)) == without
+
+
+@pytest.mark.parametrize("family", ["rnn", "prefix", "window"])
 def test_a_family_trains_and_translates(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(family_speed, "IDS", {"fitted": 50})
     monkeypatch.setattr(family_speed, "LINES", {"cpu": 2})

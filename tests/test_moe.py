@@ -17,10 +17,14 @@ from transduce.config.models import MoeConfig
 from transduce.continuous import decoder as slot_decoder
 from transduce.errors import SettingError
 from transduce.exchange import hf, onnx_graphs
+from transduce.metrics.scores import Score, Scores
 from transduce.model import IGNORED, Tokens, Transformer, fused, make_model, training_flops
 from transduce.model.experts import Experts, Routing, Slots, _imbalance
 from transduce.model.layers import FeedForward
 from transduce.model.mixture import MixtureOfExperts
+from transduce.training.expert_shares import shares_section
+from transduce.training.report import Terminal
+from transduce.training.validation import ValidationResult
 from transduce.translator import ct2_spec
 
 pytestmark = pytest.mark.numerics
@@ -224,6 +228,27 @@ def test_a_run_is_resumed_to_the_bit_and_logs_what_each_expert_got(tmp_path: Pat
     assert counts.keys() == {"encoder.0", "decoder.0"}
     assert all(len(tokens) == 3 and sum(tokens) > 0 for tokens in counts.values())
     assert len(transduce.load(tmp_path / "run", device="cpu").translate(["a b c", "d e"], beam=2)) == 2
+    last = [event["tokens_of_experts"]["decoder.0"] for event in events if "tokens_of_experts" in event][-1]
+    row = f"| decoder layer 1 | 3 | {min(last):,} | {sum(last) / 3:,.0f} | {max(last):,} |"
+    assert row in (tmp_path / "run" / "README.md").read_text().splitlines()
+
+
+def test_the_training_output_names_the_layer_with_the_least_equal_shares(capfd: pytest.CaptureFixture[str]) -> None:
+    scores = Scores((Score("BLEU", 1.0, "nrefs:1", True),))
+    counts = {"encoder.0": [1000, 1100, 1200], "encoder.1": [40, 0, 2000], "decoder.0": [5, 5, 5]}
+    Terminal().validated("valid", 4, ValidationResult(1.0, scores, [], counts=counts), False)
+    assert capfd.readouterr().err.splitlines()[1:] == [
+        "    experts: each of the 3 in encoder layer 2 got 0 to 2,000 tokens of the validation data (mean 680); "
+        "this layer has the least equal shares"
+    ]
+    Terminal().validated("valid", 4, ValidationResult(1.0, scores, []), False)
+    assert "experts" not in capfd.readouterr().err
+
+
+def test_only_models_with_experts_have_a_section_about_their_tokens() -> None:
+    assert shares_section([{"event": "valid", "step": 1}]) == []
+    (first, *_) = shares_section([{"event": "valid", "step": 1, "tokens_of_experts": {"encoder.0": [0, 0]}}])
+    assert first == "## Tokens of each expert"
 
 
 def test_fast_paths_and_exports_refuse_experts() -> None:

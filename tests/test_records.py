@@ -17,7 +17,7 @@ sys.path.insert(0, str(BENCHMARKS))
 try:
     import records
     from cells import record_tasks, session, votes
-    from cells.records import RECORDS, Record, best_recipe, find_cell, missing, record_of
+    from cells.records import ENGLISH_WORDS, IN_CMUDICT, RECORDS, Record, best_recipe, find_cell, missing, record_of
     from pages import records as records_page
     from pages.parts import DOCS as PAGES
 finally:
@@ -210,6 +210,19 @@ def test_no_cell_is_begun_that_would_not_end_in_time(tmp_path: Path, data: Path)
     late = argparse.Namespace(**{**vars(chosen(tmp_path, data)), "until": 0.0})
     assert not records.run(record_of("g2p high"), Results(tmp_path / "records.jsonl"), late)
     assert not (tmp_path / "logs").exists()
+
+
+def test_how_many_english_words_cmudict_has(shared_data: Path) -> None:
+    known = {row[0] for row in record_tasks.read_rows(shared_data / "cmudict" / "train.tsv")}
+    for split, count in IN_CMUDICT.items():
+        rows = record_tasks.read_rows(shared_data / "sigmorphon2021-g2p" / "high" / "eng_us" / f"{split}.tsv")
+        assert (len(rows), sum(row[0] in known for row in rows)) == (ENGLISH_WORDS, count)
+
+
+def test_the_table_says_what_a_reader_must_know_of_a_recipe() -> None:
+    results = session.read_results("records")
+    shown = records_page.summary(record_of("g2p high"), results)
+    assert "256, with CMUdict, whose training file has 2,074 of the 4,168 test words (see Method)" in shown
 
 
 def test_the_page_is_generated() -> None:

@@ -14,8 +14,11 @@ pytest.importorskip("fastapi")
 pytest.importorskip("granian")
 pytest.importorskip("httpx")
 
+from agreement import assert_texts_agree
 from serving import Client, make_service, refused, run, symbols
 
+import transduce
+from tests.families import write_pairs
 from transduce import checkpoint
 from transduce.errors import RunError, SettingError
 from transduce.server.models import ServedModel, TranslationWork
@@ -257,3 +260,24 @@ def test_being_exposed_can_be_meant() -> None:
     assert ServerSettings(host="::", keys="keys").is_exposed
     assert not ServerSettings(host="::1").is_exposed
     assert not ServerSettings(host="localhost").is_exposed
+
+
+@pytest.mark.numerics
+def test_another_family_translates_over_http(tmp_path: Path) -> None:
+    """A recurrent network: CTranslate2 and the GPU kernels do not have it, so plain PyTorch answers, as in the command line."""
+    settings = {
+        "model.family": "rnn", "model.d_model": 16, "train.device": "cpu", "train.threads": 1, "train.tokens_per_batch": 200,
+        "train.validate_lines": 2, "train.average": 0, "search.max_extra": 3, "data.cache": str(tmp_path / "cache"),
+    }  # fmt: skip
+    pairs = write_pairs(tmp_path, 80)
+    transduce.train(tmp_path / "rnn", train=pairs, steps=4, settings=settings, languages=("en", "de"), quiet=True)
+    client, texts = Client(make_service([tmp_path / "rnn"])), ["a b c", "f e d"]
+    answer = client.post("/translate", {"q": texts, "source": "en", "target": "de"})
+    assert answer.status_code == 200, answer.text
+    served = answer.json()["translatedText"]
+    translator = transduce.load(tmp_path / "rnn", device="cpu", threads=1, quiet=True)
+    assert_texts_agree(translator, translator.request(), texts, served, translator.translate(texts))
+    (first, _) = client.post("/v1/translate", {"text": texts, "model": "en-de"}).json()["translations"]
+    assert_texts_agree(
+        translator, translator.request(), texts[:1], [first["sentences"][0]["outputs"][0]["text"]], served[:1]
+    )

@@ -16,6 +16,9 @@ SIZES = {
     "published": "The published models, 32,000 words in the vocabulary, steps of 25,000 target tokens:",
 }
 DEVICES = ("gpu", "cpu")
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {  # families with other settings, which have rows of their own
+    "window": ("transformer", {"window": 8}),  # as in docs/rivals.md
+}
 Speeds = dict[str, Any]  # of one family on one device
 
 
@@ -46,11 +49,18 @@ def parts(size: str, found: dict[str, dict[str, Any]]) -> Iterator[str]:
 
 
 def rows(size: str, found: dict[str, dict[str, Any]]) -> Iterator[list[str]]:
-    for family in FAMILIES:
+    for family in (*FAMILIES, *VARIANTS):
         speeds = {device: result["results"].get(f"{family}, {size}") for device, result in found.items()}
         if known := [one for one in speeds.values() if one]:
             cells = [cell for device, one in speeds.items() for cell in measured(size, one, found[device])]
-            yield [f"`{family}`", *cells, f"{known[-1]['parameters'] / 1e6:.1f}"]
+            yield [label(family), *cells, f"{known[-1]['parameters'] / 1e6:.1f}"]
+
+
+def label(name: str) -> str:
+    if name not in VARIANTS:
+        return f"`{name}`"
+    family, settings = VARIANTS[name]
+    return ", ".join([f"`{family}`", *(f"`model.{key}={value}`" for key, value in settings.items())])
 
 
 def measured(size: str, speeds: Speeds | None, result: dict[str, Any]) -> list[str]:

@@ -32,11 +32,13 @@ def summary(record: Record, results: Results) -> tuple[str, ...]:
     if not tested:
         return (*begin, "not measured yet", "", "", "", "")
     recipe = tested[0]["system"]
+    caveat = next((one.caveat for one in record.recipes if one.name == recipe), "")
     company = " (shared GPU)" if any(line["at_once"] > 1 for line in tested) else ""
     seconds = f"{mean(line['command_s'] for line in tested):.0f}{company}"
     votes = votes_of(record, recipe, results)
     together = f"{language_mean(votes):.2f} (of {votes[-1]['members']})" if complete(record, votes) else ""
-    return (*begin, single_model(record, tested), together, recipe, seconds, tested[-1]["hardware"])
+    shown = ", ".join(filter(None, (recipe, caveat)))
+    return (*begin, single_model(record, tested), together, shown, seconds, tested[-1]["hardware"])
 
 
 def cmudict_summary() -> list[tuple[str, ...]]:

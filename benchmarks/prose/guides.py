@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+from cells.records import ENGLISH_WORDS, IN_CMUDICT, record_of, validation_score
+from cells.session import read_results
 from report.section import Result, read
 
 from transduce.training.scaling import NVLINK, STEP_S, TOKEN_S, WEIGHT_S, Cluster, reference_cost, reference_seconds
@@ -10,6 +12,20 @@ from .statements import Statement, Statements, given, logged, number, says
 
 
 def records() -> Iterator[Statement]:
+    words = f"of the {ENGLISH_WORDS:,}"
+    yield says(
+        f"has {IN_CMUDICT['test']:,} {words} English test words and {IN_CMUDICT['valid']:,} {words} validation words"
+    )
+    record, results = record_of("g2p high"), read_results("records")
+    scores = [validation_score(record, one, results) for one in record.recipes if not one.form.with_cmudict]
+    wer = sorted(-score for score in scores if score is not None)
+    yield says(
+        f"Without CMUdict, the validation WER of one model is {wer[0]:.2f} to {wer[-1]:.2f}", len(wer) == len(scores)
+    )
+    baseline = record.published.split()[0]
+    yield says(f"That is no better than the baseline's {baseline} on the test data", wer[0] > float(baseline))
+    tested = {one["system"] for one in results.find(purpose="test") if record_of(one["task"]) is record}
+    yield says("these recipes were not scored on the test data", tested == {"256, with CMUdict"})
     yield given("`--side-by-side 6` trains six small models at once")
 
 

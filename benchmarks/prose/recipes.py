@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from statistics import mean
 
-from cells.records import RECORDS, record_of
+from cells.records import ENGLISH_WORDS, IN_CMUDICT, RECORDS, record_of
 from cells.session import read_results
 from pages.records import complete, language_mean, tests_of, validation_score, votes_of
 from report.section import Result, read
@@ -124,6 +124,7 @@ def english() -> Iterator[Statement]:
         f"Test WER with CMUdict: {mean(tested):.1f}, mean of {number(len(tested))} seeds, and {language_mean(voted):.1f} by their vote",
         voted[-1]["members"] == len(tested),
     )
+    yield says(f"CMUdict has {IN_CMUDICT['test']:,} of the {ENGLISH_WORDS:,} test words")
     yield published("The baseline of the shared task, an ensemble of ten: {}", "g2p high")
 
 

@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 from statistics import mean
 
-from cells.rivals import BUDGETS, SHAPES, TRIES, TUNING_S, best_factor
+from cells.rivals import BUDGETS, SHAPES, SPEED, TRIES, TUNING_S, best_factor
 from cells.session import read_results
-from pages.rivals import flops_rows, lengths, significance
+from pages.rivals import BEAMS, flops_rows, lengths, significance
 
+from transduce.model.recurrent.gnmt import FIRST_RESIDUAL
 from transduce.paper.results import Figures
 from transduce.paper.reversal import LONGEST
 from transduce.paper.rivals import BASELINE, SYSTEMS
@@ -45,7 +46,9 @@ def timed(system: str) -> Figures:
 
 def how_it_is_done() -> Iterator[Statement]:
     (width, layers), (wide, deep) = SHAPES["multi30k"], SHAPES["europarl"]
-    yield says(f"as it makes in {number(BUDGETS['europarl'].seconds / 60)} minutes")
+    yield says(f"as many steps as it makes in {number(BUDGETS['europarl'].seconds / 60)} minutes")
+    only_speeds = RESULTS.find(task="europarl", purpose=SPEED) and not RESULTS.find(task="europarl", purpose="test")
+    yield says("Only the speeds have been measured, so this page has no scores for it", bool(only_speeds))
     yield says(
         f"{number(len(TRIES))} learning rates are tried on Multi30k, side by side on the same GPU for {TUNING_S:g} seconds"
     )
@@ -60,10 +63,23 @@ def how_it_is_done() -> Iterator[Statement]:
     away = {name: abs(behind(name) + paired[name]["difference"]) for name in NAMES if name in paired}
     others = max(far for name, far in away.items() if name != "gnmt")
     yield says("by up to a point, and for `gnmt` by almost three", others < 1 and 2.5 < away["gnmt"] < 3)
+    yield says(f"the scores in the table are of the test data and a beam of {BEAMS['multi30k']}")
+    stopped = {one["purpose"] for one in RESULTS.find(system=BASELINE) if one["purpose"].startswith("FLOPs")}
+    yield says("One additional, shorter run of the Transformer stops at the FLOPs of `ff`", stopped == {"FLOPs of ff"})
     yield says(f"reversing random sequences of up to {LONGEST} symbols")
+    yield says(f"On Multi30k the width is {width} and the Transformer has {layers} + {layers} layers")
+    of = {name: " + ".join(map(str, layers_of(name))) for name in NAMES}
     yield says(
-        f"On Multi30k the width is {width} and the Transformer has {layers} + {layers} layers; on Europarl, {wide} and {deep} + {deep}"
+        f"{of['rnn']} in `rnn`, {of['gnmt']} in `seq2seq` and `gnmt`, {of['convs2s']} in `convs2s`, {of['bytenet']} blocks in `bytenet`, "
+        f"and {of['prefix']} in `prefix`",
+        of["seq2seq"] == of["gnmt"],
     )
+    yield says(f"where the width is {wide} and the Transformer has {deep} + {deep} layers")
+
+
+def layers_of(system: str) -> list[int]:
+    """The layers of the stacks of a system on Multi30k."""
+    return [int(one.partition("=")[2]) for one in timed(system)["settings"] if "coder_layers" in one]
 
 
 def valid(system: str, factor: float) -> float:
@@ -130,7 +146,14 @@ def too_short() -> Iterator[Statement]:
     yield says(f"What {BUDGETS['multi30k'].seconds:g} seconds are too short for")
     curve = timed("gnmt")["curve"]
     before = next(loss for seconds, loss in curve if seconds > 0.8 * curve[-1][0])
-    yield says("Its loss is still falling steeply when the time is up", curve[-1][1] < 0.95 * before)
+    yield says("The loss of `gnmt` is still falling steeply when the time is up", curve[-1][1] < 0.95 * before)
+    yield says("it does learn to reverse long sequences", score("gnmt", "reversal") > 99)
+    layers, first = layers_of("gnmt"), FIRST_RESIDUAL + 1
+    yield says(
+        f"there are {number(layers[0])} encoder and {number(layers[1])} decoder layers, and none of the residual connections of the "
+        "published model, which begin at the third layer",
+        first == 3 and max(layers) < first,
+    )
     gnmt, bytenet = ([one["score"] for one in cells_of(name)] for name in ("gnmt", "bytenet"))
     yield says(f"its {number(len(gnmt))} seeds score between {min(gnmt):.1f} and {max(gnmt):.1f}")
     ahead = score("bytenet") - score("seq2seq")
@@ -142,6 +165,7 @@ def too_short() -> Iterator[Statement]:
         f"{mean(first[1]):.0f} % of the symbols are right in sequences of up to {first[0][1] - 1} symbols, "
         f"{mean(last[1]):.0f} % in sequences of {LONGEST}"
     )
-    layers = [int(one.partition("=")[2]) for one in timed("bytenet")["settings"] if "coder_layers" in one]
-    yield says("a set of five for each layer of the Transformer", set(layers) == {5 * SHAPES["multi30k"][1]})
+    yield says(
+        "a set of five for each layer of the Transformer", set(layers_of("bytenet")) == {5 * SHAPES["multi30k"][1]}
+    )
     yield says("ByteNet was measured again later and has not been tested", "bytenet" not in significance()["multi30k"])

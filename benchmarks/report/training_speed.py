@@ -57,26 +57,29 @@ def on_a_cpu(result: Result) -> Iterator[str]:
 
 @section.rows_from("rnn-peers")
 def recurrent(result: Result) -> Iterator[str]:
-    """The recurrent network with attention, compared with those of Eole and OpenNMT-py."""
-    ours = result["results"]["ours"]
+    """The recurrent network with attention, compared with those of the peers in the file: their speed, and what they learned."""
+    systems = result["results"]
+    ours, peers = systems["ours"], [name for name in systems if name != "ours"]
 
-    def ratios(name: str, peer: str) -> str:
-        others = result["results"][peer]
-        return mean_and_spread([one[name] / other[name] for one, other in zip(ours, others, strict=True)])
+    def ratios(figure: str, peer: str) -> str:
+        return mean_and_spread([one[figure] / other[figure] for one, other in zip(ours, systems[peer], strict=True)])
 
-    figure = "; ".join(
-        [
-            f"{mean(one['tokens_per_s'] for one in ours):,.0f} target tokens/s",
-            *(
-                f"{ratios('tokens_per_s', peer)} times {PEERS[peer]} by wall-clock time, {ratios('tokens_per_cpu_s', peer)} times by CPU time"
-                for peer in result["results"]
-                if peer != "ours"
-            ),
-        ]
+    speeds = [
+        f"{ratios('tokens_per_s', peer)} times {PEERS[peer]} per wall-clock second and {ratios('tokens_per_cpu_s', peer)} times per CPU second"
+        for peer in peers
+    ]
+    loss, bleu = (
+        ", ".join(
+            f"{PEERS.get(name, 'Transduce')} {mean_and_spread([one[figure] for one in turns])}"
+            for name, turns in systems.items()
+        )
+        for figure in ("valid_loss", "valid_bleu")
     )
+    speed = f"{mean(one['tokens_per_s'] for one in ours):,.0f} target tokens/s"
+    learned = f"validation loss at the end: {loss}", f"validation BLEU, greedy search: {bleu}"
     rounds = f"{len(ours)} rounds of {result['settings']['seconds']:.0f} s, alternating"
-    how = f"`{result['command']}` on {cores(result)}, Multi30k, LSTMs with attention, {rounds}"
-    yield row("Training a recurrent network on a CPU", figure, how)
+    how = f"`{result['command']}` on {cores(result)}, Multi30k, LSTMs with attention, {rounds}; validated on 200 lines"
+    yield row("Training a recurrent network on a CPU", "; ".join([speed, *speeds, *learned]), how)
 
 
 @section.rows_from("prepare")

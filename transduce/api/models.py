@@ -46,7 +46,7 @@ def load(
         threads: CPU threads; 0 means one for each core.
         quantization: Number format of the weights in the ct2 engine.
         shortlist: Consider only the output tokens that `transduce.shortlist` listed (ct2 engine only).
-        ensemble: Run folders of further models with the same vocabularies that translate together with this one.
+        ensemble: Run folders of further models with the same vocabularies that translate and score together with this one.
         ngram: Use the n-gram model that `transduce.ngram` made for a speech model; weights replace those of the run.
         lm: The run folder of a language model for shallow fusion. It needs the target vocabulary
             of this model: `train(text=..., vocabulary=folder)`.

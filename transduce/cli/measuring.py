@@ -157,6 +157,8 @@ def _report(evaluation: "Evaluation") -> dict[str, Any]:
 def score(options: Options) -> int:
     if options.text and options.files:
         raise SettingError("--text is for language models and FILE is for translators: give one of the two")
+    if options.text and options.ensemble:
+        raise SettingError("--ensemble is for translators: language models (--text) are scored one at a time")
     if options.text:
         return score_text(options)
     if not options.files or options.stride is not None:

@@ -49,7 +49,7 @@ def require() -> None:
 def refuse(opened: ModelFolder) -> None:
     reason = refusal(opened.config.transformer)
     if reason:
-        raise SettingError(f"CTranslate2: {reason}; try --to onnx")
+        raise SettingError(f"CTranslate2: {reason}")
 
 
 def write(opened: ModelFolder, model: Transformer, folder: Path) -> None:

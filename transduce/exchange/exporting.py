@@ -94,17 +94,35 @@ def export_model(
         raise SettingError(
             f"{run}: model.family = {opened.config.model.family}: only Transformers and language models can be exported"
         )
+    _refuse(opened, to)
     verified = _export_transformer(opened, target, FORMATS[to], weights, sample, threads, say)
     if opened.config.search.length_penalty == "paper":
         say(f"search.length_penalty = paper: {to} runtimes divide scores by n^alpha instead of ((5 + n) / 6)^alpha")
     return verified
 
 
+def _refuse(opened: ModelFolder, to: str) -> None:
+    """Refuse what the format does not support, and name the formats that support the model."""
+    if not (reason := _refusal(opened, to)):
+        return
+    others = [f"--to {name}" for name in FORMATS if not _refusal(opened, name)]
+    advice = f"try {' or '.join(others)}" if others else "no other format of transduce export supports this model"
+    raise SettingError(f"{reason}; {advice}")
+
+
+def _refusal(opened: ModelFolder, to: str) -> str:
+    """Why the format does not support the model, or nothing."""
+    try:
+        FORMATS[to].refuse(opened)
+    except SettingError as error:
+        return str(error)
+    return ""
+
+
 def _export_transformer(
     opened: ModelFolder, target: Path, format: Format, weights: str, sample: str, threads: int, say: Say
 ) -> Verified:
     """Write the new folder under a temporary name, and rename it once it is verified."""
-    format.refuse(opened)
     format.require()
     lines = choose_lines(opened, sample)
     translator = Translator.around(

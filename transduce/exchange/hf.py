@@ -54,7 +54,7 @@ def refuse(opened: ModelFolder) -> None:
     ]
     for refused, what in wrong:
         if refused:
-            raise SettingError(f"{what}: not supported by Hugging Face's Marian and Pegasus; try --to onnx")
+            raise SettingError(f"{what}: not supported by Hugging Face's Marian and Pegasus")
 
 
 def _unsupported_pieces(both: Vocabularies) -> list[str]:

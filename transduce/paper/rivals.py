@@ -59,7 +59,7 @@ SYSTEMS = [
     System("ff", "ff", "averaged embeddings"),
     System("seq2seq", "seq2seq", "LSTM encoder-decoder without attention (Sutskever et al. 2014)"),
     System("rnn", "rnn", "GRU with additive attention (Bahdanau et al. 2015)"),
-    System("gnmt", "gnmt", "deep LSTM with attention (Wu et al. 2016)"),
+    System("gnmt", "gnmt", "stacked LSTMs with attention (Wu et al. 2016)"),
     System("bytenet", "bytenet", "dilated convolutions (Kalchbrenner et al. 2016)"),
     System("convs2s", "convs2s", "gated convolutions with attention (Gehring et al. 2017)"),
     System("moe", "moe", "sparsely gated experts (Shazeer et al. 2017)"),

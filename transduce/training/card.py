@@ -11,6 +11,7 @@ from transduce.config import Config, TrainConfig, flatten
 from transduce.errors import DamagedFile
 from transduce.model import training_flops
 from transduce.run_log import read_events
+from transduce.training.expert_shares import shares_section
 
 SAME_LOSS = 1e-5  # losses are written with six digits
 KINDS = {"text": "language model", "speech": "speech recognition"}
@@ -67,8 +68,16 @@ def write_card(folder: RunFolder, config: Config, summary: RunSummary) -> None:
         "| --- | --- |",
         *(f"| {key} | {_cell(value)} |" for key, value in _settings(config).items() if value not in ("", ())),
         "",
+        *_experts(folder),
     ]
     write_text(folder.card, "\n".join(lines))
+
+
+def _experts(folder: RunFolder) -> list[str]:
+    try:
+        return shares_section(read_events(folder.metrics))
+    except DamagedFile:  # said when the curves are drawn
+        return []
 
 
 def _usage(name: str, task: str) -> list[str]:

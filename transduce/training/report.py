@@ -20,6 +20,7 @@ from transduce.checkpoint import RunFolder, disk_errors
 from transduce.config.columns import features_as_written
 from transduce.data.feature_progress import ShowFeatures, unwatched
 from transduce.training.clock import RunTime
+from transduce.training.expert_shares import shares_line
 from transduce.training.feature_display import PLAIN_EVERY_S, shown_features
 from transduce.training.plan import Costs, Plan
 from transduce.training.processes import Alone, Processes
@@ -101,6 +102,8 @@ class Terminal:
         )
         for line in self._sample_lines(_as_written(validation)) if event == "valid" else []:
             self.say(f"    {line}")
+        if event == "valid" and validation.counts:
+            self.say(f"    {shares_line(validation.counts)}")
 
     def close(self) -> None:
         if self._bar is not None:

@@ -54,6 +54,7 @@ def score(parser: Parser) -> None:
         parser, "engine: auto is torch, which scores with the weights as they were trained, without quantization"
     )
     add_columns(parser)
+    add_ensemble(parser)
     add = parser.add_argument
     add("files", nargs="*", metavar="FILE", help="a SOURCE and a TARGET file, or one .tsv or .jsonl file; - is stdin")
     add(
