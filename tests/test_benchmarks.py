@@ -117,11 +117,11 @@ def test_the_logs_of_eole_and_opennmt_are_read(monkeypatch: pytest.MonkeyPatch) 
         ["* number of parameters: 8848880", *lines, "Validation perplexity: 20.0855", "Validation accuracy: 1"]
     )
     pilot = rnn_peers.peer_training(log, 3, 7.0)
-    assert pilot == rnn_peers.Training(8_848_880, 3, 3 * 1769.0, 20.0, [80, 160, 240], pytest.approx(3, abs=1e-4), 7.0)
+    assert pilot == rnn_peers.Training(8_848_880, 3, 3 * 1769.0, 20.0, [80, 160, 240], 7.0)
     assert pilot.fitting(200.0) == 20  # two updates took 20 seconds
-    whole = rnn_peers.Training(8_848_880, 6, 3 * 1769.0 + 100, 50.0, [80, 160, 240], 2.0, 9.0)
+    whole = rnn_peers.Training(8_848_880, 6, 3 * 1769.0 + 100, 50.0, [80, 160, 240], 9.0)
     turn = whole.after(pilot, 1.5)
-    assert turn == rnn_peers.Turn(8_848_880, 6, 200.0, 50.0, 2.0, 1.5)
+    assert turn == rnn_peers.Turn(8_848_880, 6, 200.0, 50.0, 1.5)
     assert "eole" in rnn_peers.table({"eole": [turn]})
     sys.modules.pop("rnn_peers")
 
@@ -131,8 +131,8 @@ def test_the_row_of_recurrent_networks_has_every_peer(peers: list[str], monkeypa
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     training_speed = importlib.import_module("report.training_speed")
     names = {"eole": "Eole", "onmt": "OpenNMT-py"}
-    turn = {"tokens_per_s": 100.0, "tokens_per_cpu_s": 60.0, "valid_loss": 5.0, "valid_bleu": 2.0}
-    other = {"tokens_per_s": 50.0, "tokens_per_cpu_s": 40.0, "valid_loss": 4.0, "valid_bleu": 3.0}
+    turn = {"tokens_per_s": 100.0, "tokens_per_cpu_s": 60.0, "updates": 20, "valid_bleu": 2.0}
+    other = {"tokens_per_s": 50.0, "tokens_per_cpu_s": 40.0, "updates": 10, "valid_bleu": 3.0}
     result = {
         "command": "", "hardware": {"cores": 2, "cpu": "CPU"}, "settings": {"seconds": 60.0},
         "results": {"ours": [turn, turn], **{peer: [other, other] for peer in peers}},
@@ -140,10 +140,8 @@ def test_the_row_of_recurrent_networks_has_every_peer(peers: list[str], monkeypa
     (row,) = training_speed.recurrent(result)
     for peer in peers:
         assert f"2.00 (2.00 to 2.00) times {names[peer]} per wall-clock second and 1.50 (1.50 to 1.50) times" in row
-    spread = {peer: [f"{names[peer]} {value:.2f} ({value:.2f} to {value:.2f})" for value in (4, 3)] for peer in peers}
-    losses, scores = (", ".join(spread[peer][figure] for peer in peers) for figure in (0, 1))
-    assert f"validation loss at the end: Transduce 5.00 (5.00 to 5.00), {losses};" in row
-    assert f"validation BLEU, greedy search: Transduce 2.00 (2.00 to 2.00), {scores} |" in row
+    scores = "; ".join(f"{names[peer]} 3.0 after 10 updates and 3.0 after 10 updates" for peer in peers)
+    assert f"round by round: Transduce 2.0 after 20 updates and 2.0 after 20 updates; {scores} |" in row
 
 
 def test_the_recipes_of_repeated_trainings_are_settings(monkeypatch: pytest.MonkeyPatch) -> None:
