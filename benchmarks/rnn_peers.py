@@ -293,9 +293,7 @@ def peer_training(log: str, updates: int, cpu_s: float) -> Training:
 
 
 def table(turns: dict[str, list[Turn]]) -> str:
-    lines = [
-        f"{'':8}{'M parameters':>13}{'updates':>9}{'target tokens/s':>17}{'per CPU second':>16}{'BLEU':>8}"
-    ]
+    lines = [f"{'':8}{'M parameters':>13}{'updates':>9}{'target tokens/s':>17}{'per CPU second':>16}{'BLEU':>8}"]
     for name, of in turns.items():
 
         def middle(figure: str, of: list[Turn] = of) -> float:

@@ -37,17 +37,41 @@ def layers() -> Iterator[Statement]:
 def on_a_cpu() -> Iterator[Statement]:
     in_length = {kind.name: ends(in_n(CPU, kind.name))[1] for kind in KINDS}
     in_width = {kind.name: ends(in_d(CPU, kind.name))[1] for kind in KINDS}
-    linear = all(0.9 < in_length[name] < 1.1 for name in ("recurrent", "convolutional", "restricted"))
+    others = [in_length[name] for name in ("recurrent", "convolutional", "restricted")]
     yield says(
-        "restricted layers grows linearly in n, and that of self-attention approaches the square",
-        linear and in_length["self-attention"] > 1.6,
+        f"grows with n to the power {min(others):.2f} to {max(others):.2f}, slightly faster than linearly, "
+        f"and that of self-attention with n to the power {in_length['self-attention']:.2f}",
+        max(others) < 1.2,
     )
     yield says(
-        "Recurrent and convolutional layers approach the square in d",
-        min(in_width["recurrent"], in_width["convolutional"]) > 1.7,
+        "Recurrent and convolutional layers come close to the square in d",
+        all(1.8 < in_width[name] < 2.2 for name in ("recurrent", "convolutional")),
     )
     yield says(
         "The others stay between 1 and 2", all(1 < in_width[name] < 1.7 for name in ("self-attention", "restricted"))
+    )
+    yield from attention_and_recurrence_on_a_cpu()
+
+
+def attention_and_recurrence_on_a_cpu() -> Iterator[Statement]:
+    d, longest = CPU["d_shown"], max(row["n"] for row in CPU["grid"])
+    attention, recurrent = (milliseconds(in_n(CPU, name)) for name in ("self-attention", "recurrent"))
+    last = max(n for n in attention if attention[n] < recurrent[n])
+    yield says(
+        f"with d = {d}, self-attention is the faster one up to n = {last} ({attention[last]:.1f} and {recurrent[last]:.1f} ms), and the slower one "
+        f"from n = {2 * last} on ({attention[2 * last]:.1f} and {recurrent[2 * last]:.1f} ms)",
+        all((attention[n] < recurrent[n]) == (n <= last) for n in attention),
+    )
+    yield says(f"At n = {longest:,} it takes {attention[longest] / recurrent[longest]:.0f} times as long")
+    in_rows = milliseconds(at_constant(CPU, "recurrent"))
+    positions, shortest = CPU["constant"][0]["n"] * CPU["constant"][0]["batch"], min(in_rows)
+    yield says(
+        f"With {positions:,} positions in rows of up to 1,024, the recurrent layer takes about the same time",
+        max(in_rows[n] for n in in_rows if n <= 1024) < 1.2 * in_rows[shortest],
+    )
+    yield says(
+        f"Even a single row of {longest:,} takes less than twice as long as {positions // shortest:,} rows of {shortest}",
+        longest == positions and in_rows[longest] < 2 * in_rows[shortest],
     )
 
 
