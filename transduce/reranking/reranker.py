@@ -19,7 +19,6 @@ from transduce.translator import LoadOptions, SearchRequest, Translation, Transl
 from transduce.translator.inputs import check_lines
 
 if TYPE_CHECKING:
-    from transduce.audio.utterances import Features as Utterance
     from transduce.translator.language_model import LanguageModel
 
 Features = NDArray[np.float64]  # [K, F]
@@ -128,7 +127,9 @@ class RerankingTranslator(Translator):
         for some in _chunks(found, paused):
             yield from self._reranked(some, wanted)
 
-    def transcribe(self, utterances: Sequence["Utterance"], request: SearchRequest | None = None) -> list[Translation]:
+    def transcribe(
+        self, utterances: Sequence[NDArray[np.float16]], request: SearchRequest | None = None
+    ) -> list[Translation]:
         """Transcribe and rerank utterances that are in memory; the arguments are those of `Translator.transcribe`."""
         wanted = request or self.request()
         return self._reranked(super().transcribe(utterances, self._listing(wanted)), wanted)
