@@ -15,6 +15,7 @@ from transduce.audio.recording import Recording
 from transduce.audio.resampling import resample
 from transduce.audio.soundfiles import AudioError
 from transduce.audio.truncation import truncation
+from transduce.audio.uploads import UploadError, UploadLimits, decode
 from transduce.errors import MissingExtra
 
 
@@ -188,9 +189,12 @@ def test_files_that_cannot_be_used_are_named_with_the_reason(
 
 
 @pytest.mark.parametrize(
-    ("kind", "subtype"), [("WAV", "PCM_16"), ("WAVEX", "FLOAT"), ("OGG", "VORBIS"), ("OGG", "OPUS")]
+    ("kind", "subtype"),
+    [("WAV", "PCM_16"), ("WAVEX", "FLOAT"), ("OGG", "VORBIS"), ("OGG", "OPUS"), ("MP3", "MPEG_LAYER_III")],
 )
-def test_a_file_that_ends_too_early_is_refused(tmp_path: Path, kind: str, subtype: str) -> None:
+def test_a_file_that_ends_too_early_is_refused(
+    tmp_path: Path, kind: str, subtype: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     whole = write(tmp_path / "whole", 0.5 * tone(440), format=kind, subtype=subtype)
     content, cut = Path(whole.path).read_bytes(), tmp_path / "cut"
     assert len(read_samples(whole)) == RATE
@@ -200,6 +204,39 @@ def test_a_file_that_ends_too_early_is_refused(tmp_path: Path, kind: str, subtyp
             with pytest.raises(AudioError, match=r"cut short|cannot be decoded") as caught:
                 read(Recording(str(cut), 0.0, 0.1))
             assert caught.value.reason == "broken"
+    assert capfd.readouterr().err == ""  # libmpg123 writes there
+
+
+@pytest.mark.parametrize(("kind", "subtype"), [("OGG", "VORBIS"), ("OGG", "OPUS"), ("MP3", "MPEG_LAYER_III")])
+def test_a_truncated_file_has_the_same_message_in_transcribe_and_in_the_server(
+    tmp_path: Path, kind: str, subtype: str
+) -> None:
+    whole = write(tmp_path / "whole", 0.5 * tone(440, seconds=5), format=kind, subtype=subtype)
+    half, cut = Path(whole.path).read_bytes(), tmp_path / "cut"
+    cut.write_bytes(half[: len(half) // 2])
+    with pytest.raises(AudioError, match="the file is cut short: its") as read:
+        read_samples(Recording(str(cut)))
+    with pytest.raises(UploadError) as uploaded:
+        decode(cut.read_bytes(), UploadLimits(60.0))
+    assert str(read.value) == f"{cut}: {uploaded.value.problem}"
+
+
+def test_tags_and_other_headers_of_an_mp3_do_not_hide_its_size(tmp_path: Path) -> None:
+    sound = Path(write(tmp_path / "a.mp3", 0.5 * tone(440, seconds=5)).path).read_bytes()
+    tag = b"ID3\4\0\0" + bytes([0, 0, 1, 2]) + bytes(130)
+    assert truncation(BytesIO(sound)) == truncation(BytesIO(tag + tag + sound + b"TAG" + bytes(125))) == ""
+    assert "header promises" in truncation(BytesIO(tag + tag + sound[: len(sound) // 2]))
+    without = sound.replace(b"Xing", b"none").replace(b"Info", b"none")
+    assert truncation(BytesIO(without[: len(without) // 2])) == ""
+    for hostile in (
+        b"\xff",
+        b"ID3",
+        tag,
+        tag * 100,
+        b"ID3\4\0\0\x7f\x7f\x7f\x7f",
+        b"\xff\xfb" + bytes(11) + b"Xing\0\0\0\x02",
+    ):
+        assert truncation(BytesIO(hostile)) == ""
 
 
 def test_the_last_page_of_an_ogg_file_counts(tmp_path: Path) -> None:

@@ -547,7 +547,15 @@ def test_other_weights_can_be_asked_for(model: Path, which: str) -> None:
 # --- mistakes --------------------------------------------------------------------------------------------------
 
 MISTAKES = [
-    (["train", "run", "--train", "a", "b", "--minutes", "0"], "minutes = 0: must be more than 0"),
+    (["train", "run", "--train", "a", "b", "--minutes", "-1"], "train.minutes = -1.0: must not be negative"),
+    (
+        ["train", "new", "--train", "INPUT", "INPUT", "--epochs", "0"],
+        "train.steps, train.epochs and train.minutes are all 0",
+    ),
+    (
+        ["train", "new", "--train", "INPUT", "INPUT", "--set", "train.epochs=0"],
+        "train.steps, train.epochs and train.minutes are all 0",
+    ),
     (["translate", "nowhere"], "nowhere: no such folder"),
     (["translate", "nowhere"], "`transduce train nowhere ...` creates one"),
     (["translate", "MODEL/checkpoints"], "not a model folder (it has no config.toml)"),

@@ -419,6 +419,17 @@ def test_the_command_line_prints_both_strides(
     assert f"measured {16:,} of {found[0]['tokens']:,} tokens" in printed.err
 
 
+def test_carriage_returns_are_named_where_bytes_are_counted(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "text").write_bytes(b"a\r\nb\n")
+    options = ["score", str(trained), "--text", str(tmp_path / "text"), "--device", "cpu", "--threads", "1"]
+    assert main([*options, "--stride", "16"]) == 0
+    said = capsys.readouterr()
+    assert "4 bytes" in said.out
+    assert "carriage returns removed at the ends of lines, and not counted: 1\n" in said.err
+
+
 def test_every_unknown_character_is_counted(
     model: LanguageModel, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,7 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from folders import GERMAN, SHAPE, ends_its_sentences, lines, vocabularies, write_language_model, write_model
+from folders import (
+    GERMAN,
+    SHAPE,
+    ends_its_sentences,
+    lines,
+    vocabularies,
+    write_language_model,
+    write_model,
+    write_speech_model,
+)
 
 import transduce
 from transduce.cli.main import main
@@ -183,6 +192,28 @@ def test_weights_are_tuned_written_and_used(runs: Path, tmp_path: Path, capsys: 
     assert capsys.readouterr().out.splitlines() == expected
     assert main(["translate", str(runs / "run"), files[0], *common, "--n-best", "2"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 2 * len(ASKED)
+
+
+def test_transcripts_are_reranked(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sound = np.random.default_rng(0).normal(size=16_000) / 9
+    pytest.importorskip("soundfile").write(tmp_path / "a.wav", sound, 16_000)
+    (tmp_path / "test.tsv").write_text(f"audio\ttext\n{tmp_path / 'a.wav'}\tthe cat\n")
+    run, device = str(write_speech_model(tmp_path / "speech")), ["--device", "cpu", "--threads", "1"]
+    texts = []
+    for direct in (1.0, -1.0):  # the second one chooses the worst output
+        RerankFile(weights=Weights(direct=direct, lm=0.01), lm=str(runs / "lm")).write(tmp_path / "rerank.json")
+        asked = ["--rerank", str(tmp_path / "rerank.json"), *device]
+        assert main(["transcribe", run, str(tmp_path / "a.wav"), *asked, "--json"]) == 0
+        texts.append(json.loads(capsys.readouterr().out)["text"])
+        expected = transduce.load(run, rerank=tmp_path / "rerank.json", device="cpu").translate(
+            [str(tmp_path / "a.wav")]
+        )
+        assert texts[-1:] == expected
+    assert texts[0] != texts[1]
+    assert main(["evaluate", run, str(tmp_path / "test.tsv"), *asked]) == 0
+    said = capsys.readouterr().err
+    assert "1 recording in" in said
+    assert " recordings/s, " in said
 
 
 def test_a_file_moves_with_its_models(runs: Path, tmp_path: Path) -> None:

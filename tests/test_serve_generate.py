@@ -319,6 +319,15 @@ def test_what_completions_do_not_support_is_refused(client: Client, change: dict
     assert refused(client.post("/v1/completions", COMPLETION | change), 400).startswith(reason)
 
 
+def test_openai_s_names_are_taken_where_there_is_no_choice(client: Client, folder: Path) -> None:
+    answer = client.post("/v1/completions", COMPLETION | {"model": "gpt-3.5-turbo-instruct"}).json()
+    assert answer["model"] == "stories"
+    assert answer["choices"] == client.post("/v1/completions", COMPLETION).json()["choices"]
+    assert "no such model" in refused(client.post("/v1/generate", {"model": "gpt-3.5-turbo-instruct"}), 404)
+    two = Client(make_service([folder, f"more={folder}"]))
+    assert "no such model" in refused(two.post("/v1/completions", COMPLETION | {"model": "davinci"}), 404)
+
+
 # --- several kinds of models -------------------------------------------------------------------------------------
 
 

@@ -146,8 +146,18 @@ def test_the_shape_that_clients_of_openai_know(client: Client) -> None:
     assert (verbose["segments"][0]["start"], verbose["segments"][0]["end"]) == (0.0, 1.0)
     assert "words" not in verbose
     assert "1 unknown fields" in refused(send(client, WAV, OPENAI, speed="2"), 400)
-    assert "no such model; this server has: talks" in refused(send(client, WAV, OPENAI, model="whisper-1"), 404)
+    assert send(client, WAV, OPENAI, model="talks", stream="false").json() == {"text": text}
+    assert "stream: the answer is sent when" in refused(send(client, WAV, OPENAI, stream="true"), 400)
     refused(client("POST", OPENAI, content=WAV), 415)
+
+
+def test_openai_s_names_are_taken_where_there_is_no_choice(client: Client, folder: Path) -> None:
+    assert send(client, WAV, OPENAI, model="whisper-1").json() == send(client, WAV, OPENAI, model="talks").json()
+    assert "no such model; this server has: talks" in refused(
+        client("POST", "/v1/transcribe?model=whisper-1", content=WAV), 404
+    )
+    two = Client(make_service([folder, f"more={folder}"]))
+    assert "no such model; this server has: talks, more" in refused(send(two, WAV, OPENAI, model="whisper-1"), 404)
 
 
 @pytest.fixture

@@ -336,7 +336,7 @@ def test_where_the_decoder_listens_is_drawn_over_time(corpus: Path, run: Path, t
     long = dataclasses.replace(seen, source=[f"{0.04 * n:.2f}" for n in range(1_600)])
     with pytest.raises(SettingError, match="a recording of 64 s: a picture has room for at most a minute"):
         draw_attention(long, picture)
-    with pytest.raises(SettingError, match="for recordings, draw a picture"):
+    with pytest.raises(SettingError, match="for recordings, write a picture"):
         transduce.attention(translator, file, output=tmp_path / "page.html")
 
 

@@ -1,6 +1,7 @@
 """When a run ends: minutes, steps, epochs and early stopping."""
 
 import dataclasses
+import json
 import shutil
 import time
 from pathlib import Path
@@ -206,6 +207,14 @@ def test_how_often_is_twenty_times_where_it_is_left_open(reversal: dict[str, str
 
 def test_a_fraction_of_an_epoch_is_at_least_a_step(reversal: dict[str, str], tmp_path: Path) -> None:
     assert run_training(tmp_path / "epochs", reversal, "train.steps=0", "train.epochs=0.001").steps == 1
+
+
+@pytest.mark.parametrize("epochs", [["--epochs", "0"], ["--set", "train.epochs=0"]])
+def test_a_budget_of_0_is_no_limit(
+    reversal: dict[str, str], tmp_path: Path, epochs: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command(tmp_path / "run", reversal)[3:], *epochs, "--steps", "3", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["steps"] == 3
 
 
 def test_fewer_minutes_than_a_run_has_had_are_over(

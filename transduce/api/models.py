@@ -162,7 +162,9 @@ def attention(
     if path is None or path.suffix.lower() != PAGE:
         return translator.attention(source, target, picture=path or "")
     if translator.reads_speech:
-        raise SettingError(f"{path}: for recordings, draw a picture (.png), or use the page of `transduce serve`")
+        raise SettingError(
+            f"{path}: for recordings, write a picture (.png, .pdf or .svg), or use the page of `transduce serve`"
+        )
     from transduce.explore.standalone import write_standalone
     from transduce.explore.views import attention_view
 

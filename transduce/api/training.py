@@ -8,7 +8,6 @@ from transduce.api.options import reporter
 from transduce.config import Layers, settings_layer
 from transduce.cores import tune_idle_threads
 from transduce.data import Files, groups_of
-from transduce.errors import SettingError
 
 if TYPE_CHECKING:
     from transduce.diagnosis import Report
@@ -252,11 +251,8 @@ def doctor(
 
 
 def with_budget(settings: "Settings | None", minutes: float | None, steps: int | None, epochs: float | None) -> Layers:
-    """The settings with the budget, which takes precedence."""
+    """The settings with the budget, which takes precedence; as in the settings, 0 is no limit."""
     given = {"minutes": minutes, "steps": steps, "epochs": epochs}
-    for name, value in given.items():
-        if value is not None and not value > 0:
-            raise SettingError(f"{name} = {value:g}: must be more than 0")
     layer = settings_layer(settings or ())
     layer.setdefault("train", {}).update({name: value for name, value in given.items() if value is not None})
     return layer

@@ -67,9 +67,9 @@ def _opened(recording: Recording) -> Iterator[Any]:
         )
     if not os.access(path, os.R_OK):
         raise AudioError(recording, "unreadable", "cannot be read: permission denied")
+    _check_whole(recording)  # first: libmpg123 warns of a truncated mp3 while it is opened
     try:
         with package.SoundFile(recording.path if os.name == "nt" else os.fsencode(recording.path)) as file:
-            _check_whole(recording)
             if file.samplerate < LOWEST_RATE:
                 message = (
                     f"its header gives a sampling rate of {file.samplerate:,} Hz; the lowest is {LOWEST_RATE:,} Hz"

@@ -1,6 +1,7 @@
-"""Truncated recordings: WAV and Ogg files without their end, as after an interrupted copy.
+"""Truncated recordings: WAV, Ogg and MP3 files without their end, as after an interrupted copy.
 
-libsndfile reads them in silence, as if they were whole. Knows bytes, and not how sound is decoded.
+libsndfile reads the first two in silence, as if they were whole. For the third, libmpg123 writes a warning to stderr that names no file and
+cannot be turned off: such files must be refused before they are opened. Knows bytes, and not how sound is decoded.
 """
 
 import os
@@ -12,6 +13,12 @@ _CHUNKS = 1_000  # of a wav, before its sound; more make no sense and would take
 _STREAMED = (range(0x7FFE_0000, 0x8001_0000), range(0xFFFE_0000, 0x1_0000_0000))
 _PAGE_BYTES = 65_307  # of an Ogg file, at most
 _PAGE = re.compile(rb"OggS\0[\0-\7]")  # its version and its flags
+_TAGS = 10  # before the sound of an mp3
+_XING = re.compile(
+    rb"\xff[\xe0-\xff].{11,36}?(?:Xing|Info)\0\0\0(.)(.{8})", re.DOTALL
+)  # after the side information of the first frame
+_HAS_FRAMES, _HAS_BYTES = 1, 2  # flags: which counts follow
+_XING_TOLERANCE = 1.01  # libmpg123 warns beyond it
 
 
 def truncation(file: BinaryIO) -> str:
@@ -19,7 +26,9 @@ def truncation(file: BinaryIO) -> str:
     head = file.read(12)
     if head[:4] == b"RIFF" and head[8:] == b"WAVE":
         return _missing_in_wav(file)
-    return _missing_in_ogg(file) if head[:4] == b"OggS" else ""
+    if head[:4] == b"OggS":
+        return _missing_in_ogg(file)
+    return _missing_in_mp3(file) if head[:3] == b"ID3" or head[:1] == b"\xff" else ""
 
 
 def _missing_in_wav(file: BinaryIO) -> str:
@@ -58,3 +67,30 @@ def _is_whole(page: bytes) -> bool:
     """Whether a page has all its bytes: 27, the sizes of its segments, and the segments."""
     header = 27 + (page[26] if len(page) > 26 else 255)
     return len(page) >= header + sum(page[27:header])
+
+
+def _missing_in_mp3(file: BinaryIO) -> str:
+    """By the size in the header of Xing, which not all encoders write.
+
+    It counts from the first frame, or with some encoders from the tags before it, so it is compared with the whole file.
+    """
+    promised, found = _xing_bytes(file), file.seek(0, os.SEEK_END)
+    if promised <= found * _XING_TOLERANCE:
+        return ""
+    return f"its header promises {promised:,} bytes, but there are {found:,}"
+
+
+def _xing_bytes(file: BinaryIO) -> int:
+    """The size of an mp3 by its first frame; 0 if it does not say."""
+    file.seek(0)
+    for _ in range(_TAGS):
+        begin = file.read(64)
+        if begin[:3] != b"ID3":
+            break
+        size = sum((byte & 0x7F) << 7 * place for place, byte in enumerate(reversed(begin[6:10])))
+        file.seek(10 + size - len(begin), os.SEEK_CUR)
+    header = _XING.match(begin)
+    if not header or not header[1][0] & _HAS_BYTES:
+        return 0
+    first = 4 if header[1][0] & _HAS_FRAMES else 0
+    return int.from_bytes(header[2][first : first + 4], "big")

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from transduce import api
 from transduce.cli.arguments import Options, announce_progress, check_sampling, print_json
 from transduce.cli.line_display import measured_line, shown_progress
-from transduce.data import read_lines, without_pipes
+from transduce.data import without_pipes
+from transduce.data.corpus import lines_of
 from transduce.errors import DataError, SettingError
 from transduce.translator import open_folder
 from transduce.translator.engine import SAMPLING_SETTINGS
@@ -84,9 +85,12 @@ def score_text(options: Options) -> int:
     """Print the figures of the whole text: in windows that do not overlap and in overlapping ones, or at the given stride."""
     with TemporaryDirectory() as scratch:
         files = [path for group in without_pipes(tuple((f,) for f in options.text), Path(scratch)) for path in group]
-        texts = ["".join(f"{line}\n" for line in read_lines(path)) for path in files]
+        blocks = [list(lines_of(path)) for path in files]
+    texts = ["".join(f"{line}\n" for block in of_file for line in block.lines) for of_file in blocks]
     if not any(texts):
         raise DataError(f"{' '.join(options.text)}: the text is empty: there is nothing to measure")
+    if removed := sum(block.carriage_returns for of_file in blocks for block in of_file):
+        print(f"carriage returns removed at the ends of lines, and not counted: {removed:,}", file=sys.stderr)
     if options.stride is not None and options.stride < 1:
         raise SettingError(f"--stride {options.stride}: must be at least 1")
     model = _load(options)

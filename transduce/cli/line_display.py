@@ -15,7 +15,7 @@ Show = Callable[[int, int], None]  # called with how many are done, and of how m
 def shown_lines(translator: Translator, lines: int) -> Iterator[None]:
     """Inside this context, stderr shows how many of the lines the translator has translated."""
     done = 0
-    with shown_progress(progress_line) as show:
+    with shown_progress(recordings_line if translator.reads_speech else progress_line) as show:
 
         def count(translated: int) -> None:
             nonlocal done
@@ -52,6 +52,11 @@ def shown_progress(describe: Callable[[int, int], str]) -> Iterator[Show]:
 def progress_line(done: int, lines: int) -> str:
     """How many lines are translated, and of how many."""
     return f"translated {done:,} of {lines:,} lines"
+
+
+def recordings_line(done: int, recordings: int) -> str:
+    """How many recordings are transcribed, and of how many."""
+    return f"transcribed {done:,} of {recordings:,} recordings"
 
 
 def measured_line(done: int, tokens: int) -> str:

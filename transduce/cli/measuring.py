@@ -51,7 +51,7 @@ def evaluate(options: Options) -> int:
     elif options.json:
         print_json(_report(first))
     else:
-        _print_evaluation(first)
+        _print_evaluation(first, "recording" if translator.reads_speech else "sentence")
     return 0
 
 
@@ -135,11 +135,11 @@ def _print_both(torch: "Evaluation", ct2: "Evaluation", options: Options) -> Non
     print(f"difference: {ct2.scores.main.name} {difference:+.2f}")
 
 
-def _print_evaluation(evaluation: "Evaluation") -> None:
+def _print_evaluation(evaluation: "Evaluation", unit: str = "sentence") -> None:
     print(evaluation.scores.with_signatures(), flush=True)
     print(
-        f"{evaluation.sentences} sentence{'s' * (evaluation.sentences != 1)} in {evaluation.seconds:.1f} s: "
-        f"{evaluation.sentences_per_second:.1f} sentences/s, {evaluation.tokens_per_second:.0f} tokens/s",
+        f"{evaluation.sentences} {unit}{'s' * (evaluation.sentences != 1)} in {evaluation.seconds:.1f} s: "
+        f"{evaluation.sentences_per_second:.1f} {unit}s/s, {evaluation.tokens_per_second:.0f} tokens/s",
         file=sys.stderr,
     )
 

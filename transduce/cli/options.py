@@ -95,7 +95,8 @@ def add_budget(
 ) -> None:
     """How long to train."""
     budget = parser.add_argument_group(
-        "budget", "how long to train; training ends at the first limit reached (default: chosen for the data)"
+        "budget",
+        "how long to train; training ends at the first limit reached, and 0 is no limit (default: chosen for the data)",
     )
     budget.add_argument("--minutes", type=minutes_given, metavar="MINUTES", help=minutes)
     budget.add_argument("--steps", type=int, help="optimizer steps")

@@ -123,11 +123,21 @@ class RerankingTranslator(Translator):
     ) -> Iterator[Translation]:
         """Translate and rerank an iterable of any length; the arguments are those of `Translator.stream`."""
         wanted = request or self.request()
-        penalty = length_penalty(wanted.length_penalty, wanted.alpha)
         found = super().stream(lines, self._listing(wanted), prefixes, terms, paused, at_most)
         for some in _chunks(found, paused):
-            for translation, features in zip(some, self.judges.features(some, penalty), strict=True):
-                yield reranked(translation, features, self.file.weights, wanted.n_best)
+            yield from self._reranked(some, wanted)
+
+    def transcribe(
+        self, utterances: Sequence[NDArray[np.float16]], request: SearchRequest | None = None
+    ) -> list[Translation]:
+        """Transcribe and rerank utterances that are in memory; the arguments are those of `Translator.transcribe`."""
+        wanted = request or self.request()
+        return self._reranked(super().transcribe(utterances, self._listing(wanted)), wanted)
+
+    def _reranked(self, found: Sequence[Translation], wanted: SearchRequest) -> list[Translation]:
+        judged = self.judges.features(found, length_penalty(wanted.length_penalty, wanted.alpha))
+        both = zip(found, judged, strict=True)
+        return [reranked(one, features, self.file.weights, wanted.n_best) for one, features in both]
 
     def _listing(self, wanted: SearchRequest) -> SearchRequest:
         """The request for the lists that are reranked."""

@@ -23,6 +23,9 @@ class Refused(BaseModel):
     error: str = Field(description="The reason, in one line.")
 
 
+# The field `model` of routes for OpenAI's clients, which always send it.
+ANY_NAME = "The name of the model, as listed by `/v1/models`. A server with a single {} also takes a name that no model of the server has."
+
 # The error responses in the documentation of each route.
 REFUSALS: dict[int | str, dict[str, Any]] = {
     "4XX": {"model": Refused, "description": "The request is invalid or not allowed; `error` says why."},

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
-from transduce.server.answers import REFUSALS
+from transduce.server.answers import ANY_NAME, REFUSALS
 from transduce.server.api import WHOLE, Body
 from transduce.server.client import cancel_on_disconnect
 from transduce.server.events import DONE, Events, EventStream, event, with_errors
@@ -85,7 +85,7 @@ class GenerateAnswer(BaseModel):
 class CompletionBody(Body):
     """A request of OpenAI's completions API. Fields that are not listed here are refused."""
 
-    model: str = Field(description="The name of the model, as listed by `/v1/models`.")
+    model: str = Field(description=ANY_NAME.format("language model"))
     prompt: str | Annotated[list[str], Field(min_length=1, max_length=1)] = Field(
         "", description="The beginning of the text, or a list with one text."
     )
@@ -156,7 +156,7 @@ def generate_routes(service: Service) -> APIRouter:
     @router.post("/completions", responses={200: {"model": CompletionAnswer}})
     async def completions(body: CompletionBody, http: HttpRequest) -> Response:
         """Continue a prompt, with OpenAI's request and response."""
-        model = service.models.language_model(body.model)
+        model = service.models.language_model_for_openai(body.model)
         prompt = body.prompt if isinstance(body.prompt, str) else body.prompt[0]
         generation = await service.prepare_generation(model, prompt, _completion_request(body))
         written = _completion_writer(model)

@@ -121,6 +121,14 @@ class Models:
         """The model with this name that generates text."""
         return self._of_kind(ServedLanguageModel, name)
 
+    def speech_for_openai(self, name: str) -> ServedSpeechModel:
+        """The speech model with this name, or the only one."""
+        return self._for_openai(ServedSpeechModel, name)
+
+    def language_model_for_openai(self, name: str) -> ServedLanguageModel:
+        """The language model with this name, or the only one."""
+        return self._for_openai(ServedLanguageModel, name)
+
     def of_any_kind(self, name: str) -> AnyModel:
         """The model with this name; without a name, the only model of the server."""
         if not name and len(self._models) == 1:
@@ -128,6 +136,11 @@ class Models:
         if name not in self._models:
             raise NotFound(f"no such model; this server has: {', '.join(self._models)}")
         return self._models[name]
+
+    def _for_openai(self, kind: type[M], name: str) -> M:
+        """OpenAI's clients always name a model, often one of OpenAI's: where no choice is left, an unknown name is ignored."""
+        only = sum(isinstance(model, kind) for model in self.all) == 1
+        return self._of_kind(kind, "" if only and name not in self._models else name)
 
     def _of_kind(self, kind: type[M], name: str) -> M:
         """The model with this name, refused if it is of another kind; without a name, the only model of this kind."""

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
-from transduce.server.answers import REFUSALS
+from transduce.server.answers import ANY_NAME, REFUSALS
 from transduce.server.client import cancel_on_disconnect
 from transduce.server.multipart import Form, is_form, parse_form
 from transduce.server.refusals import Refusal, UnsupportedType
@@ -90,10 +90,12 @@ def transcribe_routes(service: Service) -> APIRouter:
         if not is_form(content_type):
             raise UnsupportedType("the Content-Type must be multipart/form-data")
         form = parse_form(content_type, await http.body())
-        _check_fields(form, ("model", "response_format", GRANULARITIES, *IGNORED))
+        _check_fields(form, ("model", "response_format", GRANULARITIES, "stream", *IGNORED))
+        if form.value("stream", "false").lower() != "false":
+            raise Refusal("stream: the answer is sent when the whole recording is transcribed; leave it out")
         written = _choice("response_format", form.value("response_format", "json"), get_args(ResponseFormat))
         granularities = _granularities(form, written)
-        chosen = service.models.speech(form.value("model"))
+        chosen = service.models.speech_for_openai(form.value("model"))
         words = "word" in granularities or _has_subtitle_times(chosen, written)
         transcribed = await _transcribed(service, http, chosen, form.file, words=words)
         return openai_answer(chosen.of.source, transcribed, written, granularities)
@@ -102,7 +104,7 @@ def transcribe_routes(service: Service) -> APIRouter:
 
 
 _OPENAI_FIELDS = {
-    "model": {"type": "string", "description": "The name of the model, as listed by `/v1/models`."},
+    "model": {"type": "string", "description": ANY_NAME.format("speech model")},
     "response_format": {
         "type": "string",
         "enum": list(get_args(ResponseFormat)),
@@ -116,6 +118,7 @@ _OPENAI_FIELDS = {
         "default": ["segment"],
         "description": "With `verbose_json`: whether segments, words or both have times. Repeat the field for both.",
     },
+    "stream": {"type": "boolean", "default": False, "description": "Not supported: must be false."},
     **{name: {"type": "string", "description": "Ignored."} for name in IGNORED},
 }
 

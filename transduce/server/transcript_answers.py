@@ -46,7 +46,7 @@ class WordAnswer(BaseModel):
     text: str = Field(description="The word.")
     begin: float = Field(description="Where it begins, in seconds.")
     end: float = Field(description="Where it ends.")
-    confidence: float = Field(description="The geometric mean of the probabilities of its tokens.")
+    confidence: float = Field(description="The geometric mean of the probabilities of its tokens by CTC.")
 
 
 class SegmentAnswer(BaseModel):
@@ -55,7 +55,9 @@ class SegmentAnswer(BaseModel):
     begin: float = Field(description="Where the piece begins, in seconds.")
     end: float = Field(description="Where it ends.")
     text: str = Field(description="Its text; empty for silence.")
-    confidence: float = Field(description="The geometric mean of the probabilities of its tokens; 1 for silence.")
+    confidence: float = Field(
+        description="The geometric mean of the probabilities of its tokens by decoder and CTC; 1 for silence."
+    )
     words: list[WordAnswer] | None = Field(None, description="Its words; present only in the format `verbose_json`.")
     attention: ListeningAnswer | None = Field(None, description="Present only if `attention` was requested.")
 
@@ -82,7 +84,9 @@ class TranscriptionSegment(BaseModel):
     start: float = Field(description="Where it begins, in seconds.")
     end: float = Field(description="Where it ends.")
     text: str = Field(description="Its text; empty for silence.")
-    confidence: float = Field(description="The geometric mean of the probabilities of its tokens; 1 for silence.")
+    confidence: float = Field(
+        description="The geometric mean of the probabilities of its tokens by decoder and CTC; 1 for silence."
+    )
 
 
 class TranscriptionWord(BaseModel):
@@ -91,7 +95,7 @@ class TranscriptionWord(BaseModel):
     word: str = Field(description="The word.")
     start: float = Field(description="Where it begins, in seconds.")
     end: float = Field(description="Where it ends.")
-    confidence: float = Field(description="The geometric mean of the probabilities of its tokens.")
+    confidence: float = Field(description="The geometric mean of the probabilities of its tokens by CTC.")
 
 
 class VerboseTranscriptionAnswer(BaseModel):

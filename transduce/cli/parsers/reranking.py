@@ -5,7 +5,7 @@ from transduce.metrics import METRICS
 
 JUDGES = (
     "An output is scored by the translator, a language model, a model of the opposite direction and its length. The weights with the "
-    "best score on the validation data are written to a file for `translate --rerank`."
+    "best score on the validation data are written to a file for the option `--rerank` of translate, transcribe and evaluate."
 )
 
 

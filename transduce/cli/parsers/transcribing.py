@@ -9,6 +9,7 @@ from transduce.cli.options import (
     add_language_model,
     add_model,
     add_ngram,
+    add_rerank,
     add_search,
 )
 
@@ -25,6 +26,7 @@ def transcribe(parser: Parser) -> None:
     add_search(parser)
     add_ngram(parser)
     add_language_model(parser, OF_NGRAM)
+    add_rerank(parser)
     add = parser.add_argument
     add(
         "files",

@@ -19,7 +19,8 @@ class DecoderConfig(LayersConfig):
 
     context: int = setting(
         256,
-        "The model predicts a token from at most this many tokens before it. Longer documents are cut into windows of this length.",
+        "The model predicts a token from at most this many tokens before it. Longer documents are cut into windows of this length, "
+        "which do not overlap; in training, an offset is drawn in each epoch.",
         unit="tokens", least=2, most=1_000_000, inherited="always",
     )  # fmt: skip
 
