@@ -53,8 +53,12 @@ def sample(
     return hypotheses(paths, len(limits), penalty)
 
 
+COLDEST = 1e-30  # float32 can divide log-probabilities by it; below, every token would have the probability NaN
+
+
 def sample_tokens(log_probs: Tensor, temperature: float, top_k: int, top_p: float, generator: Generator) -> Tensor:
     """Sample a token for each row [R] among those that top_k and top_p keep."""
+    temperature = min(max(temperature, COLDEST), 1 / COLDEST)
     if top_k == 0 and top_p == 1:
         return _sample_columns(torch.softmax(log_probs / temperature, dim=1), generator)
     count = min(top_k or log_probs.shape[1], log_probs.shape[1])
