@@ -33,6 +33,9 @@ class Answers:
 
     statuses: Counter[int] = field(default_factory=Counter)
     left: int = 0  # clients that hung up before they had an answer
+    resets: int = (
+        0  # requests that were sent again: a client that is still sending may miss the refusal that came early
+    )
     slowest_s: float = 0.0
 
     def summary(self) -> dict[str, Any]:
@@ -43,6 +46,7 @@ class Answers:
             "dropped": self.statuses[DROPPED],
             "unanswered": self.statuses[UNANSWERED],
             "left": self.left,
+            "resets": self.resets,
             "slowest_s": round(self.slowest_s, 2),
             "statuses": dict(sorted((status, count) for status, count in self.statuses.items() if status > 0)),
         }
@@ -65,17 +69,20 @@ async def _client(port: int, draw: random.Random, make: Make, requests: int, unt
             connection = await connect(port)
         attempt = make(draw)
         if attempt.leaves_after_s is None:
-            status = await _answer(connection, attempt.request, answers)
+            status = await _answer(port, connection, attempt.request, answers)
         else:
             status = await _leave(connection, attempt, answers)
-        if status <= 0 or attempt.request.startswith(b"HEAD"):
+        if status <= 0 or connection.closed or attempt.request.startswith(b"HEAD"):
             connection.transport.abort()
             connection = await connect(port)
 
 
-async def _answer(connection: Connection, request: bytes, answers: Answers) -> int:
+async def _answer(port: int, connection: Connection, request: bytes, answers: Answers) -> int:
     try:
         asked = await asyncio.wait_for(ask(connection, request), PATIENCE_S)
+        if asked.status == DROPPED:
+            answers.resets += 1
+            asked = await asyncio.wait_for(ask(await connect(port), request), PATIENCE_S)
     except TimeoutError:
         answers.statuses[UNANSWERED] += 1
         return UNANSWERED
