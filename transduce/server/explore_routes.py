@@ -13,8 +13,7 @@ from pydantic import AliasChoices, BeforeValidator, Field
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
-from transduce.checkpoint import RunFolder
-from transduce.run_lock import is_training
+from transduce.explore.runs import training_state
 from transduce.server.answers import REFUSALS
 from transduce.server.api import WHOLE, Body, Inspected
 from transduce.server.client import cancel_on_disconnect
@@ -127,24 +126,11 @@ class TrainingViews:
 
     def json(self, run: Path) -> bytes:
         with self._lock:
-            state, (known, body) = _state(RunFolder(run)), self._made.get(run, (None, b""))
+            state, (known, body) = training_state(run), self._made.get(run, (None, b""))
             if state != known:
                 body = json.dumps(view_named("training_view")(run), allow_nan=False).encode()
                 self._made[run] = state, body
             return body
-
-
-def _state(folder: RunFolder) -> Hashable:
-    """What changes whenever the view of a run does."""
-    return is_training(folder), _version(folder.metrics), _version(folder.card)
-
-
-def _version(path: Path) -> tuple[int, int]:
-    try:
-        found = path.stat()
-    except OSError:  # a missing file, or one that the view complains about
-        return 0, -1
-    return found.st_mtime_ns, found.st_size
 
 
 def check_heads(model: ServedModel, off: Sequence[Head]) -> None:
