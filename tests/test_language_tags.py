@@ -91,7 +91,7 @@ def test_scores_know_the_language(model: Path) -> None:
 
 def test_the_explorer_counts_what_was_cut_with_the_tag(model: Path) -> None:
     found = translate_view(transduce.load(model, engine="torch", to="fr"), "ab")
-    assert found["source"]["tokens"][0] == ">>fr<<"
+    assert found["source"]["tokens"][0] == "\u2581>>fr<<"
     assert (found["cut"], found["unknown"]) == (0, 0)
 
 
