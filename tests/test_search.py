@@ -484,6 +484,7 @@ def test_a_tiny_top_p_or_a_top_k_of_one_is_greedy() -> None:
     models = [model(seed, 300) for seed in range(3)]
     expected, _ = run(models, [6] * 3, 1, PaperPenalty(0.6))
     assert draws(models, [6] * 3, 1, top_p=1e-9) == expected
+    assert draws(models, [6] * 3, 1, top_p=1e-300) == expected
     assert draws(models, [6] * 3, 1, top_k=1) == expected
 
 

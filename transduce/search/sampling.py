@@ -64,9 +64,9 @@ def sample_tokens(log_probs: Tensor, temperature: float, top_k: int, top_p: floa
     count = min(top_k or log_probs.shape[1], log_probs.shape[1])
     log_probs, tokens = log_probs.topk(count, dim=1)
     probs = torch.softmax(log_probs / temperature, dim=1)
-    more_probable = probs.cumsum(1) - probs
-    more_probable[:, 0] = 0  # always keep one token: the difference may round above a tiny top_p
-    probs = probs.masked_fill(more_probable >= top_p, 0)
+    improbable = probs.cumsum(1) - probs >= top_p
+    improbable[:, 0] = False  # always keep one token: a tiny top_p may round to 0, and the difference above it
+    probs = probs.masked_fill(improbable, 0)
     return tokens.gather(1, _sample_columns(probs, generator)[:, None]).squeeze(1)
 
 
