@@ -3,7 +3,8 @@
     python benchmarks/serve_attack.py RUN [--requests 100000] [--only starving ...] [--before FOLDER]
 
 About twelve minutes on two cores. RUN: a model from English to German. `--only` runs some of the attacks and keeps the results of
-the others; `--before` names a checkout of an earlier commit to starve beside this one.
+the others; `--before` names a checkout of an earlier commit to starve beside this one. `serve_attack_models.py` attacks servers of
+speech and language models.
 fuzz            requests of random methods, paths, headers and bodies, mutated from valid ones; no 5xx but 503 (too much work)
 schemathesis    requests made from the server's own OpenAPI document, and its checks on the answers
 slow            500 connections that send a byte of their headers or body now and then; each must be closed, others served
@@ -30,19 +31,23 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from attacks.clients import CLIENTS, fuzzed
+from attacks.target import left_waiting, metric, start, with_memory
+from attacks.texts import INSIDE, SENTENCE, VALID, translation_attempt
 from facts import HERE, RESULTS, write_result
-from served import HOST, Asked, Connection, Served, ask, connect, free_port, percentile, post, translation
+from served import HOST, Asked, Served, ask, connect, percentile, post, translation
 
-CLIENTS = 16
 WARMING = 5_000
 SLOW = 500
 HUGE = 200_000_000
 CANCELLATIONS = 1_000
 STOPS = 20
 ATTACKS = ("fuzz", "schemathesis", "slow", "huge", "cancellations")
+ALL = (*ATTACKS, "starving", "stops")
 STARVING_S = 20
 HEADERS_S = 10  # after which the server closes a connection that has not sent its headers
 
@@ -51,7 +56,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run")
     parser.add_argument("--requests", type=int, default=100_000)
-    parser.add_argument("--only", nargs="+", default=[*ATTACKS, "starving", "stops"], metavar="ATTACK")
+    parser.add_argument("--only", nargs="+", default=[*ALL], choices=ALL, metavar="ATTACK")
     parser.add_argument("--before", type=Path, help="a checkout of an earlier commit")
     options = parser.parse_args()
     results: dict[str, Any] = {}
@@ -63,8 +68,9 @@ def main() -> None:
         results["stops"] = stops(options.run)
         print("stops", results["stops"])
     command = "python benchmarks/serve_attack.py RUN"
-    kept = {} if len(options.only) == len(ATTACKS) + 2 else earlier_results()
-    print(write_result("serve-attack", command, ["fastapi", "granian", "schemathesis"], **(kept | results)))
+    kept = {} if set(options.only) == set(ALL) else earlier_results()
+    packages = ["fastapi", "granian", "schemathesis"]
+    print(write_result("serve-attack", command, packages, **(kept | results)))
 
 
 def attacked(options: argparse.Namespace) -> dict[str, Any]:
@@ -72,9 +78,10 @@ def attacked(options: argparse.Namespace) -> dict[str, Any]:
     results = {}
     with start(options.run) as server:
         asyncio.run(every_kind(server.port))
-        asyncio.run(_fuzz(server.port, WARMING, first_seed=CLIENTS))
+        asyncio.run(fuzzed(server.port, translation_attempt, WARMING, first_seed=CLIENTS))
         for name in [name for name in ATTACKS if name in options.only]:
-            results[name] = with_memory(server, globals()[name], options)
+            attack = partial(globals()[name], server, options)
+            results[name] = with_memory(server, attack, translation("A man is walking."))
             print(name, results[name], flush=True)
     return results
 
@@ -86,134 +93,14 @@ def earlier_results() -> dict[str, Any]:
         return {}
     written = json.loads(path.read_text())
     of = {"date": written["date"], "commit": written["commit"]}
-    return {name: of | written[name] for name in [*ATTACKS, "starving", "stops"] if name in written}
-
-
-def start(run: str, checkout: Path = HERE.parent) -> Served:
-    port = free_port()
-    return Served("-m", "transduce", "serve", run, "--port", port, port=port, checkout=checkout)
-
-
-def with_memory(server: Served, attack: Any, options: argparse.Namespace) -> dict[str, Any]:
-    """The attack's result, with what it did to the server's memory and time."""
-    before, began = server.resident_mb(), time.perf_counter()
-    found: dict[str, Any] = attack(server, options)
-    served = asyncio.run(answered(server.port))
-    return {
-        **found,
-        "seconds": round(time.perf_counter() - began, 1),
-        "memory_growth_mb": round(server.resident_mb() - before, 1),
-        "still_serves": served == 200,
-    }
-
-
-async def answered(port: int) -> int:
-    return (await ask(await connect(port), translation("A man is walking."))).status
+    return {name: of | written[name] for name in ALL if name in written}
 
 
 # --- fuzz ------------------------------------------------------------------------------------------------------
 
-SENTENCE = "Two dogs run. "
-VALID = [
-    ("/translate", {"q": "A man is walking.", "source": "en", "target": "de"}),
-    ("/translate", {"q": ["<b>A</b> man", "x"], "source": "en", "target": "de", "format": "html", "alternatives": 2}),
-    ("/detect", {"q": "A man is walking."}),
-    ("/v1/translate", {"text": "Two dogs.", "n_best": 3, "beam": 4, "tokens": True}),
-    ("/v1/translate", {"text": ["Two dogs.", "A cat."], "source": "en", "target": "de", "alpha": 0.6}),
-]
-INSIDE = [  # a look inside a model takes many times as long, so these are few
-    ("/v1/translate", {"text": "Two dogs.", "attention": True}),
-    ("/v1/attention", {"text": "Two dogs.", "output": "Zwei Hunde."}),
-    ("/v1/explore/translate", {"text": "Two dogs.", "n_best": 2}),
-    ("/v1/explore/attention", {"text": "Two dogs.", "off": [["encoder", 0, 0]]}),
-    ("/v1/explore/tree", {"text": "Two dogs.", "beam": 2}),
-]
-PATHS = [
-    "/", "/health", "/health/live", "/health/ready", "/languages", "/metrics", "/docs", "/openapi.json", "/v1/models",
-    "/frontend/settings", "/v1/explore/training?model=x", "/../../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd", "/page/..%2f..",
-    "/%00", "/translate?q=" + "a" * 300, "//translate", "/v1/%ff", "/static/../..",
-]  # fmt: skip
-VALUES: list[Any] = [
-    None, True, -1, 0, 2**70, 1e308, "", " ", "\x00", "é" * 20, "\ud800", "<script>", "a" * 200, SENTENCE * 3, [], [[]], {},
-    {"a": {}}, ["x"] * 9, "../../etc/passwd", "auto", "en", "🦆" * 9, "\u202e", "NaN", "%s%n", "' OR 1=1 --",
-]  # fmt: skip
-METHODS = ["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS", "TRACE", "BREW"]
-HEADERS = [
-    "Host: localhost", "Host: evil.example", "Host: ", "Origin: http://evil.example", "Content-Type: text/plain", "Accept: */*",
-    "Content-Type: application/json; charset=utf-16", "Authorization: Bearer x", "X-API-Key: ключ", "Cookie: a=b", "Expect: nothing",
-    "Content-Encoding: gzip", "X-Forwarded-Host: evil", "Range: bytes=0-1",
-]  # fmt: skip
-
 
 def fuzz(server: Served, options: argparse.Namespace) -> dict[str, Any]:
-    statuses = asyncio.run(_fuzz(server.port, options.requests))
-    wrong = sum(count for status, count in statuses.items() if status >= 500 and status != 503)
-    return {"requests": sum(statuses.values()), "wrong_5xx": wrong, "statuses": dict(sorted(statuses.items()))}
-
-
-async def _fuzz(port: int, requests: int, first_seed: int = 0) -> Counter[int]:
-    statuses: Counter[int] = Counter()
-    seeds = range(first_seed, first_seed + CLIENTS)
-    await asyncio.gather(*(_fuzz_client(port, seed, requests // CLIENTS, statuses) for seed in seeds))
-    return statuses
-
-
-async def _fuzz_client(port: int, seed: int, requests: int, statuses: Counter[int]) -> None:
-    draw = random.Random(seed)
-    connection = await connect(port)
-    for _ in range(requests):
-        if connection.closed:
-            connection = await connect(port)
-        request = nonsense(draw)
-        try:
-            status = await asyncio.wait_for(_answer(connection, request), 30)
-        except TimeoutError:
-            status = -1
-        statuses[status] += 1
-        if status in (0, -1) or request.startswith(b"HEAD"):
-            connection.transport.close()
-            connection = await connect(port)
-
-
-async def _answer(connection: Connection, request: bytes) -> int:
-    return await connection.ask(request)
-
-
-def nonsense(draw: random.Random) -> bytes:
-    """Valid in most respects, wrong in some: what is wrong everywhere is refused at the first."""
-    kind = draw.random()
-    if kind < 0.15:
-        return _plain(draw)
-    path, body = draw.choice(VALID if draw.random() < 0.95 else INSIDE)
-    mutated: Any = dict(body)
-    for _ in range(draw.choice([0, 1, 1, 1, 2])):
-        mutated[draw.choice([*body, "model", "x"])] = draw.choice(VALUES)
-    content = json.dumps(mutated).encode()
-    if kind < 0.4:
-        content = _bitten(draw, content)
-    return _request(
-        draw, "POST", path, content, "application/json" if kind < 0.9 else "application/x-www-form-urlencoded"
-    )
-
-
-def _plain(draw: random.Random) -> bytes:
-    method = draw.choice(METHODS)
-    content = b"" if method in ("GET", "HEAD") else draw.randbytes(draw.randint(0, 200))
-    return _request(draw, method, draw.choice(PATHS), content, "application/json")
-
-
-def _bitten(draw: random.Random, content: bytes) -> bytes:
-    """Bytes cut out, doubled or changed."""
-    at, length = draw.randrange(len(content)), draw.randint(1, 8)
-    return content[:at] + draw.choice([b"", draw.randbytes(length), content[at:] * 2]) + content[at + length :]
-
-
-def _request(draw: random.Random, method: str, path: str, content: bytes, kind: str) -> bytes:
-    extra = draw.choice(HEADERS) if draw.random() < 0.1 else "Accept: */*"
-    host = "" if extra.startswith("Host") else "Host: localhost\r\n"
-    typed = "" if extra.startswith("Content-Type") else f"Content-Type: {kind}\r\n"
-    head = f"{method} {path} HTTP/1.1\r\n{host}{typed}{extra}\r\nContent-Length: {len(content)}\r\n\r\n"
-    return head.encode() + content
+    return asyncio.run(fuzzed(server.port, translation_attempt, options.requests)).summary()
 
 
 async def every_kind(port: int) -> None:
@@ -316,18 +203,12 @@ def _pour(server: Served, head: bytes, part: bytes) -> dict[str, Any]:
 def cancellations(server: Served, options: argparse.Namespace) -> dict[str, Any]:
     before = _abandoned(server)
     asyncio.run(_cancel(server.port))
-    until = time.monotonic() + 30
-    while (waiting := _metric(server, "transduce_waiting_requests")) and time.monotonic() < until:
-        time.sleep(0.05)
-    return {"hung_up": CANCELLATIONS, "noticed": _abandoned(server) - before, "left_waiting": waiting}
+    waiting = left_waiting(server)
+    return {"hung_up": CANCELLATIONS, "noticed": _abandoned(server) - before, **waiting}
 
 
 def _abandoned(server: Served) -> int:
-    return int(_metric(server, "transduce_abandoned_total"))
-
-
-def _metric(server: Served, name: str) -> float:
-    return float(re.search(rf"^{name} (\S+)", server.get("/metrics"), re.M)[1])  # type: ignore[index]
+    return int(metric(server, "transduce_abandoned_total"))
 
 
 async def _cancel(port: int) -> None:
@@ -362,7 +243,7 @@ def starving(options: argparse.Namespace) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, body in COSTLY.items():
         for which, checkout in checkouts.items():
-            with start(options.run, checkout) as server:
+            with start(options.run, checkout=checkout) as server:
                 found.setdefault(which, {})[name] = asyncio.run(_starve(server.port, body))
             print("starving", which, name, found[which][name], flush=True)
     return found

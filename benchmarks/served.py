@@ -42,8 +42,13 @@ class Served:
         return self.process.wait(120)
 
     def resident_mb(self) -> float:
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        return next(int(line.split()[1]) for line in status.split("\n") if line.startswith("VmRSS")) / 1_024
+        return _resident_mb(self.process.pid)
+
+    def children_mb(self) -> float:
+        """The same of its processes that decode recordings or detect languages."""
+        pid = self.process.pid
+        children = [path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
+        return sum(_resident_mb(int(child)) for some in children for child in some)
 
     def cpu_s(self) -> float:
         """What it has computed so far, on all cores."""
@@ -60,6 +65,11 @@ class Served:
         except OSError:
             return False
         return True
+
+
+def _resident_mb(pid: int) -> float:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return next(int(line.split()[1]) for line in status.split("\n") if line.startswith("VmRSS")) / 1_024
 
 
 def free_port() -> int:
@@ -102,7 +112,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self.buffer += data
         head, found, rest = self.buffer.partition(b"\r\n\r\n")
-        if found and (self.bodiless or len(rest) >= _length(head)):
+        if found and (self.bodiless or _is_whole(head, rest)):
             self.buffer = b""
             self.closed = b"\r\nconnection: close" in head.lower()  # the server takes no further request here
             self._answer(int(head[9:12]))
@@ -121,6 +131,13 @@ def _done(status: int) -> "asyncio.Future[int]":
     future = asyncio.get_running_loop().create_future()
     future.set_result(status)
     return future
+
+
+def _is_whole(head: bytes, body: bytes) -> bool:
+    """Whether all of a body has arrived; a stream ends with a chunk of nothing."""
+    if b"\r\ntransfer-encoding: chunked" in head.lower():
+        return body.endswith(b"\r\n0\r\n\r\n")
+    return len(body) >= _length(head)
 
 
 def _length(head: bytes) -> int:

@@ -236,6 +236,13 @@ def test_utf16_is_named_with_the_command_that_converts_it(tmp_path, encoding):
     assert Path(f"{source}.utf8").read_text(encoding="utf-8").endswith("ein Satz\nnoch einer\nund einer\n")
 
 
+def test_a_suffix_in_capitals_is_unpacked_by_the_command_too(tmp_path):
+    path = tmp_path / "TRAIN.GZ"
+    path.write_bytes(gzip.compress("grün\n".encode("latin-1")))
+    found = error_of((str(path), str(path)))
+    assert f"gzip -dc {path} | iconv -f LATIN1 -t UTF-8 > {tmp_path / 'TRAIN'}.utf8" in found
+
+
 def test_missing_file_and_directory(tmp_path):
     source, _ = aligned(tmp_path, PAIRS)
     assert error_of((source, f"{tmp_path}/no")) == f"{tmp_path}/no: cannot be read: no such file"

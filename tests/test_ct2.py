@@ -466,6 +466,16 @@ def test_requests_are_checked_as_torch_checks_them(trained: Path) -> None:
         list(theirs.stream(["the cat", "a mat"], theirs.request(), ["x"]))
 
 
+def test_a_prefix_that_is_too_long_is_refused_with_the_number_of_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transduce.translator.inputs.LINES_AT_ONCE", 2)
+    translator = Translator.load(folders.write_folder(tmp_path / "run"), LoadOptions(engine="ct2", threads=THREADS))
+    lines, prefixes = ["the cat", "", "", "a mat"], ["", "", "", "the cat sat " * POSITIONS]
+    with pytest.raises(SettingError, match=f"line 4: its prefix of .* exceed the length limit of {POSITIONS}"):
+        list(translator.stream(lines, translator.request(), prefixes))
+
+
 # --- the folder ------------------------------------------------------------------------------------------------
 
 

@@ -13,6 +13,7 @@ from transduce.config import Config, DataConfig, check
 from transduce.data import Corpus, read_pairs, scan
 from transduce.data.corpus import are_equal
 from transduce.errors import DataError, RunError, SettingError
+from transduce.explore.views import translate_view
 from transduce.server.models import ServedModel, Specification
 from transduce.text import train_vocabulary
 from transduce.translator import LoadOptions
@@ -86,6 +87,12 @@ def test_scores_know_the_language(model: Path) -> None:
     translator = transduce.load(model, engine="torch")
     right, wrong = transduce.score(translator, ["ab", "ab"], ["A B", "X Y"], to="de")
     assert right > -1 > wrong
+
+
+def test_the_explorer_counts_what_was_cut_with_the_tag(model: Path) -> None:
+    found = translate_view(transduce.load(model, engine="torch", to="fr"), "ab")
+    assert found["source"]["tokens"][0] == "\u2581>>fr<<"
+    assert (found["cut"], found["unknown"]) == (0, 0)
 
 
 def test_alignments_are_of_the_line_without_the_tag(model: Path) -> None:

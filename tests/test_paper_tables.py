@@ -22,7 +22,7 @@ import pytest
 import torch
 
 from transduce.cli.main import main
-from transduce.errors import SettingError, TrainingError
+from transduce.errors import DataError, SettingError, TrainingError
 from transduce.metrics import Score
 from transduce.paper import side_by_side, tables
 from transduce.paper.cells import Cell, Finished, Task, TestFiles, by_length, is_available, read_lines, run_cell
@@ -106,6 +106,21 @@ def test_a_cell_is_trained_scored_and_kept(tmp_path: Path) -> None:
     assert not again.has(replace(cell, seed=2))
     assert not again.has(replace(cell, steps=3))
     assert not again.has(replace(cell, settings=("model.d_model=32",)))
+
+
+def test_a_result_that_was_not_written_to_its_end_is_measured_again(tmp_path: Path) -> None:
+    path = tmp_path / "cells.jsonl"
+    path.write_text('{"key": "one"}\n{"key": "tw')
+    results = Results.read(path)
+    assert [line["key"] for line in results.lines] == ["one"]
+    results.add({"key": "two"})
+    assert [line["key"] for line in Results.read(path).lines] == ["one", "two"]
+    path.write_text('{"key": "one"}')  # without a line break, but whole
+    results.add({"key": "two"})
+    assert [line["key"] for line in Results.read(path).lines] == ["one", "two"]
+    path.write_text('{"key": "one"}\n{"key\n{"key": "three"}\n')
+    with pytest.raises(DataError, match=r"cells.jsonl:2: is no result of a cell: remove the line"):
+        Results.read(path)
 
 
 def test_the_threads_of_a_cell_count_more_than_those_of_its_task(

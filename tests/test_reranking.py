@@ -24,11 +24,13 @@ import transduce
 from transduce.cli.main import main
 from transduce.errors import DamagedFile, DataError, SettingError
 from transduce.reranking import RerankFile, RerankingTranslator, Weights
-from transduce.reranking.reranker import Judges
-from transduce.reranking.tuning import AT_LEAST
+from transduce.reranking.reranker import Judges, reranked
+from transduce.reranking.tuning import AT_LEAST, TuningRequest
+from transduce.reranking.tuning import tune as tune_weights
 from transduce.reranking.weight_search import Lists, search_weights
 from transduce.search import PowerPenalty
-from transduce.translator import LoadOptions, Translator
+from transduce.translator import LoadOptions, SearchRequest, Translation, Translator
+from transduce.translator.outputs import Output
 
 TORCH = LoadOptions(engine="torch", device="cpu", threads=1)
 ASKED = lines(6, seed=5)
@@ -153,6 +155,15 @@ def test_outputs_are_ordered_by_the_weighted_sum(runs: Path) -> None:
     assert len(ours.translate(["the cat. seven dogs.", ""], split=True)) == 2
 
 
+def test_notices_are_about_the_output_that_is_chosen() -> None:
+    first = Output("one", [], -1.0, -1.0, [], newlines=2, lost=1, at_limit=True)
+    second = Output("two", [], -2.0, -2.0, [], newlines=1)
+    listed = Translation("line", []).of_outputs([first, second])
+    assert (listed.newlines, listed.lost, listed.outputs_at_limit) == (3, 1, 1)
+    chosen = reranked(listed, np.array([[-1.0, 0, 0, 0], [-2.0, 9.0, 0, 0]]), Weights(lm=1.0), 1)
+    assert (chosen.text, chosen.newlines, chosen.lost, chosen.outputs_at_limit) == ("two", 1, 0, 0)
+
+
 def test_a_pause_in_the_input_is_not_waited_for(runs: Path) -> None:
     ours, read = reranking(runs, Weights(length=0.1)), []
 
@@ -214,6 +225,14 @@ def test_transcripts_are_reranked(runs: Path, tmp_path: Path, capsys: pytest.Cap
     said = capsys.readouterr().err
     assert "1 recording in" in said
     assert " recordings/s, " in said
+
+
+def test_validation_data_without_any_output_is_one_line(runs: Path) -> None:
+    request = TuningRequest(
+        sources=[""], references=[["x"]], lm=str(runs / "lm"), search=SearchRequest(beam=5, n_best=5), options=TORCH
+    )
+    with pytest.raises(DataError, match="no line of the validation data has an output"):
+        tune_weights(Translator.load(runs / "run", TORCH), request, lambda said: None)
 
 
 def test_a_file_moves_with_its_models(runs: Path, tmp_path: Path) -> None:

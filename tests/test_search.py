@@ -484,6 +484,7 @@ def test_a_tiny_top_p_or_a_top_k_of_one_is_greedy() -> None:
     models = [model(seed, 300) for seed in range(3)]
     expected, _ = run(models, [6] * 3, 1, PaperPenalty(0.6))
     assert draws(models, [6] * 3, 1, top_p=1e-9) == expected
+    assert draws(models, [6] * 3, 1, top_p=1e-300) == expected
     assert draws(models, [6] * 3, 1, top_k=1) == expected
 
 
@@ -493,6 +494,15 @@ def test_a_tiny_temperature_is_greedy(temperature: float) -> None:
     expected, _ = run(models, [6] * 3, 1, PaperPenalty(0.6))
     for kept in ({}, {"top_k": 5}, {"top_p": 0.9}):
         assert draws(models, [6] * 3, 1, temperature=temperature, **kept) == expected
+
+
+@pytest.mark.parametrize("top_k", [0, 5])
+def test_temperatures_beyond_what_floats_hold_are_the_coldest_and_the_hottest(top_k: int) -> None:
+    models = [model(seed, 300) for seed in range(3)]
+    expected, _ = run(models, [6] * 3, 1, PaperPenalty(0.6))
+    assert draws(models, [6] * 3, 1, temperature=1e-300, top_k=top_k) == expected
+    hottest = draws(models, [6] * 3, 1, temperature=1e308, top_k=top_k, never=(2,))
+    assert hottest == draws(models, [6] * 3, 1, temperature=1e20, top_k=top_k, never=(2,))
 
 
 def test_a_seed_gives_the_same_samples_again() -> None:

@@ -36,6 +36,13 @@ def test_what_cannot_be_translated_is_said(client: Client) -> None:
     assert client.post("/v1/translate", {**both, "model": "en-de"}).status_code == 200
 
 
+@pytest.mark.parametrize("length", ["0" * 5_000 + "2", "9" * 5_000, "\u00b2", "x"])
+def test_a_length_that_is_no_number_is_refused(client: Client, length: str) -> None:
+    headers = {"content-type": "application/json", "content-length": length.encode("latin-1")}
+    answer = client("POST", "/translate", content=b"{}", headers=headers)
+    assert refused(answer, 400) == "the Content-Length is not a valid number"
+
+
 @pytest.mark.parametrize("path", ["/health/", "/translate/", "/v1/models/"])
 def test_a_slash_at_the_end_is_not_redirected(client: Client, path: str) -> None:
     """The server does not know whether a proxy in front of it has TLS, so it could redirect from https to http."""

@@ -1,9 +1,11 @@
 """LibreTranslate's routes, as its clients ask them."""
 
 import asyncio
+import json
 import re
 from html import escape
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +13,7 @@ pytest.importorskip("fastapi")
 pytest.importorskip("httpx")
 
 import httpx
-from serving import Client, client, direct, fake_lingua, make_service, refused, run, service, symbols
+from serving import SCOPE, Client, client, direct, fake_lingua, make_service, refused, run, service, symbols
 
 from transduce.server.app import _lifespan, make_app
 from transduce.server.detection import Detected, Detector, LinguaProcess
@@ -97,6 +99,38 @@ def test_a_detector_that_stops_is_restarted(fake_lingua: Path) -> None:
         detector(["stop"])
     assert detector(["le chat"]) == [[Detected("fr", 90.0)]]
     detector.close()
+
+
+def test_a_detector_that_is_killed_while_it_answers_is_restarted(fake_lingua: Path) -> None:
+    detector = Detector()
+    detector(["the cat"])
+    assert detector._process
+    detector._process._read = lambda: '[["en", 9'  # type: ignore[method-assign]
+    with pytest.raises(Overloaded, match="stopped and is restarted: try again later"):
+        detector(["the cat"])
+    assert detector(["the cat"]) == [[Detected("en", 90.0)]]
+    detector.close()
+
+
+def test_who_leaves_while_the_detector_loads_makes_room_for_others(run: Path, fake_lingua: Path) -> None:
+    (fake_lingua / "lingua.py").write_text("import time; time.sleep(60)")
+    service = make_service([run])
+    body = {"type": "http.request", "body": json.dumps({"q": "the"}).encode()}
+    messages = iter([body, {"type": "http.disconnect"}])
+
+    async def receive() -> Any:
+        return next(messages)
+
+    async def send(message: Any) -> None:
+        raise AssertionError("nobody is there to receive it")
+
+    async def leave() -> None:
+        async with asyncio.timeout(30):  # the request itself would wait for a minute
+            await make_app(service)(SCOPE | {"path": "/detect", "raw_path": b"/detect"}, receive, send)
+
+    asyncio.run(leave())
+    assert service.metrics.abandoned._value.get() == 1
+    service.close()
 
 
 def test_a_detector_that_cannot_be_started(run: Path, fake_lingua: Path) -> None:

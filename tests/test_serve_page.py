@@ -1,7 +1,9 @@
 """The routes of the page: what they ask the explorer, and how the page is served."""
 
+import json
 import types
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,11 +11,13 @@ import pytest
 pytest.importorskip("fastapi")
 pytest.importorskip("httpx")
 
+from folders import write_folder
 from pydantic import BaseModel
 from serving import Client, client, refused, run, service, symbols
 
 import transduce.explore
 from transduce.server.explore_answers import AttentionView, TrainingView, TranslateView, TreeView
+from transduce.server.explore_routes import TrainingViews
 from transduce.server.service import Service
 
 
@@ -95,6 +99,19 @@ def test_views_are_what_the_documentation_says(
 
 def test_the_training_view_is_what_the_documentation_says(client: Client) -> None:
     TrainingView.model_validate_json(client.get("/v1/explore/training?model=en-de").content)
+
+
+def test_the_log_of_a_run_is_read_again_only_if_it_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from transduce.explore import views
+
+    run, shown, read = write_folder(tmp_path / "run"), views.training_view, []
+    monkeypatch.setattr(views, "training_view", lambda folder: read.append(folder) or shown(folder))
+    made = TrainingViews()
+    steps = [json.loads(made.json(run))["steps"] for _ in range(2)]
+    (run / "metrics.jsonl").write_text('{"event": "train", "step": 7, "loss": 1.0}\n')
+    steps += [json.loads(made.json(run))["steps"] for _ in range(2)]
+    assert [[point["step"] for point in points] for points in steps] == [[], [], [7], [7]]
+    assert len(read) == 2
 
 
 def test_old_names_of_fields_are_still_read(client: Client) -> None:

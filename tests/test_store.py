@@ -114,6 +114,11 @@ def test_max_length_counts_eos(tmp_path, both):
         build(tmp_path, PAIRS[:1], both, Rules(max_length=longest - 1))
 
 
+def test_validation_data_without_a_pair_are_not_called_training_data(tmp_path, both):
+    with pytest.raises(DataError, match="no pair is left to validate on: 0 of 1 pairs"):
+        build(tmp_path, PAIRS[:1], both, Rules.for_validation(1), purpose="validate")
+
+
 def test_unknown_tokens_are_counted(tmp_path):
     vocabulary = train_vocabulary(SENTENCES, units="bpe", size=60, unknown="unk")
     report = build(tmp_path, [("☃ cat", "cat"), ("cat", "☃☃ ☃")], Vocabularies(vocabulary, vocabulary)).report

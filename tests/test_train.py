@@ -1,5 +1,6 @@
 """Training as a whole: what a run leaves behind, and that it learns."""
 
+import errno
 import math
 import re
 import shutil
@@ -29,11 +30,12 @@ from transduce import checkpoint
 from transduce.checkpoint import RunFolder, read_about
 from transduce.cli import main
 from transduce.config import assignments
-from transduce.errors import RunError
+from transduce.errors import RunError, TrainingError
 from transduce.metrics import Score, Scores
 from transduce.training import SilentReporter, TrainingRequest, make_reporter
 from transduce.training import train as train_model
-from transduce.training.card import training_losses
+from transduce.training.card import draw_curves, make_figure, training_losses
+from transduce.training.card import render as render_curves
 from transduce.training.clock import RunTime
 from transduce.training.progress import Progress
 from transduce.training.report import MetricsLogger, StepReport, _line, _share
@@ -63,6 +65,33 @@ def test_the_run_folder_has_what_it_should(finished: Path) -> None:
     assert "| best |" in card
     assert read_about(RunFolder(finished).weights("best"))["signature"] in card.replace("\\|", "|")
     assert (finished / "curves.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_curves_that_cannot_be_written_do_not_end_a_finished_run(
+    reversal: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transduce.training.card.render", render_curves)
+
+    def onto_a_folder(metrics: Path, picture: Path, dropout: bool) -> None:
+        picture.mkdir()
+        draw_curves(metrics, picture, dropout)
+
+    monkeypatch.setattr("transduce.training.run.draw_curves", onto_a_folder)
+    assert run_training(tmp_path / "run", reversal, "train.steps=4").steps == 4
+    assert list((tmp_path / "run" / "curves.png").iterdir()) == []
+
+
+def test_curves_are_replaced_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    picture = tmp_path / "curves.png"
+    picture.write_bytes(b"of an earlier command")
+
+    def full(path: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("transduce.files.synchronize", full)
+    with pytest.raises(TrainingError, match=r"curves.png: cannot be written \(No space left on device\)"):
+        render_curves(make_figure([], dropout=False), picture)
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"of an earlier command"]
 
 
 def test_old_checkpoints_are_pruned(unthinned: Path) -> None:

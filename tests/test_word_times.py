@@ -13,12 +13,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from tones import train, write_corpus
 
 import transduce
 from transduce.audio.features import RATE
 from transduce.cli import main
 from transduce.search.ctc_alignment import align
+from transduce.translator import Translator
 from transduce.translator.subtitles import cues, srt, vtt
 from transduce.translator.transcription import Segment, Transcript, transcribe
 from transduce.translator.word_times import Word
@@ -214,6 +216,48 @@ def test_what_would_be_noticed_too_late_is_refused(
 ) -> None:
     assert main(["transcribe", str(corpus / "run"), *arguments]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_parts_of_a_recording_have_files_of_their_own(corpus: Path, tmp_path: Path) -> None:
+    (file,) = files_of(corpus, 1)
+    parts = [f"{file}#t=0.1,0.4", f"{file}#t=0.2", f"{file}#t=0,0.3&speaker=an%2Fna", file]
+    command = ["transcribe", str(corpus / "run"), *parts, "--device", "cpu", "--beam", "1", "--output", str(tmp_path)]
+    assert main(command) == 0
+    names = ["valid0.txt", "valid0_0-0.3_an-na.txt", "valid0_0.1-0.4.txt", "valid0_0.2-end.txt"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
+    assert main([*command[:2], parts[0], parts[0], *command[-2:]]) == 2
+
+
+@pytest.mark.parametrize(
+    ("problem", "said"),
+    [
+        (
+            RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: 9 bytes\nat frame 1"),
+            "out of memory ([enforce",
+        ),
+        (torch.OutOfMemoryError("CUDA out of memory."), "out of memory (CUDA out of memory.): transcribe parts of it"),
+        (MemoryError(), "out of memory (MemoryError)"),
+        (RuntimeError("a kernel failed"), "cannot be transcribed: RuntimeError: a kernel failed"),
+    ],
+    ids=str,
+)
+def test_a_recording_that_fails_does_not_end_the_others(
+    corpus: Path, problem: Exception, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    transcribe_one, failed = Translator.transcribe, []
+
+    def once(*arguments: Any) -> Any:
+        if not failed:
+            failed.append(problem)
+            raise problem
+        return transcribe_one(*arguments)
+
+    monkeypatch.setattr(Translator, "transcribe", once)
+    files = files_of(corpus, 2)
+    assert main(["transcribe", str(corpus / "run"), *files, "--device", "cpu", "--beam", "1", "--json"]) == 2
+    printed = capsys.readouterr()
+    assert [bool(json.loads(line)["error"]) for line in printed.out.splitlines()] == [True, False]
+    assert any(line.startswith(f"transduce: {files[0]}: ") and said in line for line in printed.err.splitlines())
 
 
 def test_raw_samples_of_another_rate_are_the_same_recording(

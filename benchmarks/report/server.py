@@ -38,3 +38,16 @@ def attack(result: Result) -> Iterator[str]:
         f"{stops['stops']} stops, {stops['lost']} of {stops['answered'] + stops['lost']} requests lost"
     )
     yield row("Server under attack", figure, f"`benchmarks/serve_attack.py` on {cores(result)}")
+
+
+@section.rows_from("serve-attack-models")
+def attack_on_models(result: Result) -> Iterator[str]:
+    how = f"`benchmarks/serve_attack_models.py` on {cores(result)}, beside other work"
+    for name, what in (("uploads", "damaged recordings and forms"), ("generate", "fuzzed prompts")):
+        found = result[name]
+        figure = (
+            f"{found['requests']:,} requests, {found['wrong_5xx']} answered with a 5xx status other than 503, "
+            f"{found['dropped']} connections dropped, memory {found['memory_growth_mb']:+.0f} MB; {found['left']:,} clients disconnected, "
+            f"{found['left_waiting']:.0f} of their requests stayed in the queue; slowest answer {found['slowest_s']:.0f} s"
+        )
+        yield row(f"Server under attack, {what}", figure, how)

@@ -77,7 +77,18 @@ def _check(options: Options) -> None:
 
 
 def _stem(file: str) -> str:
-    return "standard-input" if file == "-" else Path(file).stem
+    """The name of a transcript without its suffix; that of `talk.flac#t=1.5,4` is `talk_1.5-4`."""
+    from transduce.audio.recording import Recording
+
+    if file == "-":
+        return "standard-input"
+    try:
+        recording = Recording.parse(file)
+    except DataError:  # it has no transcript, and its error says why
+        return Path(file).stem
+    times = f"{recording.begin:.10g}-{f'{recording.end:.10g}' if recording.end else 'end'}"
+    parts = [times] * bool(recording.begin or recording.end) + [recording.speaker] * bool(recording.speaker)
+    return "_".join([Path(recording.path).stem, *(part.replace("/", "-") for part in parts)])
 
 
 def _shown(name: str, transcript: "Transcript", options: Options) -> str:

@@ -321,7 +321,7 @@ def _reason(error: OSError) -> str:
 
 def _iconv(encoding: str, path: str) -> str:
     """The command that converts a file to UTF-8; a compressed file is unpacked first."""
-    unpack = {".gz": "gzip", ".xz": "xz", ".bz2": "bzip2"}.get(Path(path).suffix)
+    unpack = {".gz": "gzip", ".xz": "xz", ".bz2": "bzip2"}.get(Path(path).suffix.lower())
     name, plain = shlex.quote(path), path.removesuffix(Path(path).suffix) if unpack else path
     source = f"{unpack} -dc {name} | iconv -f {encoding} -t UTF-8" if unpack else f"iconv -f {encoding} -t UTF-8 {name}"
     return f"`{source} > {shlex.quote(plain + '.utf8')}`"

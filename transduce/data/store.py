@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Literal, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -267,9 +267,10 @@ def open_or_build(
     rules: Rules,
     folder: Path,
     *,
+    purpose: Literal["train", "validate"] = "train",
     notify: Callable[[str], None] = cache.to_stderr,
 ) -> Store:
-    """The store of this corpus, from the cache in `folder` or built now."""
+    """The store of this corpus, from the cache in `folder` or built now; an error says what it was for."""
     name = store_name(scan.content, (vocabularies.source.model, vocabularies.target.model), rules)
 
     def build(path: Path) -> None:
@@ -277,7 +278,7 @@ def open_or_build(
         blocks = in_parallel(encode, corpus.blocks())
         report = _write(blocks, vocabularies, rules, len(corpus.groups), path)
         if report.kept == 0:
-            raise DataError(f"no pair is left to train on: {report.summary()}")
+            raise DataError(f"no pair is left to {purpose} on: {report.summary()}")
 
     return Store(cache.open_or_write(folder, name, build, notify))
 

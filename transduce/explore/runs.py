@@ -4,6 +4,7 @@ Reads the files that training writes, possibly at the same time, and knows nothi
 """
 
 import math
+from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,20 @@ def training_view(run: str | Path) -> dict[str, Any]:
         "averaged": [_validation(event) for event in events if event.get("event") == "averaged"][-1:],
         "card": read_text(folder.card),
     }
+
+
+def training_state(run: str | Path) -> Hashable:
+    """What differs from before whenever `training_view` does; it takes no time."""
+    folder = RunFolder(Path(run))
+    return is_training(folder), _version(folder.metrics), _version(folder.card)
+
+
+def _version(path: Path) -> tuple[int, int]:
+    try:
+        found = path.stat()
+    except OSError:  # a missing file, or one that the view complains about
+        return 0, -1
+    return found.st_mtime_ns, found.st_size
 
 
 def _curve_point(event: Event) -> Event:

@@ -38,12 +38,13 @@ def translate_view(translator: Translator, text: str, n_best: int = 4, alternati
     """The best outputs; each token with its log-probability and its most probable alternatives."""
     _check_count("n_best", n_best, 1, MOST_OUTPUTS)
     _check_count("alternatives", alternatives, 0, MOST_ALTERNATIVES)
-    whole, source = translator.vocabularies.source.encode([text])[0], translator.source_ids(text)
+    source, line = translator.source_ids(text), translator.forms.learned([text])[0].text
+    whole = translator.sources.encode([line])[0]
     view: View = {
         "source": {"text": text, "tokens": translator.vocabularies.source.pieces(source)},
         "outputs": [],
         "cut": len(whole) - len(source),
-        "unknown": translator.unknown_in(text, whole),
+        "unknown": translator.unknown_in(line, whole),
     }
     if text.strip():
         inside = Inside(translator)

@@ -4,10 +4,10 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from transduce.config import assemble, settings_layer
-from transduce.errors import SettingError
+from transduce.errors import DataError, SettingError
 from transduce.paper.cells import Cell
 
 Figures = dict[str, Any]
@@ -23,8 +23,8 @@ class Results:
     @staticmethod
     def read(path: Path, *others: Path) -> "Results":
         """Cells from all files; new ones are added to the first."""
-        texts = [one.read_text(encoding="utf-8") for one in dict.fromkeys((*others, path)) if one.exists()]
-        return Results(path, [json.loads(line) for text in texts for line in text.split("\n") if line])
+        files = [one for one in dict.fromkeys((*others, path)) if one.exists()]
+        return Results(path, [figures for file in files for figures in _read(file)])
 
     def find(self, **wanted: Any) -> list[Figures]:
         """The cells whose figures have these values; the newest for each key."""
@@ -42,8 +42,35 @@ class Results:
     def add(self, figures: Figures) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.lines.append(figures)
-        with open(self.path, "a", encoding="utf-8") as file:
-            file.write(json.dumps(figures) + "\n")
+        with open(self.path, "a+b") as file:
+            _end_last_line(file)
+            file.write(json.dumps(figures).encode() + b"\n")
+
+
+def _read(file: Path) -> list[Figures]:
+    """The cells of a file; a last line that was not written to its end is a cell that was not measured."""
+    lines = file.read_text(encoding="utf-8", errors="replace").split("\n")
+    cells = []
+    for number, line in enumerate(lines, 1):
+        try:
+            cells += [json.loads(line)] if line else []
+        except ValueError:
+            if number < len(lines):
+                raise DataError(
+                    f"{file}:{number}: is no result of a cell: remove the line, and its cell is measured again"
+                ) from None
+    return cells
+
+
+def _end_last_line(file: BinaryIO) -> None:
+    """Remove a last line that was not written to its end: the next one would go on there."""
+    file.seek(0)
+    content = file.read()
+    last = content[content.rfind(b"\n") + 1 :]
+    try:
+        file.write(b"\n" if last and json.loads(last) else b"")
+    except ValueError:
+        file.truncate(len(content) - len(last))
 
 
 def means_the_same(one: Sequence[str], other: Sequence[str]) -> bool:

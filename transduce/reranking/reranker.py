@@ -152,7 +152,7 @@ def reranked(translation: Translation, features: Features, weights: Weights, n_b
     scores = features @ np.array(weights.values)
     order = np.argsort(-scores, kind="stable")[:n_best]
     outputs = [replace(translation.outputs[n], score=float(scores[n])) for n in order]
-    return replace(translation, outputs=outputs, outputs_at_limit=sum(one.at_limit for one in outputs))
+    return translation.of_outputs(outputs)
 
 
 def _chunks(found: Iterator[Translation], paused: Callable[[], bool] | None) -> Iterator[list[Translation]]:

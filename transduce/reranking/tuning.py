@@ -44,6 +44,10 @@ def tune(translator: Translator, request: TuningRequest, say: Callable[[str], No
     judges.ready(translator.config.data.languages)
     say(f"translating {len(test.sources):,} lines with lists of {search.n_best}")
     translations = list(translator.stream(test.sources, search))
+    if not any(found.outputs for found in translations):
+        raise DataError(
+            "no line of the validation data has an output, so there is nothing to rerank: check the lines and the model"
+        )
     say("scoring the lists")
     features = judges.features(translations, length_penalty(search.length_penalty, search.alpha))
     say("searching the weights")

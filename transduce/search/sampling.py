@@ -14,7 +14,7 @@ from transduce.search.penalty import Penalty
 from transduce.search.step import SearchState, Step, forced_tokens, hypotheses
 from transduce.search.walk import walk
 
-LEAST_TEMPERATURE = 1e-30  # a log-probability divided by less may overflow float32, and this is greedy already
+COLDEST = 1e-30  # greedy already; a log-probability divided by less may overflow float32, and then none is a number
 
 
 @torch.no_grad()
@@ -57,15 +57,15 @@ def sample(
 
 def sample_tokens(log_probs: Tensor, temperature: float, top_k: int, top_p: float, generator: Generator) -> Tensor:
     """Sample a token for each row [R] among those that top_k and top_p keep."""
-    temperature = max(temperature, LEAST_TEMPERATURE)
+    temperature = min(max(temperature, COLDEST), 1 / COLDEST)
     if top_k == 0 and top_p == 1:
         return _sample_columns(torch.softmax(log_probs / temperature, dim=1), generator)
     count = min(top_k or log_probs.shape[1], log_probs.shape[1])
     log_probs, tokens = log_probs.topk(count, dim=1)
     probs = torch.softmax(log_probs / temperature, dim=1)
-    more_probable = probs.cumsum(1) - probs
-    more_probable[:, 0] = 0  # always keep one token: the difference may round above a tiny top_p
-    probs = probs.masked_fill(more_probable >= top_p, 0)
+    improbable = probs.cumsum(1) - probs >= top_p
+    improbable[:, 0] = False  # always keep one token: a tiny top_p may round to 0, and the difference above it
+    probs = probs.masked_fill(improbable, 0)
     return tokens.gather(1, _sample_columns(probs, generator)[:, None]).squeeze(1)
 
 

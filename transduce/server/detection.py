@@ -92,9 +92,9 @@ class LinguaProcess:
         try:
             self._write(json.dumps(text))
             answer = self._read()
-        except OSError:
+        except (OSError, ValueError):  # ValueError: the bytes of a killed process end within a character
             answer = ""
-        if not answer:
+        if not answer.endswith("\n"):  # it was killed before or while it answered
             self.end()
             raise Overloaded("the language detector stopped and is restarted: try again later", retry_after_s=RESTART_S)
         return [Detected(language, confidence) for language, confidence in json.loads(answer)]

@@ -2,7 +2,10 @@
 
 import asyncio
 import gzip
-from collections.abc import Callable, Sequence, Set
+import json
+import threading
+from collections.abc import Callable, Hashable, Sequence, Set
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, FastAPI, Query
@@ -10,6 +13,7 @@ from pydantic import AliasChoices, BeforeValidator, Field
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
+from transduce.explore.runs import training_state
 from transduce.server.answers import REFUSALS
 from transduce.server.api import WHOLE, Body, Inspected
 from transduce.server.client import cancel_on_disconnect
@@ -72,6 +76,7 @@ class ExploreTreeBody(ExploreBody):
 def explore_routes(service: Service) -> APIRouter:
     """The routes over a service."""
     router = APIRouter(prefix="/v1/explore", tags=["explore"], responses=REFUSALS)
+    training_views = TrainingViews()
 
     async def show(http: HttpRequest, body: ExploreBody, name: str, texts: list[str], **arguments: Any) -> Response:
         view = view_named(name)
@@ -104,12 +109,28 @@ def explore_routes(service: Service) -> APIRouter:
         model: Annotated[
             str, Query(description="The name of the model. A server with a single model needs none.")
         ] = "",
-    ) -> dict[str, Any]:
+    ) -> Response:
         """The training log of a model: curves, validations and the model card."""
-        view: dict[str, Any] = view_named("training_view")(service.models.of_any_kind(model).of.folder)
-        return view
+        body = training_views.json(service.models.of_any_kind(model).of.folder)
+        return Response(body, media_type="application/json")
 
     return router
+
+
+class TrainingViews:
+    """The training view of each run as JSON, made again only if the run has changed: reading a long log takes a second."""
+
+    def __init__(self) -> None:
+        self._made: dict[Path, tuple[Hashable, bytes]] = {}
+        self._lock = threading.Lock()  # requests that come together read a log once
+
+    def json(self, run: Path) -> bytes:
+        with self._lock:
+            state, (known, body) = training_state(run), self._made.get(run, (None, b""))
+            if state != known:
+                body = json.dumps(view_named("training_view")(run), allow_nan=False).encode()
+                self._made[run] = state, body
+            return body
 
 
 def check_heads(model: ServedModel, off: Sequence[Head]) -> None:

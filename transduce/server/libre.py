@@ -90,7 +90,8 @@ def libre_routes(service: Service) -> APIRouter:
         """The likeliest languages of a text, likeliest first. Status 404 if no language detector is installed."""
         body = await _read(http, DetectBody)
         _admit(service, body.api_key or presented_key(http.headers))
-        return [_detected(one) for one in await service.detect(body.q)]
+        found = await cancel_on_disconnect(http, service.metrics, service.detect(body.q))
+        return [_detected(one) for one in found]
 
     @router.get("/languages")
     async def languages() -> list[LanguageAnswer]:

@@ -48,6 +48,7 @@ SAFE = [
 ]  # fmt: skip
 
 FORM_BYTES = 16_384  # what a form may add to a recording
+LONGEST_LENGTH = 20  # digits of a Content-Length: Python refuses to read numbers of more than 4,300
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,9 @@ class Gate:
         """The whole body; refused as soon as it is too large or takes too long."""
         too_much = PayloadTooLarge(f"the body is too large: at most {limit.most_bytes:,} bytes are allowed")
         length = headers.get("content-length", "0")
-        if not length.isdecimal() or int(length) > limit.most_bytes:
+        if not length.isdecimal() or len(length) > LONGEST_LENGTH:
+            raise Refusal("the Content-Length is not a valid number")
+        if int(length) > limit.most_bytes:
             raise too_much
         body = bytearray()
         try:

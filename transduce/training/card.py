@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from transduce import __version__
-from transduce.checkpoint import RunFolder, read_about, write_text
+from transduce.checkpoint import RunFolder, read_about, write_bytes, write_text
 from transduce.config import Config, TrainConfig, flatten
 from transduce.errors import DamagedFile
 from transduce.model import training_flops
@@ -179,7 +180,10 @@ def draw_curves(metrics: Path, picture: Path, dropout: bool) -> None:
 
 
 def render(figure: Any, picture: Path) -> None:
-    figure.savefig(picture)
+    """Write the picture: all of it, or an older one stays."""
+    drawn = BytesIO()
+    figure.savefig(drawn, format="png")
+    write_bytes(picture, drawn.getvalue())
 
 
 def make_figure(events: list[dict[str, Any]], dropout: bool) -> Any:

@@ -159,7 +159,7 @@ def _conclude(folder: RunFolder, prepared: Prepared, trainer: Trainer) -> Result
     write_card(folder, training_data.config, summary)
     try:
         draw_curves(folder.metrics, folder.path / "curves.png", training_data.config.model.dropout > 0)
-    except DamagedFile as error:  # a finished run should not end with an error
+    except (DamagedFile, TrainingError) as error:  # a finished run should not end with an error
         trainer.reporter.say(f"{error}; curves.png was not drawn")
     which = better_weights(folder)
     about = read_about(folder.weights(which), needed=("metric", "score", "signature"))

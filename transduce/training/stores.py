@@ -66,7 +66,7 @@ def _store_text(
     """The same for a language model, which keeps every line."""
     cache = cache_folder(config.data.cache)
     train = open_or_build(corpora.train, scanned.train, both, Rules(), cache, notify=say)
-    valid = open_or_build(corpora.valid, scanned.valid, both, Rules(), cache, notify=say)
+    valid = open_or_build(corpora.valid, scanned.valid, both, Rules(), cache, purpose="validate", notify=say)
     named = ("training", train.report), ("validation", valid.report)
     about = [f"{name}: {report.text_summary()}" for name, report in named]
     about += [warning for name, report in named for warning in report.text_warnings(name)]
@@ -82,7 +82,7 @@ def _stores(
     cache = cache_folder(config.data.cache)
     measured = Rules.for_validation(longest_target(config.model), config.data.holds_out)
     train = open_or_build(corpora.train, scanned.train, both, Rules.for_training(config.data), cache, notify=say)
-    return train, open_or_build(corpora.valid, scanned.valid, both, measured, cache, notify=say)
+    return train, open_or_build(corpora.valid, scanned.valid, both, measured, cache, purpose="validate", notify=say)
 
 
 def _speech_stores(

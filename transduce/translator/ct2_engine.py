@@ -143,11 +143,6 @@ class Ct2Engine:
 
     def _job(self, block: SearchBlock, request: SearchRequest) -> Job:
         limits = request.limits(block, self.longest)
-        for number, (limit, prefix) in enumerate(zip(limits, block.prefixes, strict=True)):
-            if len(prefix) >= limit:
-                raise SettingError(
-                    f"sentence {number}: its prefix of {len(prefix)} tokens and </s> exceed the length limit of {limit} tokens"
-                )
         if request.sampling:
             workers = self._seeded(request.seed)
         else:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeVar
 
-from transduce.errors import DataError
+from transduce.errors import DataError, SettingError
 from transduce.text import EOS
 from transduce.translator.forms import LearnedLine
 
@@ -82,6 +82,15 @@ class InputLines:
 def cut(ids: list[int], longest: int) -> list[int]:
     """The ids of a line, or the first of them and `</s>` if there are more than `longest`."""
     return ids if len(ids) <= longest else [*ids[: longest - 1], EOS]
+
+
+def check_prefixes(numbers: Sequence[int], prefixes: Sequence[Sequence[int]], limits: Sequence[int]) -> None:
+    """Refuse prefixes that leave no room for `</s>`; `numbers` are those of their lines."""
+    for number, prefix, limit in zip(numbers, prefixes, limits, strict=True):
+        if len(prefix) >= limit:
+            raise SettingError(
+                f"line {number}: its prefix of {len(prefix)} tokens and </s> exceed the length limit of {limit} tokens: shorten the prefix"
+            )
 
 
 def check_lines(lines: Sequence[str]) -> Sequence[str]:

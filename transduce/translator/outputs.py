@@ -1,6 +1,6 @@
 """The output of a translator: translations with their outputs, scores of given targets, attention weights."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from transduce.translator.alignment import Pairs
@@ -21,6 +21,8 @@ class Output:
     alignment: Pairs = field(default_factory=list)  # (source word, output word), if the request asks for it
     length: int = 0  # in tokens, including `</s>`
     at_limit: bool = False  # whether the output reached the length limit; it is then probably incomplete
+    newlines: int = 0  # line breaks that were replaced by spaces
+    lost: int = 0  # placeholders of the source that it does not contain
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,16 @@ class Translation:
     newlines: int = 0  # line breaks in the outputs that were replaced by spaces
     outputs_at_limit: int = 0  # outputs that reached the length limit and are probably incomplete
     lost: int = 0  # placeholders of the source that the best output does not contain
+
+    def of_outputs(self, outputs: list[Output]) -> "Translation":
+        """The same line with these outputs, best first, and what is to be known about them."""
+        return replace(
+            self,
+            outputs=outputs,
+            newlines=sum(one.newlines for one in outputs),
+            outputs_at_limit=sum(one.at_limit for one in outputs),
+            lost=outputs[0].lost if outputs else 0,
+        )
 
     @property
     def text(self) -> str:

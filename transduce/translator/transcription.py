@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor
 
 from transduce.audio.features import RATE
@@ -62,6 +63,16 @@ def transcribe(
             yield Transcript(file, _segments(translator, file, request or translator.request(), words))
         except DataError as error:
             yield Transcript(file, [], str(error))
+        except (MemoryError, RuntimeError) as error:  # the next recording may be shorter, or harmless
+            yield Transcript(file, [], f"{file}: cannot be transcribed: {_reason(error)}")
+
+
+def _reason(error: Exception) -> str:
+    """What torch or Python complain about, in one line."""
+    said = str(error).partition("\n")[0] or type(error).__name__
+    if isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate memory" in said:
+        return f"out of memory ({said}): transcribe parts of it, such as talk.flac#t=0,600, or use a smaller beam"
+    return f"{type(error).__name__}: {said}"
 
 
 def _segments(translator: Translator, file: str, request: SearchRequest, words: bool) -> list[Segment]:

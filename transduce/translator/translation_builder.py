@@ -9,7 +9,7 @@ from itertools import islice
 
 from transduce.data.feature_symbols import FeatureEncoder
 from transduce.search import Hypothesis
-from transduce.text import EOS, UNKNOWN, Vocabularies
+from transduce.text import EOS, UNKNOWN, Decoded, Vocabularies
 from transduce.translator.alignment import with_source_words, word_numbers, word_pairs
 from transduce.translator.engine import SearchRequest
 from transduce.translator.engines import Engines
@@ -41,23 +41,20 @@ class TranslationBuilder:
     def translations(self, block: LineBlock, found: Found, request: SearchRequest) -> Iterator[Translation]:
         """The translation of each line, with all of its outputs."""
         decoded = self.vocabularies.target.decode_counted([one.tokens for those in found for one in those])
-        outputs, newlines = self._outputs(block, found, decoded.texts, request), iter(decoded.newlines)
-        counts, masked = [0] * len(block.lines), iter(decoded.texts)  # the number of outputs of each line
+        outputs = self._outputs(block, found, decoded, request)
+        counts = [0] * len(block.lines)  # the number of outputs of each line
         for number, those in zip(block.searched, found, strict=True):
             counts[number] = len(those)
         for line, ids, count in zip(block.lines, block.ids, counts, strict=True):
-            these, best = list(islice(outputs, count)), list(islice(masked, count))[:1]
+            these = list(islice(outputs, count))
             yield Translation(
                 source=line.source,
-                outputs=these,
+                outputs=[],
                 source_tokens=len(ids),
                 cut=max(0, len(ids) - self.longest_source),
                 unknown=self.unknown(line.text, ids),
                 unseen_features=self.sources.unseen(line.text),
-                newlines=sum(islice(newlines, count)),
-                outputs_at_limit=sum(output.at_limit for output in these),
-                lost=sum(line.restored(text).lost for text in best) if line.values else 0,
-            )
+            ).of_outputs(these)
 
     def unknown(self, text: str, ids: list[int]) -> int:
         """How many characters of a source are not in the vocabulary, or symbols: one `<unk>` is a symbol or several characters."""
@@ -69,16 +66,18 @@ class TranslationBuilder:
         spelt = self.sources.word(text) if unseen else text
         return len(unseen) + sum(map(len, self.vocabularies.source.unknown_texts(spelt)))
 
-    def _outputs(self, block: LineBlock, found: Found, texts: list[str], request: SearchRequest) -> Iterator[Output]:
+    def _outputs(self, block: LineBlock, found: Found, decoded: Decoded, request: SearchRequest) -> Iterator[Output]:
         """The outputs of all lines, one for each hypothesis."""
         pairs = [(n, one) for n, those in zip(block.searched, found, strict=True) for one in those]
         limits = [limit for limit, those in zip(block.limits, found, strict=True) for _ in those]
         needs_alignment = request.aligned or request.replace_unknown
         alignments = self._token_alignments(block, pairs) if needs_alignment else [[]] * len(pairs)
-        for (number, one), limit, text, alignment in zip(pairs, limits, texts, alignments, strict=True):
+        about = zip(pairs, limits, decoded.texts, decoded.newlines, alignments, strict=True)
+        for (number, one), limit, text, newlines, alignment in about:
             texts_only = request.log_probs == "none" and not alignment
             pieces = [] if texts_only else self.vocabularies.target.pieces(one.tokens)
             line = block.lines[number]
+            lost = line.restored(text).lost if line.values else 0
             words = word_pairs(self.vocabularies.source.written(line.text), pieces, alignment) if alignment else []
             if request.replace_unknown and UNKNOWN in one.tokens:
                 text = self._without_unknown(text, line.text, one, alignment)
@@ -91,6 +90,8 @@ class TranslationBuilder:
                 alignment=line.aligned(words, text) if request.aligned else [],
                 length=len(one.tokens) + 1,
                 at_limit=len(one.tokens) + 1 >= limit,
+                newlines=newlines,
+                lost=lost,
             )
 
     def _token_alignments(self, block: LineBlock, pairs: list[tuple[int, Hypothesis]]) -> list[list[int]]:

@@ -21,7 +21,7 @@ from transduce.translator.engine import UNBOUNDED, Engine, SearchBlock, Searched
 from transduce.translator.engines import Engines, FolderEngines, LoadOptions, OneEngine, torch_engine
 from transduce.translator.folder import open_folder
 from transduce.translator.forms import LearnedLine, LineForms
-from transduce.translator.inputs import InputLines, LineBlock, check_lines, cut
+from transduce.translator.inputs import InputLines, LineBlock, check_lines, check_prefixes, cut
 from transduce.translator.outputs import Attention, Scored, Translation
 from transduce.translator.translation_builder import TranslationBuilder
 from transduce.translator.word_search import check_takes_words
@@ -413,6 +413,7 @@ class Translator:
         self, inputs: InputLines, taken: deque[LineBlock], engine: Engine, request: SearchRequest
     ) -> Iterator[SearchBlock]:
         """Blocks of ids to search; their lines are appended to `taken`."""
+        first = 1  # the number of the next line
         while (block := inputs.next_lines())[0]:
             lines, paused = self.forms.learned(block[0]), block[1]
             texts = [line.text for line in lines]
@@ -425,7 +426,10 @@ class Translator:
             cut, at_most = [self._cut(row) for row in ids], inputs.next_limits(len(texts))
             block_of = SearchBlock(cut, prefixes or [()] * len(ids), phrases, at_most, paused, self._on_searched)
             searching = block_of.only(searched)
-            taken.append(LineBlock(lines, ids, searched, request.limits(searching, engine.longest)))
+            limits = request.limits(searching, engine.longest)
+            check_prefixes([first + n for n in searched], searching.prefixes, limits)
+            taken.append(LineBlock(lines, ids, searched, limits))
+            first += len(lines)
             yield searching
         inputs.check_exhausted()
 

@@ -1,0 +1,1 @@
+"""What `serve_attack.py` sends to a server, and the clients that count its answers."""
