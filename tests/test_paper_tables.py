@@ -58,6 +58,7 @@ FIGURES |= {
     "training_s": 3.0,
     "train_tokens_per_s": 5,
     "hardware": "h",
+    "settings": ["train.learning_rate=0.007"],
 }
 FIGURES |= {"greedy_sentences_per_s": 7.0, "curve": [[1, 2.0]], "by_length": [{"from": 1, "below": 8, "score": 4.0}]}
 
@@ -199,6 +200,7 @@ def test_scores_of_reversals_are_reported_by_length(tmp_path: Path) -> None:
     assert "| system | 1 to 7 | 30 to 39 |" in page
     assert all(f"| {name} | {short:.1f} | {long:.1f} |" in page for name, (short, long) in shares.items())
     assert "the path has length one, whatever the length" in page
+    assert page.count("| 0.007 |") == len(shares)  # as measured, whatever is fitted to the family now
     plot = rivals_page.length_plot("reversal", results)
     assert plot.series == {name: [(1, short), (30, long)] for name, (short, long) in shares.items()}
     assert (plot.title, plot.y) == ("symbols right by source length", "symbols right")
