@@ -33,7 +33,7 @@ MODELS: dict[str, ModelConfig] = {
         family="seq2seq", cell="gru", reverse_source=False, tie="target", num_encoder_layers=1, num_decoder_layers=1, **SMALL
     ),
     "gnmt": GnmtConfig(family="gnmt", **SMALL),
-    "gnmt, 2 layers": GnmtConfig(family="gnmt", d_embedding=12, **SMALL, **LAYERS),
+    "gnmt, 2 layers": GnmtConfig(family="gnmt", d_embedding=12, first_residual=2, **SMALL, **LAYERS),
     "rnn": RnnConfig(family="rnn", d_embedding=12, d_readout=10, **SMALL),
     "rnn, 2 layers of LSTMs, dot products": RnnConfig(
         family="rnn", cell="lstm", attention="dot", num_encoder_layers=2, d_embedding=0, d_readout=0, tie="all", **SMALL

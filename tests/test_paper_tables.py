@@ -58,6 +58,7 @@ FIGURES |= {
     "training_s": 3.0,
     "train_tokens_per_s": 5,
     "hardware": "h",
+    "settings": ["train.learning_rate=0.007"],
 }
 FIGURES |= {"greedy_sentences_per_s": 7.0, "curve": [[1, 2.0]], "by_length": [{"from": 1, "below": 8, "score": 4.0}]}
 
@@ -82,7 +83,7 @@ def test_every_system_has_a_shape_that_its_family_accepts() -> None:
     for system in available_systems():
         assert is_available(system.shaped(64, 2)), system.name
         assert is_available(("data.joint=false", *system.shaped(64, 2, joint=False))), system.name
-        assert 0 < system.learning_rate(1e-3) <= 2e-3
+        assert 0 < system.learning_rate(1e-3) <= 5e-3
     assert available_systems()[-1].name == BASELINE
 
 
@@ -214,6 +215,7 @@ def test_scores_of_reversals_are_reported_by_length(tmp_path: Path) -> None:
     assert "| system | 1 to 7 | 30 to 39 |" in page
     assert all(f"| {name} | {short:.1f} | {long:.1f} |" in page for name, (short, long) in shares.items())
     assert "the path has length one, whatever the length" in page
+    assert page.count("| 0.007 |") == len(shares)  # as measured, whatever is fitted to the family now
     plot = rivals_page.length_plot("reversal", results)
     assert plot.series == {name: [(1, short), (30, long)] for name, (short, long) in shares.items()}
     assert (plot.title, plot.y) == ("symbols right by source length", "symbols right")

@@ -10,11 +10,27 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from tests.families import MODELS, PAD, SIZE, SOURCES, TARGETS, accuracy_after, logits, make, shifted
-from transduce.config import FeedForwardConfig, GnmtConfig, ModelConfig, RnnConfig, Seq2seqConfig
+from transduce.config import (
+    PRESETS,
+    Config,
+    Counts,
+    FeedForwardConfig,
+    FitRequest,
+    GnmtConfig,
+    ModelConfig,
+    RnnConfig,
+    Seq2seqConfig,
+    SideCounts,
+    build,
+    fit,
+    from_toml,
+    to_toml,
+)
 from transduce.model import Model, Tokens, make_model, parameter_shapes, training_flops
 from transduce.model.additive import additive_scores
 from transduce.model.recurrent.attention import SourceAttention
-from transduce.model.recurrent.layers import RecurrentLayer, reversed_rows
+from transduce.model.recurrent.gnmt import Gnmt
+from transduce.model.recurrent.layers import RecurrentLayer, pack_ids, reversed_rows
 
 CONFIGS = {name: config for name, config in MODELS.items() if config.family in ("ff", "seq2seq", "rnn", "gnmt")}
 
@@ -114,6 +130,47 @@ def test_rows_are_reversed_in_place() -> None:
     assert found.ids.tolist() == [[*row[::-1], *[PAD] * (7 - len(row))] for row in SOURCES]
 
 
+@pytest.mark.parametrize("first", [2, 3])
+@torch.no_grad()
+def test_the_input_of_a_residual_layer_is_added(first: int) -> None:
+    """With the second layers silent, only a residual connection lets anything through; of two directions, their sum."""
+    config = GnmtConfig(
+        family="gnmt", num_encoder_layers=2, num_decoder_layers=2, d_model=8, dropout=0.0, first_residual=first
+    )
+    model = make(config)
+    assert isinstance(model, Gnmt)
+    for layer in (model.encoder[1], model.decoder[1]):
+        for parameter in layer.parameters():
+            parameter.zero_()
+    source = Tokens.padded(SOURCES[:1], PAD)
+    lower = model.encoder[0].over_packed(pack_ids(source)._replace(data=model.source_embedding(source.ids[0])))[0].data
+    inputs = shifted(TARGETS[:1])
+    state = (torch.zeros(1, 8), torch.zeros(1, 8))
+    states = model.decoder[0](model.target_embedding(inputs.ids), state)
+    memory = model.encode(source)
+    assert memory.source is not None
+    torch.testing.assert_close(memory.source.values[0], (lower[:, :8] + lower[:, 8:]) * (first == 2))
+    torch.testing.assert_close(model.decode(inputs, memory), states * (first == 2))
+
+
+def test_a_stored_gnmt_without_the_setting_has_the_published_residuals() -> None:
+    stored = to_toml(Config(model=CONFIGS["gnmt, 2 layers"]))
+    assert "first_residual = 2" in stored
+    older = build(from_toml(stored.replace("first_residual = 2\n", ""), "")).model
+    assert isinstance(older, GnmtConfig)
+    assert older.first_residual == 3
+
+
+def test_a_gnmt_fitted_to_the_data_has_early_residuals_and_the_published_one_has_not() -> None:
+    side = SideCounts(tokens_per_line=11, distinct_tokens=9_000, characters_per_line=60)
+    recipes = {family: fit(Counts(29_000, side, side), FitRequest(family=family)).layer for family in ("rnn", "gnmt")}
+    assert recipes["gnmt"]["model"]["first_residual"] == 2
+    assert recipes["gnmt"]["train"]["learning_rate"] > recipes["rnn"]["train"]["learning_rate"]
+    published = build(recipes["gnmt"], PRESETS["gnmt"])
+    assert published.model == GnmtConfig(family="gnmt")
+    assert (published.model.first_residual, published.train.learning_rate) == (3, 2e-3)
+
+
 # --- published models ----------------------------------------------------------------------------------------------
 
 
@@ -189,7 +246,7 @@ def test_a_feed_forward_network_learns_words_but_not_their_order() -> None:
 
 
 def test_a_shape_is_refused_where_matrices_cannot_be_the_same() -> None:
-    from transduce.config import Config, check
+    from transduce.config import check
     from transduce.errors import SettingError
 
     with pytest.raises(SettingError, match=r"embeddings of 620 values cannot be the output matrix, which has 500"):

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from itertools import compress
 from statistics import mean
 
-from cells.rivals import BUDGETS, SPEED, TRIES, best_factor, rate_of, steps_per_s
+from cells.rivals import BUDGETS, SPEED, TRIES, best_factor, steps_per_s
 from facts import RESULTS
 
+from transduce.config import settings_layer
 from transduce.paper.plots import Plot, draw, for_document
 from transduce.paper.results import Figures, Results, mean_and_spread
 from transduce.paper.rivals import BASELINE, PUBLISHED, SYSTEMS, System
@@ -153,8 +154,13 @@ def system_row(
         f"{sum(tuned):.0f}",
         speed("train_tokens_per_s"),
         speed("greedy_sentences_per_s"),
-        f"{rate_of(system, cells[0]['task'], factor):g}{edge}",
+        f"{rate_in(cells[0])}{edge}",
     )
+
+
+def rate_in(cell: Figures) -> str:
+    """The learning rate with which a cell was measured; the one that is fitted to its family may have changed since."""
+    return f"{float(settings_layer(cell['settings'])['train']['learning_rate']):g}"
 
 
 def flops_rows(results: Results) -> list[tuple[str, ...]]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 CELLS = {"gru": "gated recurrent units (Cho et al. 2014)", "lstm": "long short-term memory"}
 
 TIES = ("all", "target", "inputs", "none")
-RATE = 2.0  # of the learning rate for a Transformer
+RATE, DEEP_RATE = 2.0, 5.0  # of the learning rate for a Transformer; of `gnmt` (docs/log.md)
 
 
 def _width(default: int, meaning: str, **others: Any) -> int:
@@ -151,10 +151,22 @@ class GnmtConfig(RecurrentConfig):
         4, "LSTM layers of the encoder; the first one is bidirectional.", least=2, most=1_000, inherited="always"
     )
     num_decoder_layers: int = _layers(4, "LSTM layers of the decoder; all but the first one read the context.")
+    first_residual: int = setting(
+        3,
+        "The first layer whose input is added to its output, on both sides. 2: in the encoder, whose second layer reads both "
+        "directions, their sum is added.",
+        least=2, most=1_000, inherited="always",
+    )  # fmt: skip
     tie: Literal["all", "target", "inputs", "none"] = tie_setting("inputs", TIES)
 
     @classmethod
     def fitted(cls, recipe: Layers) -> Layers:
-        """Two to four layers: one less than a Transformer."""
+        """Two to four layers, one less than a Transformer. With the published residuals, so few would learn to attend late."""
         layers, count = super().fitted(recipe), min(4, max(2, recipe["model"]["num_encoder_layers"] - 1))
-        return {**layers, "model": layers["model"] | {"num_encoder_layers": count, "num_decoder_layers": count}}
+        shape = {"num_encoder_layers": count, "num_decoder_layers": count, "first_residual": 2}
+        rate = float(f"{recipe['train']['learning_rate'] * DEEP_RATE:.2g}")
+        return {
+            **layers,
+            "model": layers["model"] | shape,
+            "train": layers["train"] | {"learning_rate": rate},
+        }

@@ -7,7 +7,7 @@ the initialisation are.
     target ids -> embedding -> LSTM -> state ----------------------'      |
                                         '-> LSTM (x, context) -> LSTM (x, context) + -> LSTM (x, context) + -> logits
 
-    +: the layer's input is added to its output.
+    +: the layer's input is added to its output; also in the second layer if `first_residual` is 2.
 
 The context of a position goes to every later layer of the decoder at the same position. So each layer, and attention, is
 computed for all positions at once.
@@ -15,7 +15,9 @@ computed for all positions at once.
 Differs from the paper, as NVIDIA's model does: 4 layers instead of 8; a state of the first decoder layer attends at its own
 position, where the paper takes the state of the position before and gives the context to the first layer as well.
 
-Axes: R rows, W target positions, O width of the output layer.
+Differs from the paper and from NVIDIA's model: fitted to the data, residual connections begin at the second layer.
+
+Axes: R rows, W target positions, I width of a layer's input, D width of a layer, O width of the output layer.
 """
 
 from collections.abc import Sequence
@@ -30,11 +32,9 @@ from transduce.model.recurrent.recurrent_model import RecurrentMemory, Recurrent
 from transduce.model.shapes import Float, Int
 from transduce.model.tokens import Source, Tokens
 
-FIRST_RESIDUAL = 2  # the third layer
-
 
 class Gnmt(RecurrentModel):
-    """The first layer of the encoder reads in both directions; residual connections begin at the third layer."""
+    """The first layer of the encoder reads in both directions; residual connections begin at a later layer."""
 
     config: GnmtConfig
 
@@ -63,7 +63,7 @@ class Gnmt(RecurrentModel):
         for number, layer in enumerate(self.encoder):
             inputs = x._replace(data=self.dropout(x.data)) if number else x
             outputs, _ = layer.over_packed(inputs)
-            x = outputs._replace(data=outputs.data + x.data) if number >= FIRST_RESIDUAL else outputs
+            x = outputs._replace(data=self._with_input(number, outputs.data, x.data))
         hidden = unpack(x, source.width)
         nothing = torch.zeros_like(hidden[:, 0])
         return RecurrentMemory([(nothing, nothing)] * len(self.decoder), self.attention.source(hidden, source.real))
@@ -73,9 +73,16 @@ class Gnmt(RecurrentModel):
         x = run(0, self.embed(self.target_embedding, ids))
         context = self.attention(x, memory.source)
         for number in range(1, len(self.decoder)):
-            outputs = run(number, self.dropout(torch.cat([x, context], -1)))
-            x = outputs + x if number >= FIRST_RESIDUAL else outputs
+            x = self._with_input(number, run(number, self.dropout(torch.cat([x, context], -1))), x)
         return x
+
+    def _with_input(
+        self, number: int, outputs: Float[Tensor, "*N D"], x: Float[Tensor, "*N I"]
+    ) -> Float[Tensor, "*N D"]:
+        """A layer's outputs, with its input added if it has a residual connection; of two directions, their sum."""
+        if number + 1 < self.config.first_residual:
+            return outputs
+        return outputs + x.unflatten(-1, (-1, self.config.d_model)).sum(-2)
 
     def attentions(self) -> dict[str, list[SourceAttention]]:
         return {"encoder": [], "decoder": [], "cross": [self.attention]}
