@@ -93,9 +93,9 @@ def test_a_server_without_its_packages_names_the_extra(monkeypatch: pytest.Monke
         transduce.serve([str(run)])
 
 
-@pytest.mark.parametrize("budget", [{"minutes": 0}, {"steps": -1}, {"epochs": 0.0}])
-def test_a_budget_is_more_than_nothing(tmp_path: Path, budget: dict[str, float]) -> None:
-    with pytest.raises(SettingError, match="must be more than 0"):
+@pytest.mark.parametrize("budget", [{"minutes": -0.5}, {"steps": -1}, {"epochs": -1.0}])
+def test_a_budget_is_not_negative(tmp_path: Path, budget: dict[str, float]) -> None:
+    with pytest.raises(SettingError, match="must not be negative"):
         transduce.train(tmp_path / "run", train="pairs.tsv", **budget)  # type: ignore[arg-type]
     assert not (tmp_path / "run").exists()
 

@@ -7,7 +7,7 @@ from cells.rivals import BUDGETS, SHAPES, SPEED, TRIES, TUNING_S, best_factor
 from cells.session import read_results
 from pages.rivals import BEAMS, flops_rows, lengths, significance
 
-from transduce.model.recurrent.gnmt import FIRST_RESIDUAL
+from transduce.config import GnmtConfig
 from transduce.paper.results import Figures
 from transduce.paper.reversal import LONGEST
 from transduce.paper.rivals import BASELINE, SYSTEMS
@@ -148,7 +148,7 @@ def too_short() -> Iterator[Statement]:
     before = next(loss for seconds, loss in curve if seconds > 0.8 * curve[-1][0])
     yield says("The loss of `gnmt` is still falling steeply when the time is up", curve[-1][1] < 0.95 * before)
     yield says("it does learn to reverse long sequences", score("gnmt", "reversal") > 99)
-    layers, first = layers_of("gnmt"), FIRST_RESIDUAL + 1
+    layers, first = layers_of("gnmt"), GnmtConfig.first_residual
     yield says(
         f"there are {number(layers[0])} encoder and {number(layers[1])} decoder layers, and none of the residual connections of the "
         "published model, which begin at the third layer",

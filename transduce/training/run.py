@@ -12,7 +12,7 @@ import torch
 
 from transduce.checkpoint import RunFolder, freed_by_deleting, read_about
 from transduce.device import choose_device
-from transduce.errors import DamagedFile, TransduceError
+from transduce.errors import DamagedFile, TrainingError, TransduceError
 from transduce.model import make_model, stored_tensors
 from transduce.run_lock import alone_in
 from transduce.training.card import RunSummary, draw_curves, write_card

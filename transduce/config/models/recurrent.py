@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 CELLS = {"gru": "gated recurrent units (Cho et al. 2014)", "lstm": "long short-term memory"}
 
 TIES = ("all", "target", "inputs", "none")
-RATE, DEEP_RATE = 2.0, 5.0  # of the learning rate for a Transformer; of `gnmt` (docs/log.md)
+RATE = 5.0  # of the learning rate for a Transformer (docs/log.md)
 
 
 def _width(default: int, meaning: str, **others: Any) -> int:
@@ -164,9 +164,4 @@ class GnmtConfig(RecurrentConfig):
         """Two to four layers, one less than a Transformer. With the published residuals, so few would learn to attend late."""
         layers, count = super().fitted(recipe), min(4, max(2, recipe["model"]["num_encoder_layers"] - 1))
         shape = {"num_encoder_layers": count, "num_decoder_layers": count, "first_residual": 2}
-        rate = float(f"{recipe['train']['learning_rate'] * DEEP_RATE:.2g}")
-        return {
-            **layers,
-            "model": layers["model"] | shape,
-            "train": layers["train"] | {"learning_rate": rate},
-        }
+        return {**layers, "model": layers["model"] | shape}
