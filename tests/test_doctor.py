@@ -268,6 +268,16 @@ def test_malformed_lines_of_tables_are_reported_and_not_refused(tmp_path: Path) 
     assert "42\tmalformed_lines\tonly one column" in (tmp_path / "clean" / "removed.tsv").read_text(encoding="utf-8")
 
 
+def test_a_tab_inside_a_text_is_a_malformed_line(tmp_path: Path) -> None:
+    table = tmp_path / "a.tsv"
+    rows = [f"{source}\t{target}" for source, target in TRAIN]
+    rows[41] = "Ich\thabe\tTabs.\tI have tabs."
+    table.write_text("\n".join(rows), encoding="utf-8")
+    (finding,) = found(transduce.doctor(train=table, fast=True, quiet=True), "malformed_lines")
+    assert (finding.count, finding.examples[0].line) == (1, 42)
+    assert "4 columns where the first line has 2; a tab inside a text?" in finding.examples[0].detail
+
+
 def test_a_table_that_is_not_utf8_is_reported_and_not_refused(tmp_path: Path) -> None:
     table = tmp_path / "a.tsv"
     table.write_bytes(b"".join(b"%s\t%s\n" % (encoded(s), encoded(t)) for s, t in planted((b"M\xfcnchen", "Munich"))))
