@@ -208,6 +208,30 @@ def test_a_longer_budget_goes_on(finished: Path, reversal: dict[str, str], tmp_p
     assert "steps = 30" in (run / "config.toml").read_text()
 
 
+def test_a_budget_that_ends_the_run_at_once_is_named(
+    reversal: dict[str, str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "shorter"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CheckpointManager, "finish", _interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            run_training(run, reversal, "train.steps=4")
+    write_config(
+        RunFolder(run),
+        dataclasses.replace(
+            read_config(RunFolder(run)), train=dataclasses.replace(read_config(RunFolder(run)).train, steps=30)
+        ),
+    )
+    assert main([*command(run, reversal)[3:], "train.steps=2"]) == 0
+    assert (
+        "this run had a budget of 30 steps, of which 4 are used; with --steps 2 it ends now\n" in capfd.readouterr().err
+    )
+
+
+def _interrupt(manager: CheckpointManager) -> None:
+    raise KeyboardInterrupt
+
+
 def test_nothing_else_may_change(finished: Path, reversal: dict[str, str]) -> None:
     with pytest.raises(
         RunError, match=r"this run has model.d_model = 32, not 64. model.d_model cannot change when a run is resumed"

@@ -132,6 +132,8 @@ def make_trainer(
         f"model: {trainer.parameters / 1e6:.2f} M parameters on {device.name}{', bf16' if device.bf16 else ''}; "
         f"{trainer.layout.steps_per_epoch:,} step{'s' * (trainer.layout.steps_per_epoch != 1)} per epoch, {100 * trainer.layout.padding:.1f} % padding"
     )
+    if prepared.before and (message := trainer.clock.cut_short(prepared.before)):
+        reporter.say(message)
     if device.kind == "cuda" and config.train.shards == 1 and not trainer.progress.step:
         reporter.say(
             "this run can use only one GPU, now and later: to share it among several with torchrun, start a new run with "
