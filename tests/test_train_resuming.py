@@ -1,6 +1,7 @@
 """Resuming: a run that was stopped or killed ends with the weights of one that never was."""
 
 import dataclasses
+import errno
 import os
 import random
 import shutil
@@ -260,6 +261,15 @@ def test_one_process_a_run(finished: Path, reversal: dict[str, str]) -> None:
 
     with alone_in(RunFolder(finished)), pytest.raises(RunError, match="another process is training this run; wait"):
         run_training(finished, reversal)
+
+
+def test_a_run_folder_that_cannot_be_written_is_named(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(path: Path) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(Path, "touch", fail)
+    with pytest.raises(RunError, match=r": the run folder cannot be written: read-only file system$"):
+        transduce.train(finished, quiet=True)
 
 
 def test_progress_of_an_older_version_is_read() -> None:
