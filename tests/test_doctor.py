@@ -477,7 +477,7 @@ def test_findings_in_held_out_data_do_not_promise_to_be_removed(tmp_path: Path) 
     result = report(tmp_path, TRAIN, [*VALID, ("", "The man goes home.")])
     (finding,) = found(result, "empty_sides")
     assert finding.corpus == "valid"
-    assert finding.advice.endswith("--write leaves validation data as they are.")
+    assert finding.advice.endswith("--write never changes validation or test data.")
 
 
 def test_several_corpora_are_written_under_names_of_their_own(tmp_path: Path) -> None:
