@@ -235,7 +235,9 @@ def _interrupt(manager: CheckpointManager) -> None:
 
 def test_nothing_else_may_change(finished: Path, reversal: dict[str, str]) -> None:
     with pytest.raises(
-        RunError, match=r"this run has model.d_model = 32, not 64. model.d_model cannot change when a run is resumed"
+        RunError,
+        match=r"this run has model.d_model = 32, not 64. model.d_model cannot change when a run is resumed; "
+        r"only these can: .*train\.steps, train\.epochs, train\.minutes, .*train\.log_every",
     ):
         run_training(finished, reversal, "model.d_model=64")
 
@@ -254,6 +256,20 @@ def test_changed_data_is_refused(finished: Path, reversal: dict[str, str], tmp_p
     other.write_text("a b\tb a\n")
     with pytest.raises(DataError, match="the training data has changed since this run started"):
         run_training(finished, {"train": str(other), "valid": reversal["valid"]})
+
+
+def test_data_that_was_moved_can_be_given_again(reversal: dict[str, str], tmp_path: Path) -> None:
+    moved = {
+        side: str(shutil.copy(path, tmp_path / f"{side}.tsv"))
+        for side, path in reversal.items()
+        if side in ("train", "valid")
+    }
+    run_training(tmp_path / "run", moved, "train.steps=1")
+    new = str(shutil.move(moved["train"], tmp_path / "moved.tsv"))
+    told = r"train\.tsv: cannot be read: no such file; if you moved it, give its new place: --train NEW\.tsv \(the content must"
+    with pytest.raises(DataError, match=told):
+        transduce.train(tmp_path / "run", quiet=True)
+    assert transduce.train(tmp_path / "run", train=[(new,)], settings=["train.steps=2"], quiet=True).steps == 2
 
 
 def test_one_process_a_run(finished: Path, reversal: dict[str, str]) -> None:

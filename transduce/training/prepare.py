@@ -47,7 +47,7 @@ from transduce.training.feed import TrainingData
 from transduce.training.output_limit import fit_output_limit
 from transduce.training.piece_length import fit_piece_length
 from transduce.training.request import RequestedSettings
-from transduce.training.resuming import settings_of_resumed
+from transduce.training.resuming import check_files_are_there, settings_of_resumed
 from transduce.training.run_files import check_resumable, check_unchanged, write_run
 from transduce.training.stores import path_of, store_corpora
 from transduce.training.warm_up import warming_up
@@ -202,6 +202,7 @@ def _prepare_resumed(folder: RunFolder, requested: RequestedSettings, say: Say, 
     config = settings_of_resumed(stored, requested, folder.path)
     for line in _moved(stored.data, config.data, requested):
         say(line)
+    check_files_are_there(config, requested)
     with tempfile.TemporaryDirectory() as scratch:
         corpora = open_corpora(config.data, Path(scratch))
         scanned = scan_and_report(corpora, config.data, say)
