@@ -4,6 +4,7 @@ import dataclasses
 import errno
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -49,6 +50,13 @@ def test_a_finished_run_is_left_as_it_is(finished: Path, reversal: dict[str, str
     before = {p: p.read_bytes() for p in finished.glob("*.safetensors")} | {0: log_of(finished)}  # type: ignore[dict-item]
     run_training(finished, reversal)
     assert before == {p: p.read_bytes() for p in finished.glob("*.safetensors")} | {0: log_of(finished)}
+
+
+def test_the_time_of_training_and_of_the_command_are_both_named(
+    finished: Path, reversal: dict[str, str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(command(finished, reversal)[3:]) == 0
+    assert re.search(r"\nfinished 24 steps in \S+ s of training \(this command took \S+ s\): ", capfd.readouterr().err)
 
 
 @pytest.mark.numerics
