@@ -358,6 +358,16 @@ def test_features_take_their_time_from_the_budget_of_speech(monkeypatch: pytest.
     assert seconds(spoken(100.0), 940) == 0.2 * 600, "some of the budget is left for training"
 
 
+def test_fine_tuning_is_compared_with_no_recipe_for_new_models() -> None:
+    def warnings(minutes: float) -> list[str]:
+        asked = replace(FitRequest.of(assignments([f"train.minutes={minutes}"])), fine_tunes=True)
+        return fit(TATOEBA, asked, Time(QUIET, 96.0 if minutes else 0.0)).warnings
+
+    assert warnings(2) == []
+    (warning,) = warnings(0)
+    assert warning.startswith("no budget was given, so the model is trained for at most about an hour;")
+
+
 def test_time_for_speech_is_said_once() -> None:
     """Below ten epochs the clock says how many minutes are needed, when it has measured a step."""
     assert fitted(spoken(7.0), QUIET, 3, "model.family=speech")[1].warnings == []

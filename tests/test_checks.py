@@ -89,6 +89,15 @@ def test_languages_that_contradict_the_scripts(tmp_path: Path, languages: tuple[
     assert all("in the script of en" in line and "swap the two languages" in line for line in found)
 
 
+def test_codes_of_three_letters(tmp_path: Path) -> None:
+    (line,) = warned(tmp_path, TRAIN, VALID, languages=("eng", "deu-AT"))
+    assert line.startswith(
+        "warning: --languages eng deu-AT: clients of the server and other programs call these languages en de-AT:"
+    )
+    assert warned(tmp_path, TRAIN, VALID, languages=("en", "hsb")) == []
+    assert warned(tmp_path, TRAIN, VALID, languages=("eng", "deu"), task="symbols") == []
+
+
 @pytest.mark.parametrize(("language", "name"), [("ja", "Japanese"), ("zh", "Chinese")])
 def test_missing_languages_where_the_score_needs_them(tmp_path: Path, language: str, name: str) -> None:
     pairs = [(f"{en} {n}", text) for n, (en, text) in enumerate(translations("en", language, 60))]

@@ -33,6 +33,31 @@ def test_a_run_that_is_out_of_time_ends_at_this_step() -> None:
     assert (run.last_step, run.is_over) == (30, True)
 
 
+def test_a_spent_budget_is_described_without_an_end() -> None:
+    plan = Plan(1.0, 13.0, 0, 1.0, last_step=31, pause=50, validates=False, lines=10)
+    run = clock(TrainConfig(steps=0, minutes=1.0), Progress(step=30, plan=plan), spent=84.0)
+    assert run.describe().endswith("; the budget is already spent: the run will be validated and finished")
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "message"),
+    [
+        (TrainConfig(steps=0, minutes=3.0), TrainConfig(steps=0, minutes=1.0), "a budget of 3 minutes, of which 1.1 are used; with --minutes 1"),
+        (TrainConfig(steps=2_000), TrainConfig(steps=50), "a budget of 2,000 steps, of which 60 are used; with --steps 50"),
+        (TrainConfig(steps=0, epochs=8.0), TrainConfig(steps=0, epochs=2.0), "a budget of 8 epochs, of which 6 are used; with --epochs 2"),
+        (TrainConfig(steps=0, minutes=3.0), TrainConfig(steps=50, minutes=3.0), "no limit in steps; so far 60 are used; with --steps 50"),
+    ],
+)  # fmt: skip
+def test_a_smaller_budget_that_ends_a_resumed_run_is_named(before: TrainConfig, now: TrainConfig, message: str) -> None:
+    progress = Progress(step=60, spent=66.0)
+    assert clock(now, progress).cut_short(before) == f"this run had {message} it ends now"
+    assert clock(before, progress).cut_short(before) == ""
+
+
+def test_a_finished_run_is_not_cut_short() -> None:
+    assert clock(TrainConfig(steps=20), Progress(step=60)).cut_short(TrainConfig(steps=60)) == ""
+
+
 def test_a_run_pauses_where_its_plan_says() -> None:
     plan = Plan(1.0, 0.0, 0, 1.0, last_step=100, pause=50, validates=True, lines=10)
     progress = Progress(step=49, plan=plan)

@@ -305,6 +305,32 @@ def test_missing_column(tmp_path):
     assert error_of((path,), columns=Columns(features="3")).startswith(f"{path}:1: 2 columns where 3 are needed")
 
 
+@pytest.mark.parametrize(
+    ("first", "columns"),
+    [("a\tb", None), ("de\ten", None), ("de\ten", Columns("de", "en"))],
+)
+def test_a_tab_inside_a_text_is_an_error(tmp_path, first, columns):
+    (path,) = one_file(tmp_path, "a.tsv", [first, "Ich\thabe\tTabs.\tI have tabs."])
+    assert error_of((path,), columns=columns) == (
+        f"{path}:2: 4 columns where the first line has 2; a tab inside a text? Remove it, or choose columns by number: "
+        "--columns source=1,target=2"
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "columns"),
+    [
+        (["a\tb", "c\td\te"], Columns("1", "2")),
+        (["a\tb\tnote", "c\td\tnote\tmore"], None),
+        (["de\ten\tnotes", "c\td\tnote\tmore"], None),
+    ],
+)
+def test_columns_that_are_not_used_may_vary_in_number(tmp_path, lines, columns):
+    group = one_file(tmp_path, "a.tsv", lines)
+    (block,) = Corpus((group,), columns=columns).blocks()
+    assert (block.source[-1], block.target[-1]) == ("c", "d")
+
+
 def test_empty_corpus(tmp_path):
     source, target = aligned(tmp_path, [])
     assert error_of((source, target)) == f"{source} {target}: empty: there is no pair to learn from"

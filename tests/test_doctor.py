@@ -268,6 +268,16 @@ def test_malformed_lines_of_tables_are_reported_and_not_refused(tmp_path: Path) 
     assert "42\tmalformed_lines\tonly one column" in (tmp_path / "clean" / "removed.tsv").read_text(encoding="utf-8")
 
 
+def test_a_tab_inside_a_text_is_a_malformed_line(tmp_path: Path) -> None:
+    table = tmp_path / "a.tsv"
+    rows = [f"{source}\t{target}" for source, target in TRAIN]
+    rows[41] = "Ich\thabe\tTabs.\tI have tabs."
+    table.write_text("\n".join(rows), encoding="utf-8")
+    (finding,) = found(transduce.doctor(train=table, fast=True, quiet=True), "malformed_lines")
+    assert (finding.count, finding.examples[0].line) == (1, 42)
+    assert "4 columns where the first line has 2; a tab inside a text?" in finding.examples[0].detail
+
+
 def test_a_table_that_is_not_utf8_is_reported_and_not_refused(tmp_path: Path) -> None:
     table = tmp_path / "a.tsv"
     table.write_bytes(b"".join(b"%s\t%s\n" % (encoded(s), encoded(t)) for s, t in planted((b"M\xfcnchen", "Munich"))))
@@ -467,7 +477,7 @@ def test_findings_in_held_out_data_do_not_promise_to_be_removed(tmp_path: Path) 
     result = report(tmp_path, TRAIN, [*VALID, ("", "The man goes home.")])
     (finding,) = found(result, "empty_sides")
     assert finding.corpus == "valid"
-    assert finding.advice.endswith("--write leaves validation data as they are.")
+    assert finding.advice.endswith("--write never changes validation or test data.")
 
 
 def test_several_corpora_are_written_under_names_of_their_own(tmp_path: Path) -> None:

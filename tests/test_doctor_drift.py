@@ -95,8 +95,18 @@ def test_the_finding_names_the_line_and_shows_the_pair(tmp_path: Path) -> None:
     assert abs(example.line - 3_001) <= WINDOW
     assert (example.source, example.target) == pairs[example.line - 1]
     assert "the target 1 line earlier" in example.detail
+    assert finding.advice == (
+        f"Near line {example.line:,}, the source has a line that the target does not have: delete it, or insert an empty line "
+        "in the target there."
+    )
     assert f"from line {example.line:,} to line" in finding.explanation
     assert finding.count == pytest.approx(3_000, abs=2 * WINDOW)
+
+
+def test_the_advice_says_on_which_side_lines_are_missing(tmp_path: Path) -> None:
+    (finding,) = analysed(shifted(CLEAN, 1_000, 6_000, 2), tmp_path).finish()
+    ending = "the target has 2 lines that the source does not have: delete them, or insert 2 empty lines in the source there."
+    assert finding.advice.endswith(ending)
 
 
 def test_the_shifted_pairs_are_removed(tmp_path: Path) -> None:

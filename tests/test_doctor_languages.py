@@ -122,7 +122,9 @@ class TestWithLingua:
     def test_swapped_files(self) -> None:
         (finding,), analysis = analysed(english_german(1_000), ("de", "en"))
         assert (finding.rule, finding.severity, finding.count) == ("swapped_sides", "serious", 1_000)
-        assert "Swap the two files" in finding.advice
+        assert finding.advice == (
+            "Swap the two files, or the two languages after --languages; --write keeps these pairs."
+        )
         assert analysis.concerned() == {}
 
     def test_one_language_on_both_sides(self) -> None:

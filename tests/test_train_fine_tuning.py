@@ -96,6 +96,15 @@ def test_fine_tuning_says_every_setting_it_changes(finished: Path, reversal: dic
     assert set(told) == changed
 
 
+def test_fine_tuning_says_nothing_about_a_recommended_shape(
+    finished: Path, reversal: dict[str, str], tmp_path: Path
+) -> None:
+    heard, files = Heard(), {"train": [(reversal["train"],)], "valid": [(reversal["valid"],)]}
+    settings = ["train.steps=1", "train.minutes=0.02", "train.threads=1"]
+    train_model(tmp_path / "tuned", TrainingRequest(start_from=finished, settings=settings, **files), reporter=heard)
+    assert not [line for line in heard.lines if "would be best" in line or "recommended" in line]
+
+
 def test_what_does_not_fit_the_other_run_is_refused_by_name(
     finished: Path, reversal: dict[str, str], tmp_path: Path
 ) -> None:

@@ -1,8 +1,10 @@
 """Resuming: a run that was stopped or killed ends with the weights of one that never was."""
 
 import dataclasses
+import errno
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -48,6 +50,13 @@ def test_a_finished_run_is_left_as_it_is(finished: Path, reversal: dict[str, str
     before = {p: p.read_bytes() for p in finished.glob("*.safetensors")} | {0: log_of(finished)}  # type: ignore[dict-item]
     run_training(finished, reversal)
     assert before == {p: p.read_bytes() for p in finished.glob("*.safetensors")} | {0: log_of(finished)}
+
+
+def test_the_time_of_training_and_of_the_command_are_both_named(
+    finished: Path, reversal: dict[str, str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(command(finished, reversal)[3:]) == 0
+    assert re.search(r"\nfinished 24 steps in \S+ s of training \(this command took \S+ s\): ", capfd.readouterr().err)
 
 
 @pytest.mark.numerics
@@ -208,9 +217,35 @@ def test_a_longer_budget_goes_on(finished: Path, reversal: dict[str, str], tmp_p
     assert "steps = 30" in (run / "config.toml").read_text()
 
 
+def test_a_budget_that_ends_the_run_at_once_is_named(
+    reversal: dict[str, str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "shorter"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CheckpointManager, "finish", _interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            run_training(run, reversal, "train.steps=4")
+    write_config(
+        RunFolder(run),
+        dataclasses.replace(
+            read_config(RunFolder(run)), train=dataclasses.replace(read_config(RunFolder(run)).train, steps=30)
+        ),
+    )
+    assert main([*command(run, reversal)[3:], "train.steps=2"]) == 0
+    assert (
+        "this run had a budget of 30 steps, of which 4 are used; with --steps 2 it ends now\n" in capfd.readouterr().err
+    )
+
+
+def _interrupt(manager: CheckpointManager) -> None:
+    raise KeyboardInterrupt
+
+
 def test_nothing_else_may_change(finished: Path, reversal: dict[str, str]) -> None:
     with pytest.raises(
-        RunError, match=r"this run has model.d_model = 32, not 64. model.d_model cannot change when a run is resumed"
+        RunError,
+        match=r"this run has model.d_model = 32, not 64. model.d_model cannot change when a run is resumed; "
+        r"only these can: .*train\.steps, train\.epochs, train\.minutes, .*train\.log_every",
     ):
         run_training(finished, reversal, "model.d_model=64")
 
@@ -231,11 +266,34 @@ def test_changed_data_is_refused(finished: Path, reversal: dict[str, str], tmp_p
         run_training(finished, {"train": str(other), "valid": reversal["valid"]})
 
 
+def test_data_that_was_moved_can_be_given_again(reversal: dict[str, str], tmp_path: Path) -> None:
+    moved = {
+        side: str(shutil.copy(path, tmp_path / f"{side}.tsv"))
+        for side, path in reversal.items()
+        if side in ("train", "valid")
+    }
+    run_training(tmp_path / "run", moved, "train.steps=1")
+    new = str(shutil.move(moved["train"], tmp_path / "moved.tsv"))
+    told = r"train\.tsv: cannot be read: no such file; if you moved it, give its new place: --train NEW\.tsv \(the content must"
+    with pytest.raises(DataError, match=told):
+        transduce.train(tmp_path / "run", quiet=True)
+    assert transduce.train(tmp_path / "run", train=[(new,)], settings=["train.steps=2"], quiet=True).steps == 2
+
+
 def test_one_process_a_run(finished: Path, reversal: dict[str, str]) -> None:
     from transduce.run_lock import alone_in
 
     with alone_in(RunFolder(finished)), pytest.raises(RunError, match="another process is training this run; wait"):
         run_training(finished, reversal)
+
+
+def test_a_run_folder_that_cannot_be_written_is_named(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(path: Path) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(Path, "touch", fail)
+    with pytest.raises(RunError, match=r": the run folder cannot be written: read-only file system$"):
+        transduce.train(finished, quiet=True)
 
 
 def test_progress_of_an_older_version_is_read() -> None:

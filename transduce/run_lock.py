@@ -29,9 +29,9 @@ def alone_in(folder: RunFolder, wait_s: float = 0.0, say: Callable[[str], None] 
         lock.parent.mkdir(parents=True, exist_ok=True)
         lock.touch()
     except OSError as error:
-        raise RunError(
-            f"{folder.path}: the run folder cannot be created here: {(error.strerror or str(error)).lower()}"
-        ) from None
+        failed = "written" if folder.path.is_dir() else "created here"
+        reason = (error.strerror or str(error)).lower()
+        raise RunError(f"{folder.path}: the run folder cannot be {failed}: {reason}") from None
     with _locked(folder, wait_s, say):
         try:
             yield

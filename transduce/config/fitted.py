@@ -132,6 +132,7 @@ class FitRequest:
     gpus: int = 1  # that train together
     family: str = "transformer"
     optimizer: str = ""  # empty: chosen here
+    fine_tunes: bool = False  # the shape is that of another model, and the epochs that data need are not known
 
     @property
     def budget(self) -> bool:
@@ -348,6 +349,9 @@ def _shrunk(row: AnyRow, choice: Choice, work: Work, muon: bool) -> AnyRow:
 def _time_warnings(row: Row, choice: Choice, work: Work, asked: FitRequest, minutes: float) -> list[str]:
     """Warnings, printed before training, about what more time or a faster machine would allow."""
     best = f"{_recommended(row, work, asked)}, {row.epochs:g} epochs"
+    if asked.fine_tunes:
+        no_limit = "no budget was given, so the model is trained for at most about an hour; use --minutes to set another budget"
+        return [] if asked.minutes else [no_limit]
     if not asked.minutes:
         return [
             f"the recommended recipe for this data ({best}) would take about {_hours(minutes)} on this machine. No "

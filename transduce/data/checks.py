@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from transduce.config import DataConfig
 from transduce.data.scanning import Scan
 from transduce.data.trigrams import profile, resembles
+from transduce.languages import shorter_code
 from transduce.scripts import script_of_language
 
 LEAKED = 0.01  # share of the validation pairs; fewer are normal for short sentences
@@ -55,6 +56,7 @@ def _wrong_languages(train: Scan, data: DataConfig) -> Iterator[str]:
     """Languages that contradict the script of the texts, or that are missing although the score depends on them."""
     source, target = train.source.script, train.target.script
     if data.languages:
+        yield from _long_codes(data)
         first, second = map(script_of_language, data.languages)
         if first != second and (source, target) == (second, first):
             yield (
@@ -67,6 +69,16 @@ def _wrong_languages(train: Scan, data: DataConfig) -> Iterator[str]:
         yield (
             f"the targets of these {train.pairs:,} pairs look {name}, but no languages are given, so BLEU cannot use "
             f"its tokenizer and chrF is the main score: add --languages SOURCE {code}"
+        )
+
+
+def _long_codes(data: DataConfig) -> Iterator[str]:
+    """Codes of three letters are not replaced: they may be keys or names of columns in the data."""
+    given, usual = " ".join(data.languages), " ".join(map(shorter_code, data.languages))
+    if usual != given and data.task == "translation":
+        yield (
+            f"--languages {given}: clients of the server and other programs call these languages {usual}: use --languages "
+            f"{usual}, unless the others are keys or names of columns in your data"
         )
 
 

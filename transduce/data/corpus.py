@@ -11,6 +11,7 @@ import gzip
 import io
 import lzma
 import shlex
+import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -376,13 +377,13 @@ class TableParser:
         self.corpus, self.kind, self.path = corpus, kind_of(group), group[0]
         self.columns = corpus.columns or Columns()
         self.line = 1  # the number of the next one
+        self.most_columns = sys.maxsize  # of a line
         if corpus.columns and not self.columns.named and all(map(_is_json, corpus.groups)):
             raise DataError(f"{self.path}: JSONL has keys, not numbers of columns: --columns source=KEY,target=KEY")
 
     def __call__(self, lines: list[str]) -> PairBlock:
-        if self.line == 1 and lines and self.is_header(lines[0]):
-            self.read_header(lines[0])
-            lines = lines[1:]
+        if self.line == 1 and lines:
+            lines = lines[self.read_first(lines[0]) :]
         numbers: Sequence[int] = range(self.line, self.line + len(lines))
         self.line += len(lines)
         blank = [n for n, line in enumerate(lines) if not line.strip()] if self.corpus.skip_blank_lines else []
@@ -392,12 +393,20 @@ class TableParser:
         block = self._tsv(lines, numbers) if self.kind == "tsv" else self._json(lines, numbers)
         return replace(block, blank=len(blank))
 
-    def is_header(self, first: str) -> bool:
-        """Whether the first line of the table names its columns: by the settings, or by names that are known."""
-        return self.kind == "tsv" and (self.columns.named or bool(self._sides(first)))
+    def read_first(self, first: str) -> bool:
+        """Learn the columns from the first line of the table; True if it is a header line, which is no pair."""
+        if self.kind != "tsv":
+            return False
+        if has_header := self.columns.named or bool(self._sides(first)):
+            self._read_header(first)
+        numbered = self.corpus.columns and not self.corpus.columns.named
+        # Where the first line has columns that are not used, their number may vary.
+        if not numbered and first.count("\t") + 1 == self.columns.needed:
+            self.most_columns = self.columns.needed
+        return has_header
 
-    def read_header(self, header: str) -> None:
-        """Take the header line, the first line of the table; columns that were given by number stay."""
+    def _read_header(self, header: str) -> None:
+        """Take the names of the columns; columns that were given by number stay."""
         if not self.corpus.columns and (sides := self._sides(header)):
             self.columns = Columns(*sides)
         self.columns, self.line = self._numbered(header) if self.columns.named else self.columns, self.line + 1
@@ -421,6 +430,8 @@ class TableParser:
         for at, row in enumerate(rows):
             if len(row) < needed:
                 raise self._too_few(numbers[at], lines[at], len(row))
+            if len(row) > self.most_columns:
+                raise self._too_many(numbers[at], len(row))
         source, target = int(columns.source) - 1, int(columns.target) - 1
         if not columns.features:
             return PairBlock([row[source] for row in rows], [row[target] for row in rows], 0, 0)
@@ -436,6 +447,12 @@ class TableParser:
         return DataError(
             f"{self.path}:{number}: {found} column{'s' * (found > 1)} where {self.columns.needed} are needed, separated "
             f"by tabs: {columns}; choose others with --columns"
+        )
+
+    def _too_many(self, number: int, found: int) -> DataError:
+        return DataError(
+            f"{self.path}:{number}: {found} columns where the first line has {self.most_columns}; a tab inside a text? "
+            f"Remove it, or choose columns by number: --columns {','.join(self.columns.setting)}"
         )
 
     def _json(self, lines: list[str], numbers: Sequence[int]) -> PairBlock:

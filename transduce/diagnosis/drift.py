@@ -107,7 +107,7 @@ class DriftAnalysis:
             count,
             count / sum(group.pairs for group in self._groups.values()),
             f"The two sides are out of step {_where(drifts, bounds)}, so a model would learn wrong translations from these pairs.",
-            "Look for a missing or an extra line there: with an empty line in its place, the pairs after it are right again.",
+            _advice(drifts[0], bounds),
             _examples(drifts, bounds),
             self.role,
         )
@@ -138,6 +138,20 @@ def _where(drifts: Sequence[_Drift], bounds: Mapping[int, Example]) -> str:
     if len(drifts) > 1:
         return f"in {len(drifts)} stretches of lines, the first {begin} on"
     return f"{begin} to line {bounds[drifts[0].last].line:,}"
+
+
+def _advice(drift: _Drift, bounds: Mapping[int, Example]) -> str:
+    """How to mend the first stretch; where it begins is known to within a few lines."""
+    if drift.offset == NOWHERE:
+        return "Look for lines there that are missing on one side or in another order."
+    longer, shorter = ("target", "source") if drift.offset > 0 else ("source", "target")
+    count = abs(drift.offset)
+    lines, them = (f"{count:,} lines", "them") if count > 1 else ("a line", "it")
+    empty = f"{count:,} empty lines" if count > 1 else "an empty line"
+    return (
+        f"Near line {bounds[drift.first].line:,}, the {longer} has {lines} that the {shorter} does not have: delete {them}, "
+        f"or insert {empty} in the {shorter} there."
+    )
 
 
 def _examples(drifts: Sequence[_Drift], bounds: Mapping[int, Example]) -> tuple[Example, ...]:

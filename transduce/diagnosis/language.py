@@ -126,10 +126,15 @@ class LanguageAnalysis:
             sample.pairs / self._pairs,
             f"--languages says {' to '.join(self.languages)}, but {wrong.looks} in the {len(sample.examples):,} pairs "
             "that were checked.",
-            "Correct --languages, or the files; --write keeps these pairs.",
+            f"Correct --languages, or the files{self._kept}.",
             tuple(_spread(sample.examples, MOST_EXAMPLES)),
             self.role,
         )
+
+    @property
+    def _kept(self) -> str:
+        """Of validation and test data, every finding says that they are never changed."""
+        return "; --write keeps these pairs" if self.role == "train" else ""
 
     def _swapped_files(self, samples: Sequence["_Sample"]) -> Finding:
         count = sum(sample.pairs for sample in samples)
@@ -140,7 +145,7 @@ class LanguageAnalysis:
             count,
             count / self._pairs,
             f"Of {checked:,} pairs that were checked, most have sources in the target language and targets in the source language.",
-            "Swap the two files, or the two languages after --languages; --write keeps these pairs.",
+            f"Swap the two files, or the two languages after --languages{self._kept}.",
             tuple(_spread(samples[0].examples, MOST_EXAMPLES)),
             self.role,
         )

@@ -163,10 +163,7 @@ def _table(corpus: Corpus, group: Group) -> _Table:
     parser = TableParser(Corpus(corpus.groups, corpus.languages, corpus.columns), group)
     with _open(group[0]) as file:
         first = file.readline().decode(errors="surrogateescape").rstrip("\r\n").removeprefix("\ufeff")
-    has_header = parser.is_header(first)
-    if has_header:
-        parser.read_header(first)
-    return _Table(parser, has_header)
+    return _Table(parser, has_header=parser.read_first(first))
 
 
 def _side(texts: list[str]) -> Side:

@@ -61,12 +61,7 @@ class Removal:
         """The finding with a sentence on what `--write` does; `concerned` are the rules that know their training pairs."""
         about_training = finding.corpus == "train" or finding.rule in LEAKS
         if not about_training and finding.rule in BY_DEFAULT:
-            return replace(
-                finding, advice=f"{finding.advice} --write leaves {_NAMES[finding.corpus]} data as they are."
-            )
+            return replace(finding, advice=f"{finding.advice} --write never changes validation or test data.")
         if about_training and finding.rule in concerned and self.removes(finding.rule):
             return replace(finding, advice=f"{finding.advice} --write DIR leaves these training pairs out.")
         return finding
-
-
-_NAMES: dict[Role, str] = {"train": "training", "valid": "validation", "test": "test"}

@@ -100,6 +100,7 @@ def settings_of_new(
     around = FitRequest.of(merge(known, asked) | {"train": asked["train"]})
     around = replace(around, gpus=requested.gpus, family=_family(scanned, requested, start))
     check_preset(requested.preset, around.family)
+    around = replace(around, fine_tunes=start is not None)
     if start and not around.optimizer:
         around = replace(around, optimizer="adam")  # Muon was not measured in fine-tuning
     fitted = _fitted(scanned, counted, requested, around, begun)

@@ -214,10 +214,26 @@ class Clock:
         ends = time.strftime("%H:%M:%S", time.localtime(time.time() + seconds))
         over = self.spent + seconds - 60 * self.config.minutes
         late = f", {duration(over)} over the budget because starting took {duration(plan.started)}" if plan else ""
-        return (
-            f"{steps:,} step{'s' * (steps != 1)} ({rounded(steps / self.steps_per_epoch)} epochs) of about {rounded(self.costs.step)} s; "
-            f"{duration(seconds)} left, until about {ends}{late if over > 1 else ''}"
-        )
+        left = f"{duration(seconds)} left, until about {ends}{late if over > 1 else ''}"
+        if not self._by_steps and self.spent >= 60 * self.config.minutes:
+            left = "the budget is already spent: the run will be validated and finished"
+        return f"{steps:,} step{'s' * (steps != 1)} ({rounded(steps / self.steps_per_epoch)} epochs) of about {rounded(self.costs.step)} s; {left}"
+
+    def cut_short(self, before: TrainConfig) -> str:
+        """A message if a smaller budget than before ends a resumed run at once; otherwise nothing."""
+        used = {"steps": self.progress.step, "epochs": self.progress.step / self.steps_per_epoch}
+        used["minutes"] = self.progress.spent / 60
+        was_over = any(0 < getattr(before, name) <= so_far for name, so_far in used.items())
+        for name, so_far in used.items() if self.progress.step and not was_over else ():
+            old, new = getattr(before, name), getattr(self.config, name)
+            if 0 < new <= so_far:
+                had = (
+                    f"a budget of {_plain(old)} {name[: -1 if old == 1 else None]}, of which"
+                    if old
+                    else f"no limit in {name}; so far"
+                )
+                return f"this run had {had} {_plain(so_far)} are used; with --{name} {new if isinstance(new, int) else rounded(new)} it ends now"
+        return ""
 
     def few_epochs(self, fewest: int) -> str:
         """A warning if the minutes are too few for a model that needs so many epochs; otherwise nothing."""
@@ -234,6 +250,10 @@ class Clock:
         assert self.plan is not None
         after_start = end_of_training(self.plan, self.costs) + self.costs.ending - self.plan.started
         return max(2, math.ceil((self.plan.started + times * after_start) / 60))
+
+
+def _plain(amount: float) -> str:
+    return f"{amount:,}" if isinstance(amount, int) else rounded(amount)
 
 
 def duration(seconds: float) -> str:

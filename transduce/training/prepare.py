@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from transduce.checkpoint import RunFolder, put_back, steps_saved
-from transduce.config import Config, DataConfig, language_tag, notes_on_old_names
+from transduce.config import Config, DataConfig, TrainConfig, language_tag, notes_on_old_names
 from transduce.data import (
     Scan,
     absolute_setting,
@@ -47,7 +47,7 @@ from transduce.training.feed import TrainingData
 from transduce.training.output_limit import fit_output_limit
 from transduce.training.piece_length import fit_piece_length
 from transduce.training.request import RequestedSettings
-from transduce.training.resuming import settings_of_resumed
+from transduce.training.resuming import check_files_are_there, settings_of_resumed
 from transduce.training.run_files import check_resumable, check_unchanged, write_run
 from transduce.training.stores import path_of, store_corpora
 from transduce.training.warm_up import warming_up
@@ -73,6 +73,7 @@ class Prepared:
     content: dict[str, Any] = field(default_factory=dict)  # hashes of the data
     caching_seconds: float = 0.0  # to learn the vocabularies and to store the ids, or to find both in the cache
     reading_peak: int = 0  # the largest resident size until the data was read, in bytes
+    before: TrainConfig | None = None  # the settings that a resumed run had
 
 
 def prepare(
@@ -201,6 +202,7 @@ def _prepare_resumed(folder: RunFolder, requested: RequestedSettings, say: Say, 
     config = settings_of_resumed(stored, requested, folder.path)
     for line in _moved(stored.data, config.data, requested):
         say(line)
+    check_files_are_there(config, requested)
     with tempfile.TemporaryDirectory() as scratch:
         corpora = open_corpora(config.data, Path(scratch))
         scanned = scan_and_report(corpora, config.data, say)
@@ -208,7 +210,8 @@ def _prepare_resumed(folder: RunFolder, requested: RequestedSettings, say: Say, 
         start_from = "" if steps_saved(folder) else config.train.start_from  # killed before its first checkpoint
         start = open_folder(start_from) if start_from else None
         vocabularies = partial(read_vocabularies, folder, config)
-        return _stored(config, vocabularies, corpora, scanned, start, say, watch)
+        prepared = _stored(config, vocabularies, corpora, scanned, start, say, watch)
+    return replace(prepared, before=stored.train)
 
 
 def prepare_elsewhere(config: Config, both: Vocabularies, names: tuple[str, str]) -> tuple[Path, Path]:

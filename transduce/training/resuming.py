@@ -1,15 +1,17 @@
 """The settings of a resumed run: the stored ones with the requested budget; any other change is refused by what was typed.
 
-Sees no data.
+Sees no data, only whether its files exist.
 """
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from transduce.checkpoint import RunFolder
 from transduce.config import Config, Layers, all_settings, build, differences, merge
-from transduce.errors import RunError
+from transduce.data import groups_from_setting
+from transduce.errors import RunError, UnreadableFile
 from transduce.training.choices import as_layers, found_again, with_absolute_paths
 from transduce.training.request import RequestedSettings, TrainingRequest
 from transduce.translator import read_config
@@ -28,11 +30,28 @@ def settings_of_resumed(stored: Config, requested: RequestedSettings, run: Path)
     _check_kind(stored, requested, run)
     found = found_again(stored, requested, run)
     config = with_absolute_paths(build(as_layers(found), *requested.layers))
-    may_change = {one.name for one in all_settings() if one.about.resumable}
     for name, (old, new) in differences(found, config).items():
-        if name not in may_change:
+        if name not in _may_change():
             raise _cannot_change(run, requested, name, old, new)
     return config
+
+
+def check_files_are_there(config: Config, requested: RequestedSettings) -> None:
+    """Refuse to resume without the data; a file that was moved can be given again."""
+    text = config.data.task == "text"
+    for name, option in (("train", "--text" if text else "--train"), ("valid", "--valid-text" if text else "--valid")):
+        groups = groups_from_setting(getattr(config.data, name))
+        again = " ".join(f"{option} {' '.join(f'NEW{Path(path).suffix}' for path in group)}" for group in groups)
+        for path in (path for group in groups for path in group):
+            if path != "-" and not os.path.exists(path) and not getattr(requested.config.data, name):
+                raise UnreadableFile(
+                    f"{path}: cannot be read: no such file; if you moved it, give its new place: {again} "
+                    "(the content must be the same)"
+                )
+
+
+def _may_change() -> list[str]:
+    return [one.name for one in all_settings() if one.about.resumable]
 
 
 def _check_kind(stored: Config, requested: RequestedSettings, run: Path) -> None:
@@ -59,7 +78,7 @@ def _cannot_change(run: Path, requested: RequestedSettings, name: str, old: Any,
     option = requested.typed.get(name, "")
     return RunError(
         f"{run}: {f'{option}: ' if option else ''}this run has {name} = {_shown(old)}, not {_shown(new)}. {name} cannot change when a run "
-        f"is resumed (`transduce settings NAME` says which settings can). {_resume(run)}; to change it, use a new run folder"
+        f"is resumed; only these can: {', '.join(_may_change())}. {_resume(run)}; to change it, use a new run folder"
     )
 
 

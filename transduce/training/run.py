@@ -63,7 +63,7 @@ def train(
             prepared = prepare(folder, requested, reporter.say, begun, inspect, reporter.features)
             result = run_training(prepared, Alone(), reporter, 0)
     if launch.number == 0:  # other machines need no run folder
-        _say_finished(folder, result, reporter)
+        _say_finished(folder, result, reporter, time.perf_counter() - begun)
     return result
 
 
@@ -89,7 +89,7 @@ def _remove_new(folder: RunFolder, known: set[Path]) -> None:
             folder.path.rmdir()
 
 
-def _say_finished(folder: RunFolder, result: Result, reporter: Reporter) -> None:
+def _say_finished(folder: RunFolder, result: Result, reporter: Reporter, command_seconds: float) -> None:
     config = read_config(folder)
     text, search = reads_text(config), " with greedy search"
     following = f"translate {result.run} < input > output"
@@ -98,7 +98,7 @@ def _say_finished(folder: RunFolder, result: Result, reporter: Reporter) -> None
     elif config.data.task == "speech":
         following = f"transcribe {result.run} recording.wav"
     reporter.say(
-        f"finished {result.steps:,} step{'s' * (result.steps != 1)} in {duration(result.seconds)}: {result.metric} {result.score:.{4 if text else 2}f} on "
+        f"finished {result.steps:,} step{'s' * (result.steps != 1)} in {duration(result.seconds)} of training (this command took {duration(command_seconds)}): {result.metric} {result.score:.{4 if text else 2}f} on "
         f"{lines_scored(result.lines, result.all_lines)}{search} (weights: {result.weights}; {result.signature})\n"
         f"next: transduce {following}"
     )
@@ -132,6 +132,8 @@ def make_trainer(
         f"model: {trainer.parameters / 1e6:.2f} M parameters on {device.name}{', bf16' if device.bf16 else ''}; "
         f"{trainer.layout.steps_per_epoch:,} step{'s' * (trainer.layout.steps_per_epoch != 1)} per epoch, {100 * trainer.layout.padding:.1f} % padding"
     )
+    if prepared.before and (message := trainer.clock.cut_short(prepared.before)):
+        reporter.say(message)
     if device.kind == "cuda" and config.train.shards == 1 and not trainer.progress.step:
         reporter.say(
             "this run can use only one GPU, now and later: to share it among several with torchrun, start a new run with "
