@@ -20,11 +20,12 @@ import pytest
 from folders import edit_config
 
 import transduce
-from transduce.checkpoint import RunFolder
+from transduce.checkpoint import RunFolder, checkpoint_path, read_about, steps_saved
 from transduce.cli import line_display, main
 from transduce.cli.notices import Notices
 from transduce.config import Config, DataConfig
 from transduce.run_lock import alone_in
+from transduce.tracking import progress_note
 from transduce.translator import LoadOptions, Translation, Translator, open_folder
 from transduce.translator.evaluation import TestSet, evaluate, merges_references, score_texts
 
@@ -756,24 +757,36 @@ def test_weights_of_a_run_that_is_not_finished(model: Path, tmp_path: Path, caps
     assert json.loads(log[-1])["event"] == "finished"
     (copied / "metrics.jsonl").write_text("".join(log[:-1]))
     (copied / "in").write_text("ab\n")
-    step = json.loads(log[-1])["step"]
+    (copied / "averaged.safetensors").unlink(missing_ok=True)
+    step, of = json.loads(log[-1])["step"], int(read_about(copied / "best.safetensors")["step"])
+    weights = f"the best weights, of step {of}"
     for command in (
         ["translate", str(copied), str(copied / "in")],
         ["evaluate", str(copied), str(model.parent / "valid.tsv")],
     ):
         assert main(command) == 0
-        stopped = f"{copied}: training was stopped (step {step:,}) before the end of its budget; `transduce train {copied}` resumes it"
-        assert capsys.readouterr().err.count(stopped) == 1
+        stopped = f"{copied}: training was stopped (step {step:,}) before the end of its budget; these are {weights}"
+        assert capsys.readouterr().err.count(f"{stopped}; `transduce train {copied}` resumes it") == 1
         with alone_in(RunFolder(copied)):
             assert main(command) == 0
         assert (
-            f"{copied}: training is in progress (step {step:,}); these are its weights so far"
+            f"{copied}: training is in progress (step {step:,}); these are the best weights so far, of step {of}\n"
             in capsys.readouterr().err
         )
         assert main([*command, "--quiet"]) == 0
         assert "training" not in capsys.readouterr().err
         assert main([str(model) if part == str(copied) else part for part in command]) == 0
         assert "training" not in capsys.readouterr().err
+    newest = max(steps_saved(RunFolder(copied)))
+    later = checkpoint_path(RunFolder(copied), step + 5)
+    checkpoint_path(RunFolder(copied), newest).rename(
+        later
+    )  # as where training is stopped between two events of the log
+    assert f"training was stopped (step {step + 5:,}) before" in progress_note(copied)
+    assert progress_note(copied, "last").startswith(f"{copied}: training was stopped")
+    assert "; these are the last weights, of step " in progress_note(copied, "last")
+    shutil.rmtree(copied / "checkpoints")  # training could not be resumed
+    assert progress_note(copied) == f"{stopped}"
 
 
 @pytest.mark.parametrize(
