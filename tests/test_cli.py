@@ -315,6 +315,31 @@ def test_evaluate_as_text_and_json(model: Path, tmp_path: Path, capsys: pytest.C
     report = json.loads(capsys.readouterr().out)
     assert report["scores"]["exact match"]["value"] == 100
     assert report["sentences"] == 2
+    assert main(["evaluate", str(model), str(tmp_path / "test.tsv"), "--quiet"]) == 0
+    quiet = capsys.readouterr()
+    assert "WER 0.00" in quiet.out
+    assert "engine" not in quiet.err
+    assert "sentences/s" not in quiet.err
+
+
+@pytest.mark.parametrize(("engine", "precision"), [("torch", "float32"), ("ct2", "int8")])
+def test_evaluate_says_how_it_decoded(
+    model: Path, tmp_path: Path, engine: str, precision: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if engine == "ct2":
+        pytest.importorskip("ctranslate2")
+    (tmp_path / "test.tsv").write_text("ab\tA B\nba\tB A\n")
+    command = ["evaluate", str(model), str(tmp_path / "test.tsv"), "--engine", engine, "--device", "cpu"]
+    command += ["--beam", "3", "--alpha", "1", "--length-penalty", "power", "--weights", "best"]
+    assert main(command) == 0
+    step = int(read_about(model / "best.safetensors")["step"])
+    how = f"beam 3, length penalty 1 (power), engine {engine} {precision} on cpu, weights best (step {step:,})"
+    assert how in capsys.readouterr().err.splitlines()
+    assert main([*command, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["decoding"]
+    assert found["beam"] == 3
+    assert (found["engine"], found["precision"]) == (engine, precision)
+    assert (found["weights"], found["step"]) == ("best", step)
 
 
 @pytest.mark.parametrize("engine", ["torch", "ct2"])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from transduce import api
 from transduce.cli.arguments import Options, announce_progress, load, print_json, search_request
+from transduce.cli.decoding import Decoding
 from transduce.cli.generating import score_text
 from transduce.cli.line_display import shown_lines
 from transduce.cli.notices import Notices
@@ -33,12 +34,13 @@ def evaluate(options: Options) -> int:
     _check_output(options)
     files = read_test_set(options)
     announce_progress(options)
-    results = {}
+    results, decoded = {}, {}
     for engine in ("torch", "ct2") if options.engine == "both" else (options.engine,):
         compared = FULL_PRECISION if (engine, options.engine) == ("torch", "both") else {"engine": engine}
         translator = load(options, **compared)
         results[engine] = _evaluate(translator, files, options)
-    first = next(iter(results.values()))
+        decoded[engine] = Decoding.of(translator, options)
+    first, how = next(iter(results.values())), next(iter(decoded.values()))
     Notices(translator).add_all(first.translations).print()
     _report_merged(len(files.sources) - len(first.sources))
     if warning := first.order_warning:
@@ -47,11 +49,11 @@ def evaluate(options: Options) -> int:
         outputs = first.outputs_for(files.sources)
         write_result(options.output, "".join(f"{text}\n" for text in outputs))
     if options.engine == "both":
-        _print_both(results["torch"], results["ct2"], options)
+        _print_both(results, decoded, options)
     elif options.json:
-        print_json(_report(first))
+        print_json(_report(first, how))
     else:
-        _print_evaluation(first, "recording" if translator.reads_speech else "sentence")
+        _print_evaluation(first, how, options, "recording" if translator.reads_speech else "sentence")
     return 0
 
 
@@ -123,34 +125,39 @@ def _check_order(options: Options) -> None:
         raise RunError(f"{run}: a file, not a model folder; write `transduce {options.command} RUN SOURCE {target}`")
 
 
-def _print_both(torch: "Evaluation", ct2: "Evaluation", options: Options) -> None:
+def _print_both(results: dict[str, "Evaluation"], decoded: dict[str, Decoding], options: Options) -> None:
     """The scores of both engines, and the difference that the faster engine makes."""
-    difference = ct2.scores.main.value - torch.scores.main.value
+    difference = results["ct2"].scores.main.value - results["torch"].scores.main.value
     if options.json:
-        print_json({"torch": _report(torch), "ct2": _report(ct2), "difference": difference})
+        reports = {engine: _report(evaluation, decoded[engine]) for engine, evaluation in results.items()}
+        print_json({**reports, "difference": difference})
         return
-    for name, evaluation in (("torch, float32", torch), (f"ct2, {options.quantization or 'int8'}", ct2)):
-        print(f"{name}:")
-        _print_evaluation(evaluation)
-    print(f"difference: {ct2.scores.main.name} {difference:+.2f}")
+    for engine, evaluation in results.items():
+        print(f"{engine}, {decoded[engine].precision}:")
+        _print_evaluation(evaluation, decoded[engine], options)
+    print(f"difference: {results['torch'].scores.main.name} {difference:+.2f}")
 
 
-def _print_evaluation(evaluation: "Evaluation", unit: str = "sentence") -> None:
+def _print_evaluation(evaluation: "Evaluation", how: Decoding, options: Options, unit: str = "sentence") -> None:
     print(evaluation.scores.with_signatures(), flush=True)
+    if options.quiet:
+        return
     print(
+        f"{how}\n"
         f"{evaluation.sentences} {unit}{'s' * (evaluation.sentences != 1)} in {evaluation.seconds:.1f} s: "
         f"{evaluation.sentences_per_second:.1f} {unit}s/s, {evaluation.tokens_per_second:.0f} tokens/s",
         file=sys.stderr,
     )
 
 
-def _report(evaluation: "Evaluation") -> dict[str, Any]:
+def _report(evaluation: "Evaluation", how: Decoding) -> dict[str, Any]:
     return {
         "scores": evaluation.scores.as_dict(),
         "sentences": evaluation.sentences,
         "outputs_at_limit": evaluation.outputs_at_limit,
         "sentences_per_second": evaluation.sentences_per_second,
         "tokens_per_second": evaluation.tokens_per_second,
+        "decoding": asdict(how),
     }
 
 
