@@ -8,6 +8,7 @@ import json
 import lzma
 import math
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -70,9 +71,10 @@ def test_a_line_in_is_a_line_out(model: Path) -> None:
     assert outputs[0] == outputs[9] == b"A B"
     assert outputs[1] == outputs[2] == b""
     said = done.stderr.decode()
-    assert "1 line was longer than the model's maximum and cut" in said
-    assert "source characters or symbols are not in the vocabulary" in said
-    assert "1 line is not valid UTF-8" in said
+    assert "1 line was longer than the model's maximum of 1,024 tokens and cut (line 13)" in said
+    assert re.search(r"source characters or symbols are not in the vocabulary: .+ \(first in line \d+\)", said)
+    convert = "convert the input, for example with `iconv -f LATIN1 -t UTF-8` if it is Latin-1"
+    assert f"1 line is not valid UTF-8; the invalid bytes were read as \ufffd (first in line 7): {convert}" in said
 
 
 @pytest.mark.parametrize(
@@ -100,7 +102,8 @@ def test_an_input_in_another_script_is_said_before_it_is_translated(
     assert ("unknown to this model" in first) == bool(said)
     assert said.replace("IN", str(tmp_path / "in")) in first
     if text == "привет\n":
-        assert "6 source characters or symbols are not in the vocabulary" in printed.err
+        unknown = "6 source characters or symbols are not in the vocabulary: п р и в е, … (first in line 1)\n"
+        assert unknown in printed.err
     assert main([*command, "--quiet"]) == 0
     assert "unknown to this model" not in capsys.readouterr().err
 
@@ -133,6 +136,20 @@ def test_prefixes_and_terms_that_are_not_utf8_are_said(model: Path, tmp_path: Pa
     done = pipe(["translate", str(model), "--terms", str(tmp_path / "terms")], b"ab\nba\nab\n")
     assert done.returncode == 0, done.stderr
     assert "1 line of terms is not valid UTF-8" in done.stderr.decode()
+
+
+def test_the_first_lines_of_a_warning_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    notices = Notices(divide="; --split divides lines of several sentences")
+    at_limit = [Translation("a", [], outputs_at_limit=2 * (line % 2), cut=line > 8) for line in range(1, 16)]
+    notices.add_numbered(at_limit).print()
+    said = capsys.readouterr().err
+    assert "7 lines were longer than the model's maximum and cut (lines 9, 10, 11, 12, 13 and 2 more); --split" in said
+    limit = (
+        "16 outputs reached the length limit and may be incomplete (lines 1, 3, 5, 7, 9 and 3 more): raise the limit"
+    )
+    assert limit in said
+    Notices().add_all(at_limit).print()
+    assert "may be incomplete: raise the limit" in capsys.readouterr().err
 
 
 def test_lines_without_an_output_are_said(capsys: pytest.CaptureFixture[str]) -> None:
@@ -507,7 +524,10 @@ def test_outputs_that_reach_the_length_limit_are_counted_and_said(
     found = [json.loads(line) for line in said.out.splitlines()]
     assert [one["outputs_at_limit"] for one in found] == [1, 0]
     assert [one["outputs"][0]["at_limit"] for one in found] == [True, False]
-    assert "1 output reached the length limit and may be incomplete: raise it with --max-extra\n" in said.err
+    assert (
+        "1 output reached the length limit and may be incomplete (line 1): raise the limit with --max-extra\n"
+        in said.err
+    )
     (tmp_path / "test.tsv").write_text("abba\tA B B A\n")
     assert (
         main(["evaluate", str(model), str(tmp_path / "test.tsv"), "--json", "--engine", engine, "--max-extra", "0"])

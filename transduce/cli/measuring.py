@@ -41,7 +41,9 @@ def evaluate(options: Options) -> int:
         results[engine] = _evaluate(translator, files, options)
         decoded[engine] = Decoding.of(translator, options)
     first, how = next(iter(results.values())), next(iter(decoded.values()))
-    Notices(translator).add_all(first.translations).print()
+    notices = Notices(translator)
+    are_lines = _are_lines(options) and len(first.sources) == len(files.sources)  # none was merged
+    (notices.add_numbered if are_lines else notices.add_all)(first.translations).print()
     _report_merged(len(files.sources) - len(first.sources))
     if warning := first.order_warning:
         say_to_stderr(warning)
@@ -55,6 +57,11 @@ def evaluate(options: Options) -> int:
     else:
         _print_evaluation(first, how, options, "recording" if translator.reads_speech else "sentence")
     return 0
+
+
+def _are_lines(options: Options) -> bool:
+    """Whether the number of a pair is that of its line: a table may have a header, or blank lines that are skipped."""
+    return len(options.files) > 1
 
 
 def _check_output(options: Options) -> None:
@@ -176,12 +183,15 @@ def score(options: Options) -> int:
         pairs = _read_pairs(_format_of(options), files)
     translator = load(options)
     notices = Notices(translator)
+    notices.longest = 0  # the source or the target may be too long
     for source in translator.forms.learned(pairs.sources) if not translator.reads_speech else ():
         notices.unseen_features.update(translator.sources.unseen(source.text))
     with pairs.naming_lines():
         all_scored = translator.score_tokens(pairs.sources, pairs.references[0])
-    for scored in all_scored:
+    for line, scored in enumerate(all_scored, 1):
         notices.cut += scored.cut > 0
+        if scored.cut and _are_lines(options):
+            notices.at("cut", line)
         if options.json:
             print_json({"log_probability": scored.log_probability, **asdict(scored)})
         else:
