@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from transduce import api
+from transduce.checkpoint import read_about
 from transduce.cli.arguments import Options, announce_progress, load, print_json, search_request
 from transduce.cli.decoding import Decoding
 from transduce.cli.generating import score_text
@@ -21,6 +22,7 @@ from transduce.errors import DataError, RunError, SettingError
 from transduce.files import check_place, write_result
 from transduce.translator import Translator, open_folder
 from transduce.translator.engines import say_to_stderr
+from transduce.translator.file_order import unrelated_warning
 
 if TYPE_CHECKING:
     from transduce.data.recorded_pairs import Places
@@ -45,7 +47,7 @@ def evaluate(options: Options) -> int:
     are_lines = _are_lines(options) and len(first.sources) == len(files.sources)  # none was merged
     (notices.add_numbered if are_lines else notices.add_all)(first.translations).print()
     _report_merged(len(files.sources) - len(first.sources))
-    if warning := first.order_warning:
+    if warning := first.order_warning or _unrelated_warning(first, how, options):
         say_to_stderr(warning)
     if options.output:
         outputs = first.outputs_for(files.sources)
@@ -57,6 +59,15 @@ def evaluate(options: Options) -> int:
     else:
         _print_evaluation(first, how, options, "recording" if translator.reads_speech else "sentence")
     return 0
+
+
+def _unrelated_warning(evaluation: "Evaluation", how: Decoding, options: Options) -> str:
+    opened = open_folder(options.run)
+    about = read_about(opened.folder.weights(how.weights))
+    if opened.config.data.task != "translation" or "score" not in about:
+        return ""
+    scores = {score.name: score.value for score in evaluation.scores.all}
+    return unrelated_warning(evaluation.sentences, scores, about.get("metric", ""), float(about["score"]))
 
 
 def _are_lines(options: Options) -> bool:
