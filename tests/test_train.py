@@ -113,6 +113,8 @@ def test_a_finished_run_keeps_one_checkpoint_and_says_how_to_free_it(reversal: d
     assert checkpoint.freed_by_deleting(run / "checkpoints") == size - weights, "last.safetensors is the same file"
     said = f"you may delete {run / 'checkpoints'} ({(size - weights) / 1e6:,.1f} MB): it is only needed to train"
     assert any(line.startswith(said) for line in heard.lines)
+    assert f"next: transduce translate {run} < input > output" in heard.lines
+    assert f"   or: transduce evaluate {run} SOURCE REFERENCE" in heard.lines
     goes_on = [*SMALL, "train.steps=30"]
     assert train_model(run, TrainingRequest(settings=goes_on, **files)).steps == 30
 
