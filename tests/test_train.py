@@ -231,6 +231,13 @@ def test_samples_have_features_as_they_are_in_the_data(
     assert capsys.readouterr().err.splitlines()[1:] == [f"    {source} -> gang", "    reference: ging"]
 
 
+def test_samples_of_speech_have_the_name_of_the_file(capsys: pytest.CaptureFixture[str]) -> None:
+    samples = [SampleOutput("/data/a/long/folder/talk.flac#t=1.5,4&speaker=anna", "yes", "yes")]
+    validation = ValidationResult(1.0, Scores((Score("WER", 1.0, "", True),)), samples, of_recordings=True)
+    make_reporter(quiet=False).validated("valid", 7, validation, better=True)
+    assert capsys.readouterr().err.splitlines()[1:] == ["    talk.flac -> yes", "    reference: yes"]
+
+
 def test_a_run_on_features_shows_them_as_they_are_in_the_data(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
