@@ -8,6 +8,7 @@ import json
 import lzma
 import math
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,11 +21,12 @@ import pytest
 from folders import edit_config
 
 import transduce
-from transduce.checkpoint import RunFolder
+from transduce.checkpoint import RunFolder, checkpoint_path, read_about, steps_saved
 from transduce.cli import line_display, main
 from transduce.cli.notices import Notices
 from transduce.config import Config, DataConfig
 from transduce.run_lock import alone_in
+from transduce.tracking import progress_note
 from transduce.translator import LoadOptions, Translation, Translator, open_folder
 from transduce.translator.evaluation import TestSet, evaluate, merges_references, score_texts
 
@@ -69,9 +71,10 @@ def test_a_line_in_is_a_line_out(model: Path) -> None:
     assert outputs[0] == outputs[9] == b"A B"
     assert outputs[1] == outputs[2] == b""
     said = done.stderr.decode()
-    assert "1 line was longer than the model's maximum and cut" in said
-    assert "source characters or symbols are not in the vocabulary" in said
-    assert "1 line is not valid UTF-8" in said
+    assert "1 line was longer than the model's maximum of 1,024 tokens and cut (line 13)" in said
+    assert re.search(r"source characters or symbols are not in the vocabulary: .+ \(first in line \d+\)", said)
+    convert = "convert the input, for example with `iconv -f LATIN1 -t UTF-8` if it is Latin-1"
+    assert f"1 line is not valid UTF-8; the invalid bytes were read as \ufffd (first in line 7): {convert}" in said
 
 
 @pytest.mark.parametrize(
@@ -99,7 +102,8 @@ def test_an_input_in_another_script_is_said_before_it_is_translated(
     assert ("unknown to this model" in first) == bool(said)
     assert said.replace("IN", str(tmp_path / "in")) in first
     if text == "привет\n":
-        assert "6 source characters or symbols are not in the vocabulary" in printed.err
+        unknown = "6 source characters or symbols are not in the vocabulary: п р и в е, … (first in line 1)\n"
+        assert unknown in printed.err
     assert main([*command, "--quiet"]) == 0
     assert "unknown to this model" not in capsys.readouterr().err
 
@@ -132,6 +136,20 @@ def test_prefixes_and_terms_that_are_not_utf8_are_said(model: Path, tmp_path: Pa
     done = pipe(["translate", str(model), "--terms", str(tmp_path / "terms")], b"ab\nba\nab\n")
     assert done.returncode == 0, done.stderr
     assert "1 line of terms is not valid UTF-8" in done.stderr.decode()
+
+
+def test_the_first_lines_of_a_warning_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    notices = Notices(divide="; --split divides lines of several sentences")
+    at_limit = [Translation("a", [], outputs_at_limit=2 * (line % 2), cut=line > 8) for line in range(1, 16)]
+    notices.add_numbered(at_limit).print()
+    said = capsys.readouterr().err
+    assert "7 lines were longer than the model's maximum and cut (lines 9, 10, 11, 12, 13 and 2 more); --split" in said
+    limit = (
+        "16 outputs reached the length limit and may be incomplete (lines 1, 3, 5, 7, 9 and 3 more): raise the limit"
+    )
+    assert limit in said
+    Notices().add_all(at_limit).print()
+    assert "may be incomplete: raise the limit" in capsys.readouterr().err
 
 
 def test_lines_without_an_output_are_said(capsys: pytest.CaptureFixture[str]) -> None:
@@ -314,6 +332,31 @@ def test_evaluate_as_text_and_json(model: Path, tmp_path: Path, capsys: pytest.C
     report = json.loads(capsys.readouterr().out)
     assert report["scores"]["exact match"]["value"] == 100
     assert report["sentences"] == 2
+    assert main(["evaluate", str(model), str(tmp_path / "test.tsv"), "--quiet"]) == 0
+    quiet = capsys.readouterr()
+    assert "WER 0.00" in quiet.out
+    assert "engine" not in quiet.err
+    assert "sentences/s" not in quiet.err
+
+
+@pytest.mark.parametrize(("engine", "precision"), [("torch", "float32"), ("ct2", "int8")])
+def test_evaluate_says_how_it_decoded(
+    model: Path, tmp_path: Path, engine: str, precision: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if engine == "ct2":
+        pytest.importorskip("ctranslate2")
+    (tmp_path / "test.tsv").write_text("ab\tA B\nba\tB A\n")
+    command = ["evaluate", str(model), str(tmp_path / "test.tsv"), "--engine", engine, "--device", "cpu"]
+    command += ["--beam", "3", "--alpha", "1", "--length-penalty", "power", "--weights", "best"]
+    assert main(command) == 0
+    step = int(read_about(model / "best.safetensors")["step"])
+    how = f"beam 3, length penalty 1 (power), engine {engine} {precision} on cpu, weights best (step {step:,})"
+    assert how in capsys.readouterr().err.splitlines()
+    assert main([*command, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["decoding"]
+    assert found["beam"] == 3
+    assert (found["engine"], found["precision"]) == (engine, precision)
+    assert (found["weights"], found["step"]) == ("best", step)
 
 
 @pytest.mark.parametrize("engine", ["torch", "ct2"])
@@ -481,7 +524,10 @@ def test_outputs_that_reach_the_length_limit_are_counted_and_said(
     found = [json.loads(line) for line in said.out.splitlines()]
     assert [one["outputs_at_limit"] for one in found] == [1, 0]
     assert [one["outputs"][0]["at_limit"] for one in found] == [True, False]
-    assert "1 output reached the length limit and may be incomplete: raise it with --max-extra\n" in said.err
+    assert (
+        "1 output reached the length limit and may be incomplete (line 1): raise the limit with --max-extra\n"
+        in said.err
+    )
     (tmp_path / "test.tsv").write_text("abba\tA B B A\n")
     assert (
         main(["evaluate", str(model), str(tmp_path / "test.tsv"), "--json", "--engine", engine, "--max-extra", "0"])
@@ -756,24 +802,36 @@ def test_weights_of_a_run_that_is_not_finished(model: Path, tmp_path: Path, caps
     assert json.loads(log[-1])["event"] == "finished"
     (copied / "metrics.jsonl").write_text("".join(log[:-1]))
     (copied / "in").write_text("ab\n")
-    step = json.loads(log[-1])["step"]
+    (copied / "averaged.safetensors").unlink(missing_ok=True)
+    step, of = json.loads(log[-1])["step"], int(read_about(copied / "best.safetensors")["step"])
+    weights = f"the best weights, of step {of}"
     for command in (
         ["translate", str(copied), str(copied / "in")],
         ["evaluate", str(copied), str(model.parent / "valid.tsv")],
     ):
         assert main(command) == 0
-        stopped = f"{copied}: training was stopped (step {step:,}) before the end of its budget; `transduce train {copied}` resumes it"
-        assert capsys.readouterr().err.count(stopped) == 1
+        stopped = f"{copied}: training was stopped (step {step:,}) before the end of its budget; these are {weights}"
+        assert capsys.readouterr().err.count(f"{stopped}; `transduce train {copied}` resumes it") == 1
         with alone_in(RunFolder(copied)):
             assert main(command) == 0
         assert (
-            f"{copied}: training is in progress (step {step:,}); these are its weights so far"
+            f"{copied}: training is in progress (step {step:,}); these are the best weights so far, of step {of}\n"
             in capsys.readouterr().err
         )
         assert main([*command, "--quiet"]) == 0
         assert "training" not in capsys.readouterr().err
         assert main([str(model) if part == str(copied) else part for part in command]) == 0
         assert "training" not in capsys.readouterr().err
+    newest = max(steps_saved(RunFolder(copied)))
+    later = checkpoint_path(RunFolder(copied), step + 5)
+    checkpoint_path(RunFolder(copied), newest).rename(
+        later
+    )  # as where training is stopped between two events of the log
+    assert f"training was stopped (step {step + 5:,}) before" in progress_note(copied)
+    assert progress_note(copied, "last").startswith(f"{copied}: training was stopped")
+    assert "; these are the last weights, of step " in progress_note(copied, "last")
+    shutil.rmtree(copied / "checkpoints")  # training could not be resumed
+    assert progress_note(copied) == f"{stopped}"
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from transduce.cli import main
 from transduce.config import DataConfig
 from transduce.data import Corpus, scan
 from transduce.diagnosis import Report, examination, reading
-from transduce.diagnosis.analysis import Side
+from transduce.diagnosis.analysis import Side, cut_around
 from transduce.diagnosis.characters import character_rules, not_normal
 from transduce.diagnosis.drift import RULE as RULE_OF_DRIFT
 from transduce.diagnosis.drift import UNMATCHED
@@ -33,6 +33,7 @@ from transduce.diagnosis.quick import quick_findings
 from transduce.diagnosis.reading import LINES_PER_PORTION
 from transduce.diagnosis.removal import REMOVABLE, Removal
 from transduce.diagnosis.script import RULE as WRONG_SCRIPT
+from transduce.diagnosis.summary import summary
 from transduce.diagnosis.thresholds import BUILT_IN
 from transduce.diagnosis.workers import FEW_ITEMS, in_order
 from transduce.errors import DataError, SettingError
@@ -214,6 +215,30 @@ def test_characters_that_the_vocabulary_will_not_know(tmp_path: Path) -> None:
     assert (finding.corpus, finding.share) == ("valid", 0.5)
     (finding,) = found(report(tmp_path, TRAIN, valid, settings={"data.unknown": "unk"}), "unknown_characters")
     assert finding.severity == "serious"
+
+
+@pytest.mark.parametrize("length", [80, 150, 1_000])
+def test_the_example_of_an_unknown_character_shows_it(tmp_path: Path, length: int) -> None:
+    """Long texts are cut around the character."""
+    long = ("the cat sat on a mat " * 100)[:length]
+    valid = [*VALID[:50], *((f"{long} ☃ {source} {long}", target) for source, target in VALID[50:])]
+    result = report(tmp_path, TRAIN, valid)
+    (finding,) = found(result, "unknown_characters")
+    assert all("☃" in one.source for one in finding.examples)
+    (line,) = [line for line in summary(result).splitlines() if line.endswith("[☃]")][:1]
+    assert line.count("☃") == 2
+    assert len(line.partition(" ||| ")[0].partition("valid")[2]) < 200
+
+
+@pytest.mark.parametrize("width", [10, 100])
+def test_texts_are_cut_around_a_character(width: int) -> None:
+    for at in (0, 1, width - 2, width - 1, width, 500, 998, 999):
+        text = "".join("x" if place == at else "-" for place in range(1_000))
+        cut = cut_around(text, "x", width)
+        assert "x" in cut
+        assert len(cut) <= width
+    assert cut_around("-" * 1_000, "", 10) == "-" * 9 + "…"
+    assert cut_around("short", "x", 10) == "short"
 
 
 def test_files_of_different_lengths_are_reported_and_not_refused(tmp_path: Path) -> None:

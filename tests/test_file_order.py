@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from folders import GERMAN, lines, write_folder
 
+from transduce import checkpoint
 from transduce.cli import main
 from transduce.translator import Translation, Translator
-from transduce.translator.file_order import order_warning
+from transduce.translator.file_order import order_warning, unrelated_warning
 
 ENGLISH_LINES = lines(40, seed=3)
 GERMAN_LINES = lines(40, seed=4, words=GERMAN)
@@ -60,6 +61,25 @@ def test_a_good_score_needs_no_warning() -> None:
     assert "(chrF2 9.00)" in order_warning(*given, {"TER": 98.0, "chrF2": 9.0})
     for scores in ({"BLEU": 60.0, "chrF2": 80.0}, {"TER": 0.5}, {}):
         assert order_warning(*given, scores) == ""
+
+
+def test_references_of_other_sources_are_said(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (files / "unrelated").write_text("".join(f"{number} {number} {number} {number}\n" for number in range(40)))
+    tensors = checkpoint.read_tensors(files / "model" / "best.safetensors")
+    about = checkpoint.read_about(files / "model" / "best.safetensors")
+    command = ["evaluate", str(files / "model"), str(files / "en"), str(files / "unrelated"), "--engine", "torch"]
+    for validation, warns in ((16.25, True), (5.0, False)):
+        known = {**about, "metric": "BLEU", "score": f"{validation}"}
+        checkpoint.write_tensors(files / "model" / "best.safetensors", tensors, known)
+        assert main([*command, "--weights", "best"]) == 0
+        said = capsys.readouterr().err
+        expected = (
+            "BLEU 0.00 is far below that of the run's validation data (16.25): are these references of these sources?"
+        )
+        assert (expected in said) == warns
+    assert unrelated_warning(9, {"BLEU": 0.0}, "BLEU", 16.0) == ""
+    assert unrelated_warning(40, {"TER": 99.0}, "BLEU", 16.0) == ""
+    assert unrelated_warning(40, {"BLEU": 0.0}, "chrF2", 40.0) == ""
 
 
 def test_few_lines_say_nothing() -> None:

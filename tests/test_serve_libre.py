@@ -89,10 +89,11 @@ def test_detection(service: Service, fake_lingua: Path) -> None:
     service.detector.close()
 
 
-def test_a_detector_that_stops_is_restarted(fake_lingua: Path) -> None:
+def test_a_detector_that_stops_is_restarted(fake_lingua: Path, capsys: pytest.CaptureFixture[str]) -> None:
     detector = Detector()
     first = detector.start()
     assert detector.start() is first, "it is started once"
+    assert capsys.readouterr().err == "transduce: loading the language detector\n"
     first.result().end()
     assert detector(["the cat"]) == [[Detected("en", 90.0)]]
     with pytest.raises(Overloaded, match="stopped and is restarted: try again later"):

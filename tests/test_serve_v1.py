@@ -30,6 +30,13 @@ def test_n_best_with_scores_and_tokens(client: Client, service: Service) -> None
     assert total == pytest.approx(outputs[0]["log_probability"], abs=1e-4)
 
 
+def test_an_unknown_field_is_named_with_the_nearest_known_one(client: Client) -> None:
+    answer = client.post("/v1/translate", {"txt": "the cat sat", "model": "en-de"})
+    assert refused(answer, 400) == "unknown field txt; did you mean text?"
+    answer = client.post("/v1/translate", {"text": "the cat sat", "model": "en-de", "zzzz": 1})
+    assert refused(answer, 400).startswith("unknown field zzzz; known fields: ")
+
+
 def test_search_settings_are_those_asked_for(client: Client, service: Service) -> None:
     translator = service.models.named("en-de").translator
     for changes in ({"beam": 1}, {"alpha": 0.0}, {"length_penalty": "paper"}):

@@ -113,6 +113,8 @@ def test_a_finished_run_keeps_one_checkpoint_and_says_how_to_free_it(reversal: d
     assert checkpoint.freed_by_deleting(run / "checkpoints") == size - weights, "last.safetensors is the same file"
     said = f"you may delete {run / 'checkpoints'} ({(size - weights) / 1e6:,.1f} MB): it is only needed to train"
     assert any(line.startswith(said) for line in heard.lines)
+    assert f"next: transduce translate {run} < input > output" in heard.lines
+    assert f"   or: transduce evaluate {run} SOURCE REFERENCE" in heard.lines
     goes_on = [*SMALL, "train.steps=30"]
     assert train_model(run, TrainingRequest(settings=goes_on, **files)).steps == 30
 
@@ -227,6 +229,13 @@ def test_samples_have_features_as_they_are_in_the_data(
     validation = ValidationResult(1.0, Scores((Score("BLEU", 1.0, "", True),)), samples, with_features=features)
     make_reporter(quiet=False).validated("valid", 7, validation, better=True)
     assert capsys.readouterr().err.splitlines()[1:] == [f"    {source} -> gang", "    reference: ging"]
+
+
+def test_samples_of_speech_have_the_name_of_the_file(capsys: pytest.CaptureFixture[str]) -> None:
+    samples = [SampleOutput("/data/a/long/folder/talk.flac#t=1.5,4&speaker=anna", "yes", "yes")]
+    validation = ValidationResult(1.0, Scores((Score("WER", 1.0, "", True),)), samples, of_recordings=True)
+    make_reporter(quiet=False).validated("valid", 7, validation, better=True)
+    assert capsys.readouterr().err.splitlines()[1:] == ["    talk.flac -> yes", "    reference: yes"]
 
 
 def test_a_run_on_features_shows_them_as_they_are_in_the_data(

@@ -28,7 +28,7 @@ def announce_progress(options: Options) -> None:
     """Say so if the training of the run is in progress or was stopped early."""
     from transduce.tracking import progress_note
 
-    if not is_quiet(options) and (note := progress_note(options.run)):
+    if not is_quiet(options) and (note := progress_note(options.run, options.weights)):
         say_to_stderr(note)
 
 

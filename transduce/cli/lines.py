@@ -63,6 +63,7 @@ class Lines:
 
     def __init__(self, path: str) -> None:
         self.path, self.read, self.undecodable = path, 0, 0
+        self.first_undecodable = 0  # the number of that line, from 1
         self.arriving = Arriving(sys.stdin.fileno()) if path == "-" and _sent_to_stdin() else None
 
     def __iter__(self) -> Iterator[str]:
@@ -98,6 +99,7 @@ class Lines:
             return line.decode()
         except UnicodeDecodeError:
             self.undecodable += 1
+            self.first_undecodable = self.first_undecodable or self.read
             return line.decode(errors="replace")
 
 

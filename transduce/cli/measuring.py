@@ -9,7 +9,9 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from transduce import api
+from transduce.checkpoint import read_about
 from transduce.cli.arguments import Options, announce_progress, load, print_json, search_request
+from transduce.cli.decoding import Decoding
 from transduce.cli.generating import score_text
 from transduce.cli.line_display import shown_lines
 from transduce.cli.notices import Notices
@@ -20,6 +22,7 @@ from transduce.errors import DataError, RunError, SettingError
 from transduce.files import check_place, write_result
 from transduce.translator import Translator, open_folder
 from transduce.translator.engines import say_to_stderr
+from transduce.translator.file_order import unrelated_warning
 
 if TYPE_CHECKING:
     from transduce.data.recorded_pairs import Places
@@ -33,26 +36,43 @@ def evaluate(options: Options) -> int:
     _check_output(options)
     files = read_test_set(options)
     announce_progress(options)
-    results = {}
+    results, decoded = {}, {}
     for engine in ("torch", "ct2") if options.engine == "both" else (options.engine,):
         compared = FULL_PRECISION if (engine, options.engine) == ("torch", "both") else {"engine": engine}
         translator = load(options, **compared)
         results[engine] = _evaluate(translator, files, options)
-    first = next(iter(results.values()))
-    Notices(translator).add_all(first.translations).print()
+        decoded[engine] = Decoding.of(translator, options)
+    first, how = next(iter(results.values())), next(iter(decoded.values()))
+    notices = Notices(translator)
+    are_lines = _are_lines(options) and len(first.sources) == len(files.sources)  # none was merged
+    (notices.add_numbered if are_lines else notices.add_all)(first.translations).print()
     _report_merged(len(files.sources) - len(first.sources))
-    if warning := first.order_warning:
+    if warning := first.order_warning or _unrelated_warning(first, how, options):
         say_to_stderr(warning)
     if options.output:
         outputs = first.outputs_for(files.sources)
         write_result(options.output, "".join(f"{text}\n" for text in outputs))
     if options.engine == "both":
-        _print_both(results["torch"], results["ct2"], options)
+        _print_both(results, decoded, options)
     elif options.json:
-        print_json(_report(first))
+        print_json(_report(first, how))
     else:
-        _print_evaluation(first, "recording" if translator.reads_speech else "sentence")
+        _print_evaluation(first, how, options, "recording" if translator.reads_speech else "sentence")
     return 0
+
+
+def _unrelated_warning(evaluation: "Evaluation", how: Decoding, options: Options) -> str:
+    opened = open_folder(options.run)
+    about = read_about(opened.folder.weights(how.weights))
+    if opened.config.data.task != "translation" or "score" not in about:
+        return ""
+    scores = {score.name: score.value for score in evaluation.scores.all}
+    return unrelated_warning(evaluation.sentences, scores, about.get("metric", ""), float(about["score"]))
+
+
+def _are_lines(options: Options) -> bool:
+    """Whether the number of a pair is that of its line: a table may have a header, or blank lines that are skipped."""
+    return len(options.files) > 1
 
 
 def _check_output(options: Options) -> None:
@@ -123,34 +143,39 @@ def _check_order(options: Options) -> None:
         raise RunError(f"{run}: a file, not a model folder; write `transduce {options.command} RUN SOURCE {target}`")
 
 
-def _print_both(torch: "Evaluation", ct2: "Evaluation", options: Options) -> None:
+def _print_both(results: dict[str, "Evaluation"], decoded: dict[str, Decoding], options: Options) -> None:
     """The scores of both engines, and the difference that the faster engine makes."""
-    difference = ct2.scores.main.value - torch.scores.main.value
+    difference = results["ct2"].scores.main.value - results["torch"].scores.main.value
     if options.json:
-        print_json({"torch": _report(torch), "ct2": _report(ct2), "difference": difference})
+        reports = {engine: _report(evaluation, decoded[engine]) for engine, evaluation in results.items()}
+        print_json({**reports, "difference": difference})
         return
-    for name, evaluation in (("torch, float32", torch), (f"ct2, {options.quantization or 'int8'}", ct2)):
-        print(f"{name}:")
-        _print_evaluation(evaluation)
-    print(f"difference: {ct2.scores.main.name} {difference:+.2f}")
+    for engine, evaluation in results.items():
+        print(f"{engine}, {decoded[engine].precision}:")
+        _print_evaluation(evaluation, decoded[engine], options)
+    print(f"difference: {results['torch'].scores.main.name} {difference:+.2f}")
 
 
-def _print_evaluation(evaluation: "Evaluation", unit: str = "sentence") -> None:
+def _print_evaluation(evaluation: "Evaluation", how: Decoding, options: Options, unit: str = "sentence") -> None:
     print(evaluation.scores.with_signatures(), flush=True)
+    if options.quiet:
+        return
     print(
+        f"{how}\n"
         f"{evaluation.sentences} {unit}{'s' * (evaluation.sentences != 1)} in {evaluation.seconds:.1f} s: "
         f"{evaluation.sentences_per_second:.1f} {unit}s/s, {evaluation.tokens_per_second:.0f} tokens/s",
         file=sys.stderr,
     )
 
 
-def _report(evaluation: "Evaluation") -> dict[str, Any]:
+def _report(evaluation: "Evaluation", how: Decoding) -> dict[str, Any]:
     return {
         "scores": evaluation.scores.as_dict(),
         "sentences": evaluation.sentences,
         "outputs_at_limit": evaluation.outputs_at_limit,
         "sentences_per_second": evaluation.sentences_per_second,
         "tokens_per_second": evaluation.tokens_per_second,
+        "decoding": asdict(how),
     }
 
 
@@ -169,12 +194,15 @@ def score(options: Options) -> int:
         pairs = _read_pairs(_format_of(options), files)
     translator = load(options)
     notices = Notices(translator)
+    notices.longest = 0  # the source or the target may be too long
     for source in translator.forms.learned(pairs.sources) if not translator.reads_speech else ():
         notices.unseen_features.update(translator.sources.unseen(source.text))
     with pairs.naming_lines():
         all_scored = translator.score_tokens(pairs.sources, pairs.references[0])
-    for scored in all_scored:
+    for line, scored in enumerate(all_scored, 1):
         notices.cut += scored.cut > 0
+        if scored.cut and _are_lines(options):
+            notices.at("cut", line)
         if options.json:
             print_json({"log_probability": scored.log_probability, **asdict(scored)})
         else:

@@ -1,28 +1,37 @@
-"""Warnings about a whole input: how many lines were cut, had unknown tokens, or were not UTF-8."""
+"""Warnings about a whole input: how many lines were cut, had unknown tokens, or were not UTF-8, and which are the first."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
+from transduce.cli.lines import Lines
+from transduce.data import iconv_command
 from transduce.translator import Translation, Translator
 from transduce.translator.engines import say_to_stderr
 
 NOT_UTF8 = "not valid UTF-8; the invalid bytes were read as \ufffd"
 MOST_FEATURES = 40  # known features that are listed
 MOST_UNSEEN = 5  # unknown features that are named
+MOST_NAMED = 5  # lines and unknown characters that are named
+MOST_LOOKED_AT = 100  # lines whose unknown characters are looked up, which takes time
 
 
 class Notices:
     """Counts over all lines, printed to stderr at the end."""
 
-    def __init__(self, translator: Translator | None = None) -> None:
+    def __init__(self, translator: Translator | None = None, divide: str = "") -> None:
+        self.longest = translator.longest_source if translator else 0  # tokens of a source; 0 if unknown
+        self.translator, self.divide = translator, divide  # `divide` is advice on lines that were cut
         self.known_features = [symbol[1:] for symbol in translator.sources.known] if translator else []
         self.expects_features, self.featureless = translator is not None and translator.reads_features, 0
         self.unseen_features: Counter[str] = Counter()
         self.cut = self.outputs_at_limit = self.unknown = self.newlines = self.empty = self.lost = 0
         self.undecodable = self.undecodable_prefixes = self.undecodable_terms = 0
+        self.first_undecodable: dict[str, Lines] = {}  # by the name of the count
+        self.lines: defaultdict[str, list[int]] = defaultdict(list)  # by the name of the count, counted from 1
+        self.unknown_symbols: dict[str, None] = {}  # the first of them, in their order
 
-    def add(self, translation: Translation) -> None:
-        """Count one more line."""
+    def add(self, translation: Translation, line: int = 0) -> None:
+        """Count one more translation, of the line of this number, from 1; 0 if it is not known."""
         has_text = bool(translation.source.strip())
         self.cut += translation.cut > 0
         self.outputs_at_limit += translation.outputs_at_limit
@@ -32,11 +41,49 @@ class Notices:
         self.lost += translation.lost
         self.empty += has_text and not translation.outputs
         self.featureless += self.expects_features and has_text and " ;" not in translation.source
+        if translation.unknown > len(translation.unseen_features):
+            self._name_unknown(translation)
+            self.at("unknown", line)
+        if translation.cut:
+            self.at("cut", line)
+        if translation.outputs_at_limit:
+            self.at("outputs_at_limit", line)
 
-    def add_all(self, translations: Iterable[Translation]) -> "Notices":
-        """Count several more lines."""
+    def at(self, name: str, line: int) -> None:
+        """Remember the line of a count; several outputs or sentences may be of one line."""
+        if line and line not in self.lines[name][-1:]:
+            self.lines[name].append(line)
+
+    def add_undecodable(self, name: str, lines: Lines | None) -> None:
+        """Count the lines of a file that are not valid UTF-8."""
+        if lines and lines.undecodable:
+            setattr(self, name, lines.undecodable)
+            self.first_undecodable[name] = lines
+
+    def _name_unknown(self, translation: Translation) -> None:
+        if self.translator is None or len(self.unknown_symbols) > MOST_NAMED:
+            return
+        if len(self.lines["unknown"]) >= MOST_LOOKED_AT:
+            return
+        source, vocabulary = translation.source, self.translator.vocabularies.source
+        reads_features = self.translator.reads_features
+        text = (
+            self.translator.sources.word(source) if reads_features else self.translator.forms.learned([source])[0].text
+        )
+        for unknown in vocabulary.unknown_texts(text):
+            symbols = [unknown] if vocabulary.has_only_symbols else list(unknown)
+            self.unknown_symbols |= dict.fromkeys(symbols[: MOST_NAMED + 1])
+
+    def add_all(self, translations: Iterable[Translation], line: int = 0) -> "Notices":
+        """Count several more translations, all of this line."""
         for translation in translations:
-            self.add(translation)
+            self.add(translation, line)
+        return self
+
+    def add_numbered(self, translations: Iterable[Translation]) -> "Notices":
+        """Count the translations of all lines of an input."""
+        for line, translation in enumerate(translations, 1):
+            self.add(translation, line)
         return self
 
     def print(self) -> None:
@@ -44,12 +91,13 @@ class Notices:
         for line in self._about_features():
             say_to_stderr(line)
         for count, one, several, what in [
-            (self.cut, "line was", "lines were", "longer than the model's maximum and cut"),
+            (self.cut, "line was", "lines were", self._about_cut()),
             (
                 self.outputs_at_limit,
                 "output",
                 "outputs",
-                "reached the length limit and may be incomplete: raise it with --max-extra",
+                f"reached the length limit and may be incomplete{self._lines_of('outputs_at_limit')}: "
+                "raise the limit with --max-extra",
             ),
             (
                 self.featureless,
@@ -61,17 +109,49 @@ class Notices:
                 self.unknown,
                 "source character or symbol is",
                 "source characters or symbols are",
-                "not in the vocabulary",
+                f"not in the vocabulary{self._named_unknown()}",
             ),
             (self.lost, "placeholder is", "placeholders are", "missing in the outputs"),
             (self.newlines, "line break", "line breaks", "in outputs became spaces"),
             (self.empty, "line has", "lines have", "no output: every candidate has probability 0"),
-            (self.undecodable, "line is", "lines are", NOT_UTF8),
-            (self.undecodable_prefixes, "prefix is", "prefixes are", NOT_UTF8),
-            (self.undecodable_terms, "line of terms is", "lines of terms are", NOT_UTF8),
+            (self.undecodable, "line is", "lines are", self._about_undecodable("undecodable")),
+            (self.undecodable_prefixes, "prefix is", "prefixes are", self._about_undecodable("undecodable_prefixes")),
+            (
+                self.undecodable_terms,
+                "line of terms is",
+                "lines of terms are",
+                self._about_undecodable("undecodable_terms"),
+            ),
         ]:
             if count:
                 say_to_stderr(f"{count} {one if count == 1 else several} {what}")
+
+    def _about_cut(self) -> str:
+        maximum = f"maximum of {self.longest:,} tokens" if self.longest else "maximum"
+        return f"longer than the model's {maximum} and cut{self._lines_of('cut')}{self.divide}"
+
+    def _lines_of(self, name: str) -> str:
+        """The first lines of a count, in parentheses; empty if they are not known."""
+        if not (lines := self.lines[name]):
+            return ""
+        more = len(lines) - MOST_NAMED
+        named = ", ".join(f"{line:,}" for line in lines[:MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+        return f" (line{'s' * (len(lines) > 1)} {named})"
+
+    def _named_unknown(self) -> str:
+        named = [repr(one)[1:-1] if not one.isprintable() else one for one in self.unknown_symbols]
+        more = ", \u2026" * (len(named) > MOST_NAMED)
+        symbols = f": {' '.join(named[:MOST_NAMED])}{more}" if named else ""
+        lines = self.lines["unknown"]
+        return f"{symbols} (first in line {lines[0]:,})" if lines else symbols
+
+    def _about_undecodable(self, name: str) -> str:
+        if name not in self.first_undecodable:
+            return NOT_UTF8
+        lines = self.first_undecodable[name]
+        command = "`iconv -f LATIN1 -t UTF-8`" if lines.path == "-" else iconv_command("LATIN1", lines.path)
+        convert = f"convert the input, for example with {command} if it is Latin-1"
+        return f"{NOT_UTF8} (first in line {lines.first_undecodable:,}): {convert}"
 
     def _about_features(self) -> Iterator[str]:
         known = ", ".join(self.known_features[:MOST_FEATURES])

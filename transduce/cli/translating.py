@@ -24,6 +24,8 @@ from transduce.translator import SearchRequest, Translation, Translator
 from transduce.translator.alignment import Pairs, pharaoh
 from transduce.translator.engines import say_to_stderr
 
+DIVIDED = "; --split divides lines of several sentences"
+
 
 def translate(options: Options) -> int:
     check_sampling(options)
@@ -41,16 +43,16 @@ def translate(options: Options) -> int:
     phrases = Lines(options.terms) if options.terms else None
     sources = _looked_at(_sources(lines, options) if options.columns else lines, translator, options)
     terms = map(_phrases, phrases) if phrases else None
-    notices = Notices(translator)
+    notices = Notices(translator, DIVIDED if translator.config.data.task == "translation" else "")
     for number, translation in enumerate(translator.stream(sources, request, prefixes, terms, lines.paused)):
-        notices.add(translation)
+        notices.add(translation, number + 1)
         _print_translation(number, translation, options)
         if lines.arriving:
             sys.stdout.flush()  # the sender may wait for this translation before sending the next line
     if not options.quiet:
-        notices.undecodable = lines.undecodable
-        notices.undecodable_prefixes = prefixes.undecodable if prefixes else 0
-        notices.undecodable_terms = phrases.undecodable if phrases else 0
+        notices.add_undecodable("undecodable", lines)
+        notices.add_undecodable("undecodable_prefixes", prefixes)
+        notices.add_undecodable("undecodable_terms", phrases)
         notices.print()
     return 0
 
@@ -70,9 +72,11 @@ def _check_split(options: Options) -> None:
 
 def _translate_split(translator: Translator, lines: Lines, request: SearchRequest, options: Options) -> int:
     """Translate lines of several sentences; a line in is a line out."""
-    notices = Notices()
-    for line in translator.stream_split(_looked_at(lines, translator, options), request, lines.paused):
-        notices.add_all(line.sentences)
+    notices = Notices(translator)
+    for number, line in enumerate(
+        translator.stream_split(_looked_at(lines, translator, options), request, lines.paused), 1
+    ):
+        notices.add_all(line.sentences, number)
         if options.json:
             print_json(asdict(line))
         else:
@@ -80,7 +84,7 @@ def _translate_split(translator: Translator, lines: Lines, request: SearchReques
         if lines.arriving:
             sys.stdout.flush()
     if not options.quiet:
-        notices.undecodable = lines.undecodable
+        notices.add_undecodable("undecodable", lines)
         notices.print()
     return 0
 

@@ -28,9 +28,10 @@ Every setting has a section and a name. There are three ways to set one:
 - in a file given by `--config FILE.toml`: `d_model = 256` under `[model]`
 - in Python: `transduce.train(..., settings={"model.d_model": 256})`
 
-A later source wins: defaults, settings chosen for the data, `--preset`, `--config`, `--set`. \\*: normally
-chosen for your data. The default in the table applies if nothing is chosen, as in a configuration built in Python without data.
+A later source wins: defaults, settings chosen for the data, `--preset`, `--config`, `--set`.
 `config.toml` in a run folder holds the values that a run uses.
+
+\\* Transduce normally chooses this value for your data; the default is only used without data.
 
 *Resume*: **may change** means that you can change the setting when you rerun the command to resume a run; an empty cell means
 that another value is refused. *Fine-tuning*: whether a run that starts from another model (`--from`) takes the value of that

@@ -320,7 +320,7 @@ def _reason(error: OSError) -> str:
     return reasons.get(type(error), (error.strerror or str(error)).lower())
 
 
-def _iconv(encoding: str, path: str) -> str:
+def iconv_command(encoding: str, path: str) -> str:
     """The command that converts a file to UTF-8; a compressed file is unpacked first."""
     unpack = {".gz": "gzip", ".xz": "xz", ".bz2": "bzip2"}.get(Path(path).suffix.lower())
     name, plain = shlex.quote(path), path.removesuffix(Path(path).suffix) if unpack else path
@@ -335,13 +335,15 @@ def _undecodable(path: str) -> DataError:
     with open_bytes(path) as file:
         for number, line in enumerate(file, 1):
             if number == 1 and line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-                return DataError(f"{path}: the file is not UTF-8 but UTF-16: convert it with {_iconv('UTF-16', path)}")
+                return DataError(
+                    f"{path}: the file is not UTF-8 but UTF-16: convert it with {iconv_command('UTF-16', path)}"
+                )
             try:
                 line.decode()
             except UnicodeDecodeError as error:
                 return DataError(
                     f"{path}:{number}: byte 0x{line[error.start]:02x} at column {error.start + 1} is not UTF-8: "
-                    f"convert the file, for example with {_iconv('LATIN1', path)} if it is Latin-1"
+                    f"convert the file, for example with {iconv_command('LATIN1', path)} if it is Latin-1"
                 )
     return DataError(f"{path}: not UTF-8")
 

@@ -98,7 +98,7 @@ class _StrangeRow:
 
     def example(self) -> Example:
         in_source = set(self.characters) & set(self.block.source.texts[self.row])
-        return self.block.example(self.row, self.characters[:50], 0 if in_source else 1)
+        return self.block.example(self.row, self.characters[:50], 0 if in_source else 1, self.characters)
 
 
 def _strange_rows(blocks: Sequence[Block], known: set[str]) -> Iterator[_StrangeRow]:

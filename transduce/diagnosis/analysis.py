@@ -141,9 +141,9 @@ class Block:
         """Those of the rows, each given once, that have text on both sides."""
         return np.setdiff1d(rows, self.blank, assume_unique=True) if len(rows) and len(self.blank) else rows
 
-    def example(self, row: int, detail: str = "", side: int = 0) -> Example:
-        """The pair in this row of the block, for people to look at in the file of this side."""
-        source, target = (shown(side.lines[row]) for side in self.sides)
+    def example(self, row: int, detail: str = "", side: int = 0, characters: str = "") -> Example:
+        """The pair in this row of the block, for people to look at in the file of this side; long texts are cut around `characters`."""
+        source, target = (shown(side.lines[row], characters) for side in self.sides)
         return Example(self.place.file_of(side), self.place.lines[row], source, target, detail)
 
 
@@ -192,7 +192,17 @@ def decoded(text: bytes) -> str:
     return text.decode(errors="replace")
 
 
-def shown(line: bytes) -> str:
-    """A text as examples show it."""
-    text = decoded(line)
-    return text if len(text) <= LONGEST_EXAMPLE else text[: LONGEST_EXAMPLE - 1] + "…"
+def shown(line: bytes, characters: str = "") -> str:
+    """A text as examples show it; of a long one, the part that has one of these characters."""
+    return cut_around(decoded(line), characters, LONGEST_EXAMPLE)
+
+
+def cut_around(text: str, characters: str, width: int) -> str:
+    """At most so many characters of a text, from its beginning or, if that has none of these characters, around the first of them."""
+    if len(text) <= width:
+        return text
+    at = next((place for place, one in enumerate(text) if one in characters), 0)
+    if at < width - 1:
+        return f"{text[: width - 1]}…"
+    end = min(len(text), at + width // 2)
+    return f"…{text[end - width + 2 : end]}{'…' * (end < len(text))}"

@@ -3,6 +3,7 @@
 import unicodedata
 from collections.abc import Iterator
 
+from transduce.diagnosis.analysis import cut_around
 from transduce.diagnosis.findings import Example, Finding, Report, Severity
 
 _HEADINGS: dict[Severity, str] = {"serious": "Serious", "notable": "Worth a look", "note": "Notes"}
@@ -45,24 +46,26 @@ def _finding(finding: Finding) -> Iterator[str]:
     yield f"    {finding.explanation}"
     yield f"    {finding.advice}"
     for example in finding.examples[: _SHOWN[finding.severity]]:
-        yield f"      {_example(example)}"
+        characters = example.detail if finding.rule == "unknown_characters" else ""
+        yield f"      {_example(example, characters)}"
 
 
 def _percent(share: float) -> str:
     return f"{100 * share:.3g} %" if share >= 1e-5 else "under 0.001 %"
 
 
-def _example(example: Example) -> str:
+def _example(example: Example, characters: str = "") -> str:
+    """An example in one line; long texts are cut around the characters that it is about."""
     where = f"{example.file}:{example.line}" if example.line else example.file
-    texts = " ||| ".join(_cut(text) for text in (example.source, example.target))
+    texts = " ||| ".join(_cut(text, characters) for text in (example.source, example.target))
     detail = f" [{_cut(example.detail)}]" if example.detail.strip() else ""
     return f"{where}: {texts}{detail}" if example.source or example.target else f"{where}{detail}"
 
 
-def _cut(text: str) -> str:
+def _cut(text: str, characters: str = "") -> str:
     """A text as one short line: characters that would disturb the terminal are escaped."""
     plain = "".join(one if _is_harmless(one) else one.encode("unicode_escape").decode() for one in text.strip())
-    return plain if len(plain) <= _WIDTH else plain[: _WIDTH - 1] + "…"
+    return cut_around(plain, characters, _WIDTH)
 
 
 def _is_harmless(character: str) -> bool:

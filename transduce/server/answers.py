@@ -1,5 +1,6 @@
 """Error responses: one JSON shape for every refusal, with Retry-After where a retry helps. Never repeats a user's text."""
 
+import difflib
 import sys
 import traceback
 from collections.abc import Sequence
@@ -66,8 +67,8 @@ def handle_errors(app: FastAPI) -> None:
         return refused(Refusal(str(error)))
 
     @app.exception_handler(RequestValidationError)
-    async def refuse_body(_: HttpRequest, error: RequestValidationError) -> Response:
-        return refused(Refusal(explain(error.errors())))
+    async def refuse_body(http: HttpRequest, error: RequestValidationError) -> Response:
+        return refused(Refusal(explain(error.errors(), _fields(http))))
 
     @app.exception_handler(ClientDisconnected)
     async def forget(_: HttpRequest, error: ClientDisconnected) -> Response:
@@ -99,7 +100,20 @@ TEXTS = {
 }  # fields that take a text or a list; others take any number of texts
 
 
-def explain(errors: Sequence[Any]) -> str:
+def _fields(http: HttpRequest) -> list[str]:
+    """The names of the fields that the body of a route has; none if it has no body."""
+    dependant = getattr(http.scope.get("route"), "dependant", None)
+    bodies = [one.field_info.annotation for one in dependant.body_params] if dependant else []
+    return [name for body in bodies for name in getattr(body, "model_fields", {})]
+
+
+def _unknown_field(where: str, known: Sequence[str]) -> str:
+    close = difflib.get_close_matches(where, known, n=1, cutoff=0.5)
+    advice = f"; did you mean {close[0]}?" if close else f"; known fields: {', '.join(known)}" if known else ""
+    return f"unknown field {where}{advice}"
+
+
+def explain(errors: Sequence[Any], known: Sequence[str] = ()) -> str:
     """The first error in a body: the field and what was expected there, without the value that was sent."""
     first = next(
         (one for one in errors if one["type"] == "extra_forbidden"), errors[0]
@@ -110,6 +124,8 @@ def explain(errors: Sequence[Any]) -> str:
     where = ".".join(parts)
     if not where and first["type"] in ("missing", "model_type", "model_attributes_type"):
         return NO_OBJECT
+    if first["type"] == "extra_forbidden":
+        return _unknown_field(where, known)
     if first["type"] == "none_required":
         return f"{where} is not supported: leave it out"
     if any(part in ("str", "constrained-str") or part.startswith("list[") for part in parts[1:]):

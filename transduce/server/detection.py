@@ -50,6 +50,7 @@ class Detector:
         """Start the process unless it is running; the future is done when lingua has loaded its models."""
         with self._lock:
             if self._starting is None or (self._process and not self._process.is_alive):
+                print("transduce: loading the language detector", file=sys.stderr, flush=True)
                 self._process = LinguaProcess()
                 self._starting = in_thread(self._process.ready)
             return self._starting

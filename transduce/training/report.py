@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
+from transduce.audio.recording import Recording
 from transduce.checkpoint import RunFolder, disk_errors
 from transduce.config.columns import features_as_written
 from transduce.data.feature_progress import ShowFeatures, unwatched
@@ -130,7 +131,9 @@ class Terminal:
 
 
 def _as_written(validation: ValidationResult) -> list[SampleOutput]:
-    """The samples with sources as they are in the user's data."""
+    """The samples with sources as they are in the user's data; a recording is shown by the name of its file."""
+    if validation.of_recordings:
+        return [replace(one, source=Path(Recording.parse(one.source).path).name) for one in validation.samples]
     if not validation.with_features:
         return validation.samples
     return [replace(one, source=features_as_written(one.source)) for one in validation.samples]

@@ -97,6 +97,8 @@ def _say_finished(folder: RunFolder, result: Result, reporter: Reporter, command
         search, following = "", f'generate {result.run} --prompt "..."'
     elif config.data.task == "speech":
         following = f"transcribe {result.run} recording.wav"
+    else:
+        following += f"\n   or: transduce evaluate {result.run} SOURCE REFERENCE"
     reporter.say(
         f"finished {result.steps:,} step{'s' * (result.steps != 1)} in {duration(result.seconds)} of training (this command took {duration(command_seconds)}): {result.metric} {result.score:.{4 if text else 2}f} on "
         f"{lines_scored(result.lines, result.all_lines)}{search} (weights: {result.weights}; {result.signature})\n"

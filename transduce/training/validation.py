@@ -46,6 +46,7 @@ class ValidationResult:
     lines: int = 0  # translated lines, with greedy search
     all_lines: int = 0  # of the validation data
     counts: Mapping[str, list[int]] = field(default_factory=dict)  # by what the model counts, such as tokens of experts
+    of_recordings: bool = False  # whether the sources of samples name recordings
     with_features: bool = False  # whether the sources of samples end in features, as in `gehen ;V;PST`
     by_loss: bool = False  # whether the loss, not the main score, decides which weights are better
 
@@ -159,6 +160,7 @@ def validate(
         outputs_at_limit=at_limit,
         lines=len(outputs),
         all_lines=texts.all_lines,
+        of_recordings=translator.reads_speech,
         with_features=translator.reads_features,
         counts=counts,
     )

@@ -1,4 +1,4 @@
-"""Signs that the files of a test set were given in the wrong order. Knows texts and their scores.
+"""Signs that the files of a test set were given in the wrong order, or do not belong together. Knows texts and their scores.
 
 Outputs are in the language of the references. If they look like the sources instead, the model has read the wrong side. A low score
 must agree, because the two sides of a test set can be in one language, as in corrections of grammar.
@@ -11,6 +11,8 @@ from transduce.data.trigrams import profile, resembles
 LOW = {"BLEU": 5.0, "chrF2": 25.0}  # scores below these are unusual for a trained model
 FEWEST_LINES = 10
 MOST = 0.8  # share of the lines
+UNRELATED_BLEU = 2.0  # below this, outputs and references share hardly more than chance
+TRAINED_BLEU = 10.0  # of the validation data, above which a score below `UNRELATED_BLEU` is a surprise
 
 
 def order_warning(
@@ -31,6 +33,17 @@ def order_warning(
     return (
         f"warning: the outputs look more like the sources than like the references ({low}): did you give the source file "
         "first and the reference file second?"
+    )
+
+
+def unrelated_warning(lines: int, scores: Mapping[str, float], metric: str, validation: float) -> str:
+    """One line about references that are probably of other sources; `validation` is the score of the run's validation data."""
+    test = scores.get("BLEU", UNRELATED_BLEU)
+    if lines < FEWEST_LINES or metric != "BLEU" or test >= UNRELATED_BLEU or validation <= TRAINED_BLEU:
+        return ""
+    return (
+        f"warning: BLEU {test:.2f} is far below that of the run's validation data ({validation:.2f}): are these references of "
+        "these sources?"
     )
 
 

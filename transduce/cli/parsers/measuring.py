@@ -45,7 +45,7 @@ def evaluate(parser: Parser) -> None:
     )
     add("--output", metavar="FILE", help="write the translations to this file")
     add("--json", action="store_true", help=JSON_RESULT)
-    add("--quiet", action="store_true", help="do not show the progress, nor which engine is used")
+    add("--quiet", action="store_true", help="print the scores and warnings only: no progress, engine or speed")
 
 
 def score(parser: Parser) -> None:

@@ -33,7 +33,13 @@ def translate(parser: Parser) -> None:
         default="",
         help="columns of a TSV input, by number (default: the whole line; for a model trained with features: word, tab, features)",
     )
-    add("--n-best", type=int, default=1, metavar="N", help="print N outputs for each line as `line ||| text ||| score`")
+    add(
+        "--n-best",
+        type=int,
+        default=1,
+        metavar="N",
+        help="print up to N outputs for each line as `line ||| text ||| score`",
+    )
     add_sampling(parser)
     add("--split", action="store_true", help="split each line into sentences, and keep the text between them")
     add("--prefix", metavar="FILE", help="file with one prefix per input line; the output must start with it")
