@@ -202,7 +202,7 @@ def score(options: Options) -> int:
     for line, scored in enumerate(all_scored, 1):
         notices.cut += scored.cut > 0
         if scored.cut and _are_lines(options):
-            notices.at("cut", line)
+            notices.lines["cut"].add(line)
         if options.json:
             print_json({"log_probability": scored.log_probability, **asdict(scored)})
         else:

@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 
 from transduce.cli.lines import Lines
 from transduce.data import iconv_command
@@ -13,6 +14,23 @@ MOST_FEATURES = 40  # known features that are listed
 MOST_UNSEEN = 5  # unknown features that are named
 MOST_NAMED = 5  # lines and unknown characters that are named
 MOST_LOOKED_AT = 100  # lines whose unknown characters are looked up, which takes time
+
+
+@dataclass
+class FirstLines:
+    """The numbers of the first lines that a warning is about, from 1, and how many there are: an input may have no end."""
+
+    first: list[int] = field(default_factory=list)
+    count: int = 0
+    last: int = 0
+
+    def add(self, line: int) -> None:
+        """Count a line; several outputs or sentences may be of one line, and 0 is a line that is not known."""
+        if line in (0, self.last):
+            return
+        self.count, self.last = self.count + 1, line
+        if len(self.first) < MOST_NAMED:
+            self.first.append(line)
 
 
 class Notices:
@@ -27,7 +45,7 @@ class Notices:
         self.cut = self.outputs_at_limit = self.unknown = self.newlines = self.empty = self.lost = 0
         self.undecodable = self.undecodable_prefixes = self.undecodable_terms = 0
         self.first_undecodable: dict[str, Lines] = {}  # by the name of the count
-        self.lines: defaultdict[str, list[int]] = defaultdict(list)  # by the name of the count, counted from 1
+        self.lines: defaultdict[str, FirstLines] = defaultdict(FirstLines)  # by the name of the count
         self.unknown_symbols: dict[str, None] = {}  # the first of them, in their order
 
     def add(self, translation: Translation, line: int = 0) -> None:
@@ -43,16 +61,11 @@ class Notices:
         self.featureless += self.expects_features and has_text and " ;" not in translation.source
         if translation.unknown > len(translation.unseen_features):
             self._name_unknown(translation)
-            self.at("unknown", line)
+            self.lines["unknown"].add(line)
         if translation.cut:
-            self.at("cut", line)
+            self.lines["cut"].add(line)
         if translation.outputs_at_limit:
-            self.at("outputs_at_limit", line)
-
-    def at(self, name: str, line: int) -> None:
-        """Remember the line of a count; several outputs or sentences may be of one line."""
-        if line and line not in self.lines[name][-1:]:
-            self.lines[name].append(line)
+            self.lines["outputs_at_limit"].add(line)
 
     def add_undecodable(self, name: str, lines: Lines | None) -> None:
         """Count the lines of a file that are not valid UTF-8."""
@@ -63,7 +76,7 @@ class Notices:
     def _name_unknown(self, translation: Translation) -> None:
         if self.translator is None or len(self.unknown_symbols) > MOST_NAMED:
             return
-        if len(self.lines["unknown"]) >= MOST_LOOKED_AT:
+        if self.lines["unknown"].count >= MOST_LOOKED_AT:
             return
         source, vocabulary = translation.source, self.translator.vocabularies.source
         reads_features = self.translator.reads_features
@@ -132,18 +145,18 @@ class Notices:
 
     def _lines_of(self, name: str) -> str:
         """The first lines of a count, in parentheses; empty if they are not known."""
-        if not (lines := self.lines[name]):
+        if not (lines := self.lines[name]).count:
             return ""
-        more = len(lines) - MOST_NAMED
-        named = ", ".join(f"{line:,}" for line in lines[:MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
-        return f" (line{'s' * (len(lines) > 1)} {named})"
+        more = lines.count - len(lines.first)
+        named = ", ".join(f"{line:,}" for line in lines.first) + (f" and {more:,} more" if more else "")
+        return f" (line{'s' * (lines.count > 1)} {named})"
 
     def _named_unknown(self) -> str:
         named = [repr(one)[1:-1] if not one.isprintable() else one for one in self.unknown_symbols]
         more = ", \u2026" * (len(named) > MOST_NAMED)
         symbols = f": {' '.join(named[:MOST_NAMED])}{more}" if named else ""
         lines = self.lines["unknown"]
-        return f"{symbols} (first in line {lines[0]:,})" if lines else symbols
+        return f"{symbols} (first in line {lines.first[0]:,})" if lines.count else symbols
 
     def _about_undecodable(self, name: str) -> str:
         if name not in self.first_undecodable:
