@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -404,3 +405,17 @@ def test_a_run_with_names_of_languages_is_resumed(reversal: dict[str, str], fini
     write_config(run, dataclasses.replace(config, data=data))
     assert run_training(run.path, reversal, "train.steps=30").steps == 30
     assert transduce.load(run.path).config.data.languages == ("german", "english")
+
+
+def test_a_run_that_began_with_a_tab_inside_a_text_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its lines had more columns than the first one, which a new run refuses."""
+    lines = [f"{number} a\t{number} b" for number in range(40)]
+    (tmp_path / "pairs.tsv").write_text("\n".join([*lines, "Ich\thabe\tTabs.\tI have tabs."]) + "\n")
+    train = partial(transduce.train, tmp_path / "run", train=tmp_path / "pairs.tsv", quiet=True)
+    settings = {"model.d_model": 16, "model.num_heads": 2, "data.source_units": "char", "data.target_units": "char"}
+    with pytest.raises(DataError, match="4 columns where the first line has 2"):
+        train(steps=2, settings=settings)
+    with monkeypatch.context() as before:
+        before.setattr("transduce.data.corpus.TableParser.read_first", lambda parser, first: False)
+        train(steps=2, settings=settings)
+    assert train(steps=4).steps == 4

@@ -82,6 +82,7 @@ class Corpus:
     languages: tuple[str, ...] = ()  # keys of {"translation": {...}}; without them, the first two in order
     columns: Columns | None = None  # of TSV and JSONL; None: the first two, or the keys source and target
     skip_blank_lines: bool = False  # of TSV and JSONL; otherwise a blank line is an error
+    extra_columns: bool = False  # whether lines of TSV may have more columns than the first
     hold_out: int = 0  # about one source in this many belongs to the held-out part; 0: there is none
     speakers: tuple[str, ...] = ()  # recordings of these speakers are the held-out part instead
     part: Literal["kept", "held out"] = "kept"
@@ -403,7 +404,7 @@ class TableParser:
             self._read_header(first)
         numbered = self.corpus.columns and not self.corpus.columns.named
         # Where the first line has columns that are not used, their number may vary.
-        if not numbered and first.count("\t") + 1 == self.columns.needed:
+        if not numbered and not self.corpus.extra_columns and first.count("\t") + 1 == self.columns.needed:
             self.most_columns = self.columns.needed
         return has_header
 

@@ -55,6 +55,7 @@ class Scans:
 
 
 def open_corpora(data: DataConfig, scratch: Path, infers: bool = False) -> Corpora:
+    """The corpora of these settings; `infers`: of a new run, whose columns are inferred from the files and checked."""
     if not data.train:
         raise SettingError("no training data: give --train SOURCE TARGET, --train FILE.tsv, or --text FILE")
     train, valid = groups_from_setting(data.train), groups_from_setting(data.valid)
@@ -63,7 +64,9 @@ def open_corpora(data: DataConfig, scratch: Path, infers: bool = False) -> Corpo
         corpus: Corpus = TextCorpus(plain[: len(train)])
     else:
         corpus = replace(Corpus.of(plain[: len(train)], data), tags=data.tags, placeholders=data.placeholders)
-    if infers and not data.layout and data.task != "text":
+    if not infers:  # runs that began when additional columns were read over can be resumed
+        corpus = replace(corpus, extra_columns=True)
+    elif not data.layout and data.task != "text":
         corpus = replace(corpus, columns=infer_columns(plain, data.languages))
     if valid:
         return Corpora(corpus, replace(corpus, groups=plain[len(train) :], tags=data.tags_of_valid))
