@@ -35,8 +35,10 @@ from transduce.cli import main
 from transduce.config import TrainConfig
 from transduce.errors import DataError, RunError, TrainingError
 from transduce.training.checkpoint_manager import CheckpointManager
+from transduce.training.clock import duration
 from transduce.training.loop import Trainer
 from transduce.training.progress import Progress, last_step
+from transduce.training.run import described_times
 from transduce.translator import read_config, write_config
 
 
@@ -53,11 +55,15 @@ def test_a_finished_run_is_left_as_it_is(finished: Path, reversal: dict[str, str
     assert before == {p: p.read_bytes() for p in finished.glob("*.safetensors")} | {0: log_of(finished)}
 
 
-def test_the_time_of_training_and_of_the_command_are_both_named(
+def test_the_times_of_training_and_of_the_command_are_both_named(
     finished: Path, reversal: dict[str, str], capfd: pytest.CaptureFixture[str]
 ) -> None:
+    assert described_times(42, 78) == "42 s of training (this command took 78 s)"
+    assert described_times(1.234, 1.234) == f"{duration(1.234)} of training"
     assert main(command(finished, reversal)[3:]) == 0
-    assert re.search(r"\nfinished 24 steps in \S+ s of training \(this command took \S+ s\): ", capfd.readouterr().err)
+    assert re.search(
+        r"\nfinished 24 steps in \S+ s of training( \(this command took \S+ s\))?: ", capfd.readouterr().err
+    )
 
 
 @pytest.mark.numerics

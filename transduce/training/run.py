@@ -100,7 +100,7 @@ def _say_finished(folder: RunFolder, result: Result, reporter: Reporter, command
     else:
         following += f"\n   or: transduce evaluate {result.run} SOURCE REFERENCE"
     reporter.say(
-        f"finished {result.steps:,} step{'s' * (result.steps != 1)} in {duration(result.seconds)} of training (this command took {duration(command_seconds)}): {result.metric} {result.score:.{4 if text else 2}f} on "
+        f"finished {result.steps:,} step{'s' * (result.steps != 1)} in {described_times(result.seconds, command_seconds)}: {result.metric} {result.score:.{4 if text else 2}f} on "
         f"{lines_scored(result.lines, result.all_lines)}{search} (weights: {result.weights}; {result.signature})\n"
         f"next: transduce {following}"
     )
@@ -108,6 +108,12 @@ def _say_finished(folder: RunFolder, result: Result, reporter: Reporter, command
         reporter.say(
             f"you may delete {folder.checkpoints} ({size / 1e6:,.1f} MB): it is only needed to train this run further"
         )
+
+
+def described_times(training: float, command: float) -> str:
+    """The seconds of training, and those of the whole command where they differ."""
+    of_training, of_command = duration(training), duration(command)
+    return f"{of_training} of training" + (f" (this command took {of_command})" if of_command != of_training else "")
 
 
 def make_trainer(
