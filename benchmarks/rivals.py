@@ -5,10 +5,10 @@
     python benchmarks/rivals.py --significance                     paired tests, from the outputs of all sessions
     python benchmarks/rivals.py --report                           writes docs/rivals.md and its plots
 
-Multi30k (published tokenisation): three learning rates for each system, trained side by side for 30 s on the one GPU; with the best on the
-validation data one seed of 40 s, alone, and two more seeds of as many steps, which `--side-by-side N` trains together. These 40 s are those of the whole training command,
-after a warm-up that prepares data and compiles kernels. Europarl De-En: one seed, the rate carried over (divided by sqrt(2): the model is twice as wide), and as many steps as a system makes in two minutes; its speed is
-measured alone, and the training may share the GPU. Equal FLOPs: two shorter Transformer runs with the FLOPs of the cheapest rival and of the one in the middle. Reversal of
+Multi30k (published tokenisation): three learning rates for each system, each for as many steps as it makes in 20 s; with the best on the
+validation data one seed of 40 s, alone, and two more seeds of as many steps. `--side-by-side N` trains N cells at once, where budgets are steps. These 40 s are those of the whole training command,
+after a warm-up that prepares data and compiles kernels. Europarl De-En: one seed, the rate carried over (divided by sqrt(2): the model is twice as wide; the highest of the
+three is not carried over), and as many steps as a system makes in two minutes; its speed is measured alone, and the training may share the GPU. Equal FLOPs: two shorter Transformer runs with the FLOPs of the cheapest rival and of the one in the middle. Reversal of
 random sequences: the same number of steps for all, one seed.
 """
 
@@ -52,8 +52,8 @@ def run(session: Session, tasks: list[str]) -> bool:
     """Whatever is missing; False if time ended first. Rates are tried on Multi30k, whatever the tasks."""
     systems = available_systems()[::-1]  # the Transformer first
     return (
-        all(session.run_together(tuning(system)) for system in systems)
-        and all(session.run(speeds(task, systems), time_alone) for task in tasks)
+        all(session.run(speeds(task, systems), time_alone) for task in dict.fromkeys(("multi30k", *tasks)))
+        and session.run_side_by_side(tuning(systems, session.results))
         and all(session.run(timed_seed(task, systems, session.results)) for task in tasks)
         and session.run_side_by_side(cell for task in tasks for cell in stepped(task, systems, session.results))
         and session.run_side_by_side(equal_flops(session.results) if "multi30k" in tasks else ())

@@ -83,20 +83,6 @@ class Session:
                 self._keep(cell, done)
         return True
 
-    def run_together(self, cells: Iterable[Cell]) -> bool:
-        """Run the missing ones of these cells, of one system, at the same time, in processes that share the machine."""
-        missing = [cell for cell in cells if self._is_missing(cell)]
-        if not missing:
-            return True
-        if not self._has_time_for(missing[0]):
-            return False
-        self._warm_up(missing[0])
-        with PROCESSES(len(missing)) as pool, alone():
-            trained = pool.map(train_alone, map(self._prepared, missing), map(self._task, missing))
-            for cell, done in zip(missing, trained, strict=True):
-                self._keep(cell, done)
-        return True
-
     def run_side_by_side(self, cells: Iterable[Cell]) -> bool:
         """Run the missing ones of these cells, `at_once` at a time; False if one failed, or is not finished because time was up.
 
@@ -214,7 +200,8 @@ def time_alone(cell: Cell, task: Task) -> Finished:
     every = max(1, cell.steps // 10)
     often = replace(cell, settings=(*cell.settings, f"train.log_every={every}", "train.validate_every=1000000"))
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        return Finished(train_cell(often, task, Path(folder) / "run", AloneFrom(every, stack)), [])
+        figures = train_cell(often, task, Path(folder) / "run", AloneFrom(every, stack))
+    return Finished(figures | {"settings": list(cell.settings)}, [])
 
 
 class AloneFrom(SilentReporter):

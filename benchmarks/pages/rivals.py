@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import compress
 from statistics import mean
 
-from cells.rivals import BUDGETS, SPEED, TRIES, best_factor, steps_per_s
+from cells.rivals import BUDGETS, SPEED, best_rate, rates_of, steps_per_s, tries_of
 from facts import RESULTS
 
 from transduce.config import settings_layer
@@ -114,23 +114,16 @@ def systems_table(task: str, results: Results, tested: dict[str, Figures]) -> st
     for system in SYSTEMS:
         cells = results.find(task=task, system=system.name, purpose="test")
         if cells:
-            timed = results.find(task=task, system=system.name, purpose=SPEED)
-            rows.append(system_row(system, cells, timed, results, tested.get(system.name)))
+            rows.append(system_row(task, system, cells, results, tested.get(system.name)))
     known = [any(column) for column in zip(*rows, strict=True)]  # a task may have no speeds, and no paired test
     return table(compress(header, known), [compress(row, known) for row in rows])
 
 
 def system_row(
-    system: System, cells: list[Figures], timed: list[Figures], results: Results, tested: Figures | None
+    task: str, system: System, cells: list[Figures], results: Results, tested: Figures | None
 ) -> tuple[str, ...]:
-    tuned = [
-        one["training_s"]
-        for factor in TRIES
-        for one in results.find(task="multi30k", system=system.name, purpose=f"rate x {factor:g}")
-    ]
     against = f"{tested['difference']:+.2f}, p = {tested['p']:.3f}: {tested['verdict']}" if tested else ""
-
-    alone = [one for one in cells if one["budget_s"]] or timed  # the others shared the GPU
+    alone = [one for one in cells if one["budget_s"]] or results.find(task=task, system=system.name, purpose=SPEED)
 
     def middle(name: str) -> float:
         return mean(one[name] for one in cells)
@@ -138,11 +131,6 @@ def system_row(
     def speed(name: str) -> str:
         return f"{mean(one[name] for one in alone):,.0f}" if alone and name in alone[0] else ""
 
-    seconds = [
-        one["steps"] / steps_per_s(timed[0]) if timed else one["training_s"] for one in (cells if timed else alone)
-    ]
-    factor = best_factor(system.name, results)
-    edge = " (at the edge)" if factor in (TRIES[0], TRIES[-1]) else ""
     return (
         system.name,
         system.about,
@@ -150,12 +138,32 @@ def system_row(
         mean_and_spread([one["score"] for one in cells]),
         against,
         f"{middle('flops'):.1e}",
-        f"{mean(seconds):.0f}" if seconds else "",
-        f"{sum(tuned):.0f}",
+        seconds_of(task, system.name, cells, results),
+        tuning_seconds(system.name, results),
         speed("train_tokens_per_s"),
         speed("greedy_sentences_per_s"),
-        f"{rate_in(cells[0])}{edge}",
+        f"{rate_in(cells[0])}{' (at the edge)' if is_at_the_edge(system.name, results) else ''}",
     )
+
+
+def seconds_of(task: str, system: str, cells: list[Figures], results: Results) -> str:
+    """How long a training takes alone on the GPU."""
+    alone = [one["training_s"] for one in cells if one["budget_s"]]
+    a_second = steps_per_s(task, system, results)
+    found = alone or [one["steps"] / a_second for one in cells if a_second]
+    return f"{mean(found):.0f}" if found else ""
+
+
+def tuning_seconds(system: str, results: Results) -> str:
+    """How long the tries would have taken alone on the GPU."""
+    a_second = steps_per_s("multi30k", system, results)
+    return f"{sum(one['steps'] for one in tries_of(system, results).values()) / a_second:.0f}" if a_second else ""
+
+
+def is_at_the_edge(system: str, results: Results) -> bool:
+    """Whether another rate than those tried might be better."""
+    best = best_rate(system, results)
+    return best in (rates_of(system)[0], rates_of(system)[-1])
 
 
 def rate_in(cell: Figures) -> str:
