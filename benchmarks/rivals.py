@@ -5,10 +5,10 @@
     python benchmarks/rivals.py --significance                     paired tests, from the outputs of all sessions
     python benchmarks/rivals.py --report                           writes docs/rivals.md and its plots
 
-Multi30k (published tokenisation): three learning rates for each system, each for as many steps as it makes in 20 s; with the best on the
-validation data one seed of 40 s, alone, and two more seeds of as many steps. `--side-by-side N` trains N cells at once, where budgets are steps. These 40 s are those of the whole training command,
-after a warm-up that prepares data and compiles kernels. Europarl De-En: one seed, the rate carried over (divided by sqrt(2): the model is twice as wide; the highest of the
-three is not carried over), and as many steps as a system makes in two minutes; its speed is measured alone, and the training may share the GPU. Equal FLOPs: two shorter Transformer runs with the FLOPs of the cheapest rival and of the one in the middle. Reversal of
+Multi30k (published tokenisation): each system trains for 40 s, alone on the GPU, from the start of the training command to its end, after a warm-up that
+prepares data and compiles kernels. The cells of the table make as many steps. With half of them, three learning rates are tried; with the best on the
+validation data there are three seeds. Europarl De-En: one seed, the rate carried over (divided by sqrt(2): the model is twice as wide; the highest of the three is
+not carried over), and as many steps as a system makes in two minutes by its speed alone. `--side-by-side N` trains N cells at once. Equal FLOPs: two shorter Transformer runs with the FLOPs of the cheapest rival and of the one in the middle. Reversal of
 random sequences: the same number of steps for all, one seed.
 """
 
@@ -17,7 +17,7 @@ import re
 import tempfile
 from pathlib import Path
 
-from cells.rivals import BUDGETS, equal_flops, speeds, stepped, timed_seed, tuning
+from cells.rivals import BUDGETS, equal_flops, first_timed, speeds, tests, tuning
 from cells.session import Session, begin, options, outputs_of, read_results, time_alone
 from cells.tasks import TASKS, without_bpe
 from facts import write_result
@@ -50,13 +50,13 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(session: Session, tasks: list[str]) -> bool:
     """Whatever is missing; False if time ended first. Rates are tried on Multi30k, whatever the tasks."""
-    systems = available_systems()[::-1]  # the Transformer first
+    systems, results = available_systems()[::-1], session.results  # the Transformer first
     return (
-        all(session.run(speeds(task, systems), time_alone) for task in dict.fromkeys(("multi30k", *tasks)))
-        and session.run_side_by_side(tuning(systems, session.results))
-        and all(session.run(timed_seed(task, systems, session.results)) for task in tasks)
-        and session.run_side_by_side(cell for task in tasks for cell in stepped(task, systems, session.results))
-        and session.run_side_by_side(equal_flops(session.results) if "multi30k" in tasks else ())
+        session.run(first_timed(systems))
+        and (tasks == ["europarl"] or session.run_side_by_side(tuning(systems, results)))
+        and ("europarl" not in tasks or session.run(speeds(systems), time_alone))
+        and session.run_side_by_side(cell for task in tasks for cell in tests(task, systems, results))
+        and session.run_side_by_side(equal_flops(results) if "multi30k" in tasks else ())
     )
 
 

@@ -15,20 +15,17 @@ TWICE_AS_HIGH = ("seq2seq", "rnn", "gnmt")  # whose rates are twice these: recur
 CARRIED = {"europarl": 2**-0.5}
 SHAPES = {"multi30k": (256, 3), "europarl": (512, 6), "reversal": (128, 2)}  # width and layers of the Transformer
 TUNING_S, SEEDS = 20.0, (1, 2, 3)
-SPEED_STEPS = {"multi30k": 300, "europarl": 60}  # to measure the speed of a system alone on the GPU
+SPEED_STEPS = 60  # to measure the speed of a larger system alone on the GPU
 SPEED = "speed"  # the purpose of cells that are only timed
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What every system gets: time or steps, and seeds."""
+    """What every system gets: time, which becomes the steps that it makes alone on the GPU in that time, or steps; and seeds."""
 
     seconds: float = 0.0
     steps: int = 0
     seeds: tuple[int, ...] = (1,)
-    alone: bool = (
-        True  # False: the seconds become steps, by a speed that was measured before, and cells may share the GPU
-    )
 
     def __str__(self) -> str:
         return f"{self.steps:,} steps" if self.steps else f"{self.seconds:g} s"
@@ -36,59 +33,55 @@ class Budget:
 
 BUDGETS = {
     "multi30k": Budget(seconds=40.0, seeds=SEEDS),
-    "europarl": Budget(seconds=120.0, alone=False),
+    "europarl": Budget(seconds=120.0),
     "reversal": Budget(steps=2_500),
 }
 
 
-def speeds(task: str, systems: list[System]) -> Iterator[Cell]:
-    """A few steps of each system, where seconds become steps."""
-    for system in systems if task in SPEED_STEPS else ():
-        yield make_cell(system, task, SPEED, rates_of(system.name)[0], steps=SPEED_STEPS[task], tested=False)
+def first_timed(systems: list[System]) -> Iterator[Cell]:
+    """Each system with the middle rate for the time of Multi30k: so many steps it makes alone on the GPU."""
+    for system in systems:
+        seconds = BUDGETS["multi30k"].seconds
+        yield make_cell(system, "multi30k", SPEED, rates_of(system.name)[1], seconds=seconds, tested=False)
+
+
+def speeds(systems: list[System]) -> Iterator[Cell]:
+    """A few steps of each system on Europarl, for its speed."""
+    for system in systems:
+        yield make_cell(system, "europarl", SPEED, rates_of(system.name)[0], steps=SPEED_STEPS, tested=False)
 
 
 def tuning(systems: list[System], results: Results) -> Iterator[Cell]:
-    """Each system with each rate, for as many steps as it makes in a certain time alone."""
+    """Each system with each rate, for as many steps as it makes in the time of a try."""
     for tried in range(len(RATES)):
         for system in systems:
-            if a_second := steps_per_s("multi30k", system.name, results):
-                rate, steps = rates_of(system.name)[tried], round(TUNING_S * a_second)
+            if of_all := steps_of("multi30k", system.name, results):
+                rate, steps = rates_of(system.name)[tried], round(of_all * TUNING_S / BUDGETS["multi30k"].seconds)
                 yield make_cell(system, "multi30k", purpose_of(rate), rate, steps=steps, tested=False)
 
 
-def timed_seed(task: str, systems: list[System], results: Results) -> Iterator[Cell]:
-    """Each system for the time of the table, with the learning rate that was best on Multi30k's validation data."""
-    budget = BUDGETS[task]
-    for system in systems if budget.alone and budget.seconds else ():
-        if rate := rate_for(task, system.name, results):
-            yield make_cell(system, task, "test", rate, seconds=budget.seconds, seed=budget.seeds[0])
-
-
-def stepped(task: str, systems: list[System], results: Results) -> Iterator[Cell]:
-    """The cells whose budgets are steps, so that they need not be alone on the machine."""
-    budget = BUDGETS[task]
-    for seed in budget.seeds:
+def tests(task: str, systems: list[System], results: Results) -> Iterator[Cell]:
+    """What the table shows, with the learning rate that was best on Multi30k's validation data."""
+    for seed in BUDGETS[task].seeds:
         for system in systems:
             steps, rate = steps_of(task, system.name, results), rate_for(task, system.name, results)
-            if steps and rate and not (budget.alone and budget.seconds and seed == budget.seeds[0]):
+            if steps and rate:
                 yield make_cell(system, task, "test", rate, steps=steps, seed=seed)
 
 
 def steps_of(task: str, system: str, results: Results) -> int:
     """How many steps the budget of a task is for a system; 0 while it is not known."""
-    budget = BUDGETS[task]
-    if budget.steps:
+    budget, timed = BUDGETS[task], results.find(task=task, system=system, purpose=SPEED)
+    if budget.steps or not timed:
         return budget.steps
-    if budget.alone:  # as many as the first seed made in its time
-        timed = results.find(task=task, system=system, purpose="test", seed=budget.seeds[0])
-        return timed[0]["steps"] if timed else 0
-    return round(budget.seconds * steps_per_s(task, system, results))
+    return timed[0]["steps"] if timed[0]["budget_s"] else round(budget.seconds / seconds_of_a_step(timed[0]))
 
 
-def steps_per_s(task: str, system: str, results: Results) -> float:
-    """Alone on the GPU; 0 while it is not known. By the median speed of a run, so that what happens once at its start does not count."""
-    timed = results.find(task=task, system=system, purpose=SPEED)
-    return timed[0]["train_tokens_per_s"] * timed[0]["steps"] / timed[0]["target_tokens"] if timed else 0.0
+def seconds_of_a_step(timed: Figures) -> float:
+    """Alone on the GPU. Of a few steps by their median speed, so that what happens once at the start of a run does not count."""
+    if timed["budget_s"]:
+        return timed["training_s"] / timed["steps"]
+    return timed["target_tokens"] / timed["train_tokens_per_s"] / timed["steps"]
 
 
 def equal_flops(results: Results) -> Iterator[Cell]:
@@ -143,6 +136,6 @@ def best_rate(system: str, results: Results) -> float:
 
 
 def rate_for(task: str, system: str, results: Results) -> float:
-    """The best rate; for larger models not the highest, which only small ones are sure to stand."""
-    best = best_rate(system, results)
-    return min(best, rates_of(system)[-2]) if task in CARRIED else best
+    """The best rate; for larger models not the highest, which only small ones are sure to stand. 0 while it is not known."""
+    best, middle = best_rate(system, results), rates_of(system)[1]
+    return min(best or middle, middle) if task in CARRIED else best

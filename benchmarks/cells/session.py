@@ -167,9 +167,9 @@ def train_alone(cell: Cell, task: Task) -> Finished:
 def train_resumable(cell: Cell, task: Task) -> Finished:
     """The finished cell; a training that is stopped goes on in the next session on this machine."""
     folder = unfinished(cell, task)
-    done = run_cell(cell, task, folder)
+    done = run_cell(cell, task, folder, timing=alone)
     shutil.rmtree(folder, ignore_errors=True)
-    return done
+    return replace(done, figures=done.figures | {"greedy_alone": True})
 
 
 def unfinished(cell: Cell, task: Task) -> Path:

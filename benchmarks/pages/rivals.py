@@ -2,11 +2,11 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import compress
 from statistics import mean
 
-from cells.rivals import BUDGETS, SPEED, best_rate, rates_of, steps_per_s, tries_of
+from cells.rivals import BUDGETS, SPEED, best_rate, rates_of, seconds_of_a_step, tries_of
 from facts import RESULTS
 
 from transduce.config import settings_layer
@@ -17,6 +17,7 @@ from transduce.paper.rivals import BASELINE, PUBLISHED, SYSTEMS, System
 from .parts import DOCS, replace_part, table
 
 COMMAND = "rivals.py --report"
+NAMES = [system.name for system in SYSTEMS]
 TITLES = {"multi30k": "Multi30k En-De", "europarl": "Europarl De-En", "reversal": "Reversing random sequences"}
 BEAMS = {"multi30k": 5, "europarl": 4, "reversal": 1}
 SIGNATURES = {
@@ -123,13 +124,14 @@ def system_row(
     task: str, system: System, cells: list[Figures], results: Results, tested: Figures | None
 ) -> tuple[str, ...]:
     against = f"{tested['difference']:+.2f}, p = {tested['p']:.3f}: {tested['verdict']}" if tested else ""
-    alone = [one for one in cells if one["budget_s"]] or results.find(task=task, system=system.name, purpose=SPEED)
+    timed = results.find(task=task, system=system.name, purpose=SPEED)
+    undisturbed = [one for one in cells if one["budget_s"] or one.get("greedy_alone")]  # others shared the GPU
 
     def middle(name: str) -> float:
         return mean(one[name] for one in cells)
 
-    def speed(name: str) -> str:
-        return f"{mean(one[name] for one in alone):,.0f}" if alone and name in alone[0] else ""
+    def speed(name: str, of: list[Figures]) -> str:
+        return f"{mean(one[name] for one in of):,.0f}" if of else ""
 
     return (
         system.name,
@@ -138,26 +140,22 @@ def system_row(
         mean_and_spread([one["score"] for one in cells]),
         against,
         f"{middle('flops'):.1e}",
-        seconds_of(task, system.name, cells, results),
-        tuning_seconds(system.name, results),
-        speed("train_tokens_per_s"),
-        speed("greedy_sentences_per_s"),
+        rounded(seconds_alone(task, system.name, cells, results) / len(cells)),
+        rounded(seconds_alone("multi30k", system.name, tries_of(system.name, results).values(), results)),
+        speed("train_tokens_per_s", timed),
+        speed("greedy_sentences_per_s", undisturbed),
         f"{rate_in(cells[0])}{' (at the edge)' if is_at_the_edge(system.name, results) else ''}",
     )
 
 
-def seconds_of(task: str, system: str, cells: list[Figures], results: Results) -> str:
-    """How long a training takes alone on the GPU."""
-    alone = [one["training_s"] for one in cells if one["budget_s"]]
-    a_second = steps_per_s(task, system, results)
-    found = alone or [one["steps"] / a_second for one in cells if a_second]
-    return f"{mean(found):.0f}" if found else ""
+def seconds_alone(task: str, system: str, cells: Iterable[Figures], results: Results) -> float:
+    """How long these trainings together take alone on the GPU; 0 while that is not known."""
+    timed = results.find(task=task, system=system, purpose=SPEED)
+    return sum(one["steps"] for one in cells) * seconds_of_a_step(timed[0]) if timed else 0.0
 
 
-def tuning_seconds(system: str, results: Results) -> str:
-    """How long the tries would have taken alone on the GPU."""
-    a_second = steps_per_s("multi30k", system, results)
-    return f"{sum(one['steps'] for one in tries_of(system, results).values()) / a_second:.0f}" if a_second else ""
+def rounded(seconds: float) -> str:
+    return f"{seconds:.0f}" if seconds else ""
 
 
 def is_at_the_edge(system: str, results: Results) -> bool:
@@ -173,22 +171,22 @@ def rate_in(cell: Figures) -> str:
 
 def flops_rows(results: Results) -> list[tuple[str, ...]]:
     """What the shorter runs cost and gave; their time is that of as many steps alone on the GPU."""
-    ours = [one for one in results.find(task="multi30k", system=BASELINE, purpose="test") if one["budget_s"]]
-    a_step = mean(one["training_s"] / one["steps"] for one in ours) if ours else 0.0
     rows = []
     for one in results.find(task="multi30k", system=BASELINE):
         word, _, rival = one["purpose"].partition(" of ")
         if word == "FLOPs":
             theirs = [line["score"] for line in results.find(task="multi30k", system=rival, purpose="test")]
-            figures = f"{one['flops']:.1e}", f"{a_step * one['steps']:.0f}", f"{one['score']:.2f}"
+            figures = (
+                f"{one['flops']:.1e}",
+                rounded(seconds_alone("multi30k", BASELINE, [one], results)),
+                f"{one['score']:.2f}",
+            )
             rows.append((f"the FLOPs of {rival}", *figures, mean_and_spread(theirs)))
     return rows
 
 
 def length_table(task: str, results: Results) -> str:
-    by_system = {
-        name: lengths(task, name, results) for name in [s.name for s in SYSTEMS] if lengths(task, name, results)
-    }
+    by_system = {name: lengths(task, name, results) for name in NAMES if lengths(task, name, results)}
     groups = list(next(iter(by_system.values())))
     return table(
         ("system", *(f"{low} to {below - 1}" if below < 1_000 else f"{low} or more" for low, below in groups)),
@@ -218,15 +216,12 @@ def cost_plot(task: str, results: Results) -> Plot:
 
 
 def curves_plot(task: str, results: Results) -> Plot:
-    """Over time where cells were alone on the GPU, and otherwise over steps."""
-    cells = {one["system"]: one for one in results.find(task=task, purpose="test", seed=1)}
-    alone = all(one["budget_s"] for one in cells.values())
-    series = {
-        system.name: [(x if alone else x * one["steps"] / one["training_s"], y) for x, y in one["curve"]]
-        for system in SYSTEMS
-        if (one := cells.get(system.name))
-    }
-    what, unit = ("time", "seconds") if alone else ("steps", "steps")
+    """Over the time that a training takes alone on the GPU, or over steps where that is not measured."""
+    series, timed = {}, BUDGETS[task].seconds > 0
+    for one in sorted(results.find(task=task, purpose="test", seed=1), key=lambda one: NAMES.index(one["system"])):
+        length = seconds_alone(task, one["system"], [one], results) if timed else one["steps"]
+        series[one["system"]] = [(x * length / one["training_s"], y) for x, y in one["curve"]]
+    what, unit = ("time", "seconds") if timed else ("steps", "steps")
     return Plot(f"training loss over {what}", unit, "cross-entropy per token", series)
 
 

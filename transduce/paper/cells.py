@@ -8,6 +8,7 @@ import gc
 import re
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -27,6 +28,7 @@ FEWEST_SENTENCES = 25  # of a group that gets a score
 
 Lines = list[str]
 Scorer = Callable[[Lines, Lines], Score]  # outputs and references
+Timing = Callable[[], AbstractContextManager[None]]  # while a speed is measured
 
 
 def words(text: str) -> int:
@@ -102,12 +104,14 @@ def is_available(settings: Sequence[str]) -> bool:
     return True
 
 
-def run_cell(cell: Cell, task: Task, folder: Path, reporter: Reporter | None = None) -> Finished:
-    """Train a cell within its budget, and score it on the validation and on the test data."""
+def run_cell(
+    cell: Cell, task: Task, folder: Path, reporter: Reporter | None = None, timing: Timing = nullcontext
+) -> Finished:
+    """Train a cell within its budget, and score it on the validation and on the test data; the speed of greedy search is measured in `timing()`."""
     figures = train_cell(cell, task, folder, reporter)
     translator = load(folder, task)
     figures["valid"] = round(_validate(translator, task), 2)
-    tested = _test(translator, task) if cell.tested else Finished({}, [])
+    tested = _test(translator, task, timing) if cell.tested else Finished({}, [])
     del translator
     _free_memory()
     return Finished(figures | tested.figures, tested.outputs)
@@ -192,10 +196,11 @@ def _validate(translator: Translator, task: Task) -> float:
     return task.score(translator.translate(sources, beam=1), references).value
 
 
-def _test(translator: Translator, task: Task) -> Finished:
+def _test(translator: Translator, task: Task, timing: Timing) -> Finished:
     """The score with the beam of the task, and the speed of greedy search."""
     sources, references = task.lines(task.test)
-    greedy = translator.evaluate(sources, references, beam=1, metrics=["chrf"], merge="separate")
+    with timing():
+        greedy = translator.evaluate(sources, references, beam=1, metrics=["chrf"], merge="separate")
     outputs = translator.translate(sources, beam=task.beam) if task.beam > 1 else greedy.outputs
     score = task.score(outputs, references)
     figures = {
