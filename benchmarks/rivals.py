@@ -21,7 +21,7 @@ from cells.rivals import BUDGETS, equal_flops, first_timed, speeds, tests, tunin
 from cells.session import Session, begin, options, outputs_of, read_results, time_alone
 from cells.tasks import TASKS, without_bpe
 from facts import write_result
-from pages.rivals import write_page
+from pages.rivals import significance, write_page
 
 import transduce
 from transduce.paper.cells import read_lines
@@ -64,9 +64,24 @@ def run(session: Session, tasks: list[str]) -> bool:
 
 
 def compare(results: Results, chosen: argparse.Namespace) -> Path:
-    """Each system against the Transformer, with all seeds, by the paired bootstrap of `transduce compare`."""
-    found = {task: compare_on(task, results, chosen) for task in ("multi30k", "europarl")}
+    """Each system against the Transformer, with all seeds, by the paired bootstrap of `transduce compare`.
+
+    Systems whose outputs are not there any more keep their test, unless they were measured again.
+    """
+    before, again = significance(), {line["key"] for line in read_lines_of(chosen.out)}
+    found = {
+        task: {
+            name: one for name, one in before.get(task, {}).items() if f"{task} / {name} / test / seed 1" not in again
+        }
+        | compare_on(task, results, chosen)
+        for task in ("multi30k", "europarl")
+    }
     return write_result("rivals-significance", "python benchmarks/rivals.py --significance", ["sacrebleu"], tasks=found)
+
+
+def read_lines_of(out: Path) -> list[Figures]:
+    """The cells of a session."""
+    return Results.read(out / f"{NAME}.jsonl").lines
 
 
 def compare_on(task: str, results: Results, chosen: argparse.Namespace) -> dict[str, Figures]:

@@ -173,7 +173,7 @@ def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, until: float = 1e12
             "steps": cell.steps or done["steps"],
             "flops": 1e9 * rate * 1e3,
             "budget_s": cell.seconds,
-            "valid": -abs(rate - 2.5e-3),
+            "valid": -1e4 * abs(rate - 2.5e-3),
         }  # the middle rate of the Transformer is the best
         return Finished(done | figures | more, [])
 
@@ -200,6 +200,17 @@ def test_a_session_runs_what_is_missing(tmp_path: Path, monkeypatch: pytest.Monk
     assert "-1.00, p = 0.010: worse" in page
     assert "| system | 1 to 7 |" in page
     assert rival_cells.best_rate("no such system", first.results) == 0.0
+
+
+def test_of_nearly_equal_rates_the_lowest_is_used(tmp_path: Path) -> None:
+    results = Results(tmp_path / "r.jsonl")
+    for rate, valid in zip(rival_cells.rates_of("rnn"), (9.0, 11.7, 11.8), strict=True):
+        purpose = rival_cells.purpose_of(rate)
+        results.lines.append({"key": purpose, "task": "multi30k", "system": "rnn", "purpose": purpose, "valid": valid})
+    assert rival_cells.best_rate("rnn", results) == rival_cells.rates_of("rnn")[1]
+    results.lines[-1]["valid"] = 12.3
+    assert rival_cells.best_rate("rnn", results) == rival_cells.rates_of("rnn")[2]
+    assert rival_cells.rate_for("europarl", "rnn", results) == rival_cells.rates_of("rnn")[1]  # a larger model
 
 
 def test_scores_of_reversals_are_reported_by_length(tmp_path: Path) -> None:
@@ -341,7 +352,7 @@ def test_a_cell_is_trained_in_its_own_folder_until_it_is_finished(
     cell, small = Cell(task="reversal", system="a", purpose="test", settings=(), steps=9), task(tmp_path / "data")
     folders = []
 
-    def stop_once(_: Cell, __: Task, folder: Path) -> Finished:
+    def stop_once(_: Cell, __: Task, folder: Path, **___: object) -> Finished:
         folder.mkdir(exist_ok=True)
         folders.append(folder)
         if len(folders) == 1:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import compress
 from statistics import mean
 
-from cells.rivals import BUDGETS, SPEED, best_rate, rates_of, seconds_of_a_step, tries_of
+from cells.rivals import BUDGETS, SPEED, best_rate, rate_for, rates_of, seconds_of_a_step, tries_of
 from facts import RESULTS
 
 from transduce.config import settings_layer
@@ -125,7 +125,9 @@ def system_row(
 ) -> tuple[str, ...]:
     against = f"{tested['difference']:+.2f}, p = {tested['p']:.3f}: {tested['verdict']}" if tested else ""
     timed = results.find(task=task, system=system.name, purpose=SPEED)
-    undisturbed = [one for one in cells if one["budget_s"] or one.get("greedy_alone")]  # others shared the GPU
+    undisturbed = [  # others shared the GPU
+        one for one in cells if BUDGETS[task].seconds and (one["budget_s"] or one.get("greedy_alone"))
+    ]
 
     def middle(name: str) -> float:
         return mean(one[name] for one in cells)
@@ -144,7 +146,7 @@ def system_row(
         rounded(seconds_alone("multi30k", system.name, tries_of(system.name, results).values(), results)),
         speed("train_tokens_per_s", timed),
         speed("greedy_sentences_per_s", undisturbed),
-        f"{rate_in(cells[0])}{' (at the edge)' if is_at_the_edge(system.name, results) else ''}",
+        f"{rate_in(cells[0])}{' (at the edge)' if is_at_the_edge(task, system.name, results) else ''}",
     )
 
 
@@ -158,10 +160,10 @@ def rounded(seconds: float) -> str:
     return f"{seconds:.0f}" if seconds else ""
 
 
-def is_at_the_edge(system: str, results: Results) -> bool:
+def is_at_the_edge(task: str, system: str, results: Results) -> bool:
     """Whether another rate than those tried might be better."""
-    best = best_rate(system, results)
-    return best in (rates_of(system)[0], rates_of(system)[-1])
+    used, rates = rate_for(task, system, results), rates_of(system)
+    return best_rate(system, results) > 0 and used in (rates[0], rates[-1])
 
 
 def rate_in(cell: Figures) -> str:
