@@ -27,7 +27,9 @@ types = dict(
     scale="fp32", bits="fp32", tiles=number,
 )
 Q, K = map(int, sys.argv[1:3])
-constants = dict(Q=Q, K=K, E=64, H=4, BLOCK_Q=128, BLOCK_K=128, CAUSAL=sys.argv[3] == "causal", AHEAD=2, FENCE=True)
+constants = dict(
+    Q=Q, K=K, E=64, H=4, BLOCK_Q=128, BLOCK_K=128, CAUSAL=sys.argv[3] == "causal", WINDOW=int(sys.argv[4]), AHEAD=2, FENCE=True
+)
 names = _attend_backward.arg_names
 aligned = {(i,): [["tt.divisibility", 16]] for i, name in enumerate(names) if types.get(name, "fp32") != "fp32"}
 signature = {name: types.get(name, "constexpr") for name in names}
@@ -38,22 +40,25 @@ print(triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_war
 OURS = "fence.proxy.async.shared::cta; mov.b32"
 
 
-def compiled(queries: int, keys: int, causal: str, folder: Path) -> str:
+def compiled(queries: int, keys: int, causal: str, window: int, folder: Path) -> str:
     clean = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     done = subprocess.run(
-        [sys.executable, "-c", COMPILE, str(queries), str(keys), causal],
+        [sys.executable, "-c", COMPILE, str(queries), str(keys), causal, str(window)],
         capture_output=True, text=True, check=False, env=clean | {"TRITON_CACHE_DIR": str(folder)},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-@pytest.mark.parametrize(("queries", "keys", "causal"), [(128, 128, ""), (102, 102, "causal"), (102, 128, "")])
+@pytest.mark.parametrize(
+    ("queries", "keys", "causal", "window"),
+    [(128, 128, "", 0), (102, 102, "causal", 0), (102, 128, "", 0), (128, 128, "", 8)],
+)
 def test_a_fence_is_between_the_copies_of_tiles_and_the_products_that_read_them(
-    queries: int, keys: int, causal: str, tmp_path: Path
+    queries: int, keys: int, causal: str, window: int, tmp_path: Path
 ) -> None:
     """Otherwise a product may read what was in shared memory before, and a training would not repeat its bits."""
-    code = compiled(queries, keys, causal, tmp_path)
+    code = compiled(queries, keys, causal, window, tmp_path)
     assert "cp.async.c" in code, "the tiles are not copied asynchronously: the kernel no longer needs its fence"
     body = code[code.index("cp.async.wait_group") :]
     wait, fence, product = (body.index(part) for part in ("bar.sync", OURS, "wgmma.mma_async"))

@@ -213,24 +213,29 @@ def positions_of(rows: int, width: int, rotary: bool) -> Tensor | None:
 
 @pytest.mark.parametrize("dtype", PRECISIONS)
 @pytest.mark.parametrize("frame", RESIDUALS)
-@pytest.mark.parametrize(("causal", "rotary"), [(False, False), (True, False), (True, True)])
+@pytest.mark.parametrize(
+    ("causal", "rotary", "window"),
+    [(False, False, 0), (True, False, 0), (True, True, 0), (False, False, 4), (True, True, 3)],
+)
 @pytest.mark.parametrize(
     ("rows", "width", "heads", "head"),
     [(1, 1, 1, 16), (2, 23, 3, 16), (3, 128, 2, 64), (2, 33, 2, 32), (2, 17, 1, 128)],
 )
 def test_self_attention(
-    rows: int, width: int, heads: int, head: int, causal: bool, rotary: bool, frame: ResidualOptions, dtype: torch.dtype
-) -> None:
+    rows: int, width: int, heads: int, head: int, causal: bool, rotary: bool, window: int, frame: ResidualOptions, dtype: torch.dtype
+) -> None:  # fmt: skip
     position = positions_of(rows, width, rotary)
     segment, d_model = page_segments(rows, width), heads * head
     x = random(rows, width, d_model, dtype=dtype)
     stacked, bias = random(3 * d_model, d_model, dtype=dtype, scale=0.2), random(3 * d_model, dtype=dtype)
     keep = segment[:, :, None] == segment[:, None, :]
-    keep = keep & torch.ones(width, width, dtype=torch.bool, device=DEVICE).tril() if causal else keep
+    band = torch.ones(width, width, dtype=torch.bool, device=DEVICE)
+    keep = keep & band.tril() if causal else keep
+    keep = keep & band.tril(window).triu(-window) if window else keep
 
     def fast(x: Tensor, stacked: Tensor, bias: Tensor, *last: Tensor) -> Tensor:
         return kernels.self_attention(
-            x, stacked, bias, OutputParameters(*last), frame, segment, heads, causal, position
+            x, stacked, bias, OutputParameters(*last), frame, segment, heads, causal, position, window
         )
 
     def plain(x: Tensor, stacked: Tensor, bias: Tensor, *last: Tensor) -> Tensor:
@@ -427,6 +432,15 @@ def assert_pages_with_kernels_are_padded_rows_without(
     found = errors(gradients(served, batch_of(pairs)), expected)
     for name, error in found.items():  # no further off than plain PyTorch in the same precision, give or take
         assert error <= 2 * plain[name] + (0.02 if GPU else 1e-5), name
+
+
+@pytest.mark.parametrize("rows", [THREE_PAGES, [[(70, 129)]]])  # the second is too wide for the kernels
+def test_a_window_passes_the_kernels(rows: list[list[tuple[int, int]]], monkeypatch: pytest.MonkeyPatch) -> None:
+    config = TransformerConfig(
+        d_model=32, d_ff=64, num_heads=2, num_encoder_layers=2, num_decoder_layers=2, window=3, dropout=0
+    )
+    assert fused.understands(config)
+    assert_pages_with_kernels_are_padded_rows_without(Transformer(config, PAD + 1, PAD + 1), rows, monkeypatch)
 
 
 @pytest.mark.parametrize("served", [False, True])

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from transduce.model.tokens import Keep
 
 
-# The paper's layer, post-norm or pre-norm, also with rotary positions. Positions that are added to the embeddings, and whatever
+# The paper's layer, post-norm or pre-norm, also with rotary positions or a window. Positions that are added to the embeddings, and whatever
 # follows the last layer, are outside a layer, so all of their values are supported.
 _LAYERS: dict[str, Values] = {
     **SIZES,
@@ -26,6 +26,7 @@ _LAYERS: dict[str, Values] = {
     "norm": ("post", "pre"),
     "positions": ("sinusoidal", "marian", "learned", "none", "rotary"),
     "output_bias": ANY,
+    "window": ANY,
 }
 _TIES = ("all", "target", "none")
 SUPPORTS = Supports(TransformerConfig, {**_LAYERS, "tie": _TIES})
@@ -64,7 +65,7 @@ def self_attention(
     if not _fits_a_page(attention, keep):
         return kernels.causal_attention(x, stacked.weight, stacked.bias, output, options, heads, rotary)
     return kernels.self_attention(
-        x, stacked.weight, stacked.bias, output, options, keep.query, heads, keep.causal, rotary
+        x, stacked.weight, stacked.bias, output, options, keep.query, heads, keep.causal, rotary, keep.window
     )
 
 

@@ -74,9 +74,11 @@ def attend(
     key_segment: Tensor,
     heads: int,
     causal: bool,
+    window: int = 0,
 ) -> tuple[Tensor, Tensor]:
     """All heads of softmax(Q K^T / sqrt(E)) V side by side, and the logarithms of the softmax denominators, which the backward
-    pass needs. Each of Q, K, V [R, positions, H E] may be part of a wider row."""
+    pass needs. Each of Q, K, V [R, positions, H E] may be part of a wider row. With a window, a query attends to so many
+    neighbours on each side."""
     queries, keys, values = inputs
     out = torch.empty_like(queries, memory_format=torch.contiguous_format)
     shape = _shape(queries, keys, heads)
@@ -84,14 +86,14 @@ def attend(
     _attend_forward[(heads, queries.shape[0])](
         queries, keys, values, biases[0], biases[2], query_segment, key_segment, out, levels,
         queries.stride(1), keys.stride(1), out.stride(1), BITS * shape["E"] ** -0.5,
-        CAUSAL=causal, num_warps=FORWARD_WARPS, maxnreg=REGISTERS if shape["E"] <= NARROW else None, **shape,
+        CAUSAL=causal, WINDOW=window, num_warps=FORWARD_WARPS, maxnreg=REGISTERS if shape["E"] <= NARROW else None, **shape,
     )  # fmt: skip
     return out, levels
 
 
 def attend_backward(
     gradient: Tensor, levels: Tensor, inputs: tuple[Tensor, ...], biases: tuple[Tensor, ...],
-    outputs: tuple[Tensor, ...], query_segment: Tensor, key_segment: Tensor, heads: int, causal: bool,
+    outputs: tuple[Tensor, ...], query_segment: Tensor, key_segment: Tensor, heads: int, causal: bool, window: int = 0,
 ) -> Tensor:  # fmt: skip
     """Write the gradients of Q, K and V into `outputs`; returns those of their biases [3 H E]."""
     rows, width = gradient.shape[0], gradient.shape[2]
@@ -101,8 +103,8 @@ def attend_backward(
     _attend_backward[(min(chip.processors, heads * rows),)](
         gradient, *inputs, biases[0], query_segment, key_segment, levels, *outputs, sums,
         gradient.stride(1), inputs[0].stride(1), inputs[1].stride(1), shape["E"] ** -0.5, BITS * shape["E"] ** -0.5,
-        heads * rows, CAUSAL=causal, AHEAD=ahead, FENCE=ahead > 1 and chip.has_async_proxy, num_warps=BACKWARD_WARPS,
-        **shape,
+        heads * rows, CAUSAL=causal, WINDOW=window, AHEAD=ahead, FENCE=ahead > 1 and chip.has_async_proxy,
+        num_warps=BACKWARD_WARPS, **shape,
     )  # fmt: skip
     return sum_of_parts(sums, gradient.dtype)
 
@@ -140,13 +142,17 @@ def _with(value, bias, head, E: tl.constexpr):
 
 
 @triton.jit
-def _scores(queries, keys, query_segment, key_segment, row, q_positions, k_positions, Q, K, CAUSAL: tl.constexpr):
+def _scores(
+    queries, keys, query_segment, key_segment, row, q_positions, k_positions, Q, K, CAUSAL: tl.constexpr, WINDOW: tl.constexpr
+):  # fmt: skip
     """Q K^T, with -inf where the mask forbids attention."""
     q_segment = tl.load(query_segment + row * Q + q_positions, q_positions < Q, -1)[:, None]
     k_segment = tl.load(key_segment + row * K + k_positions, k_positions < K, -2)[None, :]
     keep = q_segment == k_segment
     if CAUSAL:
         keep = keep & (q_positions[:, None] >= k_positions[None, :])
+    if WINDOW > 0:
+        keep = keep & (tl.abs(q_positions[:, None] - k_positions[None, :]) <= WINDOW)
     return tl.where(keep, tl.dot(queries, tl.trans(keys), input_precision="ieee"), float("-inf"))
 
 
@@ -154,14 +160,14 @@ def _scores(queries, keys, query_segment, key_segment, row, q_positions, k_posit
 def _attend_forward(
     queries, keys, values, q_bias, v_bias, query_segment, key_segment, out, levels, q_stride, k_stride, out_stride, bits,
     Q: tl.constexpr, K: tl.constexpr, E: tl.constexpr, H: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
-    CAUSAL: tl.constexpr,
+    CAUSAL: tl.constexpr, WINDOW: tl.constexpr,
 ):  # fmt: skip
     head, row = tl.program_id(0), tl.program_id(1).to(tl.int64)  # heads of a row lie side by side
     q_positions, k_positions = tl.arange(0, BLOCK_Q), tl.arange(0, BLOCK_K)
     q = _with(_load(queries, row, head, q_positions, Q, q_stride, E), q_bias, head, E)
     k = _load(keys, row, head, k_positions, K, k_stride, E)
     v = _load(values, row, head, k_positions, K, k_stride, E)
-    scores = _scores(q, k, query_segment, key_segment, row, q_positions, k_positions, Q, K, CAUSAL)
+    scores = _scores(q, k, query_segment, key_segment, row, q_positions, k_positions, Q, K, CAUSAL, WINDOW)
     most = tl.maximum(tl.max(scores, 1), LOWEST) * bits  # a number even for padding, which attends to nothing
     powers = tl.exp2(scores * bits - most[:, None])
     seen = tl.sum(powers, 1)
@@ -189,7 +195,7 @@ def _attend_backward(
     gradient, queries, keys, values, q_bias, query_segment, key_segment, levels, d_queries, d_keys, d_values, sums,
     out_stride, q_stride, k_stride, scale, bits, tiles,
     Q: tl.constexpr, K: tl.constexpr, E: tl.constexpr, H: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
-    CAUSAL: tl.constexpr, AHEAD: tl.constexpr, FENCE: tl.constexpr,
+    CAUSAL: tl.constexpr, WINDOW: tl.constexpr, AHEAD: tl.constexpr, FENCE: tl.constexpr,
 ):  # fmt: skip
     q_positions, k_positions = tl.arange(0, BLOCK_Q), tl.arange(0, BLOCK_K)
     for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0), num_stages=AHEAD):
@@ -202,7 +208,7 @@ def _attend_backward(
         if FENCE:
             head = _after_fence(head)
         weights = tl.exp2(
-            _scores(q, k, query_segment, key_segment, row, q_positions, k_positions, Q, K, CAUSAL) * bits
+            _scores(q, k, query_segment, key_segment, row, q_positions, k_positions, Q, K, CAUSAL, WINDOW) * bits
             - level[:, None]
         )
         of_weights = tl.dot(of_out, tl.trans(v), input_precision="ieee")

@@ -65,10 +65,23 @@ def self_attention(
     heads: int,
     causal: bool,
     rotary: Tensor | None = None,
+    window: int = 0,
 ) -> Tensor:
     """Self-attention of `x`, with residual and norm as in `feed_forward`; `rotary` are the positions, if they are rotary."""
     return _SelfAttention.apply(  # type: ignore[no-any-return]
-        x, stacked, bias, output.weight, output.bias, output.gain, output.shift, options, segment, heads, causal, rotary
+        x,
+        stacked,
+        bias,
+        output.weight,
+        output.bias,
+        output.gain,
+        output.shift,
+        options,
+        segment,
+        heads,
+        causal,
+        rotary,
+        window,
     )
 
 
@@ -142,6 +155,7 @@ class _SelfAttention(Function):
     def forward(
         ctx: Any, x: Tensor, stacked: Tensor, stacked_bias: Tensor, weight: Tensor, bias: Tensor, gain: Tensor,
         shift: Tensor, options: ResidualOptions, segment: Tensor, heads: int, causal: bool, rotary: Tensor | None,
+        window: int,
     ) -> Tensor:  # fmt: skip
         y = _begin(ctx, x.flatten(0, -2), gain, shift, options)
         if rotary is None:
@@ -149,10 +163,10 @@ class _SelfAttention(Function):
         else:  # the kernel would add the biases after the rotation, so they are added here
             product = _rotated(torch.addmm(stacked_bias, y, stacked.t()).view(*x.shape[:-1], -1), rotary, heads)
             stacked_bias = torch.zeros_like(stacked_bias)
-        attended, levels = attend(product.chunk(3, -1), stacked_bias.chunk(3), segment, segment, heads, causal)
+        attended, levels = attend(product.chunk(3, -1), stacked_bias.chunk(3), segment, segment, heads, causal, window)
         attended = attended.flatten(0, -2)
         ctx.save_for_backward(y, stacked, stacked_bias, product, attended, levels, weight, segment, rotary)
-        ctx.heads, ctx.causal = heads, causal
+        ctx.heads, ctx.causal, ctx.window = heads, causal, window
         return _finish(ctx, x, attended @ weight.t(), OutputParameters(weight, bias, gain, shift), options)
 
     @staticmethod
@@ -163,7 +177,7 @@ class _SelfAttention(Function):
         of_attended, of_product = (dz @ weight).view(*gradient.shape[:-1], -1), torch.empty_like(product)
         d_stacked_bias = attend_backward(
             of_attended, levels, product.chunk(3, -1), stacked_bias.chunk(3), of_product.chunk(3, -1),
-            segment, segment, ctx.heads, ctx.causal,
+            segment, segment, ctx.heads, ctx.causal, ctx.window,
         )  # fmt: skip
         through = of_product.flatten(0, -2)
         if rotary is not None:
@@ -171,7 +185,7 @@ class _SelfAttention(Function):
             d_stacked_bias = _sum_over_positions(through)
         d_stacked = through.t() @ y
         dx = _begin_backward(ctx, dx, through, stacked)
-        return dx.view_as(gradient), d_stacked, d_stacked_bias, d_weight, d_bias, *ctx.of_norm, *(5 * [None])
+        return dx.view_as(gradient), d_stacked, d_stacked_bias, d_weight, d_bias, *ctx.of_norm, *(6 * [None])
 
 
 class _CausalAttention(Function):
