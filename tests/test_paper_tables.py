@@ -187,7 +187,7 @@ def test_a_session_runs_what_is_missing(tmp_path: Path, monkeypatch: pytest.Monk
     first = session(tmp_path, monkeypatch)
     assert rivals.run(first, ["multi30k"])
     systems, tries, speeds = len(available_systems()), len(rival_cells.RATES), 1
-    shorter = len(rival_cells.chosen_flops(first.results))
+    shorter = len(rival_cells.chosen_flops("multi30k", first.results))
     assert len(first.results.lines) == systems * (speeds + tries + len(rival_cells.SEEDS)) + shorter
     assert rival_cells.best_rate(BASELINE, first.results) == 2.5e-3
     again = session(tmp_path, monkeypatch)

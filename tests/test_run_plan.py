@@ -20,7 +20,7 @@ from transduce.errors import SettingError
 from transduce.memory import memory_limit, peak_resident, restart_peak
 from transduce.model import kept_activations
 from transduce.training.clock import Clock, Forecast
-from transduce.training.memory_model import GIB, MemoryModel, Microbatch, Workload, usable
+from transduce.training.memory_model import CUDA_CONTEXT, GIB, MemoryModel, Microbatch, Workload, usable
 from transduce.training.plan import FINAL_CHECKPOINTS, FINAL_VALIDATIONS, Costs, Plan
 from transduce.training.progress import Progress
 from transduce.training.run_plan import (
@@ -360,5 +360,7 @@ def test_a_gpu_takes_the_memory_that_the_plan_says(files: dict[str, str], tmp_pa
     transduce.train(tmp_path / "run", **given)  # type: ignore[arg-type]
     free, total = torch.cuda.mem_get_info()
     context = total - free - torch.cuda.memory_reserved()
+    if context > 3 * CUDA_CONTEXT:
+        pytest.skip("other processes use this GPU, whose memory cannot be told apart")
     assert planned.memory.here.total == pytest.approx(torch.cuda.max_memory_reserved() + context, rel=0.1)
     assert planned.memory.gpus_measured

@@ -86,19 +86,18 @@ def seconds_of_a_step(timed: Figures) -> float:
     return timed["target_tokens"] / timed["train_tokens_per_s"] / timed["steps"]
 
 
-def equal_flops(results: Results) -> Iterator[Cell]:
+def equal_flops(task: str, results: Results) -> Iterator[Cell]:
     """Two Transformers that stop at the FLOPs of the cheapest rival, and of the one in the middle."""
-    system, ours = SYSTEMS[-1], results.find(task="multi30k", system=BASELINE, purpose="test")
-    per_step = mean(one["flops"] / one["steps"] for one in ours) if ours else 0.0
-    for rival, flops in chosen_flops(results):
-        yield make_cell(
-            system, "multi30k", f"FLOPs of {rival}", best_rate(BASELINE, results), steps=round(flops / per_step)
-        )
+    ours, rate = results.find(task=task, system=BASELINE, purpose="test"), rate_for(task, BASELINE, results)
+    if ours and rate and BUDGETS[task].seconds:
+        per_step = mean(one["flops"] / one["steps"] for one in ours)
+        for rival, flops in chosen_flops(task, results):
+            yield make_cell(SYSTEMS[-1], task, f"FLOPs of {rival}", rate, steps=round(flops / per_step))
 
 
-def chosen_flops(results: Results) -> list[tuple[str, float]]:
+def chosen_flops(task: str, results: Results) -> list[tuple[str, float]]:
     """The cheapest and the middle one of the rivals that had fewer FLOPs than the Transformer in the same time."""
-    spent = {one["system"]: one["flops"] for one in results.find(task="multi30k", purpose="test", seed=1)}
+    spent = {one["system"]: one["flops"] for one in results.find(task=task, purpose="test", seed=1)}
     cheaper = sorted((flops, name) for name, flops in spent.items() if flops < spent.get(BASELINE, 0.0))
     picked = dict.fromkeys((0, len(cheaper) // 2)) if cheaper else ()
     return [(cheaper[n][1], cheaper[n][0]) for n in picked]

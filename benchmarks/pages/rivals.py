@@ -80,7 +80,7 @@ def task_parts(task: str, results: Results, tested: dict[str, Figures]) -> Itera
     yield f"![score over FLOPs, training loss, score by source length](images/rivals-{task}.svg)"
     if task == "reversal":
         yield REVERSAL
-    if task == "multi30k" and (shorter := flops_rows(results)):
+    if shorter := flops_rows(task, results):
         yield "The Transformer at equal FLOPs:"
         yield table(
             ("Transformer stopped at", "FLOPs", "seconds", "its BLEU", "BLEU of that system in the full time"), shorter
@@ -171,16 +171,16 @@ def rate_in(cell: Figures) -> str:
     return f"{float(settings_layer(cell['settings'])['train']['learning_rate']):g}"
 
 
-def flops_rows(results: Results) -> list[tuple[str, ...]]:
+def flops_rows(task: str, results: Results) -> list[tuple[str, ...]]:
     """What the shorter runs cost and gave; their time is that of as many steps alone on the GPU."""
     rows = []
-    for one in results.find(task="multi30k", system=BASELINE):
+    for one in results.find(task=task, system=BASELINE):
         word, _, rival = one["purpose"].partition(" of ")
         if word == "FLOPs":
-            theirs = [line["score"] for line in results.find(task="multi30k", system=rival, purpose="test")]
+            theirs = [line["score"] for line in results.find(task=task, system=rival, purpose="test")]
             figures = (
                 f"{one['flops']:.1e}",
-                rounded(seconds_alone("multi30k", BASELINE, [one], results)),
+                rounded(seconds_alone(task, BASELINE, [one], results)),
                 f"{one['score']:.2f}",
             )
             rows.append((f"the FLOPs of {rival}", *figures, mean_and_spread(theirs)))

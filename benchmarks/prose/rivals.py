@@ -131,7 +131,7 @@ def little_data() -> Iterator[Statement]:
         f"it trains on {ours['train_tokens_per_s'] / 1e6:.1f} million tokens/s, {number(training)} times as many as the GRU, "
         f"and translates {number(translating)} times as many sentences per second"
     )
-    stopped = next(row for row in flops_rows(RESULTS) if row[0].endswith(" ff"))
+    stopped = next(row for row in flops_rows("multi30k", RESULTS) if row[0].endswith(" ff"))
     yield says(
         f"Stopped after {stopped[2]} seconds, at the FLOPs of `ff`, it scores as high as after {ours['training_s']:.0f}",
         abs(float(stopped[3]) - score(BASELINE)) < 0.5,
