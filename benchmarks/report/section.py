@@ -51,4 +51,5 @@ def where(result: Result) -> str:
 
 
 def cores(result: Result) -> str:
-    return f"{result['hardware']['cores']} cores ({result['hardware']['cpu'].strip()})"
+    count = result["hardware"]["cores"]
+    return f"{count} core{'s' * (count > 1)} ({result['hardware']['cpu'].strip()})"

@@ -78,7 +78,7 @@ def digits(result: Result) -> Iterator[str]:
     )
 
 
-@section.rows_from("speech-speed-gpu", "speech-speed-cpu")
+@section.rows_from("speech-speed-gpu", "speech-speed-cpu-one-core")
 def speed(result: Result) -> Iterator[str]:
     """Memory and speed by the length of recordings; on a CPU the ratios are of computing time, since its cores were shared."""
     gpu, settings = "gpu" in result["hardware"], result["settings"]
