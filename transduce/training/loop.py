@@ -26,6 +26,7 @@ from transduce.training.layout import CAPTURED, BatchLayout
 from transduce.training.plan import Costs, Plan, revise
 from transduce.training.planning import memory_before_training, plan_of
 from transduce.training.processes import Alone, Processes
+from transduce.training.ranking import decider
 from transduce.training.report import Reporter, make_logger
 from transduce.training.run_plan import check_disk
 from transduce.training.schedule import make_schedule
@@ -41,7 +42,6 @@ from transduce.training.validation import (
     LOSS_PAIRS,
     ValidationResult,
     describe_validation,
-    ranks_by_loss,
     validate,
 )
 from transduce.translator import Translator, load_weights
@@ -349,7 +349,7 @@ class Trainer:
                 f"step {progress.step:,}: the validation loss is NaN or infinite; the last checkpoint is intact: "
                 "lower train.learning_rate or set train.clip_norm=1"
             )
-        better = validation.rank > progress.best_rank or not self.checkpoints.has("best")
+        better = validation.is_better_than(progress.best_rank) or not self.checkpoints.has("best")
         progress.validated, progress.waited = progress.step, 0 if better else progress.waited + 1
         if better:
             progress.best_rank, progress.best_step = validation.rank, progress.step
@@ -365,8 +365,9 @@ class Trainer:
         validation = validate(self.translator, self.training_data.valid, texts, limit, **shared)  # type: ignore[arg-type]
         self.clock.validated(time.perf_counter() - begun)
         all_lines = len(self.training_data.valid_texts.sources)
-        by_loss = validation.by_loss or ranks_by_loss(self.config, len(texts.sources), all_lines)
-        return replace(validation, by_loss=by_loss)
+        if validation.decider == "loss":  # a language model has no other metric
+            return validation
+        return replace(validation, decider=decider(self.config, len(texts.sources), all_lines))
 
     def _lines_to_validate(self, lines: int = 0) -> tuple[TestSet, int]:
         """The lines that a validation translates, and the limit of pairs for its loss; 0: all of them."""
