@@ -8,8 +8,6 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -23,12 +21,11 @@ from transduce.training.checkpoint_manager import CheckpointManager
 from transduce.training.clock import Clock
 from transduce.training.feed import PREFETCHED_STEPS, Place, StepBatches, TrainingData, step_batches
 from transduce.training.layout import CAPTURED, BatchLayout
-from transduce.training.plan import Costs, Plan, revise
-from transduce.training.planning import memory_before_training, plan_of
+from transduce.training.minutes import MinutesBudget
+from transduce.training.plan import Costs, Plan
+from transduce.training.planning import plan_messages
 from transduce.training.processes import Alone, Processes
-from transduce.training.ranking import decider
 from transduce.training.report import Reporter, make_logger
-from transduce.training.run_plan import check_disk
 from transduce.training.schedule import make_schedule
 from transduce.training.sharded_graphs import ShardedGraphedUpdate
 from transduce.training.sharded_state import ShardedState
@@ -38,14 +35,8 @@ from transduce.training.state import TrainingState
 from transduce.training.stopping import Stopped, StopSignals
 from transduce.training.timing import step_seconds, validation_seconds
 from transduce.training.update import GraphedUpdate, PlainUpdate, TwinUpdate, Update
-from transduce.training.validation import (
-    LOSS_PAIRS,
-    ValidationResult,
-    describe_validation,
-    validate,
-)
+from transduce.training.validator import Validator
 from transduce.translator import Translator, load_weights
-from transduce.translator.evaluation import TestSet
 
 VALIDATING_SECONDS = 0.5  # long enough for the plan that `train` prints
 BYTES_PER_SECOND = 2e8  # writing to disk: an estimate until the first checkpoint is saved
@@ -88,6 +79,8 @@ class Trainer:
         closing, averages = CLOSING_SECONDS[device.kind], self.config.average > 1
         costs = Costs(step=1.0, validation=0.0, checkpoint=checkpoint, closing=closing, averages=averages)
         self.clock = Clock(self.config, self.progress, self.layout.steps_per_epoch, costs, command_begun)
+        self.validator = Validator(self.translator, training_data, self.clock, processes)
+        self.minutes = MinutesBudget(self.clock, processes, training_data.validation_lines)
         self.learning_rate = self.gradient_norm = 0.0
         self.epochs_saved = {self.progress.step: self.progress.epoch}  # of each checkpoint, by its step
 
@@ -135,7 +128,7 @@ class Trainer:
         try:
             with StopSignals(once=self.processes.count == 1) as signals, self.fed() as fed:
                 self._agreed(self.try_largest, signals)
-                self._make_plan()
+                self._plan()
                 while not self._is_over():
                     if not self._step(next(fed), signals):
                         if self.progress.step:
@@ -145,6 +138,21 @@ class Trainer:
                 self._finish()
         finally:
             self.logger.close()
+
+    def _plan(self) -> None:
+        """Plan the rest of the run, and report the plan, before its first step."""
+        self.plan_budget()
+        if plan := self.clock.plan:
+            self.logger.planned(self.progress.step, plan, self.clock.costs)
+        self.clock.restart_pace()
+        for message in plan_messages(self):
+            self.reporter.say(message)
+
+    def plan_budget(self) -> None:
+        """Measure what a step and a validation take, and plan a budget in minutes from that."""
+        self.clock.costs.step = step_seconds(self)
+        self.clock.costs.validation = validation_seconds(self, VALIDATING_SECONDS)
+        self.minutes.begin()
 
     @contextmanager
     def fed(self) -> Iterator[Iterator[StepBatches]]:
@@ -176,13 +184,24 @@ class Trainer:
         if step % self.config.log_every == 0:
             self._read_measurements()
             self.logger.log(self.progress, self.learning_rate, self.gradient_norm)
-        if self.config.minutes and (plan := self._plan_of_first(self.clock.pause_due)):
+        if plan := self.minutes.due():
             self._pause(plan)
         at_end, intervals = step >= self.clock.last_step, self.clock.intervals
         if step % intervals.validate_every == 0 and not at_end:
             self._validate()
         if step % intervals.checkpoint_every == 0 and not at_end:
             self._save()
+
+    def _pause(self, plan: Plan) -> None:
+        """Measure the pace, validate if the plan says so, revise the plan, and save a checkpoint."""
+        self._read_measurements()
+        self.clock.measure_pace()
+        if plan.validates and not self.config.validate_every and plan.last_step <= self.clock.last_step:
+            self._validate()
+        self.progress.planned_checkpoints.append(self.progress.step)
+        self.logger.planned(self.progress.step, self.minutes.revise(plan), self.clock.costs)
+        self._save()
+        self.clock.restart_pace()
 
     def _finish(self) -> None:
         """Save and validate the final weights, and average the last checkpoints."""
@@ -276,66 +295,6 @@ class Trainer:
         if self.device.kind == "cuda":
             self.reporter.say(f"GPU kernels ready after {time.perf_counter() - begun:.1f} s")
 
-    # --- a budget in minutes -----------------------------------------------------------------------------------
-
-    def _make_plan(self) -> None:
-        """Report the plan of the run before its first step."""
-        self.plan_budget()
-        if plan := self.clock.plan:
-            self.logger.planned(self.progress.step, plan, self.clock.costs)
-        self.clock.restart_pace()
-        planned = plan_of(self, memory_before_training(self), self.clock.spent - self.progress.spent)
-        self.reporter.say(f"plan: {self.clock.describe()}; {planned.summary()}")
-        if warning := self.processes.first(lambda: check_disk(planned.disk, self.checkpoints.folder.path)):
-            self.reporter.say(warning)
-        texts, limit = self._lines_to_validate()
-        self.reporter.say(describe_validation(self.training_data, texts, limit))
-        if warning := self.clock.few_epochs(self.model.config.fewest_epochs):
-            self.reporter.say(warning)
-
-    def plan_budget(self) -> None:
-        """Measure what a step and a validation take, and plan a budget in minutes from that; see also `replan`."""
-        self.clock.costs.step = step_seconds(self)
-        self.clock.costs.validation = validation_seconds(self, VALIDATING_SECONDS)
-        if self.config.minutes:  # also on resume: starting again took time
-            lines = self.training_data.validation_lines
-            plan = self.clock.first_plan(self.clock.costs.validation / lines, lines)
-            self._revised(self._plan_of_first(lambda: plan) or plan)
-
-    def replan(self, spent: float) -> None:
-        """Plan a budget in minutes again from better costs, as of `spent` seconds into it."""
-        if plan := self.clock.plan:
-            lines = self.training_data.validation_lines
-            self.clock.costs.validation *= min(plan.lines, lines) / lines
-            self.progress.plan = revise(plan, self.progress.step, spent, self.clock.costs)
-
-    def _pause(self, plan: Plan) -> None:
-        """Measure the pace, validate if the plan says so, revise the plan, and save a checkpoint."""
-        self._read_measurements()
-        self.clock.measure_pace()
-        if plan.validates and not self.config.validate_every and plan.last_step <= self.clock.last_step:
-            self._validate()
-        self.progress.planned_checkpoints.append(self.progress.step)
-        self._revise(plan)
-        self._save()
-        self.clock.restart_pace()
-
-    def _revise(self, plan: Plan) -> None:
-        self.logger.planned(self.progress.step, self._revised(plan), self.clock.costs)
-
-    def _revised(self, plan: Plan) -> Plan:
-        return self._plan_of_first(lambda: self.clock.revise(plan)) or plan
-
-    def _plan_of_first(self, decide: Callable[[], Plan | None]) -> Plan | None:
-        """What process 0 decides by its clock; all processes follow its plan."""
-
-        def decided() -> list[dict[str, Any] | None]:
-            plan = decide()
-            return [None if one is None else asdict(one) for one in (plan, self.progress.plan)]
-
-        plan, self.progress.plan = (None if one is None else Plan(**one) for one in self.processes.first(decided))
-        return plan
-
     # --- validation and saving ---------------------------------------------------------------------------------
 
     def _validate(self) -> None:
@@ -343,7 +302,7 @@ class Trainer:
         self._read_measurements()
         progress = self.progress
         with self.state.holding_kept():
-            validation = self._measure()
+            validation = self.validator.validate()
         if not math.isfinite(validation.loss):
             raise TrainingError(
                 f"step {progress.step:,}: the validation loss is NaN or infinite; the last checkpoint is intact: "
@@ -357,36 +316,12 @@ class Trainer:
             self.checkpoints.give("best", self.state.kept, progress.step, validation)
         self.logger.validated("valid", progress.step, validation, better)
 
-    def _measure(self, lines: int = 0) -> ValidationResult:
-        """Validate the current weights of the model on so many lines, or on as many as a budget in minutes allows."""
-        begun = time.perf_counter()
-        texts, limit = self._lines_to_validate(lines)
-        shared = {"blocks": self.config.shards, "processes": self.processes}
-        validation = validate(self.translator, self.training_data.valid, texts, limit, **shared)  # type: ignore[arg-type]
-        self.clock.validated(time.perf_counter() - begun)
-        all_lines = len(self.training_data.valid_texts.sources)
-        if validation.decider == "loss":  # a language model has no other metric
-            return validation
-        return replace(validation, decider=decider(self.config, len(texts.sources), all_lines))
-
-    def _lines_to_validate(self, lines: int = 0) -> tuple[TestSet, int]:
-        """The lines that a validation translates, and the limit of pairs for its loss; 0: all of them."""
-        plan = self.clock.plan
-        if plan is None:
-            return self.training_data.valid_texts, 0
-        lines = lines or plan.lines
-        return self.training_data.valid_texts.first(lines), LOSS_PAIRS * lines
-
     def _score_chosen(self) -> None:
         """Score the chosen weights on as many lines as a budget in minutes leaves time for."""
-        plan, most = self.clock.plan, self.training_data.validation_lines
-        if plan is None or plan.lines >= most:
-            return
-        lines = self.processes.first(lambda: self.clock.affordable_lines(most))
-        if lines > plan.lines:
+        if lines := self.minutes.lines_for_final_score():
             which, weights = self.checkpoints.chosen()
             load_weights(self.model, weights, f"the {which} weights")
-            validation = self._measure(lines)
+            validation = self.validator.validate(lines)
             self.checkpoints.rescore(which, weights, validation)
             self.logger.validated("final", self.progress.step, validation, better=False)
 
@@ -395,7 +330,7 @@ class Trainer:
         averaged = self.checkpoints.averaged(self.progress, self.clock.last_step)
         if averaged:
             load_weights(self.model, averaged, "the averaged weights")
-            validation = self._measure()
+            validation = self.validator.validate()
             self.checkpoints.give("averaged", averaged, self.progress.step, validation)
             self.logger.validated("averaged", self.progress.step, validation, better=False)
 

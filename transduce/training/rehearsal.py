@@ -115,7 +115,7 @@ def _rehearsed(trainer: Trainer, prepared: Prepared, scratch: Path, reporter: Re
         costs.validation = validation_seconds(trainer, VALIDATING_SECONDS)
         costs.checkpoint = seconds_per_checkpoint(trainer, scratch)
         costs.closing = seconds_to_close(trainer, RunFolder(scratch))
-        trainer.replan(starting + trainer.progress.spent)
+        trainer.minutes.revise_as_of(starting + trainer.progress.spent)
     total = max(memory_used(trainer.device), prepared.reading_peak if kind == "cpu" else 0)
     model = fitted_model(trainer, total)
     memory = memory_figures(trainer, model, positions)
