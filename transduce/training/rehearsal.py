@@ -16,8 +16,9 @@ from transduce.checkpoint import RunFolder
 from transduce.device import choose_device
 from transduce.memory import restart_peak
 from transduce.training.card import draw_curves
+from transduce.training.largest_batch import OutOfMemory
 from transduce.training.layout import POSITIONS
-from transduce.training.loop import OutOfMemory, Trainer
+from transduce.training.loop import Trainer
 from transduce.training.planning import fitted_model, memory_figures, memory_used, plan_of, with_gpus
 from transduce.training.prepare import Inspect, Prepared, no_findings, prepare_data
 from transduce.training.report import MetricsLogger, Reporter, SilentReporter
