@@ -15,7 +15,10 @@ from transduce.checkpoint import RunFolder, read_about, read_tensors
 from transduce.config import TrainConfig
 from transduce.metrics import Score, Scores
 from transduce.training.card import write_card
-from transduce.training.validation import ValidationResult, ranks_by_loss
+from transduce.training.progress import Progress
+from transduce.training.ranking import decider, described
+from transduce.training.report import Terminal
+from transduce.training.validation import ValidationResult
 from transduce.translator import better_weights, read_config
 
 
@@ -85,15 +88,68 @@ def test_among_equal_scores_the_smaller_loss_is_better() -> None:
 def test_where_few_lines_are_scored_the_loss_decides() -> None:
     """35 words told an untrained model and a trained one apart by chance."""
     scores = [Scores([Score("PER", value, "", higher_is_better=False)]) for value in (98.0, 106.9)]
-    early = ValidationResult(loss=3.1, scores=scores[0], samples=[], lines=35, by_loss=True)
-    late = ValidationResult(loss=1.4, scores=scores[1], samples=[], lines=35, by_loss=True)
+    early = ValidationResult(loss=3.1, scores=scores[0], samples=[], lines=35, decider="loss")
+    late = ValidationResult(loss=1.4, scores=scores[1], samples=[], lines=35, decider="loss")
     assert late.rank > early.rank
-    assert dataclasses.replace(late, by_loss=False).rank < dataclasses.replace(early, by_loss=False).rank
+    assert dataclasses.replace(late, decider="metric").rank < dataclasses.replace(early, decider="metric").rank
+
+
+def chosen(name: str, *validations: tuple[float, float], higher: bool = True, best: float = -math.inf) -> list[int]:
+    """Which of these validations, each a score with its loss, are better than the best one before them."""
+    made = [
+        ValidationResult(loss, Scores((Score(name, score, "", higher),)), [], decider="loss at first")
+        for score, loss in validations
+    ]
+    better = []
+    for number, one in enumerate(made):
+        if one.is_better_than(best):
+            best = one.rank
+            better.append(number)
+    return better
+
+
+def test_near_its_worst_value_a_metric_leaves_the_choice_to_the_loss() -> None:
+    assert chosen("BLEU", (0.03, 6.1), (0.02, 4.2), (0.5, 4.4), (4.9, 3.9)) == [0, 1, 3]
+    assert chosen("PER", (98.0, 3.1), (106.9, 1.4), (95.1, 1.5), higher=False) == [0, 1]
+    assert chosen("exact match", (0.3, 2.0), (0.1, 1.0)) == [0, 1]
+
+
+def test_from_five_points_on_the_metric_decides() -> None:
+    assert chosen("BLEU", (4.9, 3.0), (5.0, 3.2), (4.9, 2.0), (7.0, 3.5), (6.9, 2.0)) == [0, 1, 3]
+    assert chosen("PER", (95.1, 1.4), (95.0, 2.0), (99.0, 1.0), (60.0, 2.5), higher=False) == [0, 1, 3]
+
+
+@pytest.mark.parametrize(("name", "higher", "low", "high"), [("BLEU", True, 0.03, 30.0), ("PER", False, 98.0, 20.0)])
+def test_a_low_score_that_an_older_version_ranked_does_not_count(
+    name: str, higher: bool, low: float, high: float
+) -> None:
+    """Otherwise a resumed run would wait for a score of 5 points, and its patience might end it before."""
+
+    def older(score: float) -> float:
+        return (score if higher else -score) - 1e-6 * 8.7
+
+    assert chosen(name, (low, 4.2), (low, 4.1), (low, 4.3), higher=higher, best=older(low)) == [0, 1]
+    assert chosen(name, (low, 4.2), higher=higher, best=older(high)) == []
+    stored = {"step": 400, "best_rank": older(low), "best_score": f"{name} {low:.2f}", "waited": 3}
+    assert chosen(name, (low, 4.2), higher=higher, best=Progress.of(stored).best_rank) == [0]
+
+
+def test_a_run_says_when_the_metric_decides(capsys: pytest.CaptureFixture[str]) -> None:
+    bleu, rate = Score("BLEU", 0.03, "", True), Score("PER", 98.0, "", False)
+    assert described("loss at first", bleu) == "BLEU, and by loss until BLEU reaches 5"
+    assert described("loss at first", rate) == "PER, and by loss until PER falls to 95"
+    assert (described("metric", bleu), described("loss", bleu)) == ("BLEU", "loss")
+    early = ValidationResult(6.1, Scores((bleu,)), [], decider="loss at first")
+    assert (early.deciding, early.decided_by) == ("loss 6.1000", "loss")
+    Terminal().validated("valid", 200, early, better=True)
+    Terminal().validated("valid", 400, dataclasses.replace(early, decider="metric"), better=True)
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition("  (")[2] for line in lines] == ["best so far, by loss)", "best so far)"]
 
 
 @pytest.mark.parametrize(
     ("metric", "decides"),
-    [("auto", "token error rate"), ("loss", "loss"), ("exact-match", "exact match"), ("ter", "TER")],
+    [("token-error-rate", "token error rate"), ("loss", "loss"), ("exact-match", "exact match"), ("ter", "TER")],
 )
 def test_the_setting_chooses_which_metric_decides_the_best_checkpoint(
     reversal: dict[str, str], tmp_path: Path, metric: str, decides: str
@@ -111,6 +167,26 @@ def test_the_setting_chooses_which_metric_decides_the_best_checkpoint(
     assert "by the loss" in card if metric == "loss" else f"by {decides}" in card
 
 
+@pytest.mark.parametrize(("points", "decides"), [(5.0, "loss"), (-1_000.0, "token error rate")])
+def test_unless_a_metric_is_set_the_loss_decides_while_the_error_rate_is_above_95(
+    reversal: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, points: float, decides: str
+) -> None:
+    """In these few steps the rate goes up and down above 95: the loss decides unless far worse rates are taken as good."""
+    monkeypatch.setattr("transduce.training.ranking.POINTS", points)
+    run = tmp_path / "run"
+    for steps in (12, 24):
+        run_training(run, reversal, f"train.steps={steps}", "train.validate_every=4", "data.task=symbols")
+    valid = [line for line in log_of(run) if line["event"] == "valid"]
+    assert {line["decided_by"] for line in valid} == {decides}
+    about = read_about(RunFolder(run).weights("best"))
+    values = {line["step"]: _ranked(line, decides) for line in valid}
+    assert values[int(about["step"])] == max(values.values()), "also across a resume"
+    assert about["ranked_by"] == decides
+    near = "the loss, because its token error rate is near that of an untrained model"
+    measured = near if decides == "loss" else "token error rate, the main metric of the task"
+    assert f"measured by {measured} (`train.best_metric = auto`)" in (run / "README.md").read_text()
+
+
 def _ranked(line: dict[str, object], decides: str) -> float:
     """The figure that decides, so that higher is better."""
     if decides == "loss":
@@ -123,6 +199,6 @@ def _ranked(line: dict[str, object], decides: str) -> float:
 
 def test_few_lines_leave_the_choice_to_the_loss_unless_a_metric_is_set() -> None:
     auto, bleu, loss = (TrainConfig(best_metric=name) for name in ("auto", "bleu", "loss"))  # type: ignore[arg-type]
-    assert [ranks_by_loss(auto, lines, 1_000) for lines in (35, 500)] == [True, False]
-    assert not ranks_by_loss(bleu, 35, 1_000)
-    assert ranks_by_loss(loss, 1_000, 1_000)
+    assert [decider(auto, lines, 1_000) for lines in (35, 500)] == ["loss", "loss at first"]
+    assert [decider(bleu, lines, 1_000) for lines in (35, 500)] == ["metric", "metric"]
+    assert decider(loss, 1_000, 1_000) == "loss"

@@ -344,7 +344,8 @@ class TrainConfig:
         "auto",
         "The validation metric that decides which checkpoint is the best, and when `train.patience` ends a run.",
         choices={
-            "auto": "the main metric of the task, or the loss where only few lines can be translated",
+            "auto": "the main metric of the task, or the loss while that metric is near its worst value (BLEU or chrF below 5, "
+            "an error rate above 95 %) or where only few lines can be translated",
             "loss": "the validation loss",
             "bleu": "BLEU",
             "chrf": "chrF",
@@ -361,7 +362,7 @@ class TrainConfig:
     )
     patience: int = setting(
         0,
-        "Training stops after this many validations without a better score.",
+        "Training stops after this many validations without better weights.",
         zero="training never stops early", least=0, most=1_000_000_000, resumable=True,
     )  # fmt: skip
     seed: int = setting(1, "Seed of everything random: weights, order of the data, dropout.", least=0, most=2**32 - 1)

@@ -13,6 +13,7 @@ from transduce.errors import DamagedFile
 from transduce.model import training_flops
 from transduce.run_log import read_events
 from transduce.training.expert_shares import shares_section
+from transduce.training.ranking import lacked_points
 
 SAME_LOSS = 1e-5  # losses are written with six digits
 KINDS = {"text": "language model", "speech": "speech recognition"}
@@ -140,7 +141,7 @@ def _scores(folder: RunFolder, config: Config) -> list[str]:
 def _chosen_by(folder: RunFolder, train: TrainConfig) -> str:
     about = read_about(folder.weights("best"), needed=("metric", "loss"))
     task = ", the main metric of the task" if train.best_metric == "auto" else ""
-    name = "the loss" if _by_loss(about) else f"{about['metric']}{task}"
+    name = f"the loss{_why_loss(about)}" if _by_loss(about) else f"{about['metric']}{task}"
     where = f" on {_lines(about, 'ranked_lines')} lines" if "ranked_lines" in about else ""
     chosen = f"the best validation result{where}, measured by {name} (`train.best_metric = {train.best_metric}`)"
     averaged = (
@@ -153,6 +154,11 @@ def _by_loss(about: Mapping[str, str]) -> bool:
     if "ranked_by" in about:
         return about["ranked_by"] == "loss"
     return abs(float(about.get("rank", "inf")) + float(about["loss"])) < SAME_LOSS
+
+
+def _why_loss(about: Mapping[str, str]) -> str:
+    near = lacked_points(float(about.get("rank", "inf")))
+    return f", because its {about['metric']} is near that of an untrained model" if near else ""
 
 
 def _lines(about: Mapping[str, str], name: str) -> str:

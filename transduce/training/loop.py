@@ -8,56 +8,36 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
-from typing import Any
 
 import numpy as np
-import torch
 
 from transduce.checkpoint import FULL_STATES, RunFolder
 from transduce.device import Device
 from transduce.errors import TrainingError
-from transduce.model import Model, has_running_statistics
+from transduce.model import Model
 from transduce.threads import prefetch
+from transduce.training.assembly import make_share, make_state, make_update
 from transduce.training.checkpoint_manager import CheckpointManager
 from transduce.training.clock import Clock
 from transduce.training.feed import PREFETCHED_STEPS, Place, StepBatches, TrainingData, step_batches
-from transduce.training.layout import CAPTURED, BatchLayout
-from transduce.training.plan import Costs, Plan, revise
-from transduce.training.planning import memory_before_training, plan_of
+from transduce.training.largest_batch import try_largest_batch
+from transduce.training.layout import BatchLayout
+from transduce.training.minutes import MinutesBudget
+from transduce.training.plan import Costs, Plan
+from transduce.training.planning import plan_messages
 from transduce.training.processes import Alone, Processes
 from transduce.training.report import Reporter, make_logger
-from transduce.training.run_plan import check_disk
 from transduce.training.schedule import make_schedule
-from transduce.training.sharded_graphs import ShardedGraphedUpdate
-from transduce.training.sharded_state import ShardedState
-from transduce.training.sharded_update import ShardedUpdate
-from transduce.training.shards import Share
-from transduce.training.state import TrainingState
 from transduce.training.stopping import Stopped, StopSignals
 from transduce.training.timing import step_seconds, validation_seconds
-from transduce.training.update import GraphedUpdate, PlainUpdate, TwinUpdate, Update
-from transduce.training.validation import (
-    LOSS_PAIRS,
-    ValidationResult,
-    describe_validation,
-    ranks_by_loss,
-    validate,
-)
+from transduce.training.validator import Validator
 from transduce.translator import Translator, load_weights
-from transduce.translator.evaluation import TestSet
 
 VALIDATING_SECONDS = 0.5  # long enough for the plan that `train` prints
-BYTES_PER_SECOND = 2e8  # writing to disk: an estimate until the first checkpoint is saved
-CLOSING_SECONDS = {"cpu": 2.0, "cuda": 5.0}  # to write the model card and the curves, and to exit
 DIVERGED = (
     "Training stopped; the last checkpoint is intact. Start a new run with a lower train.learning_rate or with "
     "train.clip_norm=1 (these settings cannot change when a run is resumed)"
 )
-
-
-class OutOfMemory(TrainingError):
-    """The largest batch does not fit into the memory of the device."""
 
 
 class Trainer:
@@ -75,46 +55,21 @@ class Trainer:
     ) -> None:
         self.training_data, self.device, self.reporter = training_data, device, reporter
         self.config, self.processes = training_data.config.train, processes
-        self.share = self._make_share()
+        self.share = make_share(self.config.shards, device, processes)
         self.model = model.to(device.torch)
         self.translator = Translator.around(model, training_data.vocabularies, training_data.config, device)
-        self.state = self._make_state()
+        self.state = make_state(self.model, self.config, self.share, processes)
         self.schedule = make_schedule(training_data.config)
         self.checkpoints = CheckpointManager(folder, self.config, training_data.vocabularies, reporter, processes)
         self.progress = self.checkpoints.restore(self.state)
         self.layout = BatchLayout(training_data, self.model, device, self.progress, self.share)
-        self.update: Update = self._make_update()
-        checkpoint = 12 * self.parameters / BYTES_PER_SECOND
-        closing, averages = CLOSING_SECONDS[device.kind], self.config.average > 1
-        costs = Costs(step=1.0, validation=0.0, checkpoint=checkpoint, closing=closing, averages=averages)
+        self.update = make_update(self.model, self.state, self.config, device, self.layout, processes)
+        costs = Costs.before_measuring(self.parameters, device.kind, averages=self.config.average > 1)
         self.clock = Clock(self.config, self.progress, self.layout.steps_per_epoch, costs, command_begun)
+        self.validator = Validator(self.translator, training_data, self.clock, processes)
+        self.minutes = MinutesBudget(self.clock, processes, training_data.validation_lines)
         self.learning_rate = self.gradient_norm = 0.0
         self.epochs_saved = {self.progress.step: self.progress.epoch}  # of each checkpoint, by its step
-
-    def _make_share(self) -> Share | None:
-        """This process's part of every step; None if a step is not cut into shards."""
-        shards, processes = self.config.shards, self.processes
-        if shards == 1:
-            return None
-        at_once = min(torch.get_num_threads(), shards // processes.count) if self.device.kind == "cpu" else 1
-        return Share(shards, processes.number, processes.count, at_once)
-
-    def _make_state(self) -> TrainingState:
-        if self.share is None:
-            return TrainingState.of(self.model, self.config)
-        return ShardedState(self.model, self.config, self.share, self.processes)
-
-    def _make_update(self) -> Update:
-        in_bf16 = self.device.kind == "cuda" and self.device.bf16 and not has_running_statistics(self.model)
-        graphed = in_bf16 and self.progress.layout in CAPTURED
-        if isinstance(self.state, ShardedState) and self.share is not None:
-            shared = self.model, self.state.sliced, self.config, self.device, self.share, self.processes
-            if not graphed:
-                return ShardedUpdate(*shared)
-            return ShardedGraphedUpdate(*shared, one_batch=getattr(self.layout.planner, "batches_per_shard", 0) == 1)
-        twin = in_bf16 and self.model.page_width is None
-        kind = GraphedUpdate if graphed else TwinUpdate if twin else PlainUpdate
-        return kind(self.model, self.state.optimizer, self.config, self.device)
 
     @property
     def parameters(self) -> int:
@@ -135,16 +90,46 @@ class Trainer:
         try:
             with StopSignals(once=self.processes.count == 1) as signals, self.fed() as fed:
                 self._agreed(self.try_largest, signals)
-                self._make_plan()
+                self._plan()
                 while not self._is_over():
                     if not self._step(next(fed), signals):
-                        if self.progress.step:
-                            self._save()
-                        raise Stopped(signals.received or 0, self.progress.step)
+                        raise self._stopped(signals)
                     self._after_step()
                 self._finish()
         finally:
             self.logger.close()
+
+    def _stopped(self, signals: StopSignals) -> Stopped:
+        """Save a checkpoint, unless no step was done; the exception that tells the caller of the signal."""
+        if self.progress.step:
+            self._save()
+        return Stopped(signals.received or 0, self.progress.step)
+
+    # --- before the first step -----------------------------------------------------------------------------------
+
+    def try_largest(self) -> None:
+        """Compute the largest batch, which compiles the kernels of a GPU; raises `OutOfMemory` if it does not fit."""
+        begun = time.perf_counter()
+        try_largest_batch(self.update, self.layout)
+        if self.device.kind == "cuda":
+            self.reporter.say(f"GPU kernels ready after {time.perf_counter() - begun:.1f} s")
+
+    def _plan(self) -> None:
+        """Plan the rest of the run, and report the plan, before its first step."""
+        self.plan_budget()
+        if plan := self.clock.plan:
+            self.logger.planned(self.progress.step, plan, self.clock.costs)
+        self.clock.restart_pace()
+        for message in plan_messages(self):
+            self.reporter.say(message)
+
+    def plan_budget(self) -> None:
+        """Measure what a step and a validation take, and plan a budget in minutes from that."""
+        self.clock.costs.step = step_seconds(self)
+        self.clock.costs.validation = validation_seconds(self, VALIDATING_SECONDS)
+        self.minutes.begin()
+
+    # --- one step ------------------------------------------------------------------------------------------------
 
     @contextmanager
     def fed(self) -> Iterator[Iterator[StepBatches]]:
@@ -158,46 +143,6 @@ class Trainer:
         else:
             with prefetch(items, PREFETCHED_STEPS) as ready:
                 yield ready
-
-    def _is_over(self) -> bool:
-        return self.clock.is_over or self._out_of_patience()
-
-    def _to_train_further(self) -> str:
-        """What has to change before a finished run trains further."""
-        changes = ["set a larger budget (--steps, --epochs or --minutes)"] * self.clock.is_over
-        changes += [f"set train.patience above {self.progress.waited}, or to 0"] * self._out_of_patience()
-        return " and ".join(changes)
-
-    def _out_of_patience(self) -> bool:
-        return 0 < self.config.patience <= self.progress.waited
-
-    def _after_step(self) -> None:
-        step = self.progress.step
-        if step % self.config.log_every == 0:
-            self._read_measurements()
-            self.logger.log(self.progress, self.learning_rate, self.gradient_norm)
-        if self.config.minutes and (plan := self._plan_of_first(self.clock.pause_due)):
-            self._pause(plan)
-        at_end, intervals = step >= self.clock.last_step, self.clock.intervals
-        if step % intervals.validate_every == 0 and not at_end:
-            self._validate()
-        if step % intervals.checkpoint_every == 0 and not at_end:
-            self._save()
-
-    def _finish(self) -> None:
-        """Save and validate the final weights, and average the last checkpoints."""
-        if self._out_of_patience():
-            self.reporter.say(f"no improvement in {self.progress.waited} validations: stopping early (train.patience)")
-        self._save()  # before the last validation, which may take long
-        if self.progress.validated != self.progress.step or not self.checkpoints.has("best"):
-            self._validate()
-            self._save()
-        self._average()
-        self._score_chosen()
-        self.logger.finished(self.progress)
-        self.checkpoints.finish()
-
-    # --- one step ----------------------------------------------------------------------------------------------
 
     def _step(self, data: StepBatches, signals: StopSignals) -> bool:
         """Run one optimizer update; returns False, with nothing changed, if a signal came first."""
@@ -256,58 +201,20 @@ class Trainer:
                 problem = "became NaN or infinite after the last logged step"
             raise TrainingError(f"step {self.progress.step:,}: the {what} {problem}. {DIVERGED}")
 
-    def try_largest(self) -> None:
-        """Try the largest batch first, so that a lack of memory shows now and not in an hour. On a GPU this compiles kernels."""
-        begun = time.perf_counter()
-        try:
-            self.update.add(self.layout.largest_work()[0], tokens=1)
-        except (MemoryError, RuntimeError) as error:
-            if "memory" not in str(error).lower():
-                raise
-            positions = self.layout.positions_of(self.layout.largest)
-            raise OutOfMemory(
-                f"out of memory: the largest batch has {positions:,} positions. Start a new run with "
-                f"train.positions_per_microbatch below {positions}, or with a lower data.max_length (these settings cannot "
-                "change when a run is resumed)"
-            ) from None
-        finally:
-            self.update.forget()
-        self.update.measured()
-        if self.device.kind == "cuda":
-            self.reporter.say(f"GPU kernels ready after {time.perf_counter() - begun:.1f} s")
+    # --- after a step --------------------------------------------------------------------------------------------
 
-    # --- a budget in minutes -----------------------------------------------------------------------------------
-
-    def _make_plan(self) -> None:
-        """Report the plan of the run before its first step."""
-        self.plan_budget()
-        if plan := self.clock.plan:
-            self.logger.planned(self.progress.step, plan, self.clock.costs)
-        self.clock.restart_pace()
-        planned = plan_of(self, memory_before_training(self), self.clock.spent - self.progress.spent)
-        self.reporter.say(f"plan: {self.clock.describe()}; {planned.summary()}")
-        if warning := self.processes.first(lambda: check_disk(planned.disk, self.checkpoints.folder.path)):
-            self.reporter.say(warning)
-        texts, limit = self._lines_to_validate()
-        self.reporter.say(describe_validation(self.training_data, texts, limit))
-        if warning := self.clock.few_epochs(self.model.config.fewest_epochs):
-            self.reporter.say(warning)
-
-    def plan_budget(self) -> None:
-        """Measure what a step and a validation take, and plan a budget in minutes from that; see also `replan`."""
-        self.clock.costs.step = step_seconds(self)
-        self.clock.costs.validation = validation_seconds(self, VALIDATING_SECONDS)
-        if self.config.minutes:  # also on resume: starting again took time
-            lines = self.training_data.validation_lines
-            plan = self.clock.first_plan(self.clock.costs.validation / lines, lines)
-            self._revised(self._plan_of_first(lambda: plan) or plan)
-
-    def replan(self, spent: float) -> None:
-        """Plan a budget in minutes again from better costs, as of `spent` seconds into it."""
-        if plan := self.clock.plan:
-            lines = self.training_data.validation_lines
-            self.clock.costs.validation *= min(plan.lines, lines) / lines
-            self.progress.plan = revise(plan, self.progress.step, spent, self.clock.costs)
+    def _after_step(self) -> None:
+        step = self.progress.step
+        if step % self.config.log_every == 0:
+            self._read_measurements()
+            self.logger.log(self.progress, self.learning_rate, self.gradient_norm)
+        if plan := self.minutes.due():
+            self._pause(plan)
+        at_end, intervals = step >= self.clock.last_step, self.clock.intervals
+        if step % intervals.validate_every == 0 and not at_end:
+            self._validate()
+        if step % intervals.checkpoint_every == 0 and not at_end:
+            self._save()
 
     def _pause(self, plan: Plan) -> None:
         """Measure the pace, validate if the plan says so, revise the plan, and save a checkpoint."""
@@ -316,87 +223,28 @@ class Trainer:
         if plan.validates and not self.config.validate_every and plan.last_step <= self.clock.last_step:
             self._validate()
         self.progress.planned_checkpoints.append(self.progress.step)
-        self._revise(plan)
+        self.logger.planned(self.progress.step, self.minutes.revise(plan), self.clock.costs)
         self._save()
         self.clock.restart_pace()
-
-    def _revise(self, plan: Plan) -> None:
-        self.logger.planned(self.progress.step, self._revised(plan), self.clock.costs)
-
-    def _revised(self, plan: Plan) -> Plan:
-        return self._plan_of_first(lambda: self.clock.revise(plan)) or plan
-
-    def _plan_of_first(self, decide: Callable[[], Plan | None]) -> Plan | None:
-        """What process 0 decides by its clock; all processes follow its plan."""
-
-        def decided() -> list[dict[str, Any] | None]:
-            plan = decide()
-            return [None if one is None else asdict(one) for one in (plan, self.progress.plan)]
-
-        plan, self.progress.plan = (None if one is None else Plan(**one) for one in self.processes.first(decided))
-        return plan
-
-    # --- validation and saving ---------------------------------------------------------------------------------
 
     def _validate(self) -> None:
         """Validate the kept weights, and write them as `best` if they are."""
         self._read_measurements()
         progress = self.progress
         with self.state.holding_kept():
-            validation = self._measure()
+            validation = self.validator.validate()
         if not math.isfinite(validation.loss):
             raise TrainingError(
                 f"step {progress.step:,}: the validation loss is NaN or infinite; the last checkpoint is intact: "
                 "lower train.learning_rate or set train.clip_norm=1"
             )
-        better = validation.rank > progress.best_rank or not self.checkpoints.has("best")
+        better = validation.is_better_than(progress.best_rank) or not self.checkpoints.has("best")
         progress.validated, progress.waited = progress.step, 0 if better else progress.waited + 1
         if better:
             progress.best_rank, progress.best_step = validation.rank, progress.step
             progress.best_score = validation.deciding
             self.checkpoints.give("best", self.state.kept, progress.step, validation)
         self.logger.validated("valid", progress.step, validation, better)
-
-    def _measure(self, lines: int = 0) -> ValidationResult:
-        """Validate the current weights of the model on so many lines, or on as many as a budget in minutes allows."""
-        begun = time.perf_counter()
-        texts, limit = self._lines_to_validate(lines)
-        shared = {"blocks": self.config.shards, "processes": self.processes}
-        validation = validate(self.translator, self.training_data.valid, texts, limit, **shared)  # type: ignore[arg-type]
-        self.clock.validated(time.perf_counter() - begun)
-        all_lines = len(self.training_data.valid_texts.sources)
-        by_loss = validation.by_loss or ranks_by_loss(self.config, len(texts.sources), all_lines)
-        return replace(validation, by_loss=by_loss)
-
-    def _lines_to_validate(self, lines: int = 0) -> tuple[TestSet, int]:
-        """The lines that a validation translates, and the limit of pairs for its loss; 0: all of them."""
-        plan = self.clock.plan
-        if plan is None:
-            return self.training_data.valid_texts, 0
-        lines = lines or plan.lines
-        return self.training_data.valid_texts.first(lines), LOSS_PAIRS * lines
-
-    def _score_chosen(self) -> None:
-        """Score the chosen weights on as many lines as a budget in minutes leaves time for."""
-        plan, most = self.clock.plan, self.training_data.validation_lines
-        if plan is None or plan.lines >= most:
-            return
-        lines = self.processes.first(lambda: self.clock.affordable_lines(most))
-        if lines > plan.lines:
-            which, weights = self.checkpoints.chosen()
-            load_weights(self.model, weights, f"the {which} weights")
-            validation = self._measure(lines)
-            self.checkpoints.rescore(which, weights, validation)
-            self.logger.validated("final", self.progress.step, validation, better=False)
-
-    def _average(self) -> None:
-        """Write and validate `averaged`, the mean of the last checkpoints (section 6.1)."""
-        averaged = self.checkpoints.averaged(self.progress, self.clock.last_step)
-        if averaged:
-            load_weights(self.model, averaged, "the averaged weights")
-            validation = self._measure()
-            self.checkpoints.give("averaged", averaged, self.progress.step, validation)
-            self.logger.validated("averaged", self.progress.step, validation, better=False)
 
     def _save(self) -> None:
         self._read_measurements()
@@ -417,3 +265,48 @@ class Trainer:
         oldest, *_ = sorted(self.epochs_saved)[-FULL_STATES:]
         if self.processes.number == 0:
             self.training_data.forget_epochs(before=self.epochs_saved[oldest])
+
+    # --- the end -------------------------------------------------------------------------------------------------
+
+    def _is_over(self) -> bool:
+        return self.clock.is_over or self._out_of_patience()
+
+    def _out_of_patience(self) -> bool:
+        return 0 < self.config.patience <= self.progress.waited
+
+    def _to_train_further(self) -> str:
+        """What has to change before a finished run trains further."""
+        changes = ["set a larger budget (--steps, --epochs or --minutes)"] * self.clock.is_over
+        changes += [f"set train.patience above {self.progress.waited}, or to 0"] * self._out_of_patience()
+        return " and ".join(changes)
+
+    def _finish(self) -> None:
+        """Save and validate the final weights, and average the last checkpoints."""
+        if self._out_of_patience():
+            self.reporter.say(f"no improvement in {self.progress.waited} validations: stopping early (train.patience)")
+        self._save()  # before the last validation, which may take long
+        if self.progress.validated != self.progress.step or not self.checkpoints.has("best"):
+            self._validate()
+            self._save()
+        self._average()
+        self._score_chosen()
+        self.logger.finished(self.progress)
+        self.checkpoints.finish()
+
+    def _average(self) -> None:
+        """Write and validate `averaged`, the mean of the last checkpoints (section 6.1)."""
+        averaged = self.checkpoints.averaged(self.progress, self.clock.last_step)
+        if averaged:
+            load_weights(self.model, averaged, "the averaged weights")
+            validation = self.validator.validate()
+            self.checkpoints.give("averaged", averaged, self.progress.step, validation)
+            self.logger.validated("averaged", self.progress.step, validation, better=False)
+
+    def _score_chosen(self) -> None:
+        """Score the chosen weights on as many lines as a budget in minutes leaves time for."""
+        if lines := self.minutes.lines_for_final_score():
+            which, weights = self.checkpoints.chosen()
+            load_weights(self.model, weights, f"the {which} weights")
+            validation = self.validator.validate(lines)
+            self.checkpoints.rescore(which, weights, validation)
+            self.logger.validated("final", self.progress.step, validation, better=False)

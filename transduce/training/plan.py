@@ -24,6 +24,8 @@ LINES_SHARE = 0.015  # of the budget: the most that translating the lines of one
 FINAL_SHARE = 0.03  # of the budget: what it takes at most to score the chosen weights on more lines, at the end
 FEWEST_LINES = 32
 ALL_LINES = 1_000_000_000
+BYTES_PER_SECOND = 2e8  # writing to disk: an estimate until the first checkpoint is saved
+CLOSING_SECONDS = {"cpu": 2.0, "cuda": 5.0}  # to write the model card and the curves, and to exit
 EARLY = 0.03  # of the budget: a run that would end earlier than this continues
 LEAST_TRAINING = 0.1  # of the budget: if reading the data took too long, the command exceeds its budget instead
 
@@ -61,6 +63,12 @@ class Costs:
     closing: float = 2.0  # to write the model card and the curves, and to exit
     averages: bool = True  # whether the mean of the last checkpoints is validated and written at the end
     final_score: float = 0.0  # to score the chosen weights on more lines at the end
+
+    @staticmethod
+    def before_measuring(parameters: int, device: str, averages: bool) -> "Costs":
+        """Estimates for a kind of device; a step and a validation are measured before the first step."""
+        checkpoint = 12 * parameters / BYTES_PER_SECOND
+        return Costs(1.0, 0.0, checkpoint, closing=CLOSING_SECONDS[device], averages=averages)
 
     @property
     def final_validations(self) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,6 +32,7 @@ from transduce.training.run_plan import (
     RunPlan,
     budget_figures,
     changes,
+    check_disk,
     gpu_fits,
     largest_preset,
 )
@@ -47,6 +49,18 @@ LARGEST_FIRST = ("big", "base", "small", "tiny")  # presets
 OTHER_FILES = 400_000  # bytes in a run folder besides weights: vocabularies, curves, model card
 LOGGED = 500  # bytes for each logged step, in metrics.jsonl and TensorBoard's events
 HEADER = 150  # bytes of a file of weights for each tensor
+
+
+def plan_messages(trainer: Trainer) -> Iterator[str]:
+    """The plan of a run as `train` prints it before the first step, with warnings."""
+    clock = trainer.clock
+    planned = plan_of(trainer, memory_before_training(trainer), clock.spent - trainer.progress.spent)
+    yield f"plan: {clock.describe()}; {planned.summary()}"
+    if warning := trainer.processes.first(lambda: check_disk(planned.disk, trainer.checkpoints.folder.path)):
+        yield warning
+    yield trainer.validator.describe()
+    if warning := clock.few_epochs(trainer.model.config.fewest_epochs):
+        yield warning
 
 
 def plan_of(trainer: Trainer, memory: MemoryFigures, starting: float) -> RunPlan:

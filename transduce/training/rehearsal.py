@@ -16,8 +16,9 @@ from transduce.checkpoint import RunFolder
 from transduce.device import choose_device
 from transduce.memory import restart_peak
 from transduce.training.card import draw_curves
+from transduce.training.largest_batch import OutOfMemory
 from transduce.training.layout import POSITIONS
-from transduce.training.loop import OutOfMemory, Trainer
+from transduce.training.loop import Trainer
 from transduce.training.planning import fitted_model, memory_figures, memory_used, plan_of, with_gpus
 from transduce.training.prepare import Inspect, Prepared, no_findings, prepare_data
 from transduce.training.report import MetricsLogger, Reporter, SilentReporter
@@ -115,7 +116,7 @@ def _rehearsed(trainer: Trainer, prepared: Prepared, scratch: Path, reporter: Re
         costs.validation = validation_seconds(trainer, VALIDATING_SECONDS)
         costs.checkpoint = seconds_per_checkpoint(trainer, scratch)
         costs.closing = seconds_to_close(trainer, RunFolder(scratch))
-        trainer.replan(starting + trainer.progress.spent)
+        trainer.minutes.revise_as_of(starting + trainer.progress.spent)
     total = max(memory_used(trainer.device), prepared.reading_peak if kind == "cpu" else 0)
     model = fitted_model(trainer, total)
     memory = memory_figures(trainer, model, positions)

@@ -96,7 +96,7 @@ class Terminal:
 
     def validated(self, event: str, step: int, validation: ValidationResult, better: bool) -> None:
         what = _validated_weights(event, step, validation)
-        mark = "  (best so far)" if better else ""
+        mark = f"  (best so far{', by loss' * validation.lacks_points})" if better else ""
         self.say(
             f"{what}: validation loss {validation.loss:.4f}, perplexity {validation.perplexity:.2f}, "
             f"{validation.scores}{mark}{_cut(validation)}"

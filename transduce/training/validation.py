@@ -16,14 +16,13 @@ from transduce.text import Vocabulary
 from transduce.training.feed import TrainingData
 from transduce.training.loss import batch_loss
 from transduce.training.processes import Alone, Processes
+from transduce.training.ranking import Decider, decider, described, is_better, lacks_points, rank
 from transduce.translator import Translator
 from transduce.translator.evaluation import TestSet, score_texts
 
 POSITIONS = 8_192  # in a padded validation batch
 TIMES, MORE = 2, 10  # an output may have 2 times as many tokens as its longest reference, plus 10
 LOSS_PAIRS = 4  # with a budget in minutes: pairs used for the loss per line that a validation translates
-FEW_LINES = 200  # with fewer lines, the loss is more reliable than a score
-EQUAL = 1e-6  # weight of the loss in the rank: too small to reorder two scores that differ
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class ValidationResult:
     counts: Mapping[str, list[int]] = field(default_factory=dict)  # by what the model counts, such as tokens of experts
     of_recordings: bool = False  # whether the sources of samples name recordings
     with_features: bool = False  # whether the sources of samples end in features, as in `gehen ;V;PST`
-    by_loss: bool = False  # whether the loss, not the main score, decides which weights are better
+    decider: Decider = "metric"  # of which weights are better
 
     @property
     def perplexity(self) -> float:
@@ -56,11 +55,21 @@ class ValidationResult:
 
     @property
     def rank(self) -> float:
-        """Higher is better: the main score, with the loss as tie-breaker; or the loss alone."""
-        if self.by_loss:
-            return -self.loss
-        score = self.scores.main.value if self.scores.main.higher_is_better else -self.scores.main.value
-        return score - EQUAL * min(self.loss, 100.0)
+        """Higher is better."""
+        return rank(self.decider, self.scores.main, self.loss)
+
+    def is_better_than(self, best_rank: float) -> bool:
+        return is_better(self.decider, self.scores.main, self.loss, best_rank)
+
+    @property
+    def lacks_points(self) -> bool:
+        """Whether the loss decides the rank because the main score is too near its worst value."""
+        return lacks_points(self.decider, self.scores.main)
+
+    @property
+    def by_loss(self) -> bool:
+        """Whether the loss, not the main score, decides the rank."""
+        return self.decider == "loss" or self.lacks_points
 
     @property
     def deciding(self) -> str:
@@ -78,22 +87,16 @@ def main_metric(train: TrainConfig) -> str:
     return "" if train.best_metric in ("auto", "loss") else train.best_metric
 
 
-def name_of_main(config: Config, texts: TestSet) -> str:
-    """The name of the main metric, as it is printed."""
+def perfect_score(config: Config, texts: TestSet) -> Score:
+    """The main score of outputs that equal their references: it has the name and the direction of the metric."""
     few = texts.first(1)
     outputs = [references[0] for references in few.references]
-    return score_texts(outputs, few, config, ter=False, main=main_metric(config.train)).main.name
+    return score_texts(outputs, few, config, ter=False, main=main_metric(config.train)).main
 
 
 def share_measured(windows: TextWindows, limit: int) -> float:
     """The share of the windows of a text that a validation with this limit predicts."""
     return min(1.0, limit / len(windows.target_lengths)) if limit else 1.0
-
-
-def ranks_by_loss(train: TrainConfig, lines: int, all_lines: int) -> bool:
-    """Whether the loss decides: if it is requested, or if too few lines are translated to tell two models apart."""
-    few = lines < min(FEW_LINES, all_lines)
-    return train.best_metric == "loss" or (train.best_metric == "auto" and few)
 
 
 def describe_validation(data: TrainingData, texts: TestSet, limit: int) -> str:
@@ -106,10 +109,9 @@ def describe_validation(data: TrainingData, texts: TestSet, limit: int) -> str:
         return f"each validation predicts {predicted}; the best weights are chosen by loss"
     lines = len(texts.sources)
     why = to_keep if lines < len(whole.sources) else "as train.validate_lines says"
-    by_loss = ranks_by_loss(train, lines, len(whole.sources))
-    metric = "loss" if by_loss else name_of_main(data.config, texts)
+    chosen = described(decider(train, lines, len(whole.sources)), perfect_score(data.config, texts))
     scored = _part(lines, texts.all_lines, "lines", why)
-    return f"each validation scores {scored}; the best weights are chosen by {metric}"
+    return f"each validation scores {scored}; the best weights are chosen by {chosen}"
 
 
 def _part(count: int, whole: int, what: str, why: str) -> str:
@@ -148,7 +150,7 @@ def validate(
         lines = pairs.store.report.pairs
         measured = math.ceil(lines * share_measured(pairs, limit))
         scores = _bits_per_byte(pairs, loss)
-        return ValidationResult(loss, scores, [], lines=measured, all_lines=lines, by_loss=True)
+        return ValidationResult(loss, scores, [], lines=measured, all_lines=lines, decider="loss")
     outputs, at_limit = _translate(translator, texts, blocks, processes)
     shown = [SampleOutput(s, o, r[0]) for s, o, r in zip(texts.sources, outputs, texts.references, strict=True)]
     with translator.model.counting() as counts:
