@@ -43,11 +43,10 @@ def service(run: Path, symbols: Path) -> Service:
     return make_service([run, symbols])
 
 
-def make_service(models: list[object], engine: Any = "auto", **settings: Any) -> Service:
+def make_service(models: list[object], engine: Any = "auto", ngram: bool = False, **settings: Any) -> Service:
     specifications = [Specification.parse(str(model)) for model in models]
-    return Service.load(
-        ServerSettings(**settings), specifications, LoadOptions(engine=engine, threads=1, say=lambda _: None)
-    )
+    loading = LoadOptions(engine=engine, ngram=ngram, threads=1, say=lambda _: None)
+    return Service.load(ServerSettings(**settings), specifications, loading)
 
 
 FAKE_LINGUA = """

@@ -9,7 +9,16 @@ from pathlib import Path
 import pytest
 import torch
 from agreement import assert_texts_agree
-from folders import SHAPE, ends_its_sentences, lines, vocabularies, write_folder, write_model
+from folders import (
+    SHAPE,
+    ends_its_sentences,
+    lines,
+    vocabularies,
+    write_character_model,
+    write_folder,
+    write_model,
+    write_speech_model,
+)
 
 from transduce.cli import main
 from transduce.errors import DataError, RunError, SettingError
@@ -125,6 +134,16 @@ def test_an_ensemble_is_refused_where_it_cannot_score(tmp_path: Path, capsys: py
     assert "--ensemble is for translators: language models (--text) are scored one at a time" in capsys.readouterr().err
     assert main(["score", str(FROZEN), text, text, "--engine", "ct2", *ensemble]) == 2
     assert "it does not support ensembles; use engine torch" in capsys.readouterr().err
+
+
+def test_an_ensemble_is_of_one_kind(tmp_path: Path) -> None:
+    """Whatever their vocabularies: a model of text cannot read recordings."""
+    speech = write_speech_model(tmp_path / "speech")
+    text = write_character_model(tmp_path / "text")
+    for one, other in ((speech, FROZEN), (FROZEN, text)):
+        translator = Translator.load(one, dataclasses.replace(TORCH, ensemble=(str(other),)))
+        with pytest.raises(RunError, match=r"this model (translates|continues text), and .*must be of one kind"):
+            translator.ready()
 
 
 def test_an_ensemble_shares_its_vocabulary(tmp_path: Path) -> None:

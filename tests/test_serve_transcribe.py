@@ -5,7 +5,10 @@ import io
 import json
 import random
 import re
+import socket
+import threading
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any, cast
@@ -19,13 +22,15 @@ pytest.importorskip("soundfile")
 
 import httpx
 import soundfile
-from folders import write_speech_model
+from folders import WORDS, write_speech_model
 from serving import Client, make_service, refused, run
 
+import transduce
 from transduce.audio.features import RATE
 from transduce.audio.files import read_samples
 from transduce.audio.recording import Recording
 from transduce.audio.uploads import Sound, UploadError, UploadLimits, decode, type_of
+from transduce.cli import main
 from transduce.errors import SettingError
 from transduce.server.app import make_app
 from transduce.server.decoding import Decoder
@@ -33,8 +38,9 @@ from transduce.server.keys import add_key
 from transduce.server.service import Service
 from transduce.server.settings import ServerSettings
 from transduce.server.transcript_answers import TranscribeAnswer, VerboseTranscriptionAnswer
-from transduce.server.transcription import DecodingWork
+from transduce.server.transcription import DecodingWork, TranscriptionWork
 from transduce.translator import Translation, Translator
+from transduce.translator.ctc_engine import CtcEngine
 from transduce.translator.subtitles import srt, vtt
 from transduce.translator.transcription import RecordingPieces, Transcript
 from transduce.translator.word_times import words_of
@@ -56,6 +62,11 @@ def encoded(samples: Any, rate: int = RATE, kind: str = "WAV", subtype: str | No
 
 
 WAV = encoded(sound(1.0))
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return int(taken.getsockname()[1])
 
 
 @pytest.fixture(scope="module")
@@ -230,6 +241,97 @@ def test_formats_that_do_not_exist_are_refused_in_one_line(client: Client) -> No
     assert "?response_format=srt" in refused(send(client, WAV, response_format="srt"), 400)
     address = "/v1/transcribe?response_format=vtt&attention=true"
     assert "the format vtt cannot hold it" in refused(client("POST", address, content=WAV), 400)
+
+
+# --- words -----------------------------------------------------------------------------------------------------
+
+
+def write_words(run: Path, *words: str) -> Path:
+    """The n-gram model of a run, which may write these words and no others."""
+    (run / "words.txt").write_text("\n".join(words) + "\n")
+    transduce.ngram(run, [run / "words.txt"], lexicon=run / "words.txt", tune=False, quiet=True)
+    return run
+
+
+@pytest.fixture(scope="module")
+def with_words(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_words(write_speech_model(tmp_path_factory.mktemp("words") / "talks"), *WORDS[:8])
+
+
+def test_both_routes_search_with_words(with_words: Path, folder: Path) -> None:
+    service = make_service([with_words], ngram=True)
+    client = Client(service)
+    found = [send(client, WAV, path).json()["text"] for path in ("/v1/transcribe", OPENAI)]
+    translator = transduce.load(with_words, ngram=True, device="cpu", quiet=True)
+    utterances = RecordingPieces.of(decode(WAV, LIMITS).resampled()).features
+    assert found == [translator.transcribe(utterances)[0].outputs[0].text] * 2
+    assert found[0]
+    assert set(found[0].split()) <= set(WORDS[:8])
+    assert send(Client(make_service([with_words])), WAV).json()["text"] != found[0], "only if it is asked for"
+    listened = client("POST", "/v1/transcribe?attention=true&response_format=verbose_json&beam=3", content=WAV).json()
+    assert listened["segments"][0]["attention"]
+    assert " ".join(word["text"] for word in listened["segments"][0]["words"]) == listened["text"]
+
+
+def test_a_search_with_words_has_its_turn_and_its_time(with_words: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One search at a time for each model; a client that waits too long is told so."""
+    service = make_service([with_words], ngram=True, request_s=1.0)
+    model = service.models.speech("")
+    assert TranscriptionWork(model, model.translator.request()).alone is model
+    service.decoder = partial(decode, limits=LIMITS)  # type: ignore[assignment]  # starting a process may take long
+    searching, answered = threading.Event(), threading.Event()
+
+    def search(*_: object) -> Any:
+        searching.set()
+        answered.wait()
+        return iter(())
+
+    monkeypatch.setattr(CtcEngine, "stream", search)
+    try:
+        assert "not finished within 1 s" in refused(send(Client(service), WAV), 503)
+        assert searching.is_set()
+    finally:
+        answered.set()
+
+
+def test_words_are_for_the_speech_models_of_a_server(with_words: Path, run: Path) -> None:
+    client = Client(make_service([with_words, run], ngram=True))
+    assert set(send(client, WAV).json()["text"].split()) <= set(WORDS[:8])
+    assert client.post("/v1/translate", {"text": "the cat sat"}).status_code == 200
+
+
+def test_new_words_take_their_place(tmp_path: Path, run: Path) -> None:
+    talks = write_words(write_speech_model(tmp_path / "talks"), "cat")
+    service = make_service([talks, run], ngram=True)
+    before = service.models.all
+    for model in before:
+        service.models.refresh(model)
+    assert service.models.all == before
+    write_words(talks, "seven")
+    for model in before:
+        service.models.refresh(model)
+    assert service.models.speech("") is not before[0]
+    assert service.models.named("") is before[1]
+    assert set(send(Client(service), WAV).json()["text"].split()) <= {"seven"}
+
+
+def test_servers_without_words_for_their_models_are_refused(
+    folder: Path, with_words: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    without_ctc = write_speech_model(tmp_path / "without", ctc_weight=0.0, ctc_search=0.0)
+    for models, options, message in (
+        ([folder], [], f"`transduce ngram {folder}` creates it"),
+        ([run], [], "--ngram is for speech models, and none of these models is one: leave it out"),
+        ([without_ctc], [], "needs a CTC output: train a model with model.ctc_weight above 0"),
+        ([with_words], ["--engine", "ct2"], "an n-gram model needs the torch engine: leave out --engine ct2"),
+    ):
+        assert main(["serve", *map(str, models), "--ngram", "--port", str(free_port()), *options]) == 2
+        error = capsys.readouterr().err
+        assert message in error
+        assert error.count("\n") == 1
+
+
+# --- what models do not know -----------------------------------------------------------------------------------
 
 
 def test_a_model_without_ctc_has_subtitles_but_no_times_of_words(tmp_path: Path) -> None:

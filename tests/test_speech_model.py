@@ -1,5 +1,6 @@
 """The speech family: CTC against torch's, its prefixes against brute force, and what padding and caches must not change."""
 
+import math
 from itertools import product
 
 import numpy as np
@@ -7,12 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 from torch.nn.functional import ctc_loss as torch_ctc_loss
+from torch.nn.functional import pad
 
 from transduce.audio.features import BINS
 from transduce.config import SpeechConfig, build
 from transduce.device import Device
 from transduce.errors import SettingError
-from transduce.model import Frames, Tokens, make_model
+from transduce.model import Ensemble, Frames, Tokens, make_model
 from transduce.model.losses import IGNORED
 from transduce.model.speech import SpeechModel, speech_model
 from transduce.model.speech.ctc import ctc_loss
@@ -238,6 +240,25 @@ def test_the_engine_searches_with_both() -> None:
     (alone,) = engine.stream([block.only([1])], SearchRequest(beam=3, n_best=2, max_extra=0))
     assert alone[0][0].tokens == found[1][0].tokens
     assert abs(alone[0][0].score - found[1][0].score) < 1e-4
+
+
+@pytest.mark.parametrize("with_ctc_first", [True, False])
+def test_an_ensemble_may_have_models_with_and_without_ctc(with_ctc_first: bool) -> None:
+    """Each has half the say: the one with CTC the scores of both its outputs, the other those of its decoder."""
+    models = [tiny(ctc_search=0.5), tiny(ctc_weight=0.0, ctc_search=0.0)]
+    with_ctc, without = models
+    one, other = models if with_ctc_first else reversed(models)
+    ensemble, source, tokens = Ensemble([one, other]), Frames.padded(sounds(30, 44)), torch.tensor([PAD, PAD])
+    found = ensemble.step(tokens, ensemble.begin(ensemble.encode(source)))
+    of_both = with_ctc.step(tokens, with_ctc.begin(with_ctc.encode(source))).softmax(-1)
+    of_decoder = without.step(tokens, without.begin(without.encode(source))).softmax(-1)
+    torch.testing.assert_close(found.exp(), (of_both + pad(of_decoder, (0, 1))) / 2)
+    assert ensemble.never == (PAD,)
+    engine = TorchEngine(one, Device("cpu", bf16=False), PAD, PAD, EOS, others=[other])
+    block = SearchBlock(sounds(30, 44, 52), [()] * 3)  # type: ignore[arg-type]
+    for request in (SearchRequest(beam=3, n_best=2), SearchRequest(sampling=True, n_best=20)):
+        (hypotheses,) = engine.stream([block], request.but(max_extra=0))
+        assert all(PAD not in each.tokens and math.isfinite(each.score) for best in hypotheses for each in best)
 
 
 def test_the_number_of_bins_is_that_of_the_features() -> None:

@@ -62,6 +62,8 @@ def _ngram(options: Options) -> bool | WordWeights:
                 f"--{name.replace('_', '-')} has no effect without --ngram: add --ngram, or leave it out"
             )
         return False
+    if not hasattr(options, "run"):
+        return True  # a server: each of its speech models has weights of its own
     opened = open_folder(options.run)
     check_takes_words(opened)
     return WordWeights.read(opened.folder).but(**given)

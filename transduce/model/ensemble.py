@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from transduce.model.model import Model, State
 from transduce.model.shapes import Float, Int
@@ -33,6 +34,11 @@ class Ensemble:
 
     models: Sequence[Model]
 
+    @property
+    def never(self) -> tuple[int, ...]:
+        """Columns of the result of `step` that a search must not choose."""
+        return tuple(sorted({column for model in self.models for column in model.never}))
+
     def encode(self, source: Source) -> list[Any]:
         return [model.encode(source) for model in self.models]
 
@@ -50,5 +56,12 @@ class Ensemble:
 
 
 def _mean(logits: list[Tensor]) -> Tensor:
-    each = [one.float().log_softmax(-1) for one in logits]
+    widest = max(one.shape[-1] for one in logits)
+    each = [_widened(one.float().log_softmax(-1), widest) for one in logits]
     return each[0] if len(each) == 1 else torch.stack(each).logsumexp(0) - math.log(len(each))
+
+
+def _widened(log_probs: Tensor, columns: int) -> Tensor:
+    """Only speech models that search with CTC have a column for `<pad>`; the others never predict it."""
+    missing = columns - log_probs.shape[-1]
+    return pad(log_probs, (0, missing), value=-torch.inf) if missing else log_probs

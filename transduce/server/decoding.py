@@ -1,99 +1,98 @@
-"""Decoding of recordings in a process of its own: one that crashes libsndfile ends that process, and not the server. Knows no HTTP and no models."""
+"""Decoding of recordings, each in a process of its own: one that takes over libsndfile finds no other recording there, and one that
+crashes it ends no more than that process. Knows no HTTP and no models.
+"""
 
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
 import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
 from transduce.audio.uploads import DAMAGED, RATES, Sound, UploadError, UploadLimits
-from transduce.server.decoding_process import READY
+from transduce.server.decoding_process import ENDED, READY
 
 PROGRAM = Path(__file__).with_name("decoding_process.py")
 LONGEST_LINE = 1_000
 KEPT = ("PATH", "LD_LIBRARY_PATH")  # variables of the environment; others may be secrets
+ENDING_S = 1.0
 REASONS = ("type", "too long", "too short", "empty", "broken")
 
 
 class DecoderNotStarted(Exception):
-    """The process ended before it could decode anything, which is the fault of this machine and of no recording."""
+    """There is no process that could decode, which is the fault of this machine and of no recording."""
 
 
 class Decoder:
-    """Decodes recordings, one at a time. Its process starts with the first of them, and again after it has ended."""
+    """Decodes recordings, one at a time. The program that forks for each of them starts with the first, and again if it has ended."""
 
     def __init__(self, limits: UploadLimits, timeout_s: float) -> None:
         self.limits, self.timeout_s = limits, timeout_s
         self._lock = threading.Lock()
-        self._process: DecodingProcess | None = None
+        self._program: DecodingProgram | None = None
 
     def __call__(self, recording: bytes) -> Sound:
         """The sound of a recording, or an `UploadError`."""
         with self._lock:
-            process = self._running()
+            program = self._running()
             try:
-                with self._killed_in_time(process):
-                    return process.decode(recording)
+                with program.forked() as connection, _shut_down_after(self.timeout_s, connection):
+                    return _decoded(recording, connection, self.limits)
             except (OSError, EOFError, ValueError, RecursionError):  # it crashed, took too long or wrote nonsense
-                self._end()
                 raise UploadError("broken", DAMAGED) from None
+            except DecoderNotStarted:
+                self._end()
+                raise
 
     def close(self) -> None:
         with self._lock:
             self._end()
 
-    def _running(self) -> "DecodingProcess":
-        if self._process and not self._process.is_alive:
+    def _running(self) -> "DecodingProgram":
+        if self._program and not self._program.is_alive:
             self._end()
-        self._process = self._process or self._started()
-        return self._process
+        self._program = self._program or self._started()
+        return self._program
 
-    def _started(self) -> "DecodingProcess":
-        process = DecodingProcess(self.limits)
-        with self._killed_in_time(process):
-            is_ready = process.is_ready()
-        if not is_ready:
-            process.end()
+    def _started(self) -> "DecodingProgram":
+        program = DecodingProgram(self.limits, self.timeout_s)
+        if not program.is_ready():
+            program.end()
             raise DecoderNotStarted
-        return process
-
-    @contextmanager
-    def _killed_in_time(self, process: "DecodingProcess") -> Iterator[None]:
-        """Inside this context, the process is killed when it has taken too long."""
-        stop = threading.Timer(self.timeout_s, process.kill)
-        stop.start()
-        try:
-            yield
-        finally:
-            stop.cancel()
+        return program
 
     def _end(self) -> None:
-        if self._process:
-            self._process.end()
-        self._process = None
+        if self._program:
+            self._program.end()
+        self._program = None
 
 
-class DecodingProcess:
-    """A process that runs `decoding_process.py`. What it writes is not trusted: it read the recording of a stranger."""
+class DecodingProgram:
+    """A process that runs `decoding_process.py`, which forks for each recording."""
 
-    def __init__(self, limits: UploadLimits) -> None:
-        self.limits = limits
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", str(PROGRAM), str(limits.seconds), *limits.types],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=_environment(),
-            start_new_session=True,  # Ctrl-C is for the server, which then ends this process
-        )
-        self.end = weakref.finalize(self, _end, self._process)
+    def __init__(self, limits: UploadLimits, timeout_s: float) -> None:
+        self._control, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", str(PROGRAM), str(limits.seconds), *limits.types],
+                stdin=theirs.fileno(),
+                stdout=theirs.fileno(),
+                stderr=subprocess.DEVNULL,
+                env=_environment(),
+                start_new_session=True,  # Ctrl-C is for the server, which then ends this process
+            )
+        self._control.settimeout(timeout_s)
+        self._written = self._control.makefile("rb")
+        self.end = weakref.finalize(self, _end, self._process, self._control, self._written)
 
     @property
     def is_alive(self) -> bool:
@@ -101,45 +100,68 @@ class DecodingProcess:
 
     def is_ready(self) -> bool:
         """Whether it can decode, as soon as that is known."""
-        return _open(self._process.stdout).readline(LONGEST_LINE) == READY
+        return self._next_line() == READY
 
-    def decode(self, recording: bytes) -> Sound:
-        self._send(recording)
-        answer = self._answer()
+    @contextmanager
+    def forked(self) -> Iterator[socket.socket]:
+        """The connection to a new process, which is gone afterwards."""
+        ours, theirs = socket.socketpair()
+        with ours:
+            with theirs:
+                self._send([theirs.fileno()])
+            try:
+                yield ours
+            finally:
+                self._send([])
+                if self._next_line() != ENDED:
+                    raise DecoderNotStarted
+
+    def _send(self, descriptors: list[int]) -> None:
+        try:
+            socket.send_fds(self._control, [b"\n"], descriptors)
+        except OSError:
+            raise DecoderNotStarted from None
+
+    def _next_line(self) -> bytes:
+        try:
+            return self._written.readline(LONGEST_LINE)
+        except OSError:
+            return b""
+
+
+def _decoded(recording: bytes, connection: socket.socket, limits: UploadLimits) -> Sound:
+    """The sound of a recording. What the other process writes is not trusted: it reads the recording of a stranger."""
+    connection.sendall(len(recording).to_bytes(8, "big"))
+    connection.sendall(recording)
+    with connection.makefile("rb") as written:
+        answer = _answer(written)
         if "reason" in answer:
             raise _refusal(answer)
-        return self._sound(answer.get("samples"), answer.get("rate"))
+        return _sound(written, answer.get("samples"), answer.get("rate"), limits)
 
-    def kill(self) -> None:
-        self._process.kill()
 
-    def _send(self, recording: bytes) -> None:
-        stdin = _open(self._process.stdin)
-        stdin.write(len(recording).to_bytes(8, "big"))
-        stdin.write(recording)
-        stdin.flush()
+def _answer(written: BufferedReader) -> dict[str, Any]:
+    line = written.readline(LONGEST_LINE)
+    if not line.endswith(b"\n"):
+        raise EOFError
+    answer: Any = json.loads(line)
+    if not isinstance(answer, dict):
+        raise ValueError(line)
+    return answer
 
-    def _answer(self) -> dict[str, Any]:
-        line = _open(self._process.stdout).readline(LONGEST_LINE)
-        if not line.endswith(b"\n"):
+
+def _sound(written: BufferedReader, count: Any, rate: Any, limits: UploadLimits) -> Sound:
+    known = isinstance(count, int) and isinstance(rate, int) and RATES[0] <= rate <= RATES[1]
+    if not known or not 0 < count <= limits.seconds * rate + 1:
+        raise ValueError(count, rate)
+    samples = np.empty(count, np.float32)
+    left = samples.data.cast("B")
+    while left:
+        read = written.readinto(left)
+        if not read:
             raise EOFError
-        answer: Any = json.loads(line)
-        if not isinstance(answer, dict):
-            raise ValueError(line)
-        return answer
-
-    def _sound(self, count: Any, rate: Any) -> Sound:
-        known = isinstance(count, int) and isinstance(rate, int) and RATES[0] <= rate <= RATES[1]
-        if not known or not 0 < count <= self.limits.seconds * rate + 1:
-            raise ValueError(count, rate)
-        samples = np.empty(count, np.float32)
-        left = samples.data.cast("B")
-        while left:
-            read = _open(self._process.stdout).readinto(left)  # type: ignore[attr-defined]
-            if not read:
-                raise EOFError
-            left = left[read:]
-        return Sound(samples, rate)
+        left = left[read:]
+    return Sound(samples, rate)
 
 
 def _refusal(answer: dict[str, Any]) -> UploadError:
@@ -155,12 +177,28 @@ def _environment() -> dict[str, str]:
     return kept | {"PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"}
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    process.kill()
-    with suppress(OSError), process:  # closes the pipes; what is still in them is lost
-        pass
+@contextmanager
+def _shut_down_after(timeout_s: float, connection: socket.socket) -> Iterator[None]:
+    """Inside this context, a connection is shut down when it has lasted too long."""
+    stop = threading.Timer(timeout_s, _shut_down, [connection])
+    stop.start()
+    try:
+        yield
+    finally:
+        stop.cancel()
 
 
-def _open(pipe: IO[bytes] | None) -> IO[bytes]:
-    assert pipe
-    return pipe
+def _shut_down(connection: socket.socket) -> None:
+    with suppress(OSError):  # it may be closed already
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+def _end(process: subprocess.Popen[bytes], control: socket.socket, written: BufferedReader) -> None:
+    """The end of its input tells it to end, and what it has forked; the signal is for a process that hangs."""
+    written.close()
+    control.close()
+    try:
+        process.wait(ENDING_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()

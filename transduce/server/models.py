@@ -17,7 +17,7 @@ from transduce.server.background import in_thread
 from transduce.server.generation import ServedLanguageModel
 from transduce.server.metrics import Metrics
 from transduce.server.refusals import NotFound, Refusal
-from transduce.server.specification import Specification, fingerprint
+from transduce.server.specification import Specification, check_words, fingerprint
 from transduce.server.transcription import ServedSpeechModel
 from transduce.translator import LoadOptions, SearchRequest, Translation, Translator
 from transduce.translator.split import splitter_of
@@ -97,6 +97,7 @@ class Models:
                 raise SettingError(
                     f"{one.folder}: another model is already named {one.name}; name this one as {_naming(one)}"
                 )
+        check_words(specifications, loading)
         self.loading, self.metrics, self.load_s = loading, metrics, load_s
         self._failed: dict[str, str] = {}  # weights that could not be loaded: each is tried and reported once
         self._models: dict[str, AnyModel] = {one.name: load_within(load_s, one, loading) for one in specifications}
@@ -184,7 +185,7 @@ class Models:
         """Replace a model whose weights have changed; if the new weights cannot be loaded, keep the old ones."""
         name, weights = model.of.name, "unreadable"
         try:
-            weights = fingerprint(model.of.folder, self.loading)
+            weights = fingerprint(model.of.folder, model.of.options(self.loading))
             if weights == self._failed.get(name):
                 return
             is_new = weights != model.weights
@@ -206,6 +207,7 @@ class Models:
 
 def load_model(of: Specification, loading: LoadOptions) -> AnyModel:
     """Load a model of any kind."""
+    loading = of.options(loading)
     if of.kind == "speech":
         return ServedSpeechModel.load(of, loading)
     return ServedLanguageModel.load(of, loading) if of.kind == "language model" else ServedModel.load(of, loading)

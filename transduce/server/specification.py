@@ -1,13 +1,15 @@
 """A model as the command line names it, and what is known about it before it is loaded. Knows no HTTP."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from transduce.checkpoint import RunFolder, read_about
 from transduce.errors import SettingError
 from transduce.translator import LoadOptions, better_weights, open_folder
+from transduce.translator.word_search import check_has_words, words_changed
 
 Kind = Literal["translation", "speech", "language model"]
 
@@ -25,6 +27,10 @@ class Specification:
     source: str  # language codes; empty if they are not known
     target: str
     kind: Kind = "translation"
+
+    def options(self, loading: LoadOptions) -> LoadOptions:
+        """The options that hold for this model: only speech models are searched with an n-gram model of words."""
+        return loading if self.kind == "speech" else replace(loading, ngram=False)
 
     @staticmethod
     def parse(text: str) -> "Specification":
@@ -59,8 +65,20 @@ def _kind(folder: str) -> Kind:
     return _KIND_OF_TASK.get(open_folder(folder).config.data.task, "translation")
 
 
+def check_words(models: Sequence[Specification], loading: LoadOptions) -> None:
+    """Refuse an n-gram model that no model of the server has, before any of them is loaded."""
+    if not loading.ngram:
+        return
+    speech = [model for model in models if model.kind == "speech"]
+    if not speech:
+        raise SettingError("--ngram is for speech models, and none of these models is one: leave it out")
+    for model in speech:
+        check_has_words(open_folder(model.folder))
+
+
 def fingerprint(folder: Path, loading: LoadOptions) -> str:
-    """The hash of the weights, which is stored beside them; the weights are not read."""
+    """What changes with the weights: their hash, which is stored beside them; and with the words of the search, if it uses them."""
     run = RunFolder(folder)
     which = better_weights(run) if loading.weights == "auto" else loading.weights
-    return read_about(run.weights(which)).get("sha256", "")
+    weights = read_about(run.weights(which)).get("sha256", "")
+    return f"{weights} {words_changed(run)}" if loading.ngram else weights

@@ -216,6 +216,11 @@ class FolderEngines:
 
     def _other(self, path: str) -> ModelFolder:
         other = open_folder(path)
+        does, of_first = other.config.data.what_it_does, self.folder.config.data.what_it_does
+        if does != of_first:
+            raise RunError(
+                f"{path}: this model {does}, and {self.folder.folder.path} {of_first}; the models of an ensemble must be of one kind"
+            )
         for side in ("source", "target"):
             if getattr(other.vocabularies, side).digest != getattr(self.folder.vocabularies, side).digest:
                 raise RunError(

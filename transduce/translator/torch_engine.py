@@ -123,7 +123,7 @@ class TorchEngine:
     ) -> list[list[Hypothesis]]:
         source = collate(block.sources, self.source_pad).to(self.device.torch)
         penalty = length_penalty(request.length_penalty, request.alpha)
-        never = (*self.model.never, *(() if request.allow_unknown else (UNKNOWN,)))
+        never = (*self._predictor.never, *(() if request.allow_unknown else (UNKNOWN,)))
         with self.device.mixed_precision():
             step, state = self._begin(source)
             common: dict[str, Any] = {

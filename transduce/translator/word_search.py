@@ -133,6 +133,17 @@ def word_files(run: RunFolder) -> dict[str, Path]:
     return files
 
 
+def check_has_words(opened: ModelFolder) -> None:
+    """Refuse a model without an n-gram model of words; reads no more than its weights."""
+    check_takes_words(opened)
+    WordWeights.read(opened.folder)
+
+
+def words_changed(run: RunFolder) -> str:
+    """Differs from before whenever `transduce ngram` has made the words of a run again; it takes no time."""
+    return str(_files(run)["weights"].stat().st_mtime_ns)  # the last file that it writes
+
+
 def words_digest(run: RunFolder) -> str:
     """A hash that identifies the words and weights of a run."""
     contents = [read_plain(path) for path in _files(run).values() if path.exists()]

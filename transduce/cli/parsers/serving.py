@@ -60,6 +60,12 @@ def serve(parser: Parser) -> None:
         metavar="N",
         help="maximum tokens that a language model generates per request (default: 4096)",
     )
+    add(
+        "--ngram",
+        action="store_true",
+        help="search in speech models with the n-gram model and lexicon that `transduce ngram` made for each of them, and with "
+        "the weights that it tuned",
+    )
     recordings = parser.add_argument_group("recordings", "limits on what is sent to speech models").add_argument
     recordings("--audio-bytes", type=int, default=25_000_000, metavar="N", help="maximum bytes (default: 25000000)")
     recordings("--audio-seconds", type=float, default=600.0, metavar="S", help="maximum length (default: 600)")
