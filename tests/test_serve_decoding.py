@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -60,6 +61,25 @@ def test_refusals_are_those_of_decoding_here(decoder: Decoder) -> None:
             decoder(recording)
         assert (there.value.reason, str(there.value)) == (here.value.reason, str(here.value))
     assert decoder(WAV).rate == 16_000
+
+
+def test_an_answer_counts_that_comes_before_all_is_sent() -> None:
+    """Nothing follows the size of an empty recording, so the other process may have answered and ended."""
+    ours, theirs = socket.socketpair()
+
+    class Slow:
+        def sendall(self, content: bytes) -> None:
+            ours.sendall(content)
+            with suppress(OSError):  # it is closed by the first call
+                theirs.recv(8)
+                theirs.sendall(b'{"reason": "empty", "problem": "it has no bytes"}\n')
+                theirs.close()
+
+        def makefile(self, mode: str) -> Any:
+            return ours.makefile(mode)
+
+    with ours, pytest.raises(UploadError, match="no bytes"):
+        decoding._decoded(b"", Slow(), LIMITS)  # type: ignore[arg-type]
 
 
 def test_a_process_that_has_ended_is_replaced(decoder: Decoder) -> None:

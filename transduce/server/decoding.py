@@ -132,7 +132,8 @@ class DecodingProgram:
 def _decoded(recording: bytes, connection: socket.socket, limits: UploadLimits) -> Sound:
     """The sound of a recording. What the other process writes is not trusted: it reads the recording of a stranger."""
     connection.sendall(len(recording).to_bytes(8, "big"))
-    connection.sendall(recording)
+    if recording:  # the other process may have answered already, and ended, if there is nothing to wait for
+        connection.sendall(recording)
     with connection.makefile("rb") as written:
         answer = _answer(written)
         if "reason" in answer:
