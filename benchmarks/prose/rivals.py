@@ -56,7 +56,7 @@ def how_it_is_done() -> Iterator[Statement]:
     yield says(f"as many steps as it makes in {number(BUDGETS['europarl'].seconds / 60)} minutes")
     part = {0.5: "half"}[TUNING_S / BUDGETS["multi30k"].seconds]
     yield says(f"{number(len(RATES))} learning rates are tried on Multi30k, for {part} of the steps")
-    yield says(f"of rates that differ by less than {TIE:g}, the lowest")
+    yield says(f"if the scores of several rates differ by less than {TIE:g}, the lowest of them")
     tuned = sorted(name for name in NAMES if best_rate(name, RESULTS))
     yield says(
         "So far only `rnn`, `seq2seq` and `gnmt` have been tuned in this way", tuned == ["gnmt", "rnn", "seq2seq"]
@@ -149,7 +149,7 @@ def more_data() -> Iterator[Statement]:
     )
     tested = [one for name, one in significance()["europarl"].items() if name != "signature"]
     significant = all(one["verdict"] == "worse" for one in tested) and len(tested) == len(measured) - 1
-    yield says("All differences are significant", significant)
+    yield says("By the paired test over sentences, all differences are significant", significant)
     (ours,), (gru,) = cells_of(BASELINE, "europarl"), cells_of("rnn", "europarl")
     yield says(f"it performs {ours['flops'] / gru['flops']:.1f} times as many floating-point operations as the GRU")
 

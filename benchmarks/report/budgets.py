@@ -21,7 +21,7 @@ def fitted(result: Result) -> Iterator[str]:
         figure = "; ".join(f"{run['minutes']:g} minutes: {main_score(run['scores'])}" for run in runs)
         clocks = ", ".join(f"{run['command_s']:.0f} s" for run in runs)
         cpu = result["hardware"]["cpu"]
-        how = f"`--minutes`, all settings chosen automatically; two cores of {cpu}, validation data, greedy; the commands took {clocks}"
+        how = f"`--minutes`, all settings chosen automatically; two cores of {cpu}, validation data, greedy, beside seven other runs, on {result['date']}; the commands took {clocks}"
         yield row(title, figure, how)
 
 

@@ -80,7 +80,7 @@ def europarl(result: Result) -> Iterator[str]:
     figure = ", ".join(f"BLEU {score['value']:.1f} on {name}" for name, score in scores.items())
     how = (
         f"`{result['command']}` (configs/europarl-gpu.toml) on one {result['hardware']['gpu']}, beam 4; "
-        f"`{scores['europarl']['signature']}`"
+        f"the command took {result['command_s']:.0f} s, because preparing data did not count as part of `--minutes` then; `{scores['europarl']['signature']}`"
     )
     yield row(f"Europarl German to English, {minutes} minutes", figure + marian_after(minutes), how)
 

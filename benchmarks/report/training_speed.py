@@ -22,12 +22,14 @@ PEERS = {  # of training on a CPU, by their names in the result files
 
 @section.rows_from("train-speed-gpu", "train-speed-gpu-sizes")
 def on_a_gpu(result: Result) -> Iterator[str]:
-    how = f"`benchmarks/train_speed.py` on one {result['hardware']['gpu']}, translation lengths, dropout and Adam included"
+    how = f"`benchmarks/train_speed.py` on one {result['hardware']['gpu']}, translation lengths, dropout and Adam included; HF and torch read padded rows in random order"
     for case, report in result["results"].items():
         ours = report["systems"]["ours"]
         figure = f"{ours['target_tokens_per_s']:,} target tokens/s, {ours['mfu']:.0%} of 790 TFLOP/s"
         others = [
-            "{:.1f} times {} ({:.1f} to {:.1f})".format(one["ours_over_it"][0], name, *one["ours_over_it"][1:])
+            "{:.1f} times {} ({:.1f} to {:.1f}; {:.0%} padding)".format(
+                one["ours_over_it"][0], name, *one["ours_over_it"][1:], one["padding"]
+            )
             for name, one in report["systems"].items()
             if name != "ours"
         ]
