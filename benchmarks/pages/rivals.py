@@ -106,7 +106,7 @@ def systems_table(task: str, results: Results, tested: dict[str, Figures]) -> st
             "score",
             "difference from the Transformer",
             "FLOPs",
-            "training s",
+            "training s, alone",
             "tuning s",
         ),
         *("training, target tokens/s", "greedy, sentences/s", "learning rate"),
