@@ -380,8 +380,26 @@ def test_effects_are_differences_to_the_base(tmp_path: Path) -> None:
     for system, score in {"base: base": 2.0, "A: 1 head": 1.5}.items():
         results.lines.append({**FIGURES, "key": system, "system": system, "score": score})
     table = variations_page.rows_table("multi30k", results)
-    assert "| A | 1 head | 1.0 | 1.50 | -0.50 | 1.0e+09 | 24.9 | -0.9 | 5.29 |" in table
+    assert "| A | 1 head | 1.0 | 1.00 | +0.00 | 1.50 | -0.50 |  | 1.0e+09 | 24.9 | -0.9 | 5.29 |" in table
     assert mean_and_spread([1.0, 2.0]) == "1.50 (1.00 to 2.00)"
+
+
+@pytest.mark.parametrize(
+    ("valid", "test", "clear"),
+    [
+        ((9.0, 9.2), (8.0, 8.1), True),
+        ((9.0, 9.2), (11.0, 11.1), False),  # the two sets disagree
+        ((9.0, 10.05), (8.0, 8.1), False),  # one seed is among those of the base
+        ((8.0, 9.5), (8.0, 8.1), False),  # the seeds differ more than the rows
+        ((9.0,), (8.0,), False),
+    ],
+)
+def test_an_effect_is_clear_only_if_both_sets_and_all_seeds_agree(
+    valid: tuple[float, ...], test: tuple[float, ...], clear: bool
+) -> None:
+    base = [{"valid": 10.0, "score": 10.0}, {"valid": 10.1, "score": 10.1}]
+    found = [{"valid": one, "score": other} for one, other in zip(valid, test, strict=True)]
+    assert variations_page.is_clear(found, base) is clear
 
 
 @pytest.mark.parametrize("name", ["rivals", "variations"])

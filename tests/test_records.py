@@ -119,6 +119,7 @@ def chosen(out: Path, data: Path, *arguments: str) -> argparse.Namespace:
 def line_of(cell: Cell, valid: float, higher: bool) -> Figures:
     name = cell.task.removeprefix(record_of(cell.task).name).strip()
     figures = {"key": cell.key, "task": cell.task, "system": cell.system, "purpose": cell.purpose, "seed": cell.seed}
+    figures |= {"date": "2026-11-17"}
     figures |= {"settings": list(cell.settings), "steps": cell.steps}
     scores = {"valid": valid, "valid_by_language": {name: valid}, "test_by_language": {name: valid}, "score": valid}
     return (
@@ -153,6 +154,24 @@ def test_the_best_recipe_on_validation_data_is_tested(tmp_path: Path, data: Path
     page = records_page.replaced((PAGES / "records.md").read_text(encoding="utf-8"), results)
     assert f"| 96.00 (96.00 to 96.00), {record.seeds} seeds |" in page
     assert f"| {record.recipes[1].name} | 91.00 |" in page
+    assert f"| {record.recipes[1].name} | 1 to {record.seeds} | all {len(record.languages)} | 96.00" in page
+
+
+def test_every_recipe_that_was_tested_is_shown() -> None:
+    """Also one that a later recipe replaced, and seeds that have only some of the languages."""
+    results = session.read_results("records")
+    page = (PAGES / "records.md").read_text(encoding="utf-8")
+    for line in results.find(purpose="test"):
+        groups = records_page.tested_groups(record_of(line["task"]), results)
+        (found,) = [one for one in groups if line in one.lines]
+        assert f"| {line['date']} | {found.recipe} |" in page
+    low = records_page.tested_groups(record_of("g2p low"), results)
+    assert [(one.recipe, len(one.seeds)) for one in low] == [
+        ("together, rotary, Muon", 10),
+        ("together, concatenated, rotary, Muon", 10),
+    ]
+    assert "yes, by the vote" in records_page.summary(record_of("g2p low"), results)
+    assert "no, by one model" in records_page.summary(record_of("g2p medium"), results)
 
 
 def replace_recipe(asked: argparse.Namespace, name: str) -> argparse.Namespace:

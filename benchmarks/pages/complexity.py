@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from facts import RESULTS
 
-from transduce.paper.complexity import PATHS, Points, ends, exponent
+from transduce.paper.complexity import AT_EACH_END, PATHS, Points, ends, exponent
 from transduce.paper.layers import KINDS
 from transduce.paper.plots import Plot, draw, for_document
 
@@ -69,13 +69,13 @@ def path_cell(row: dict) -> str:
 def times_part(device: str, record: dict) -> Iterator[str]:
     hardware, batch = record["hardware"], record["grid"][0]["batch"]
     where = hardware["gpu"] if device == "gpu" else f"one core of an {hardware['cpu']}, CPU seconds"
-    yield f"Time of a training pass over {batch} row{'s' * (batch > 1)} on {where}: exponents over the smallest → over the largest sizes:"
+    yield f"Time of a training pass over {batch} row{'s' * (batch > 1)} on {where}: exponents over the {AT_EACH_END} smallest → over the {AT_EACH_END} largest sizes:"
     n, d = record["n_shown"], record["d_shown"]
     header = (
         "layer",
         f"exponent in n, d = {d}",
         f"exponent in d, n = {n}",
-        "exponent in n, n x rows constant",
+        "exponent in n, same number of tokens",
         "slowest",
     )
     yield table(header, [times_row(record, kind.name) for kind in KINDS])

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from statistics import mean
 
 from cells.variations import BUDGETS, SHAPES
 
@@ -13,6 +14,7 @@ from transduce.paper.variations import BASE, PAPER_BLEU, Row, rows
 from .parts import DOCS, replace_part, table
 
 COMMAND = "variations.py --report"
+SETS = ("valid", "score")  # of a line of results: the validation score and the test score
 
 
 def write_page(results: Results) -> None:
@@ -49,7 +51,8 @@ def seeds_of_rows(found: list[Figures], wanted: int) -> str:
 
 def rows_table(task: str, results: Results) -> str:
     base = results.find(task=task, system=f"{BASE}: {BASE}")
-    header = ("", "row", "M parameters", "BLEU", "effect", "FLOPs", "paper: BLEU", "paper: effect", "paper: perplexity")
+    scores = ("validation: BLEU", "effect", "test: BLEU", "effect", "clear")
+    header = ("", "row", "M parameters", *scores, "FLOPs", "paper: BLEU", "paper: effect", "paper: perplexity")
     lines = []
     for row in rows(SHAPES[task]):
         if found := results.find(task=task, system=row.key):
@@ -58,7 +61,6 @@ def rows_table(task: str, results: Results) -> str:
 
 
 def row_cells(row: Row, found: list[Figures], base: list[Figures]) -> tuple[str, ...]:
-    effect = "" if row.group == BASE else effect_of(found, base)
     paper = ("", "", "")
     if row.bleu is not None:
         paper = (
@@ -67,18 +69,48 @@ def row_cells(row: Row, found: list[Figures], base: list[Figures]) -> tuple[str,
             f"{row.perplexity:.2f}",
         )
     flops = sum(one["flops"] for one in found) / len(found)
-    scores = mean_and_spread([one["score"] for one in found])
-    return (row.group, row.name, f"{found[0]['parameters_m']:.1f}", scores, effect, f"{flops:.1e}", *paper)
+    clear = "yes" if row.group != BASE and is_clear(found, base) else ""
+    scores = [cell for name in SETS for cell in (spread_of(found, name), effect_cell(row, found, base, name))]
+    return (row.group, row.name, f"{found[0]['parameters_m']:.1f}", *scores, clear, f"{flops:.1e}", *paper)
 
 
-def effect_of(found: list[Figures], base: list[Figures]) -> str:
-    """The mean difference to the base model, and the extremes over all pairs of seeds."""
-    differences = [one["score"] - other["score"] for one in found for other in base]
+def spread_of(found: list[Figures], name: str) -> str:
+    return mean_and_spread([one[name] for one in found])
+
+
+def effect_cell(row: Row, found: list[Figures], base: list[Figures], name: str) -> str:
+    return "" if row.group == BASE else effect_of(found, base, name)
+
+
+def effect_of(found: list[Figures], base: list[Figures], name: str) -> str:
+    """The mean difference to the base model, and the extremes over all pairs of a seed of this row and a seed of the base."""
+    differences = differences_of(found, base, name)
     if not differences:
         return ""
-    mean = sum(differences) / len(differences)
     spread = f" ({min(differences):+.2f} to {max(differences):+.2f})" if len(differences) > 1 else ""
-    return f"{mean:+.2f}{spread}"
+    return f"{mean(differences):+.2f}{spread}"
+
+
+def differences_of(found: list[Figures], base: list[Figures], name: str) -> list[float]:
+    return [one[name] - other[name] for one in found for other in base]
+
+
+def is_clear(found: list[Figures], base: list[Figures]) -> bool:
+    """Whether both sets show the same direction in all seeds, and an effect that exceeds the spread of the seeds."""
+    by_set = [differences_of(found, base, name) for name in SETS]
+    everything = [difference for differences in by_set for difference in differences]
+    if min(len(found), len(base)) < 2 or min(everything) <= 0 <= max(everything):
+        return False
+    return all(
+        abs(mean(differences)) > max(width_of(found, name), width_of(base, name))
+        for differences, name in zip(by_set, SETS, strict=True)
+    )
+
+
+def width_of(found: list[Figures], name: str) -> float:
+    """The difference between the best and the worst seed."""
+    scores = [one[name] for one in found]
+    return max(scores) - min(scores)
 
 
 # --- the factor 1 / sqrt(d_k) -------------------------------------------------------------------------------------

@@ -6,10 +6,10 @@ from math import log2
 from pages.complexity import at_constant, in_d, in_n
 from report.section import read
 
-from transduce.paper.complexity import ends
+from transduce.paper.complexity import AT_EACH_END, ends
 from transduce.paper.layers import HEAD, KERNEL, KINDS, NEIGHBOURS, attention_operations
 
-from .statements import Statement, given, says
+from .statements import Statement, given, number, says
 
 CPU, GPU = read("complexity-cpu"), read("complexity-gpu")
 OTHERS = ("convolutional", "restricted", "self-attention")  # than the recurrent layer
@@ -28,6 +28,19 @@ def layers() -> Iterator[Statement]:
     yield says(f"a convolution with kernel k = {KERNEL}")
     yield says(f"self-attention to r = {NEIGHBOURS} neighbours on each side")
     yield given("An exponent of 2 in n means")
+    lengths, widths = (sorted({row[size] for row in CPU["grid"]}) for size in ("n", "d"))
+    yield says(
+        f"the {number(AT_EACH_END)} smallest and to the {number(AT_EACH_END)} largest of the {len(lengths)} lengths ({lengths[0]} to {lengths[-1]:,}) or of the "
+        f"{len(widths)} widths ({widths[0]} to {widths[-1]:,}). Of the widths, {number(2 * AT_EACH_END - len(widths))} belong to both"
+    )
+    sizes = {(row["layer"], row["n"], row["d"]): row["counted"] for row in CPU["operations"]}
+    yield says(
+        "cheaper at these lengths than the recurrent layer, the only other one that connects all positions",
+        all(
+            sizes["self-attention", n, CPU["d_shown"]] < sizes["recurrent", n, CPU["d_shown"]]
+            for n in (16, 64, 128, 256)
+        ),
+    )
     counted = all(attention_operations(n, d) == 8 * n * d**2 + 4 * n**2 * d for n in (16, 100) for d in (64, 128))
     yield says("Their 8 n d² operations are more than the 4 n² d of attention as long as n is below 2 d", counted)
     yield given("its exponent in n reaches 2 only far beyond n = d")
@@ -62,7 +75,11 @@ def attention_and_recurrence_on_a_cpu() -> Iterator[Statement]:
         f"from n = {2 * last} on ({attention[2 * last]:.1f} and {recurrent[2 * last]:.1f} ms)",
         all((attention[n] < recurrent[n]) == (n <= last) for n in attention),
     )
-    yield says(f"At n = {longest:,} it takes {attention[longest] / recurrent[longest]:.0f} times as long")
+    widest = {row["layer"]: row["seconds"] for row in CPU["grid"] if (row["n"], row["d"]) == (longest, 1_024)}
+    yield says(
+        f"At n = {longest:,} it takes {attention[longest] / recurrent[longest]:.0f} times as long with d = {d}, and "
+        f"{widest['self-attention'] / widest['recurrent']:.1f} times as long with d = 1,024, the width of the column *slowest*"
+    )
     in_rows = milliseconds(at_constant(CPU, "recurrent"))
     positions, shortest = CPU["constant"][0]["n"] * CPU["constant"][0]["batch"], min(in_rows)
     yield says(
@@ -116,7 +133,8 @@ def hidden_asymptotics() -> Iterator[Statement]:
     )
     attention = by_length["self-attention"]
     yield says(
-        f"self-attention in n reaches {log2(attention[16_384] / attention[8_192]):.1f} only between 8,192 and 16,384"
+        f"Over the {number(AT_EACH_END)} largest lengths, the exponent of self-attention in n is {ends(in_n(GPU, 'self-attention'))[1]:.2f}. "
+        f"From 8,192 to 16,384 alone, it is {log2(attention[16_384] / attention[8_192]):.1f}"
     )
     longer = {name: times[1_024] / times[64] for name, times in by_width.items()}
     most = max(longer[name] for name in OTHERS)

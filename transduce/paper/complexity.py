@@ -18,6 +18,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transduce.paper.layers import KINDS, Convolution, Kind, Recurrent, RestrictedSelfAttention, SelfAttention
 
 Points = Sequence[tuple[float, float]]  # (size, time)
+AT_EACH_END = 4  # sizes that an exponent is fitted to
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ def exponent(points: Points) -> float:
     return sum((x - mean_x) * (y - mean_y) for x, y in zip(xs, ys, strict=True)) / sum((x - mean_x) ** 2 for x in xs)
 
 
-def ends(points: Points, count: int = 4) -> tuple[float, float]:
+def ends(points: Points, count: int = AT_EACH_END) -> tuple[float, float]:
     """The exponents at the small and at the large end of a range of sizes."""
     ordered = sorted(points)
     return exponent(ordered[:count]), exponent(ordered[-count:])
