@@ -13,7 +13,7 @@ from transduce.config import Config, Layers, all_settings, build, differences, m
 from transduce.data import groups_from_setting
 from transduce.errors import RunError, UnreadableFile
 from transduce.training.choices import as_layers, found_again, with_absolute_paths
-from transduce.training.request import RequestedSettings, TrainingRequest
+from transduce.training.request import RequestedSettings, TrainingRequest, as_typed
 from transduce.translator import read_config
 
 
@@ -88,5 +88,4 @@ def _resume(run: Path) -> str:
 
 def _shown(value: Any) -> str:
     """A value as it is typed; an empty one is in words."""
-    text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
-    return text or "nothing"
+    return as_typed(value) or "nothing"
