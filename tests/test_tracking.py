@@ -185,7 +185,9 @@ def _with_lines(run: RunFolder, lines: int) -> None:
         write_tensors(path, read_tensors(path), about)
 
 
-def test_scores_of_different_lines_are_marked(runs: Path, copied: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+def test_scores_of_different_lines_are_marked(
+    runs: Path, copied: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
     warning = "[1] scored on different lines: not comparable; use `transduce compare`"
     subprocess.run(["cp", "-r", runs / "b", copied.path.parent / "b"], check=True)
     _with_lines(copied, 30)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import shutil
 import time
 from pathlib import Path
@@ -19,7 +20,7 @@ from transduce.training.clock import Clock
 from transduce.training.loop import Trainer
 from transduce.training.plan import Costs, Plan
 from transduce.training.progress import Progress
-from transduce.training.validation import describe_validation
+from transduce.training.validation import ValidationResult, describe_validation
 
 
 def test_early_stopping(reversal: dict[str, str], tmp_path: Path) -> None:
@@ -94,6 +95,20 @@ def test_how_many_lines_a_validation_scores_is_said(
     events = {line["event"]: line for line in log_of(run)}
     assert (events["valid"]["lines"], events["valid"]["all_lines"]) == (FEW, 30)
     assert (events["final"]["lines"], events["final"]["decided_by"]) == (MANY, "loss")
+
+
+@pytest.mark.parametrize(("lines", "anew"), [(FEW, False), (FEW + 2, True)])
+def test_scores_of_other_lines_no_longer_count_and_a_message_says_so(
+    few_lines: tuple[Path, list[str]], monkeypatch: pytest.MonkeyPatch, lines: int, anew: bool
+) -> None:
+    monkeypatch.setattr(clock, "lines_for", lambda minutes, seconds_per_line, most: lines)
+    (run, before), heard = few_lines, Heard()
+    ranks: list[float] = []
+    monkeypatch.setattr(ValidationResult, "is_better_than", lambda self, best: ranks.append(best) or True)
+    train(run, TrainingRequest(settings=["train.steps=44", "train.minutes=31"]), reporter=heard)
+    assert (ranks[0] == -math.inf) == anew
+    assert any("the best weights are chosen anew" in line for line in heard.lines) == anew
+    assert not any("chosen anew" in line for line in before)
 
 
 def test_the_chosen_weights_are_scored_on_more_lines_at_the_end(

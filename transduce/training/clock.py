@@ -105,7 +105,6 @@ class Clock:
             started = progress.plan.started if progress.plan else 0.0 if progress.step else self.spent
             chosen = lines_for(self.config.minutes, seconds_per_line, lines)
             plan = Plan(self.config.minutes, started, progress.step, 1.0, 0, 0, False, chosen)
-            progress.best_rank = -math.inf  # validation uses other lines now, so earlier scores are not comparable
         self.costs.validation = seconds_per_line * min(plan.lines, lines)
         self.costs.final_score = final_seconds(self.config.minutes, seconds_per_line, plan.lines, lines)
         return plan

@@ -4,6 +4,7 @@ What a plan is stands in `transduce/training/plan.py`, and how it follows from m
 The clocks of two processes never agree, so the plan of process 0 is sent to the others. Measures, validates and saves nothing.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
@@ -19,12 +20,18 @@ class MinutesBudget:
     def __init__(self, clock: Clock, processes: Processes, lines: int) -> None:
         self.clock, self.progress, self.processes = clock, clock.progress, processes
         self.lines = lines  # of the validation data
+        self.ranks_anew = False  # whether earlier validations, of other lines, no longer count
 
     def begin(self) -> None:
         """Plan the budget from what a step and a validation take; also on resume, because starting again took time."""
         if self.clock.config.minutes:
+            earlier, known = self.progress.plan, self.clock.plan
             plan = self.clock.first_plan(self.clock.costs.validation / self.lines, self.lines)
-            self.revise(self._of_first(lambda: plan) or plan)
+            plan = self._of_first(lambda: plan) or plan
+            if known is None and (earlier is None or earlier.lines != plan.lines):
+                self.ranks_anew = self.progress.best_rank > -math.inf
+                self.progress.best_rank = -math.inf
+            self.revise(plan)
 
     def due(self) -> Plan | None:
         """The plan, if the run should pause after this step to revise it."""
