@@ -6,7 +6,7 @@ import time
 import pytest
 
 from transduce.config import TrainConfig
-from transduce.training.clock import Clock
+from transduce.training.clock import Clock, _until, duration
 from transduce.training.plan import Costs, Plan
 from transduce.training.progress import Progress
 
@@ -116,3 +116,38 @@ def test_too_few_epochs_are_said_with_the_minutes_that_are_enough() -> None:
     assert planned(float(minutes), seconds_per_step=5.0).few_epochs(10) == ""
     assert planned(3.0, seconds_per_step=0.1).few_epochs(10) == ""
     assert planned(3.0, seconds_per_step=5.0).few_epochs(0) == "", "a family without such a limit"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(89, "89 s"), (90, "1.5 minutes"), (7_199, "120.0 minutes"), (7_200, "2.0 hours"), (172_000, "47.8 hours"), (10_252_482, "118.7 days")],
+)  # fmt: skip
+def test_durations_have_a_unit_that_suits_them(seconds: float, shown: str) -> None:
+    assert duration(seconds) == shown
+
+
+def test_an_end_on_another_day_has_a_date() -> None:
+    noon = time.mktime((2026, 3, 1, 12, 0, 0, 0, 0, -1))
+    assert _until(3_600, noon) == "13:00:00"
+    assert _until(24 * 3_600, noon) == "2026-03-02 12:00"
+
+
+@pytest.mark.parametrize(
+    ("steps", "seconds_per_step", "shown"),
+    [
+        (9_000, 100.0, "has 900 epochs and takes 10.4 days: "),
+        (20_000, 0.01, "has 2,000 epochs and takes "),
+        (9_000, 60.0, ""),
+    ],
+)
+def test_a_plan_that_was_hardly_meant_is_warned_of(steps: int, seconds_per_step: float, shown: str) -> None:
+    run = clock(TrainConfig(steps=steps), Progress())
+    run.costs = Costs(step=seconds_per_step, validation=0.0, checkpoint=0.0)
+    warning = run.too_long()
+    assert shown in warning
+    assert bool(warning) == bool(shown)
+    assert ("--minutes" in warning and "--preset" in warning) == bool(shown)
+
+
+def test_minutes_are_never_too_long() -> None:
+    assert planned(20_000.0, seconds_per_step=0.01).too_long() == ""

@@ -65,6 +65,8 @@ def plan_messages(trainer: Trainer) -> Iterator[str]:
     yield trainer.validator.describe()
     if trainer.minutes.ranks_anew:
         yield RANKS_ANEW
+    if warning := trainer.processes.first(clock.too_long):
+        yield warning
     if warning := clock.few_epochs(trainer.model.config.fewest_epochs):
         yield warning
 
