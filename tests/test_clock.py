@@ -7,7 +7,9 @@ import pytest
 
 from transduce.config import TrainConfig
 from transduce.training.clock import Clock, _until, duration
+from transduce.training.minutes import MinutesBudget
 from transduce.training.plan import Costs, Plan
+from transduce.training.processes import Alone
 from transduce.training.progress import Progress
 
 
@@ -105,6 +107,24 @@ def planned(minutes: float, seconds_per_step: float) -> Clock:
     run.costs = Costs(step=seconds_per_step, validation=2.0, checkpoint=0.1)
     run.revise(run.first_plan(0.1, 20))
     return run
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0.2, True), (0.105, False), (0.05, True)],
+)
+def test_a_plan_that_is_far_off_is_corrected_once(seconds: float, said: bool) -> None:
+    run = planned(10.0, seconds_per_step=0.1)
+    budget = MinutesBudget(run, Alone(), 20)
+    budget.begin()
+    assert run.plan
+    before = run.last_step
+    run.progress.step, run.costs.step = 100, seconds
+    budget.revise(run.plan)
+    correction = budget.correction()
+    expected = f"plan: {run.last_step:,} steps instead of {before:,}, because a step takes {seconds} s as measured so far, not 0.1 s"
+    assert correction == expected * said
+    assert budget.correction() == ""
 
 
 def test_too_few_epochs_are_said_with_the_minutes_that_are_enough() -> None:

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import re
 import shutil
 import time
 from pathlib import Path
@@ -15,7 +16,7 @@ from transduce import checkpoint
 from transduce.checkpoint import RunFolder, read_about
 from transduce.cli import main
 from transduce.config import TrainConfig, assignments
-from transduce.training import TrainingRequest, clock, train
+from transduce.training import TrainingRequest, clock, loop, train
 from transduce.training.clock import Clock
 from transduce.training.loop import Trainer
 from transduce.training.plan import Costs, Plan
@@ -69,6 +70,22 @@ def test_minutes_are_the_time_of_the_whole_run(reversal: dict[str, str], tmp_pat
     saved = checkpoint.restore(checkpoint.checkpoint_path(RunFolder(run), result.steps)).progress
     assert saved["plan"]["last_step"] == result.steps
     assert run_training(run, reversal, *PLANNED, f"train.minutes={minutes}").steps == result.steps  # and is over
+
+
+def test_a_plan_that_the_pace_contradicts_is_corrected_in_one_line(
+    reversal: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "step_seconds", lambda trainer: 1.0)  # many times what it takes
+    heard, minutes = Heard(), enough_minutes(reversal, tmp_path)
+    settings = assignments([*SMALL, *PLANNED, f"train.minutes={minutes}"])
+    train(
+        tmp_path / "run",
+        TrainingRequest(train=reversal["train"], valid=reversal["valid"], settings=settings),
+        reporter=heard,
+    )
+    corrections = [line for line in heard.lines if re.match(r"plan: [\d,]+ steps instead of [\d,]+, because ", line)]
+    assert len(corrections) == 1
+    assert "a step takes 0." in corrections[0]
 
 
 FEW, MANY = 10, 25  # lines of a validation, and of the final score; the validation data has 30
