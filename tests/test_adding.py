@@ -9,6 +9,7 @@ import pytest
 from tests.families import write_pairs
 from transduce import config as settings
 from transduce import model as models
+from transduce.cli import main
 from transduce.errors import SettingError
 
 PAGE = Path(__file__).parents[1] / "docs" / "adding-a-model.md"
@@ -56,12 +57,19 @@ def test_the_file_of_the_page_is_a_family(
         *asked,
     )
     run(script, monkeypatch, "train", str(folder / "run"), "--steps", "5")
+    next_lines = capsys.readouterr().err.partition("\nnext: ")[2].splitlines()
+    assert next_lines[0] == f"python {script} translate {folder / 'run'} < input > output"
+    assert next_lines[1].strip().startswith(f"or: python {script} evaluate ")
     (folder / "in").write_text("a b c\nd e\n", encoding="utf-8")
     capsys.readouterr()
     run(script, monkeypatch, "translate", str(folder / "run"), str(folder / "in"), "--quiet")
     assert capsys.readouterr().out.count("\n") == 2
     run(script, monkeypatch, "settings", "tiny-gru")
     assert "layers = 1" in capsys.readouterr().out
+    settings.FAMILIES.pop("tiny-gru")
+    assert main(["translate", str(folder / "run"), str(folder / "in")]) == 2
+    said = capsys.readouterr().err
+    assert "model.family = tiny-gru: this family is not part of Transduce: run the file that registers it" in said
 
 
 def test_a_name_that_is_taken_is_refused() -> None:

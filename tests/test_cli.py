@@ -840,6 +840,7 @@ def test_weights_of_a_run_that_is_not_finished(model: Path, tmp_path: Path, caps
         (["translate", "model", "--beem", "3"], "translate: unrecognized arguments: --beem 3; did you mean --beam?"),
         (["translate", "model", "--beem=3"], "translate: unrecognized arguments: --beem=3; did you mean --beam?"),
         (["translate", "model", "input", "more"], "translate: unrecognized arguments: more"),
+        (["runs", "a", "b"], "runs: unrecognized arguments: b; to compare two runs: --diff a b"),
         (["train"], "train: the following arguments are required: run"),
         (["train", "run", "--seed", "one"], "train: argument --seed: invalid int value: 'one'"),
         (["train", "run", "--minutes", "5m"], "train: argument --minutes: '5m': give a number of minutes, such as 5"),

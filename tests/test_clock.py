@@ -6,8 +6,10 @@ import time
 import pytest
 
 from transduce.config import TrainConfig
-from transduce.training.clock import Clock
+from transduce.training.clock import Clock, _until, duration
+from transduce.training.minutes import MinutesBudget
 from transduce.training.plan import Costs, Plan
+from transduce.training.processes import Alone
 from transduce.training.progress import Progress
 
 
@@ -107,6 +109,24 @@ def planned(minutes: float, seconds_per_step: float) -> Clock:
     return run
 
 
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0.2, True), (0.105, False), (0.05, True)],
+)
+def test_a_plan_that_is_far_off_is_corrected_once(seconds: float, said: bool) -> None:
+    run = planned(10.0, seconds_per_step=0.1)
+    budget = MinutesBudget(run, Alone(), 20)
+    budget.begin()
+    assert run.plan
+    before = run.last_step
+    run.progress.step, run.costs.step = 100, seconds
+    budget.revise(run.plan)
+    correction = budget.correction()
+    expected = f"plan: {run.last_step:,} steps instead of {before:,}, because a step takes {seconds} s as measured so far, not 0.1 s"
+    assert correction == expected * said
+    assert budget.correction() == ""
+
+
 def test_too_few_epochs_are_said_with_the_minutes_that_are_enough() -> None:
     said = planned(3.0, seconds_per_step=5.0).few_epochs(10)
     assert said.startswith("warning: 3 minutes are enough for 2.")
@@ -116,3 +136,38 @@ def test_too_few_epochs_are_said_with_the_minutes_that_are_enough() -> None:
     assert planned(float(minutes), seconds_per_step=5.0).few_epochs(10) == ""
     assert planned(3.0, seconds_per_step=0.1).few_epochs(10) == ""
     assert planned(3.0, seconds_per_step=5.0).few_epochs(0) == "", "a family without such a limit"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(89, "89 s"), (90, "1.5 minutes"), (7_199, "120.0 minutes"), (7_200, "2.0 hours"), (172_000, "47.8 hours"), (10_252_482, "118.7 days")],
+)  # fmt: skip
+def test_durations_have_a_unit_that_suits_them(seconds: float, shown: str) -> None:
+    assert duration(seconds) == shown
+
+
+def test_an_end_on_another_day_has_a_date() -> None:
+    noon = time.mktime((2026, 3, 1, 12, 0, 0, 0, 0, -1))
+    assert _until(3_600, noon) == "13:00:00"
+    assert _until(24 * 3_600, noon) == "2026-03-02 12:00"
+
+
+@pytest.mark.parametrize(
+    ("steps", "seconds_per_step", "shown"),
+    [
+        (9_000, 100.0, "has 900 epochs and takes 10.4 days: "),
+        (20_000, 0.01, "has 2,000 epochs and takes "),
+        (9_000, 60.0, ""),
+    ],
+)
+def test_a_plan_that_was_hardly_meant_is_warned_of(steps: int, seconds_per_step: float, shown: str) -> None:
+    run = clock(TrainConfig(steps=steps), Progress())
+    run.costs = Costs(step=seconds_per_step, validation=0.0, checkpoint=0.0)
+    warning = run.too_long()
+    assert shown in warning
+    assert bool(warning) == bool(shown)
+    assert ("--minutes" in warning and "--preset" in warning) == bool(shown)
+
+
+def test_minutes_are_never_too_long() -> None:
+    assert planned(20_000.0, seconds_per_step=0.01).too_long() == ""

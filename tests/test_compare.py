@@ -276,6 +276,18 @@ def test_several_seeds_are_scored_by_their_mean(files: Path) -> None:
 # --- verdicts --------------------------------------------------------------------------------------------------
 
 
+def test_one_training_run_each_is_said_to_leave_out_the_seeds(files: Path) -> None:
+    caveat = "One training run each: the interval does not cover the difference between seeds."
+    once = transduce.compare([files / "a", files / "b"], samples=100, **test_set(files))
+    assert caveat in report(once).splitlines()
+    assert once.as_dict()["caveat"] == caveat
+    seeds = {"a": [files / "a", files / "b"], "b": [files / "b"]}
+    systems = [f"{name}={','.join(map(str, paths))}" for name, paths in seeds.items()]
+    twice = transduce.compare(systems, samples=100, test="bootstrap", **test_set(files))
+    assert (twice.caveat, twice.as_dict()["caveat"]) == ("", "")
+    assert caveat not in report(twice)
+
+
 def test_equal_systems_show_no_difference(files: Path) -> None:
     write(files / "same", OUTPUTS["a"])
     found = transduce.compare([files / "a", files / "same"], samples=200, **test_set(files))

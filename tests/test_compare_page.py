@@ -104,6 +104,7 @@ def test_a_page_that_cannot_be_written_is_refused_at_once(
 def test_scores_and_verdicts_are_those_of_the_comparison(opened: Page, made: dict[str, Any]) -> None:
     found = made["found"]
     assert opened.locator(".verdicts li").all_inner_texts() == list(found.sentences_about())
+    assert opened.locator(".caveat").all_inner_texts() == [found.caveat] * bool(found.caveat)
     cells = opened.locator("#scores tbody tr").all_inner_texts()
     for text, system in zip(cells, found.main.systems, strict=True):
         assert text.startswith(f"{system.name}\t{system.score:.2f}")

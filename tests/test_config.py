@@ -221,6 +221,12 @@ def test_quiet_ends_are_left_out_of_short_utterances(characters: float, decibels
     assert any("data.trim_quiet" in reason for reason in fitted.reasons) == bool(decibels)
 
 
+def test_the_papers_learning_rate_is_not_shown_as_0() -> None:
+    fitted = fit(Counts(7_000, WORDS, WORDS), FitRequest())
+    summary = fitted.summary(build(fitted.layer, PRESETS["base"]))
+    assert summary.endswith(", learning rate by the paper's formula")
+
+
 @pytest.mark.parametrize("family", [name for name in FAMILIES if name not in ("decoder", "speech")])
 def test_reasons_name_the_shape_of_the_family(family: str) -> None:
     """Which is not that of the Transformer that the recipe is written for."""

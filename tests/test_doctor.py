@@ -546,9 +546,10 @@ def test_the_command_prints_a_ranked_list(tmp_path: Path, capsys: pytest.Capture
     assert code == 3
     assert "1 serious, " in out
     assert f"{files[0]}:{LINE}: M\ufffdnchen ||| Munich [byte 0xfc at column 2]" in out
-    assert out.index("Serious") < out.index("What `transduce train` would do")
-    code, out, _ = run(capsys, "--fast", "--train", *write(tmp_path, "good", TRAIN))
+    assert out.index("Serious") < out.index("What `transduce train` would do without a budget in minutes\n")
+    code, out, _ = run(capsys, "--fast", "--minutes", "5", "--train", *write(tmp_path, "good", TRAIN))
     assert code == 0
+    assert "What `transduce train` would do in 5 minutes\n" in out
     assert out.splitlines()[1].startswith("0 serious, 0 worth a look")
 
 

@@ -11,7 +11,7 @@ import pytest
 from folders import edit_config, write_folder
 
 import transduce
-from transduce.checkpoint import RunFolder
+from transduce.checkpoint import RunFolder, read_about, read_tensors, write_tensors
 from transduce.cli import main
 from transduce.errors import DataError, RunError
 from transduce.run_log import TAIL_BYTES, last_events, read_events
@@ -176,6 +176,26 @@ def test_the_table(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert notes[0].startswith("[1] ")
     assert main(["runs", str(runs), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["signature"] == notes[0].removeprefix("[1] ")
+
+
+def _with_lines(run: RunFolder, lines: int) -> None:
+    """Let the scores of a run be of so many validation lines."""
+    for path in run.path.glob("*.safetensors"):
+        about = read_about(path) | {"lines": str(lines), "all_lines": "40"}
+        write_tensors(path, read_tensors(path), about)
+
+
+def test_scores_of_different_lines_are_marked(
+    runs: Path, copied: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    warning = "[1] scored on different lines: not comparable; use `transduce compare`"
+    subprocess.run(["cp", "-r", runs / "b", copied.path.parent / "b"], check=True)
+    _with_lines(copied, 30)
+    for arguments in (["runs", str(copied.path.parent)], ["runs", "--diff", str(copied.path), str(runs / "b")]):
+        assert main(arguments) == 0
+        assert warning in capsys.readouterr().out.splitlines()
+    assert main(["runs", str(runs)]) == 0
+    assert "not comparable" not in capsys.readouterr().out
 
 
 def test_files_of_the_same_name_are_told_apart() -> None:

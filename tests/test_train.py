@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -160,6 +161,43 @@ def test_the_settings_of_a_run_are_printed_once_with_where_they_come_from(
     origin = rf"^set by {set_by}: .*model\.d_model=32.*; all other settings have the values chosen for this data$"
     assert re.search(origin, said, re.MULTILINE)
     assert not re.search(r"d_model (?!32)", said)
+
+
+def _said_of(run: Path, reversal: dict[str, str], *settings: str, **options: Any) -> str:
+    """What a run of one step says."""
+    heard, files = Heard(), {"train": reversal["train"], "valid": reversal["valid"]}
+    request = TrainingRequest(**files, settings=["train.threads=1", "train.steps=1", *settings], **options)
+    train_model(run, request, reporter=heard)
+    return "\n".join(heard.lines)
+
+
+def test_every_setting_that_the_user_gave_is_listed(reversal: dict[str, str], tmp_path: Path) -> None:
+    """Also those on which the choice of others depends, and those that have the chosen value."""
+    settings = [
+        "model.family=rnn",
+        "data.skip_blank_lines=true",
+        "data.vocabulary_size=1000",
+        "train.label_smoothing=0.1",
+    ]
+    said = _said_of(tmp_path / "run", reversal, *settings, "train.seed=1", "data.joint=true")
+    (line,) = (line for line in said.splitlines() if line.startswith("set by options: "))
+    listed = line.removeprefix("set by options: ").partition(";")[0].split(", ")
+    assert {*settings, "train.seed=1", "train.threads=1", "train.steps=1", "data.joint=true"} == set(listed)
+
+
+def test_settings_of_presets_and_files_are_listed_with_their_source(reversal: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "own.toml").write_text("[train]\nwarmup_steps = 7\n")
+    said = _said_of(tmp_path / "run", reversal, preset="tiny", config=str(tmp_path / "own.toml"))
+    assert re.search(r"^set by preset tiny: .*model\.d_model=", said, re.MULTILINE)
+    assert "set by the configuration file: train.warmup_steps=7" in said
+
+
+def test_files_languages_and_a_budget_alone_are_not_listed(reversal: dict[str, str], tmp_path: Path) -> None:
+    heard = Heard()
+    files = {"train": reversal["train"], "valid": reversal["valid"]}
+    request = TrainingRequest(**files, settings=["train.steps=1"], languages=("en", "de"))
+    train_model(tmp_path / "run", request, reporter=heard)
+    assert not any("set by" in line for line in heard.lines)
 
 
 def test_the_model_card_names_files_but_no_folders(finished: Path, reversal: dict[str, str], tmp_path: Path) -> None:

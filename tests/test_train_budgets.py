@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import math
+import re
 import shutil
 import time
 from pathlib import Path
@@ -14,12 +16,12 @@ from transduce import checkpoint
 from transduce.checkpoint import RunFolder, read_about
 from transduce.cli import main
 from transduce.config import TrainConfig, assignments
-from transduce.training import TrainingRequest, clock, train
+from transduce.training import TrainingRequest, clock, loop, train
 from transduce.training.clock import Clock
 from transduce.training.loop import Trainer
 from transduce.training.plan import Costs, Plan
 from transduce.training.progress import Progress
-from transduce.training.validation import describe_validation
+from transduce.training.validation import ValidationResult, describe_validation
 
 
 def test_early_stopping(reversal: dict[str, str], tmp_path: Path) -> None:
@@ -70,6 +72,22 @@ def test_minutes_are_the_time_of_the_whole_run(reversal: dict[str, str], tmp_pat
     assert run_training(run, reversal, *PLANNED, f"train.minutes={minutes}").steps == result.steps  # and is over
 
 
+def test_a_plan_that_the_pace_contradicts_is_corrected_in_one_line(
+    reversal: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "step_seconds", lambda trainer: 1.0)  # many times what it takes
+    heard, minutes = Heard(), enough_minutes(reversal, tmp_path)
+    settings = assignments([*SMALL, *PLANNED, f"train.minutes={minutes}"])
+    train(
+        tmp_path / "run",
+        TrainingRequest(train=reversal["train"], valid=reversal["valid"], settings=settings),
+        reporter=heard,
+    )
+    corrections = [line for line in heard.lines if re.match(r"plan: [\d,]+ steps instead of [\d,]+, because ", line)]
+    assert len(corrections) == 1
+    assert "a step takes 0." in corrections[0]
+
+
 FEW, MANY = 10, 25  # lines of a validation, and of the final score; the validation data has 30
 
 
@@ -94,6 +112,20 @@ def test_how_many_lines_a_validation_scores_is_said(
     events = {line["event"]: line for line in log_of(run)}
     assert (events["valid"]["lines"], events["valid"]["all_lines"]) == (FEW, 30)
     assert (events["final"]["lines"], events["final"]["decided_by"]) == (MANY, "loss")
+
+
+@pytest.mark.parametrize(("lines", "anew"), [(FEW, False), (FEW + 2, True)])
+def test_scores_of_other_lines_no_longer_count_and_a_message_says_so(
+    few_lines: tuple[Path, list[str]], monkeypatch: pytest.MonkeyPatch, lines: int, anew: bool
+) -> None:
+    monkeypatch.setattr(clock, "lines_for", lambda minutes, seconds_per_line, most: lines)
+    (run, before), heard = few_lines, Heard()
+    ranks: list[float] = []
+    monkeypatch.setattr(ValidationResult, "is_better_than", lambda self, best: ranks.append(best) or True)
+    train(run, TrainingRequest(settings=["train.steps=44", "train.minutes=31"]), reporter=heard)
+    assert (ranks[0] == -math.inf) == anew
+    assert any("the best weights are chosen anew" in line for line in heard.lines) == anew
+    assert not any("chosen anew" in line for line in before)
 
 
 def test_the_chosen_weights_are_scored_on_more_lines_at_the_end(

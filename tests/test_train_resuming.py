@@ -252,7 +252,7 @@ def test_nothing_else_may_change(finished: Path, reversal: dict[str, str]) -> No
     with pytest.raises(
         RunError,
         match=r"this run has model.d_model = 32, not 64. model.d_model cannot change when a run is resumed; "
-        r"only these can: .*train\.steps, train\.epochs, train\.minutes, .*train\.log_every",
+        r"only these can: data\.train \(only the path of the same data\), .*train\.steps, train\.epochs, train\.minutes, .*train\.log_every",
     ):
         run_training(finished, reversal, "model.d_model=64")
 

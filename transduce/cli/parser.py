@@ -167,8 +167,13 @@ class CommandParser(Parser):
         if getattr(options, "inputs", None) == [] and not any(word.startswith("-") for word in unknown):
             options.inputs, unknown = unknown, []
         if unknown:
-            self.error(f"unrecognized arguments: {' '.join(unknown)}{self._nearest(unknown)}")
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{self._meant(options, unknown)}")
         return options, unknown
+
+    def _meant(self, options: Any, unknown: Sequence[str]) -> str:
+        if hasattr(options, "diff") and len(unknown) == 1 and not unknown[0].startswith("-"):  # `runs A B`
+            return f"; to compare two runs: --diff {options.folder} {unknown[0]}"
+        return self._nearest(unknown)
 
     def _nearest(self, unknown: Sequence[str]) -> str:
         known = list(self._option_string_actions)

@@ -1,7 +1,7 @@
 """The commands that keep track of runs: runs, clean."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +43,8 @@ def _print_runs(found: Sequence[RunStatus]) -> None:
         table.add_row(*map(_cell, cells), Text(one.state, STYLES.get(one.state, "")), f"{one.bytes / 1e6:,.1f} MB")
     console = _console()
     console.print(table)
-    for number, signature in enumerate(signatures, 1):
-        console.print(_cell(f"[{number}] {signature}"))
+    for note in _footnotes(found, signatures):
+        console.print(_cell(note))
     for one in found:
         if one.reason:
             console.print(_cell(f"{one.run}: {one.reason}"))
@@ -77,8 +77,8 @@ def _print_difference(found: RunDifference) -> None:
     table.add_row(*map(_cell, ("best score", *(_score(run, signatures) for run in found.runs))))
     console = _console()
     console.print(table)
-    for number, signature in enumerate(signatures, 1):
-        console.print(_cell(f"[{number}] {signature}"))
+    for note in _footnotes(found.runs, signatures, other_data=found.data.get("valid", False)):
+        console.print(_cell(note))
     if not found.settings and not any(found.data.values()):
         print("the settings and the data are the same", file=sys.stderr)
 
@@ -193,6 +193,15 @@ def _score(one: RunStatus, signatures: list[str]) -> str:
         return ""
     number = f" [{signatures.index(one.signature) + 1}]" if one.signature else ""
     return f"{one.metric} {one.score:.2f}{number}{_lines(one)}"
+
+
+def _footnotes(found: Sequence[RunStatus], signatures: Sequence[str], other_data: bool = False) -> Iterator[str]:
+    """The signatures, each with a warning if the scores that have it are known to be of different lines."""
+    for number, signature in enumerate(signatures, 1):
+        yield f"[{number}] {signature}"
+        scored = [one for one in found if one.signature == signature and one.lines is not None]
+        if len({(one.lines, one.all_lines) for one in scored}) > 1 or (other_data and len(scored) > 1):
+            yield f"[{number}] scored on different lines: not comparable; use `transduce compare`"
 
 
 def _lines(one: RunStatus) -> str:

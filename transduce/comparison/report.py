@@ -25,6 +25,8 @@ def _lines(found: Comparison) -> Iterator[str]:
         yield from _metric_lines(metric)
     yield ""
     yield from found.sentences_about()
+    if found.caveat:
+        yield found.caveat
     for number, pair in enumerate(found.pairs, start=1):
         yield ""
         yield from _pair_lines(found, pair, number)

@@ -10,6 +10,8 @@ from typing import Any
 from transduce.comparison.ngrams import NGramDifference, OutputHabits
 from transduce.comparison.significance import Interval, Test, TestResult
 
+ONE_SEED = "One training run each: the interval does not cover the difference between seeds."
+
 
 @dataclass(frozen=True)
 class SystemScore:
@@ -139,6 +141,11 @@ class Comparison:
         for system in self.main.systems[1:]:
             yield self.main.sentence(system)
 
+    @property
+    def caveat(self) -> str:
+        """What the intervals leave out if every system has one seed; otherwise nothing, because the spread is shown."""
+        return ONE_SEED if all(len(system.seeds) == 1 for system in self.main.systems) else ""
+
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         result = asdict(self)
@@ -146,5 +153,6 @@ class Comparison:
             for of, system in zip(found["systems"], metric.systems, strict=True):
                 of["verdict"] = metric.verdict(system) if system.test else "baseline"
         result["verdicts"] = list(self.sentences_about())
+        result["caveat"] = self.caveat
         result["worse"] = [one.name for one in self.worse()]
         return result

@@ -501,8 +501,13 @@ def training_in_words(config: Config, epochs: float) -> str:
     train = config.train
     return (
         f"dropout {config.model.dropout}, {train.tokens_per_batch:,} tokens a batch, {_limits(train, epochs)}, "
-        f"learning rate {train.learning_rate:g}{' with Muon' * (train.optimizer == 'muon')}"
+        f"learning rate {_rate(train)}{' with Muon' * (train.optimizer == 'muon')}"
     )
+
+
+def _rate(train: TrainConfig) -> str:
+    """The learning rate in words: 0 stands for the peak that equation (3) of the paper gives."""
+    return f"{train.learning_rate:g}" if train.learning_rate else "by the paper's formula"
 
 
 def _limits(train: TrainConfig, epochs: float) -> str:

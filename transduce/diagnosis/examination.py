@@ -307,6 +307,7 @@ def _conclude(
         left_out=ahead.left_out,
         settings=ahead.settings,
         reasons=ahead.reasons,
+        minutes=requested.config.train.minutes,
         rates=dict(training.seconds),
     )
     return Examined(report, {rule: rows for rule, rows in concerned.items() if options.removal.removes(rule)})

@@ -106,6 +106,7 @@ class Report:
     left_out: Mapping[str, int] = field(default_factory=dict)  # training pairs that `train` would leave out, by reason
     settings: Mapping[str, Any] = field(default_factory=dict)  # the settings that `train` would choose, by name
     reasons: tuple[str, ...] = ()  # why it would choose them
+    minutes: float = 0.0  # the budget that these settings are chosen for; 0: none in minutes
     ranking: tuple[RankedPair, ...] = ()  # the worst pairs by the models' cross-entropy, the worst first
     reading_seconds: float = 0.0  # until every pair was read and looked at
     cpu_seconds: float = 0.0  # of all processes, until then

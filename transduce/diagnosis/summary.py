@@ -81,7 +81,9 @@ def _ranking(report: Report) -> Iterator[str]:
 
 
 def _ahead(report: Report) -> Iterator[str]:
-    yield "\nWhat `transduce train` would do"
+    minutes = report.minutes
+    budget = f"in {minutes:g} minute{'s' * (minutes != 1)}" if minutes else "without a budget in minutes"
+    yield f"\nWhat `transduce train` would do {budget}"
     for reason in report.reasons:
         yield f"  {reason}"
     left_out = ", ".join(f"{count:,} {reason}" for reason, count in report.left_out.items())

@@ -23,6 +23,7 @@ from transduce.config import (
     differences,
     fit,
     fit_text,
+    flatten,
     from_toml,
     merge,
     to_toml,
@@ -30,7 +31,7 @@ from transduce.config import (
 from transduce.data import Scan, absolute_setting, find, found_setting
 from transduce.device import choose_device
 from transduce.errors import SettingError
-from transduce.training.request import RequestedSettings, check_preset
+from transduce.training.request import RequestedSettings, as_typed, check_preset
 from transduce.training.shard_settings import refuse_unsupported
 from transduce.training.speed import time_for
 from transduce.translator import ModelFolder
@@ -42,7 +43,9 @@ CHOSEN = "chosen for this data: "  # before each choice that is printed
 NEW_FOR_EACH_RUN = {
     "data.train", "data.valid", "data.hold_out", "data.columns", "data.cache", "data.vocabulary_from", "train.start_from",
 }  # fmt: skip
-BUDGETS = ("train.minutes", "train.steps", "train.epochs")  # reported with the plan instead
+BUDGETS = {"train.minutes", "train.steps", "train.epochs"}
+# What is said elsewhere too: if the user gives no more than this, the settings are not listed.
+SAID_ELSEWHERE = BUDGETS | {"data.languages", "data.vocabulary_from", "train.start_from"}
 VOCABULARY_SETTINGS = (
     "source_units",
     "target_units",
@@ -149,11 +152,18 @@ def _chosen(fitted: Fitted, config: Config, overridden: list[str]) -> Iterator[s
 def _overridden(
     fitted: Config, config: Config, requested: RequestedSettings, found: Mapping[str, Any]
 ) -> Iterator[str]:
-    """The settings that were not chosen for the data, one line for each source of settings."""
+    """The settings that were not chosen for the data, one line for each source of settings.
+
+    Everything that the user gave is listed, whether or not it differs from what would have been chosen.
+    """
+    final, given = flatten(config), requested.given()
+    changed = [name for name in differences(fitted, config) if name.removeprefix("data.") not in found]
+    names = [name for name in final if name in given or (name in changed and name not in BUDGETS)]
+    if given.keys() <= SAID_ELSEWHERE and not set(names) - SAID_ELSEWHERE:
+        return
     by_origin: dict[str, list[str]] = {}
-    for name, (_, new) in differences(fitted, config).items():
-        if name.removeprefix("data.") not in found and name not in BUDGETS:
-            by_origin.setdefault(requested.origin(name), []).append(f"{name}={new}")
+    for name in names:
+        by_origin.setdefault(requested.origin(name), []).append(f"{name}={as_typed(final[name])}")
     for origin, settings in by_origin.items():
         yield f"set by {origin}: {', '.join(settings)}"
 

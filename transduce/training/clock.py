@@ -24,6 +24,12 @@ from transduce.training.plan import (
 from transduce.training.progress import Intervals, Progress, last_step
 from transduce.training.schedule import share_left
 
+HOUR, DAY = 3_600, 86_400  # seconds
+LONG, MANY_EPOCHS = (
+    7 * DAY,
+    1_000,
+)  # beyond these, a budget in steps or epochs was hardly meant for these data and this machine
+
 
 @dataclass(frozen=True)
 class Forecast:
@@ -105,7 +111,6 @@ class Clock:
             started = progress.plan.started if progress.plan else 0.0 if progress.step else self.spent
             chosen = lines_for(self.config.minutes, seconds_per_line, lines)
             plan = Plan(self.config.minutes, started, progress.step, 1.0, 0, 0, False, chosen)
-            progress.best_rank = -math.inf  # validation uses other lines now, so earlier scores are not comparable
         self.costs.validation = seconds_per_line * min(plan.lines, lines)
         self.costs.final_score = final_seconds(self.config.minutes, seconds_per_line, plan.lines, lines)
         return plan
@@ -211,10 +216,9 @@ class Clock:
     def describe(self) -> str:
         """How long the run will take and when it will end."""
         steps, plan, seconds = self.last_step, self.plan, self.forecast().seconds
-        ends = time.strftime("%H:%M:%S", time.localtime(time.time() + seconds))
         over = self.spent + seconds - 60 * self.config.minutes
         late = f", {duration(over)} over the budget because starting took {duration(plan.started)}" if plan else ""
-        left = f"{duration(seconds)} left, until about {ends}{late if over > 1 else ''}"
+        left = f"{duration(seconds)} left, until about {_until(seconds)}{late if over > 1 else ''}"
         if not self._by_steps and self.spent >= 60 * self.config.minutes:
             left = "the budget is already spent: the run will be validated and finished"
         return f"{steps:,} step{'s' * (steps != 1)} ({rounded(steps / self.steps_per_epoch)} epochs) of about {rounded(self.costs.step)} s; {left}"
@@ -234,6 +238,16 @@ class Clock:
                 )
                 return f"this run had {had} {_plain(so_far)} are used; with --{name} {new if isinstance(new, int) else rounded(new)} it ends now"
         return ""
+
+    def too_long(self) -> str:
+        """A warning if steps or epochs make a run much longer than is likely to be meant; otherwise nothing."""
+        seconds, epochs = self.forecast().seconds, self.last_step / self.steps_per_epoch
+        if not self._by_steps or (seconds <= LONG and epochs <= MANY_EPOCHS):
+            return ""
+        return (
+            f"warning: this plan has {rounded(epochs)} epochs and takes {duration(seconds)}: set a budget (--minutes), or leave out --preset, "
+            "so that the settings are chosen for the data"
+        )
 
     def few_epochs(self, fewest: int) -> str:
         """A warning if the minutes are too few for a model that needs so many epochs; otherwise nothing."""
@@ -258,4 +272,16 @@ def _plain(amount: float) -> str:
 
 def duration(seconds: float) -> str:
     """Seconds as a person would write them."""
-    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.1f} minutes"
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    for unit, length in (("days", DAY), ("hours", HOUR)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:,.1f} {unit}"
+    return f"{seconds / 60:.1f} minutes"
+
+
+def _until(seconds: float, now: float | None = None) -> str:
+    """When so many seconds from now are over: a time, with a date unless it is today."""
+    now = time.time() if now is None else now
+    today, then = time.localtime(now), time.localtime(now + seconds)
+    return time.strftime("%H:%M:%S" if then[:3] == today[:3] else "%Y-%m-%d %H:%M", then)

@@ -224,6 +224,8 @@ class Trainer:
             self._validate()
         self.progress.planned_checkpoints.append(self.progress.step)
         self.logger.planned(self.progress.step, self.minutes.revise(plan), self.clock.costs)
+        if correction := self.minutes.correction():
+            self.reporter.say(correction)
         self._save()
         self.clock.restart_pace()
 

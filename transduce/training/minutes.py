@@ -4,13 +4,17 @@ What a plan is stands in `transduce/training/plan.py`, and how it follows from m
 The clocks of two processes never agree, so the plan of process 0 is sent to the others. Measures, validates and saves nothing.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
+from transduce.config.rounding import rounded
 from transduce.training.clock import Clock
 from transduce.training.plan import Plan, revise
 from transduce.training.processes import Processes
+
+FAR_OFF = 0.15  # of the announced last step: a plan that is revised by more is announced again
 
 
 class MinutesBudget:
@@ -19,12 +23,31 @@ class MinutesBudget:
     def __init__(self, clock: Clock, processes: Processes, lines: int) -> None:
         self.clock, self.progress, self.processes = clock, clock.progress, processes
         self.lines = lines  # of the validation data
+        self.announced: tuple[int, float] | None = None  # the last step and the seconds per step that people were told
+        self.ranks_anew = False  # whether earlier validations, of other lines, no longer count
 
     def begin(self) -> None:
         """Plan the budget from what a step and a validation take; also on resume, because starting again took time."""
         if self.clock.config.minutes:
+            earlier, known = self.progress.plan, self.clock.plan
             plan = self.clock.first_plan(self.clock.costs.validation / self.lines, self.lines)
-            self.revise(self._of_first(lambda: plan) or plan)
+            plan = self._of_first(lambda: plan) or plan
+            if known is None and (earlier is None or earlier.lines != plan.lines):
+                self.ranks_anew = self.progress.best_rank > -math.inf
+                self.progress.best_rank = -math.inf
+            self.revise(plan)
+            self.announced = self.clock.last_step, self.clock.costs.step
+
+    def correction(self) -> str:
+        """A line if the last step is now far from the announced one, the first time; otherwise nothing."""
+        now, costs = self.clock.last_step, self.clock.costs
+        if self.announced is None or abs(now - self.announced[0]) <= FAR_OFF * self.announced[0]:
+            return ""
+        (before, seconds), self.announced = self.announced, None
+        why = f"a step takes {rounded(costs.step)} s as measured so far, not {rounded(seconds)} s"
+        if rounded(costs.step) == rounded(seconds):
+            why = f"validations and checkpoints take {'more' if now < before else 'less'} time than estimated"
+        return f"plan: {now:,} steps instead of {before:,}, because {why}"
 
     def due(self) -> Plan | None:
         """The plan, if the run should pause after this step to revise it."""

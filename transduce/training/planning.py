@@ -48,6 +48,10 @@ if TYPE_CHECKING:
 LARGEST_FIRST = ("big", "base", "small", "tiny")  # presets
 OTHER_FILES = 400_000  # bytes in a run folder besides weights: vocabularies, curves, model card
 LOGGED = 500  # bytes for each logged step, in metrics.jsonl and TensorBoard's events
+RANKS_ANEW = (
+    "the best weights are chosen anew from the next validation on: earlier ones did not measure the same lines, so their scores "
+    "cannot be compared"
+)
 HEADER = 150  # bytes of a file of weights for each tensor
 
 
@@ -59,6 +63,10 @@ def plan_messages(trainer: Trainer) -> Iterator[str]:
     if warning := trainer.processes.first(lambda: check_disk(planned.disk, trainer.checkpoints.folder.path)):
         yield warning
     yield trainer.validator.describe()
+    if trainer.minutes.ranks_anew:
+        yield RANKS_ANEW
+    if warning := trainer.processes.first(clock.too_long):
+        yield warning
     if warning := clock.few_epochs(trainer.model.config.fewest_epochs):
         yield warning
 

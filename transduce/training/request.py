@@ -16,6 +16,8 @@ from transduce.languages import wrong_code
 from transduce.training.shard_settings import refuse_unsupported
 
 OPTIONS = "options"
+TEACHER = "the teacher"
+FILE_OPTIONS = ("--train", "--valid", "--text", "--valid-text")  # settings that these name are not settings for people
 OWN_OPTIONS = {"data.columns": "--columns", "data.skip_blank_lines": "--skip-blank-lines", "train.seed": "--seed"}
 
 Settings = Mapping[str, Any] | Iterable[str]  # {"model.d_model": 64}, {"model": {"d_model": 64}}, ["model.d_model=64"]
@@ -57,11 +59,19 @@ class RequestedSettings:
 
     def origin(self, name: str) -> str:
         """Where a requested setting comes from; the last layer that has it counts."""
-        section, _, key = name.partition(".")
-        found = [
-            origin for origin, layer in zip(self.origins, self.layers, strict=True) if key in layer.get(section, {})
-        ]
-        return found[-1] if found else OPTIONS
+        return self._origins().get(name, OPTIONS)
+
+    def given(self) -> dict[str, str]:
+        """Every setting that the user gave, with where it comes from; a teacher's settings and the data files are left out."""
+        return {
+            name: origin
+            for name, origin in self._origins().items()
+            if origin != TEACHER and self.typed.get(name, "").split(" ")[0] not in FILE_OPTIONS
+        }
+
+    def _origins(self) -> dict[str, str]:
+        layers = zip(self.origins, self.layers, strict=True)
+        return {name: origin for origin, layer in layers for name in _names(merge(layer))}
 
 
 def requested_settings(request: TrainingRequest) -> RequestedSettings:
@@ -72,7 +82,7 @@ def requested_settings(request: TrainingRequest) -> RequestedSettings:
     vocabulary: Layers = {"data": {"vocabulary_from": str(request.vocabulary)}} if request.vocabulary else {}
     file, data, settings = _file_layer(request.config), _data_layer(request), settings_layer(request.settings or ())
     given = (
-        ("the teacher", request.inherited),
+        (TEACHER, request.inherited),
         (f"preset {request.preset}", PRESETS.get(request.preset, {})),
         (f"preset {request.preset}, smaller for a small teacher", request.shrunk),
         ("the configuration file", file),
@@ -132,6 +142,13 @@ def _typed_data(data: Mapping[str, Any]) -> dict[str, str]:
 
 def _names(layer: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return [f"{section}.{key}" for section, values in layer.items() for key in values]
+
+
+def as_typed(value: Any) -> str:
+    """The value of a setting as `--set` takes it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
 
 
 def language_codes(given: Iterable[str] | None) -> tuple[str, ...]:

@@ -13,8 +13,10 @@ from transduce.config import Config, Layers, all_settings, build, differences, m
 from transduce.data import groups_from_setting
 from transduce.errors import RunError, UnreadableFile
 from transduce.training.choices import as_layers, found_again, with_absolute_paths
-from transduce.training.request import RequestedSettings, TrainingRequest
+from transduce.training.request import RequestedSettings, TrainingRequest, as_typed
 from transduce.translator import read_config
+
+FILES = ("data.train", "data.valid")  # settings
 
 
 def for_run(folder: RunFolder, request: TrainingRequest) -> TrainingRequest:
@@ -54,6 +56,11 @@ def _may_change() -> list[str]:
     return [one.name for one in all_settings() if one.about.resumable]
 
 
+def _may_change_in_words() -> str:
+    """These settings; of files only the path."""
+    return ", ".join(f"{name} (only the path of the same data)" * (name in FILES) or name for name in _may_change())
+
+
 def _check_kind(stored: Config, requested: RequestedSettings, run: Path) -> None:
     """Refuse another family, task or kind of data: their settings have other names, so the two cannot be put together."""
     asked, option = merge(*requested.layers), requested.typed.get("data.train") or requested.typed.get("data.valid", "")
@@ -78,7 +85,7 @@ def _cannot_change(run: Path, requested: RequestedSettings, name: str, old: Any,
     option = requested.typed.get(name, "")
     return RunError(
         f"{run}: {f'{option}: ' if option else ''}this run has {name} = {_shown(old)}, not {_shown(new)}. {name} cannot change when a run "
-        f"is resumed; only these can: {', '.join(_may_change())}. {_resume(run)}; to change it, use a new run folder"
+        f"is resumed; only these can: {_may_change_in_words()}. {_resume(run)}; to change it, use a new run folder"
     )
 
 
@@ -88,5 +95,4 @@ def _resume(run: Path) -> str:
 
 def _shown(value: Any) -> str:
     """A value as it is typed; an empty one is in words."""
-    text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
-    return text or "nothing"
+    return as_typed(value) or "nothing"

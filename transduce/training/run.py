@@ -1,6 +1,7 @@
 """One training run from its request to its result: prepare the data, train, write the model card."""
 
 import shutil
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -11,6 +12,7 @@ from pathlib import Path
 import torch
 
 from transduce.checkpoint import RunFolder, freed_by_deleting, read_about
+from transduce.config import ModelConfig
 from transduce.device import choose_device
 from transduce.errors import DamagedFile, TrainingError, TransduceError
 from transduce.model import make_model, stored_tensors
@@ -91,6 +93,7 @@ def _remove_new(folder: RunFolder, known: set[Path]) -> None:
 
 def _say_finished(folder: RunFolder, result: Result, reporter: Reporter, command_seconds: float) -> None:
     config = read_config(folder)
+    program = _program(config.model)
     text, search = reads_text(config), " with greedy search"
     following = f"translate {result.run} < input > output"
     if text:
@@ -98,16 +101,23 @@ def _say_finished(folder: RunFolder, result: Result, reporter: Reporter, command
     elif config.data.task == "speech":
         following = f"transcribe {result.run} recording.wav"
     else:
-        following += f"\n   or: transduce evaluate {result.run} SOURCE REFERENCE"
+        following += f"\n   or: {program} evaluate {result.run} SOURCE REFERENCE"
     reporter.say(
         f"finished {result.steps:,} step{'s' * (result.steps != 1)} in {described_times(result.seconds, command_seconds)}: {result.metric} {result.score:.{4 if text else 2}f} on "
         f"{lines_scored(result.lines, result.all_lines)}{search} (weights: {result.weights}; {result.signature})\n"
-        f"next: transduce {following}"
+        f"next: {program} {following}"
     )
     if size := freed_by_deleting(folder.checkpoints):
         reporter.say(
             f"you may delete {folder.checkpoints} ({size / 1e6:,.1f} MB): it is only needed to train this run further"
         )
+
+
+def _program(model: ModelConfig) -> str:
+    """What runs a model of this family: `transduce`, or the user's file that registers it."""
+    if type(model).__module__.partition(".")[0] == "transduce":
+        return "transduce"
+    return f"python {sys.argv[0] if sys.argv[0].endswith('.py') else 'FILE.py'}"
 
 
 def described_times(training: float, command: float) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from transduce import __version__
 from transduce.checkpoint import RunFolder, Tensors, read_about, read_shapes, read_tensors, write_text
-from transduce.config import Config, Layers, ModelConfig, build, from_toml, to_toml, without_removed
+from transduce.config import FAMILIES, Config, Layers, ModelConfig, build, from_toml, to_toml, without_removed
 from transduce.errors import DamagedFile, RunError, SettingError
 from transduce.files import read_plain
 from transduce.text import Vocabularies, Vocabulary
@@ -142,6 +142,11 @@ def _unsealed(text: str, path: Path) -> str:
 def read_config(folder: RunFolder) -> Config:
     """The settings of a run, without features that were removed since; an altered file is refused."""
     layers = read_layers(folder)
+    if isinstance(family := layers["model"].get("family", ""), str) and family not in {"", *FAMILIES}:
+        raise SettingError(
+            f"{folder.config}: model.family = {family}: this family is not part of Transduce: run the file that registers it "
+            "(`python FILE.py`) instead of `transduce`"
+        )
     try:
         return build(without_removed(layers))
     except SettingError as error:

@@ -15,6 +15,7 @@ export function scores(view) {
   const verdicts = main.systems.slice(1).map(({ verdict }, n) => element("li", { class: verdict }, view.verdicts[n]));
   return [
     element("ul", { class: "verdicts" }, ...verdicts),
+    ...(view.caveat ? [element("p", { class: "hint caveat" }, view.caveat)] : []),
     ...view.metrics.flatMap(metricTable),
     element("p", { class: "hint" }, P_VALUES),
   ];

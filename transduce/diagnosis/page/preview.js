@@ -3,12 +3,13 @@
 import { element, fill } from "./dom.js";
 
 /** Show the tables that have rows. */
-export function showTraining(section, { left_out, settings, reasons, thresholds, corpora }) {
+export function showTraining(section, { left_out, settings, reasons, minutes, thresholds, corpora }) {
+  const budget = minutes ? `in ${plain(minutes)} minutes` : "without a budget in minutes";
   fill(
     section,
     table("Files", ["files", "pairs"], corpora.map((one) => [one.files.join(" "), one.pairs.toLocaleString("en")])),
     table("Pairs that train would leave out", ["reason", "pairs"], entries(left_out, (count) => count.toLocaleString("en"))),
-    table("Settings that train would choose", ["setting", "value"], entries(settings, plain)),
+    table(`Settings that train would choose ${budget}`, ["setting", "value"], entries(settings, plain)),
     reasons.length ? element("ul", {}, ...reasons.map((reason) => element("li", {}, reason))) : null,
     table("Limits of the rules", ["limit", "value", "from"], Object.entries(thresholds).map(([name, one]) => [name, plain(one.value), one.origin])),
   );
