@@ -5,8 +5,9 @@ import runpy
 from pathlib import Path
 
 import pytest
+import torch
 
-from tests.families import write_pairs
+from tests.families import SIZE, SOURCES, TARGETS, logits, write_pairs
 from transduce import config as settings
 from transduce import model as models
 from transduce.errors import SettingError
@@ -62,6 +63,15 @@ def test_the_file_of_the_page_is_a_family(
     assert capsys.readouterr().out.count("\n") == 2
     run(script, monkeypatch, "settings", "tiny-gru")
     assert "layers = 1" in capsys.readouterr().out
+
+
+def test_the_example_uses_its_dropout(script: Path) -> None:
+    names = runpy.run_path(str(script))
+    torch.manual_seed(1)
+    model = names["TinyGru"](names["TinyGruConfig"](family="tiny-gru", d_model=16, dropout=0.5), SIZE, SIZE)
+    assert not torch.equal(logits(model, SOURCES, TARGETS), logits(model, SOURCES, TARGETS))
+    model.eval()
+    assert torch.equal(logits(model, SOURCES, TARGETS), logits(model, SOURCES, TARGETS))
 
 
 def test_a_name_that_is_taken_is_refused() -> None:

@@ -3,6 +3,7 @@
 from transduce.model.ablation import Head, has_heads, without_heads
 from transduce.model.attention import MultiHeadAttention
 from transduce.model.decoder import Decoder, TextState
+from transduce.model.dropout import Dropout
 from transduce.model.embeddings import make_embedding
 from transduce.model.ensemble import Ensemble
 from transduce.model.families import FAMILIES, Family, kept_activations, make_model, register, training_flops
@@ -21,6 +22,7 @@ __all__ = [
     "AttentionMaps",
     "Decoder",
     "DecoderState",
+    "Dropout",
     "Ensemble",
     "Family",
     "Frames",
