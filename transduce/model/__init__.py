@@ -2,6 +2,7 @@
 
 from transduce.model.ablation import Head, has_heads, without_heads
 from transduce.model.attention import MultiHeadAttention
+from transduce.model.checks import check_family
 from transduce.model.decoder import Decoder, TextState
 from transduce.model.dropout import Dropout
 from transduce.model.embeddings import make_embedding
@@ -43,6 +44,7 @@ __all__ = [
     "Tokens",
     "Transformer",
     "as_transformer",
+    "check_family",
     "collate",
     "has_heads",
     "has_running_statistics",
