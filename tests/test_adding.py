@@ -11,8 +11,8 @@ from tests.families import write_pairs
 from transduce import config as settings
 from transduce import model as models
 from transduce.errors import SettingError
-from transduce.model import Family, check_family
-from transduce.model.checks import SIZE, SOURCES, TARGETS, logits
+from transduce.model import Family, Tokens, check_family
+from transduce.model.checks import PAD, SIZE, SOURCES, TARGETS, logits, shifted
 
 PAGE = Path(__file__).parents[1] / "docs" / "adding-a-model.md"
 SMALL = "model.d_model=16 train.device=cpu train.threads=1 train.tokens_per_batch=200 train.validate_lines=2 train.average=0"
@@ -148,7 +148,7 @@ WRONG = {  # what the example does, what a wrong one does, and the lines that th
     "an error in begin": (
         "return TinyGruState(memory)",
         "return TinyGruState(memory + memory[:, :2])",
-        ["shapes: RuntimeError: The size of tensor a"],
+        ["begin (tiny_gru.py:51): RuntimeError: The size of tensor a"],
     ),
 }  # fmt: skip
 
@@ -175,6 +175,23 @@ def test_the_example_uses_its_dropout(script: Path) -> None:
     assert not torch.equal(logits(model, SOURCES, TARGETS), logits(model, SOURCES, TARGETS))
     model.eval()
     assert torch.equal(logits(model, SOURCES, TARGETS), logits(model, SOURCES, TARGETS))
+
+
+def test_the_attention_of_the_page_is_watched(script: Path) -> None:
+    classes, use = re.findall(
+        r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8").split("<!-- attention:")[1], re.S
+    )
+    names = runpy.run_path(str(script))
+    exec(classes, names)
+    model = names["AttentiveGru"](names["TinyGruConfig"](family="tiny-gru", d_model=16), SIZE, SIZE).eval()
+    source, target = Tokens.padded(SOURCES, PAD), shifted(TARGETS)
+    seen = {"model": model, "source": source, "target": target, "watch": models.watch}
+    exec(use, seen)
+    (weights,) = seen["maps"].cross
+    assert weights.shape == (len(SOURCES), 1, target.width, source.width)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(len(SOURCES), 1, target.width))
+    assert not weights.masked_select(~source.real[:, None, None]).any()
+    assert model.attend.tap is None
 
 
 def test_a_name_that_is_taken_is_refused() -> None:

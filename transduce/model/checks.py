@@ -6,6 +6,8 @@ The sources are tokens: the checks do not fit a family that reads frames or runn
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
+from traceback import extract_tb
 from typing import Any
 
 import torch
@@ -49,9 +51,22 @@ def failures(check: Check, model: Model) -> list[str]:
     try:
         found.extend(check(model))
     except Exception as error:
-        reason = " ".join(str(error).split())
-        found.append(f"{check.__name__.replace('_', ' ')}: {type(error).__name__}: {reason}")
+        found.append(f"{where_raised(error, check.__name__)}: {reason(error)}")
     return found
+
+
+def where_raised(error: Exception, otherwise: str) -> str:
+    """The method of the model that was called, with its file and line."""
+    frames = extract_tb(error.__traceback__)
+    ours = max(number for number, frame in enumerate(frames) if frame.filename == __file__)
+    if ours + 1 == len(frames):
+        return otherwise.replace("_", " ")
+    called = frames[ours + 1]
+    return f"{called.name} ({Path(called.filename).name}:{called.lineno})"
+
+
+def reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
 # --- the checks ------------------------------------------------------------------------------------------------
@@ -106,7 +121,7 @@ def selection(model: Model) -> Iterator[str]:
         try:
             found = model.step(tokens, state.select(torch.tensor(rows)))
         except Exception as error:  # such as a number of rows that does not fit
-            yield f"{wrong}: {type(error).__name__}: {' '.join(str(error).split())}"
+            yield f"{wrong}: {reason(error)}"
             return
         if differ(found, expected, ROUNDING):
             yield f"{wrong}: select everything that has rows, including the memory"
