@@ -10,14 +10,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from transduce.config import FeedForwardConfig, GnmtConfig, ModelConfig, RnnConfig, Seq2seqConfig, TransformerConfig
 from transduce.config.models import ByteNetConfig, ConvS2SConfig, MinGruConfig, MoeConfig, PrefixConfig
 from transduce.model import Model, Tokens, make_model
+from transduce.model.checks import PAD, SIZE
 
-SIZE = 12  # of both vocabularies
-PAD = SIZE - 1
 SMALL: dict[str, Any] = {"d_model": 16, "dropout": 0.0}
 LAYERS = {"num_encoder_layers": 2, "num_decoder_layers": 2}
 CONVS2S = ConvS2SConfig(family="convs2s", num_encoder_layers=3, num_decoder_layers=2, max_positions=40, **SMALL)
@@ -67,23 +66,11 @@ PACKED = [
     for name, config in MODELS.items()
     if config.family in ("transformer", "convs2s", "bytenet", "moe", "mingru", "prefix")
 ]
-SOURCES = [[3, 4, 5, 0], [6, 0], [1, 2, 3, 4, 5, 6, 0]]
-TARGETS = [[7, 8, 0], [9, 9, 9, 9, 0], [0]]
 
 
 def make(config: ModelConfig) -> Model:
     torch.manual_seed(1)
     return make_model(config, SIZE, SIZE).eval()
-
-
-def shifted(targets: list[list[int]]) -> Tokens:
-    """What the decoder reads: each target behind `<pad>` and without its last token."""
-    return Tokens.padded([[PAD, *target[:-1]] for target in targets], PAD)
-
-
-@torch.no_grad()
-def logits(model: Model, sources: list[list[int]], targets: list[list[int]]) -> Tensor:
-    return model.project(model.decode(shifted(targets), model.encode(Tokens.padded(sources, PAD))))
 
 
 def write_pairs(folder: Path, count: int = 240) -> str:

@@ -8,11 +8,12 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from tests.families import BYTENET, CONVS2S, MODELS, PAD, accuracy_after, make
+from tests.families import BYTENET, CONVS2S, MODELS, accuracy_after, make
 from transduce.config import build
 from transduce.config.models import ByteNetConfig, ConvS2SConfig, ModelConfig
 from transduce.errors import DataError, SettingError
 from transduce.model import Model, Tokens, make_model, training_flops
+from transduce.model.checks import PAD
 from transduce.model.convolutional.convs2s import ConvS2S, ScaledGradient
 from transduce.model.convolutional.neighbours import Past, causal, centred, with_neighbours
 from transduce.model.convolutional.weight_norm import NormedLinear

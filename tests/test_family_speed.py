@@ -42,6 +42,10 @@ def test_speeds_are_multiples_of_the_transformers() -> None:
     ]
 
 
+def test_speeds_have_three_digits() -> None:
+    assert [families.digits(speed) for speed in (2_893_626, 26_999, 728, 40)] == ["2,890,000", "27,000", "728", "40"]
+
+
 def test_rounds_become_a_median_with_its_spread() -> None:
     def measured(rate: float) -> dict[str, object]:
         training = {"tokens_per_s": rate, "tflops": rate / 100, "finite": rate < 30}
@@ -61,7 +65,7 @@ def test_a_window_is_a_row_of_its_own(size: str) -> None:
     assert (config.family, config.window) == ("transformer", 8)
     assert dataclasses.replace(config, window=0) == family_speed.config_of("transformer", size)
     result = {"results": {"transformer, fitted": SPEEDS, "window, fitted": copy.deepcopy(SPEEDS)}}
-    assert list(families.rows("fitted", {"cpu": result}))[1][:2] == ["`transformer`, `model.window=8`", "200 (1.00)"]
+    assert list(families.rows("fitted", {"cpu": result}))[1][:2] == ["`transformer`, `model.window=8`", "200 (1.0)"]
 
 
 def test_the_page_names_the_families_without_a_preset() -> None:

@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from tests.families import MINGRU, PAD, SIZE, accuracy_after, make
+from tests.families import MINGRU, accuracy_after, make
 from transduce.config import build
 from transduce.config.models import MinGruConfig
 from transduce.errors import SettingError
 from transduce.model import IGNORED, Tokens, kept_activations, mingru, parameter_shapes, training_flops
+from transduce.model.checks import PAD, SIZE
 from transduce.model.mingru import GatedRecurrence, Scan, parallel_scan, sequential_scan, states_of_rows
 
 pytestmark = pytest.mark.numerics

@@ -7,12 +7,13 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from tests.families import PAD, PREFIX, SIZE, SOURCES, TARGETS, accuracy_after, logits, make, shifted
+from tests.families import PREFIX, accuracy_after, make
 from tests.test_model import copy_attention
 from transduce.config import DecoderConfig, build
 from transduce.config.models import PrefixConfig
 from transduce.errors import DataError, SettingError
 from transduce.model import Decoder, Prefix, Tokens, fused, kept_activations, parameter_shapes, training_flops
+from transduce.model.checks import PAD, SIZE, SOURCES, TARGETS, logits, shifted
 from transduce.model.prefix import positions_after
 
 pytestmark = pytest.mark.numerics

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from tests.families import MODELS, PAD, SIZE, SOURCES, TARGETS, accuracy_after, logits, make, shifted
+from tests.families import MODELS, accuracy_after, make
 from transduce.config import (
     PRESETS,
     Config,
@@ -28,6 +28,7 @@ from transduce.config import (
 )
 from transduce.model import Model, Tokens, make_model, parameter_shapes, training_flops
 from transduce.model.additive import additive_scores
+from transduce.model.checks import PAD, SIZE, SOURCES, TARGETS, logits, shifted
 from transduce.model.recurrent.attention import SourceAttention
 from transduce.model.recurrent.gnmt import Gnmt
 from transduce.model.recurrent.layers import RecurrentLayer, pack_ids, reversed_rows

@@ -2,7 +2,9 @@
 
 from transduce.model.ablation import Head, has_heads, without_heads
 from transduce.model.attention import MultiHeadAttention
+from transduce.model.checks import check_family
 from transduce.model.decoder import Decoder, TextState
+from transduce.model.dropout import Dropout
 from transduce.model.embeddings import make_embedding
 from transduce.model.ensemble import Ensemble
 from transduce.model.families import FAMILIES, Family, kept_activations, make_model, register, training_flops
@@ -21,6 +23,7 @@ __all__ = [
     "AttentionMaps",
     "Decoder",
     "DecoderState",
+    "Dropout",
     "Ensemble",
     "Family",
     "Frames",
@@ -41,6 +44,7 @@ __all__ = [
     "Tokens",
     "Transformer",
     "as_transformer",
+    "check_family",
     "collate",
     "has_heads",
     "has_running_statistics",
