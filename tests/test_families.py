@@ -1,11 +1,12 @@
 """What must hold of a model, whatever its family: step by step as all at once, alone as in company, and nothing seen too early."""
 
 import pytest
+import torch
 
 from tests.families import MODELS, PACKED, RUNS, make
 from transduce.config import FAMILIES
 from transduce.model import Model, check_family, kept_activations, training_flops
-from transduce.model.checks import CHECKS, SIZE, Check, failures, repeatable, shapes
+from transduce.model.checks import CHECKS, SIZE, SOURCES, Check, failures, logits, repeatable, shapes
 
 pytestmark = pytest.mark.numerics
 
@@ -30,6 +31,13 @@ def test_a_family_passes_the_checks(model: Model, check: Check) -> None:
 @pytest.mark.parametrize("name", RUNS)
 def test_a_family_is_checked_from_its_settings(name: str) -> None:
     assert check_family(MODELS[name]) == []
+
+
+@torch.no_grad()
+def test_later_targets_change_no_bit_of_what_is_earlier(model: Model) -> None:
+    """Stricter than `check_family`, which allows other people's families some rounding."""
+    one, other = (logits(model, SOURCES[:1], [[7, 8, last, 3, 0]]) for last in (4, 5))
+    assert torch.equal(one[:, :3], other[:, :3])
 
 
 def test_every_family_that_packs_is_tested_with_packed_rows() -> None:
