@@ -50,7 +50,7 @@ def translation_speed() -> tuple[str, str]:
     figure = (
         f"{on_gpu['target_tokens_per_s']:,} target tokens/s on one {gpu['hardware']['gpu']}, "
         f"{cpu['systems']['ours']['sentences_per_s']:,.0f} sentences/s on 2 CPU cores: "
-        f"{on_gpu['ours_over_hf']:.0f} (on fewer lines) "
+        f"{on_gpu['ours_over_hf']:.0f} (HF on fewer lines) "
         f"and {cpu['ours_over']['hf']['median']:.1f} times Hugging Face `generate`"
     )
     return "translation speed with beam 4", figure

@@ -47,12 +47,16 @@ class OutputParameters:
     gain: Tensor
     shift: Tensor
 
+    @property
+    def all(self) -> tuple[Tensor, ...]:
+        return self.weight, self.bias, self.gain, self.shift
+
 
 def feed_forward(
     x: Tensor, inner: Tensor, inner_bias: Tensor, output: OutputParameters, options: ResidualOptions
 ) -> Tensor:
     """LayerNorm(x + Dropout(max(0, x W1 + b1) W2 + b2)), or its pre-norm form."""
-    return _FeedForward.apply(x, inner, inner_bias, output.weight, output.bias, output.gain, output.shift, options)  # type: ignore[no-any-return]
+    return _FeedForward.apply(x, inner, inner_bias, *output.all, options)  # type: ignore[no-any-return]
 
 
 def self_attention(
@@ -69,19 +73,7 @@ def self_attention(
 ) -> Tensor:
     """Self-attention of `x`, with residual and norm as in `feed_forward`; `rotary` are the positions, if they are rotary."""
     return _SelfAttention.apply(  # type: ignore[no-any-return]
-        x,
-        stacked,
-        bias,
-        output.weight,
-        output.bias,
-        output.gain,
-        output.shift,
-        options,
-        segment,
-        heads,
-        causal,
-        rotary,
-        window,
+        x, stacked, bias, *output.all, options, segment, heads, causal, rotary, window
     )
 
 
@@ -96,7 +88,7 @@ def causal_attention(
 ) -> Tensor:
     """`self_attention` that is causal, in rows of any width, each a single sequence."""
     return _CausalAttention.apply(  # type: ignore[no-any-return]
-        x, stacked, bias, output.weight, output.bias, output.gain, output.shift, options, heads, rotary
+        x, stacked, bias, *output.all, options, heads, rotary
     )
 
 
@@ -106,18 +98,7 @@ def source_attention(
 ) -> Tensor:  # fmt: skip
     """Attention of `x` to the encoder's output, with residual and norm as in `feed_forward`."""
     return _SourceAttention.apply(  # type: ignore[no-any-return]
-        x,
-        memory,
-        stacked,
-        bias,
-        output.weight,
-        output.bias,
-        output.gain,
-        output.shift,
-        options,
-        query_segment,
-        key_segment,
-        heads,
+        x, memory, stacked, bias, *output.all, options, query_segment, key_segment, heads
     )
 
 
